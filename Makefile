@@ -1,0 +1,54 @@
+# Two commands do all set-up: `make demo` and `make test`.  `make help` lists the rest.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PINS = deploy/pins
+PROTO_OUT ?= protocol/wire
+PYTEST_WORKERS ?= 2
+export FLWR_TELEMETRY_ENABLED = 0
+export FLWR_DISABLE_UPDATE_CHECK = 1
+export RAY_USAGE_STATS_ENABLED = 0
+
+.PHONY: help env demo test lint unit proto clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+# The stamp's prerequisites are the pins, so an unchanged environment costs nothing.
+env: $(VENV)/ready  ## create .venv from the pinned versions
+$(VENV)/ready: $(PINS)/runtime.txt $(PINS)/dev.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/runtime.txt -r $(PINS)/dev.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+bench-env: $(VENV)/ready-bench  ## add the peers the benchmarks measure against
+$(VENV)/ready-bench: $(VENV)/ready $(PINS)/bench.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/bench.txt
+	@touch $@
+
+demo: env  ## run the main job on an embedded default
+	$(BIN)/wallflower plan
+
+test: env lint unit  ## everything CI checks
+
+lint: env  ## ruff, mypy strict, one-way imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: env  ## the tests without the linters
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not soak and not hosts"
+
+# protoc writes `from wallflower.v1 import …`; our `wallflower` package is the operator's
+# tools, so the generated code lives in protocol.wire and its imports are pointed there.
+proto: env  ## regenerate protocol/wire from proto/
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=$(PROTO_OUT)/.. --pyi_out=$(PROTO_OUT)/.. --grpc_python_out=$(PROTO_OUT)/.. proto/wallflower/v1/*.proto
+	mv $(PROTO_OUT)/../wallflower/v1/*_pb2* $(PROTO_OUT)/
+	grep -L Stub $(PROTO_OUT)/*_pb2_grpc.py | xargs -r rm
+	rmdir $(PROTO_OUT)/../wallflower/v1 $(PROTO_OUT)/../wallflower
+	sed -i 's/^from wallflower\.v1 import/from protocol.wire import/' $(PROTO_OUT)/*_pb2*.py*
+
+clean:  ## remove everything that was generated
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""A user's side: reward source, randomizer, secure sum, budget ledger."""

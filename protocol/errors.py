@@ -1,0 +1,133 @@
+"""Every error Wallflower raises on purpose.
+
+::
+
+    WallflowerError
+    ├── InputError               a parameter, option or file is wrong        (exit 2)
+    │   └── ConfigError          … in a TOML file; knows the file and the key
+    ├── RefusalError             a client declines what a server asked for
+    │   └── BudgetError          … because it would spend more than was agreed
+    ├── ProtocolError            a message that must not be acted upon
+    │   ├── MalformedMessageError    truncated, oversized, garbage, bit-flipped
+    │   ├── ReplayedMessageError     seen before, or answered before
+    │   ├── WrongContextError        another run, cohort, stage, sender or roster
+    │   └── AuthenticationError      signature, certificate or token does not hold
+    ├── CohortVoidError          no sum is released; the cohort's users stay used
+    ├── UnavailableError         a node, desk or database cannot be reached  (exit 4)
+    └── JournalError             the record of a run is missing or inconsistent (exit 3)
+
+An error's text says what happened, the values, and what to do. Rewards, noise, shares
+and keys never appear in one.
+"""
+
+from __future__ import annotations
+
+
+class WallflowerError(Exception):
+    """Base of all errors raised on purpose."""
+
+    exit_code = 1
+
+
+class InputError(WallflowerError, ValueError):
+    """A parameter is outside its allowed range.
+
+    Examples
+    --------
+    >>> str(InputError("epsilon", -1, "a positive rational"))
+    'epsilon is -1; allowed: a positive rational'
+    """
+
+    exit_code = 2
+
+    def __init__(self, parameter: str, value: object, allowed: str) -> None:
+        self.parameter = parameter
+        self.value = value
+        self.allowed = allowed
+        super().__init__(f"{parameter} is {value}; allowed: {allowed}")
+
+
+class ConfigError(InputError):
+    """A key of a TOML file is unknown, missing or of the wrong kind."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        self.where = where
+        self.problem = problem
+        Exception.__init__(self, f"{where}: {problem}")
+
+
+class RefusalError(WallflowerError):
+    """A client declines a request; the code travels back to the server.
+
+    `code` is a stable kebab-case word (``epsilon-too-large``), `detail` a sentence
+    that holds no secret.
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        self.code = code
+        self.detail = detail
+        super().__init__(f"{code}: {detail}")
+
+
+class BudgetError(RefusalError):
+    """A request would spend more privacy than the user agreed to."""
+
+    def __init__(self, requested: object, remaining: object, missing: object) -> None:
+        super().__init__(
+            "budget-exceeded",
+            f"requested {requested}, remaining {remaining}, {missing} too much",
+        )
+
+
+class ProtocolError(WallflowerError):
+    """A message must not be acted upon; its sender is out of the session.
+
+    `code` is a stable kebab-case word.
+    """
+
+    code = "protocol-violation"
+
+
+class MalformedMessageError(ProtocolError):
+    """Truncated, oversized, garbage or bit-flipped."""
+
+    code = "malformed-message"
+
+
+class ReplayedMessageError(ProtocolError):
+    """Seen before, or a second answer where one was due."""
+
+    code = "replayed-message"
+
+
+class WrongContextError(ProtocolError):
+    """Belongs to another run, cohort, stage, sender or roster."""
+
+    code = "wrong-context"
+
+
+class AuthenticationError(ProtocolError):
+    """A signature, certificate or token does not hold."""
+
+    code = "not-authenticated"
+
+
+class CohortVoidError(WallflowerError):
+    """No sum is released; the users of the cohort count as used."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        self.code = code
+        self.detail = detail
+        super().__init__(f"{code}: {detail}")
+
+
+class UnavailableError(WallflowerError):
+    """A node, desk or database cannot be reached."""
+
+    exit_code = 4
+
+
+class JournalError(WallflowerError):
+    """The record of a run is missing or inconsistent."""
+
+    exit_code = 3

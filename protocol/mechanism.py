@@ -1,0 +1,131 @@
+"""One description of a mechanism, read by everybody.
+
+A `Mechanism` is a name and a privacy level. Calibrated to a cohort it becomes a
+`CohortMechanism`: precision g, noise bound τ, modulus m, the noise each user adds, the
+law of the total, and the guarantee. Randomizer, analyzer, radius, accountant, planner,
+simulator and figures all read this; adding a mechanism is adding one class to the
+registry.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from protocol.errors import InputError
+from protocol.law import NoiseLaw
+from protocol.settings import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What one user is promised for taking part in one cohort.
+
+    `kind` is ``pure``, ``renyi``, ``concentrated`` or ``none``; `epsilon` its
+    parameter; `trust` who must be honest (``distributed``, ``server``, ``nobody``).
+    Unit of privacy: one user, one reward replaced by any other in [0, 1].
+    """
+
+    kind: str
+    epsilon: Fraction
+    trust: str
+    sentence: str
+
+
+class CohortMechanism(abc.ABC):
+    """A mechanism calibrated to one cohort; both sides derive it from public facts.
+
+    Attributes
+    ----------
+    cohort_size : users asked, n.
+    honest_floor : users surely honest and present, h ≤ n; every share is calibrated
+        to h, so that more survivors only add noise (MATH: floor).
+    precision : g, the reward is rounded to multiples of 1/g.
+    noise_bound : τ, exceeded in absolute value by the total noise of n survivors
+        with probability at most the wrap probability.
+    modulus : m = ng + 2τ + 1, the smallest allowed; a back-end may use any larger.
+    """
+
+    cohort_size: int
+    honest_floor: int
+    precision: int
+    noise_bound: int
+    modulus: int
+
+    @property
+    def bits_per_user(self) -> int:
+        """Length of one user's integer in ℤ_m."""
+        return (self.modulus - 1).bit_length()
+
+    @abc.abstractmethod
+    def user_noise(self) -> NoiseLaw | None:
+        """The law of one user's noise; None where users add none."""
+
+    @abc.abstractmethod
+    def node_noise(self, users: int) -> NoiseLaw | None:
+        """The law of the sum of `users` users' noises as one draw.
+
+        None where users add none or the law is not infinitely divisible: then a node
+        draws each user's noise by itself.
+        """
+
+    @abc.abstractmethod
+    def server_noise(self) -> NoiseLaw | None:
+        """What a trusted server adds to the sum; None in every other trust model."""
+
+    @abc.abstractmethod
+    def total_noise(self, survivors: int | None = None) -> NoiseLaw | None:
+        """The law of all noise in the sum of `survivors` (default n) users."""
+
+    @abc.abstractmethod
+    def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
+        """ln E exp(argument · total noise); an upper bound where no closed form is."""
+
+    @abc.abstractmethod
+    def guarantee(self) -> Guarantee:
+        """The promise to one user of this cohort."""
+
+
+class Mechanism(abc.ABC):
+    """A privacy level and the way to reach it."""
+
+    name: ClassVar[str]
+    label: ClassVar[str]  # as in the paper's figures, e.g. Dist-DP-SE
+
+    def __init__(self, epsilon: Fraction, scale: Fraction) -> None:
+        self.epsilon = epsilon
+        self.scale = scale
+
+    @abc.abstractmethod
+    def for_cohort(
+        self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
+    ) -> CohortMechanism:
+        """Calibrate to a cohort; raises InputError naming what is out of range."""
+
+
+REGISTRY: dict[str, type[Mechanism]] = {}
+
+
+def register(cls: type[Mechanism]) -> type[Mechanism]:
+    """Class decorator: make a mechanism known by its name."""
+    REGISTRY[cls.name] = cls
+    return cls
+
+
+def mechanism_named(
+    name: str, epsilon: Fraction, scale: Fraction = Fraction(10)
+) -> Mechanism:
+    """Build a mechanism by its registered name.
+
+    The registry is filled by `protocol.mechanisms`, which imports every class.
+    """
+    import protocol.mechanisms  # noqa: F401
+
+    if name not in REGISTRY:
+        known = ", ".join(REGISTRY)
+        raise InputError(
+            "mechanism", f'"{name}"{nearest(name, REGISTRY)}', f"one of {known}"
+        )
+    return REGISTRY[name](epsilon, scale)

@@ -1,0 +1,1 @@
+"""Import every mechanism so that the registry is full."""

@@ -1,0 +1,64 @@
+"""The one port through which the server reaches nodes.
+
+*Ask these nodes, give me answers as they arrive, until this deadline.* Adapters: the
+gRPC desk, Flower's grid, in memory, fault-injecting. A request is answered at most
+once; the same request id always gets the same stored answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+NodeId = str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One message to one node. `request_id` makes a repetition harmless."""
+
+    node_id: NodeId
+    request_id: str
+    body: bytes  # a serialized wallflower.v1.NodeRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A node's reply, or the reason why there will be none.
+
+    `failure` is None for a reply, else a stable kebab-case word such as
+    ``node-gone``, ``too-large``, ``not-attending``.
+    """
+
+    node_id: NodeId
+    request_id: str
+    body: bytes = b""
+    failure: str | None = None
+
+
+class NodePort(Protocol):
+    """How the orchestrator talks to nodes."""
+
+    async def nodes(self) -> Sequence[NodeId]:
+        """Name the nodes that can be asked now."""
+        ...
+
+    def ask(
+        self, requests: Sequence[Request], *, timeout_s: float
+    ) -> AsyncIterator[Answer]:
+        """Send all requests; yield answers as they come; end at the deadline.
+
+        Ends early when every request is answered or has failed. A request without an
+        Answer when the iterator ends was not answered in time. Closing the iterator
+        early (``aclose``) abandons the rest; late answers are refused.
+        """
+        ...
+
+
+class NodeHandler(Protocol):
+    """A node's side of the port: what the adapters call on a node."""
+
+    async def handle(self, body: bytes) -> bytes:
+        """Answer one NodeRequest with one NodeAnswer, both serialized."""
+        ...

@@ -1,0 +1,108 @@
+"""What every secure-sum back-end looks like from outside: bytes in, bytes out.
+
+A *party* is a node; its contribution is the sum mod m of the randomized integers of
+its users in the cohort (one user on a phone, many in a hospital), together with how
+many users it holds. The server machine hands out messages stage by stage; the client
+machine answers each. Neither does I/O, sleeps or reads a clock: a deadline is an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+PartyId = str
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """A node's share in a cohort's sum: Σ y mod m over `users` users."""
+
+    value: int
+    users: int
+
+    def __repr__(self) -> str:
+        """Hide the value: it is one user's randomized reward."""
+        return f"Contribution(users={self.users})"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send these messages (one per party) and collect answers until the deadline."""
+
+    stage: str
+    messages: Mapping[PartyId, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SecureSum:
+    """The end of a good session: Σ mod m over exactly the surviving parties."""
+
+    total: int
+    modulus: int
+    survivors: tuple[PartyId, ...]
+    users: int
+
+
+@dataclass(frozen=True, slots=True)
+class Void:
+    """The end of a bad session: no sum is released. `code` is kebab-case."""
+
+    code: str
+    detail: str
+
+
+Step = Ask | SecureSum | Void
+
+
+class ServerSession(Protocol):
+    """The server's half of one cohort's secure sum."""
+
+    def start(self) -> Step:
+        """Give the first messages."""
+        ...
+
+    def receive(self, party: PartyId, body: bytes) -> None:
+        """Take one answer of the current stage.
+
+        Raises ProtocolError for one that must not be acted upon: that party is out,
+        the session goes on.
+        """
+        ...
+
+    def lose(self, party: PartyId, code: str) -> None:
+        """Note that a party refused or is gone; it is out of this stage."""
+        ...
+
+    @property
+    def stage_complete(self) -> bool:
+        """True when no awaited party of this stage is left unheard."""
+        ...
+
+    def advance(self) -> Step:
+        """End the stage (deadline, or complete) and give the next step."""
+        ...
+
+
+class ClientSession(Protocol):
+    """A node's half of one cohort's secure sum.
+
+    The node asks `needs_contribution` first, because obtaining rewards may take hours.
+    """
+
+    def needs_contribution(self, body: bytes) -> bool:
+        """Tell whether answering this message needs the node's value."""
+        ...
+
+    def handle(self, body: bytes, contribution: Contribution | None = None) -> bytes:
+        """Answer one server message.
+
+        Raises RefusalError (the user's policy or the protocol forbids an answer) or
+        ProtocolError; after either the session is dead and its secrets are gone.
+        """
+        ...
+
+    def close(self) -> None:
+        """Forget all secrets."""
+        ...

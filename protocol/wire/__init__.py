@@ -1,0 +1,1 @@
+"""Generated protobuf code (`make proto`); the schema is in proto/."""

@@ -1,0 +1,86 @@
+from protocol.wire import cohort_pb2 as _cohort_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class NodeRequest(_message.Message):
+    __slots__ = ("run_id", "tasks")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    tasks: _containers.RepeatedCompositeFieldContainer[Task]
+    def __init__(self, run_id: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ...) -> None: ...
+
+class Task(_message.Message):
+    __slots__ = ("task_id", "describe", "stage", "close")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    describe: Describe
+    stage: CohortStage
+    close: CloseCohort
+    def __init__(self, task_id: _Optional[str] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., stage: _Optional[_Union[CohortStage, _Mapping]] = ..., close: _Optional[_Union[CloseCohort, _Mapping]] = ...) -> None: ...
+
+class Describe(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CohortStage(_message.Message):
+    __slots__ = ("spec", "users", "message")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    spec: _cohort_pb2.CohortSpec
+    users: _containers.RepeatedScalarFieldContainer[str]
+    message: bytes
+    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., users: _Optional[_Iterable[str]] = ..., message: _Optional[bytes] = ...) -> None: ...
+
+class CloseCohort(_message.Message):
+    __slots__ = ("cohort_id",)
+    COHORT_ID_FIELD_NUMBER: _ClassVar[int]
+    cohort_id: str
+    def __init__(self, cohort_id: _Optional[str] = ...) -> None: ...
+
+class NodeAnswer(_message.Message):
+    __slots__ = ("answers",)
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[TaskAnswer]
+    def __init__(self, answers: _Optional[_Iterable[_Union[TaskAnswer, _Mapping]]] = ...) -> None: ...
+
+class TaskAnswer(_message.Message):
+    __slots__ = ("task_id", "description", "message", "refusal", "closed")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    description: Description
+    message: bytes
+    refusal: Refusal
+    closed: Closed
+    def __init__(self, task_id: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., message: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., closed: _Optional[_Union[Closed, _Mapping]] = ...) -> None: ...
+
+class Description(_message.Message):
+    __slots__ = ("users",)
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    users: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, users: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("code", "detail")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    detail: str
+    def __init__(self, code: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class Closed(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

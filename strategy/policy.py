@@ -1,0 +1,75 @@
+"""What a bandit policy is: a pure, serialisable state machine.
+
+*What cohorts do you want next?* → *here are the sums* → *new bounds, who is out, why.*
+Successive elimination and the index policies stand behind this one interface; the
+fast simulator, the local engine and the Flower strategy drive it unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Arm = int
+
+
+@dataclass(frozen=True, slots=True)
+class CohortWish:
+    """`size` new users wanted for `arm` in batch `batch`."""
+
+    batch: int
+    arm: Arm
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CohortOutcome:
+    """What came back for a wish: Σx̂ + noise over the survivors, in units of 1/g."""
+
+    batch: int
+    arm: Arm
+    cohort_size: int  # n the noise and modulus were calibrated for
+    honest_floor: int  # h
+    survivors: int
+    precision: int  # g
+    total: int  # decoded integer; total / precision estimates the sum of rewards
+
+
+@dataclass(frozen=True, slots=True)
+class ArmView:
+    """What is known of one arm now."""
+
+    arm: Arm
+    users: int
+    estimate: float | None
+    lower: float
+    upper: float
+    active: bool
+    eliminated_in: int | None
+    reason: str  # plain words; empty while active
+
+
+class Policy(Protocol):
+    """Drives one experiment; knows nothing of users, crypto or Flower."""
+
+    def wishes(self) -> Sequence[CohortWish]:
+        """Cohorts wanted next; empty when the experiment is over."""
+        ...
+
+    def observe(self, outcomes: Sequence[CohortOutcome]) -> None:
+        """Take the sums of all cohorts of the batch; update bounds and arms."""
+        ...
+
+    def arms(self) -> Sequence[ArmView]:
+        """Every arm's estimate, interval and status."""
+        ...
+
+    @property
+    def finished(self) -> str | None:
+        """Why the experiment is over (``winner``, ``horizon``, ``budget``), or None."""
+        ...
+
+    def state(self) -> Mapping[str, Any]:
+        """JSON-ready state; `policy_from_state` restores it exactly."""
+        ...

@@ -1,0 +1,1 @@
+"""Private multi-armed bandits on Flower: the operator's tools and public API."""
