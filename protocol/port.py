@@ -7,7 +7,7 @@ once; the same request id always gets the same stored answer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,12 +46,15 @@ class NodePort(Protocol):
 
     def ask(
         self, requests: Sequence[Request], *, timeout_s: float
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncGenerator[Answer, None]:
         """Send all requests; yield answers as they come; end at the deadline.
 
-        Ends early when every request is answered or has failed. A request without an
-        Answer when the iterator ends was not answered in time. Closing the iterator
-        early (``aclose``) abandons the rest; late answers are refused.
+        Sending starts with the first ``anext``. Ends early when every request is
+        answered or has failed. A request without an Answer when the iterator ends was
+        not answered in time. Closing the iterator early (use ``contextlib.aclosing``)
+        abandons the rest; late answers are refused. A handler runs at most once per
+        (node, request id): asking again gives the stored answer, or the failure
+        ``abandoned`` if nobody waited for it any more.
         """
         ...
 
