@@ -1,0 +1,279 @@
+"""One experiment, one TOML file, one typed model.
+
+The file is engine-independent: the same one runs on ``fast``, ``local``,
+``simulation`` and ``deployment``. Its canonical JSON form is what the journal keeps and
+what a resumed run is compared with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from protocol.errors import ConfigError, InputError
+from protocol.mechanism import Mechanism, mechanism_named
+from protocol.population import NodeSettings, RewardSettings, one_of
+from protocol.quantities import positive, probability, whole
+from protocol.settings import read_toml, settings_from
+
+TRANSPORTS = ("auto", "memory", "grpc", "flower")
+BACKENDS = ("committee", "secagg-plus")
+SERVERS = ("semi-honest", "malicious")
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentSettings:
+    """``[experiment]``: what is compared, on how many users, how sure to be.
+
+    `horizon` is the number of users that may be asked in all; 0 means everybody.
+    """
+
+    name: str
+    arms: tuple[str, ...]
+    horizon: int = 0
+    failure_probability: Fraction = Fraction(1, 20)
+
+    def __post_init__(self) -> None:
+        if not self.name or not all(c.isalnum() or c in "-_." for c in self.name):
+            raise InputError("name", f'"{self.name}"', "letters, digits, - _ .")
+        if len(self.arms) < 2:
+            raise InputError("arms", list(self.arms), "at least two names")
+        for arm in self.arms:
+            if not arm.strip() or len(arm) > 200 or not arm.isprintable():
+                raise InputError("arms", f'"{arm}"', "printable, 1 to 200 characters")
+            if self.arms.count(arm) > 1:
+                raise InputError("arms", f'"{arm}" twice', "different names")
+        whole("horizon", self.horizon, at_least=0, at_most=10**15)
+        probability("failure-probability", self.failure_probability)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacySettings:
+    """``[privacy]``: the mechanism, its level, and how often a user may be asked."""
+
+    mechanism: str = "dist-dp"
+    epsilon: Fraction = Fraction(1)
+    scale: Fraction = Fraction(10)
+    max_participations: int = 1
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
+        positive("scale", self.scale)
+        whole("max-participations", self.max_participations, at_least=1, at_most=1000)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """``[policy]``: how arms are compared. `first_batch` 0 lets the policy choose."""
+
+    name: str = "elimination"
+    radius: str = "tight"
+    ratio: Fraction = Fraction(3, 2)
+    first_batch: int = 0
+
+    def __post_init__(self) -> None:
+        if self.ratio <= 1:
+            raise InputError("ratio", self.ratio, "greater than 1")
+        whole("first-batch", self.first_batch, at_least=0, at_most=10**12)
+
+
+@dataclass(frozen=True, slots=True)
+class SecureSumSettings:
+    """``[secure-sum]``: whom the sums withstand; sizes follow from it.
+
+    `corrupt` and `dropout` are the largest fractions of a cohort's nodes that collude
+    with the server and that vanish. `enrolment` is the file with the public enrolment
+    key; without it nothing authenticates the nodes' keys against the server and every
+    report says "semi-honest server".
+    """
+
+    backend: str = "committee"
+    corrupt: Fraction = Fraction(1, 10)
+    dropout: Fraction = Fraction(1, 10)
+    server: str = "semi-honest"
+    enrolment: Path | None = None
+
+    def __post_init__(self) -> None:
+        one_of("backend", self.backend, BACKENDS)
+        one_of("server", self.server, SERVERS)
+        for name, value in (("corrupt", self.corrupt), ("dropout", self.dropout)):
+            if not 0 <= value < 1:
+                raise InputError(name, value, "at least 0 and less than 1")
+        if self.corrupt + self.dropout >= 1:
+            raise InputError(
+                "corrupt + dropout", self.corrupt + self.dropout, "less than 1"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TransportSettings:
+    """``[transport]``: how requests reach nodes, and how long each may take.
+
+    `kind` ``auto`` is memory for ``local``, flower for ``simulation``, grpc for
+    ``deployment``. `stage_timeout_s` bounds every stage of a secure sum,
+    `reward_timeout_s` the stage in which users pull the arm. `attempts` bounds how
+    often a void cohort is recruited again. `certificate`, `private_key`: the desk's;
+    without them an engine on loopback makes its own.
+    """
+
+    kind: str = "auto"
+    host: str = "127.0.0.1"
+    port: int = 0
+    certificate: Path | None = None
+    private_key: Path | None = None
+    stage_timeout_s: float = 60.0
+    reward_timeout_s: float = 3600.0
+    attend_timeout_s: float = 120.0
+    attempts: int = 3
+
+    def __post_init__(self) -> None:
+        one_of("kind", self.kind, TRANSPORTS)
+        whole("port", self.port, at_least=0, at_most=65535)
+        whole("attempts", self.attempts, at_least=1, at_most=100)
+        if (self.certificate is None) != (self.private_key is None):
+            raise InputError(
+                "certificate", "without private-key (or reverse)", "both or neither"
+            )
+        for name, value in (
+            ("stage-timeout-s", self.stage_timeout_s),
+            ("reward-timeout-s", self.reward_timeout_s),
+            ("attend-timeout-s", self.attend_timeout_s),
+        ):
+            if not 0 < value <= 7 * 86_400:
+                raise InputError(name, value, "more than 0, at most a week")
+
+
+@dataclass(frozen=True, slots=True)
+class TestSettings:
+    """``[test]``: repeatability at the price of all privacy; never for real people.
+
+    With `noise_seed` users draw noise, rounding and (synthetic) rewards from it and
+    cohorts are drawn from it, so that every engine gets the same sums.
+    """
+
+    __test__ = False  # not a pytest class
+
+    noise_seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentConfig:
+    """Everything an experiment's file says."""
+
+    experiment: ExperimentSettings
+    privacy: PrivacySettings = field(default_factory=PrivacySettings)
+    policy: PolicySettings = field(default_factory=PolicySettings)
+    secure_sum: SecureSumSettings = field(default_factory=SecureSumSettings)
+    transport: TransportSettings = field(default_factory=TransportSettings)
+    nodes: NodeSettings = field(default_factory=NodeSettings)
+    rewards: RewardSettings | None = None
+    test: TestSettings = field(default_factory=TestSettings)
+
+    def __post_init__(self) -> None:
+        if (
+            self.rewards is not None
+            and self.rewards.source == "synthetic"
+            and len(self.rewards.means) != len(self.experiment.arms)
+        ):
+            raise InputError(
+                "rewards.means",
+                f"a list of {len(self.rewards.means)}",
+                f"one mean for each of the {len(self.experiment.arms)} arms",
+            )
+
+    def mechanism(self) -> Mechanism:
+        """Build the mechanism; refuses an unknown name or a level out of range."""
+        privacy = self.privacy
+        return mechanism_named(privacy.mechanism, privacy.epsilon, privacy.scale)
+
+    @property
+    def horizon(self) -> int:
+        """Users that may be asked: as stated, or the hosted population."""
+        return self.experiment.horizon or (
+            self.nodes.population * self.privacy.max_participations
+        )
+
+    def canonical(self) -> str:
+        """One JSON text for one meaning: sorted keys, exact rationals."""
+        return json.dumps(_plain(self), sort_keys=True, separators=(",", ":"))
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical form."""
+        return hashlib.sha256(self.canonical().encode()).hexdigest()
+
+
+def load_config(path: Path) -> ExperimentConfig:
+    """Read an experiment's TOML file; relative paths in it start at its folder."""
+    table = read_toml(path)
+    return _anchored(settings_from(ExperimentConfig, table, str(path)), path.parent)
+
+
+def config_from_canonical(text: str) -> ExperimentConfig:
+    """Read back what `ExperimentConfig.canonical` wrote."""
+    try:
+        table = json.loads(text, parse_float=Decimal)
+    except ValueError as error:
+        raise ConfigError("stored config", f"is not JSON: {error}") from None
+    return settings_from(ExperimentConfig, table, "stored config")
+
+
+def differences(old: ExperimentConfig, new: ExperimentConfig) -> tuple[str, ...]:
+    """Name every key on which two configs differ, as ``section.key: old → new``."""
+    before, after = _flat(_plain(old)), _flat(_plain(new))
+    return tuple(
+        f"{key}: {before.get(key)} → {after.get(key)}"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    )
+
+
+def _anchored(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
+    """Make every path absolute, so that the journal's copy means the same later."""
+
+    def section(settings: Any) -> Any:
+        changes = {
+            f.name: (folder / value).resolve()
+            for f in dataclasses.fields(settings)
+            if isinstance(value := getattr(settings, f.name), Path)
+        }
+        return dataclasses.replace(settings, **changes) if changes else settings
+
+    sections: dict[str, Any] = {
+        f.name: None if value is None else section(value)
+        for f in dataclasses.fields(config)
+        for value in (getattr(config, f.name),)
+    }
+    return ExperimentConfig(**sections)
+
+
+def _plain(value: Any) -> Any:
+    """Turn settings into JSON types that `settings_from` reads; None is left out."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            f.name.replace("_", "-"): _plain(item)
+            for f in dataclasses.fields(value)
+            for item in (getattr(value, f.name),)
+            if item is not None
+        }
+    if isinstance(value, Fraction | Path):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import ConfigError
+from strategy.config import (
+    ExperimentConfig,
+    config_from_canonical,
+    differences,
+    load_config,
+)
+
+GOOD = """
+[experiment]
+name = "test"
+arms = ["a", "b"]
+[privacy]
+epsilon = 0.1
+[rewards]
+means = [0.2, 0.8]
+"""
+
+
+def load(tmp_path: Path, text: str) -> ExperimentConfig:
+    path = tmp_path / "experiment.toml"
+    path.write_text(text)
+    return load_config(path)
+
+
+def test_a_short_file_is_complete(tmp_path: Path) -> None:
+    config = load(tmp_path, GOOD)
+    assert config.privacy.epsilon == Fraction(1, 10)
+    assert config.horizon == config.nodes.population == 20_000
+
+
+def test_the_canonical_form_reads_back_as_the_same_config(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        GOOD + 'table = "t.csv"\n[nodes]\ncount = 3\nusers = [1, 2, 30]\n',
+    )
+    again = config_from_canonical(config.canonical())
+    assert again == config
+    assert again.fingerprint() == config.fingerprint()
+    assert again.rewards is not None
+    assert again.rewards.table == tmp_path / "t.csv"
+
+
+def test_every_difference_is_named(tmp_path: Path) -> None:
+    old = load(tmp_path, GOOD)
+    new = load(tmp_path, GOOD.replace("0.1", "0.2"))
+    assert differences(old, new) == ("privacy.epsilon: 1/10 → 1/5",)
+    assert old.fingerprint() != new.fingerprint()
+
+
+@pytest.mark.parametrize("example", sorted(Path("examples").glob("*.toml")))
+def test_every_example_is_valid(example: Path) -> None:
+    assert len(load_config(example).experiment.arms) >= 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("epsilon = 0.1", "epsilon = 0"), "epsilon is 0; allowed: greater than 0"),
+        (("epsilon = 0.1", "epsilon = -1"), "epsilon is -1"),
+        (("epsilon = 0.1", 'epsilon = "much"'), "expected a number, got much"),
+        (("epsilon", "epsilom"), 'did you mean "epsilon"'),
+        (("[privacy]", "[privasy]"), 'did you mean "privacy"'),
+        (("[privacy]", "[privacy"), "is not valid TOML"),
+        (('name = "test"\n', ""), '"name" is missing'),
+        (('["a", "b"]', '["a"]'), "at least two names"),
+        (('["a", "b"]', '["a", "a"]'), "different names"),
+        (('["a", "b"]', '"a"'), "expected a list"),
+        (("[0.2, 0.8]", "[0.2]"), "one mean per arm"),
+        (("[0.2, 0.8]", "[0.2, 0.8, 0.9]"), "each of the 2 arms"),
+        (("[0.2, 0.8]", "[0.2, 1.8]"), "means is 1.8"),
+        (("[rewards]", "[transport]\nport = 70000\n[rewards]"), "at most 65535"),
+        (("[rewards]", '[transport]\nkind = "grcp"\n[rewards]'), 'mean "grpc"'),
+        (("[rewards]", "[secure-sum]\ncorrupt = 1\n[rewards]"), "corrupt is 1"),
+        (("[rewards]", "[nodes]\ncount = 1\n[rewards]"), "at least 2"),
+        (("[rewards]", "[nodes]\nusers = [1]\n[rewards]"), "one entry per node"),
+        (("[rewards]", "[policy]\nratio = 1\n[rewards]"), "ratio is 1"),
+        (("[rewards]", '[rewards]\nsource = "table"'), "table is missing"),
+        (("[rewards]", '[rewards]\nsource = "callable"'), "module:function"),
+    ],
+)
+def test_broken_files_are_refused_in_one_line(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, GOOD.replace(*change))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "experiment.toml" in str(caught.value)
