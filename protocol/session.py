@@ -60,7 +60,12 @@ class ServerSession(Protocol):
     """The server's half of one cohort's secure sum."""
 
     def start(self) -> Step:
-        """Give the first messages."""
+        """Give the first messages.
+
+        A session restored from a snapshot gives the messages of the stage it was in,
+        for the parties it has not heard. `receive` and `lose` may be called on it
+        before: that is how answers spooled after the snapshot come back.
+        """
         ...
 
     def receive(self, party: PartyId, body: bytes) -> None:
@@ -82,6 +87,15 @@ class ServerSession(Protocol):
 
     def advance(self) -> Step:
         """End the stage (deadline, or complete) and give the next step."""
+        ...
+
+    def snapshot(self) -> bytes:
+        """All that is needed to go on from here after a restart.
+
+        Asked for whenever `start` or `advance` gave an Ask, and kept before its first
+        message leaves, so that a closed set never closes a second time. The back-end's
+        registry has the way back (`strategy.secure_sum.restore_session`).
+        """
         ...
 
 
