@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol
 
 Arm = int
@@ -16,11 +17,16 @@ Arm = int
 
 @dataclass(frozen=True, slots=True)
 class CohortWish:
-    """`size` new users wanted for `arm` in batch `batch`."""
+    """`size` new users wanted for `arm` in batch `batch`.
+
+    `wrap_probability` is what the policy's failure probability leaves for the sum of
+    this cohort to exceed its modulus; the cohort must be calibrated with it.
+    """
 
     batch: int
     arm: Arm
     size: int
+    wrap_probability: Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,11 @@ class Policy(Protocol):
         ...
 
     def observe(self, outcomes: Sequence[CohortOutcome]) -> None:
-        """Take the sums of all cohorts of the batch; update bounds and arms."""
+        """Take the sums of all cohorts of the batch; update bounds and arms.
+
+        An arm whose cohort was void is left out: it stays active, its users count as
+        used, nothing is learnt about it in this batch.
+        """
         ...
 
     def arms(self) -> Sequence[ArmView]:
