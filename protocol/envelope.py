@@ -1,0 +1,38 @@
+"""How one NodeRequest or NodeAnswer lies inside a Flower message.
+
+A Flower message carries one ConfigRecord, and a ConfigRecord carries plain values. Ours
+holds our protobuf as one bytes value, so nothing of the protocol depends on what Flower
+can express. Both sides read the names here; neither imports the other.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+RECORD: Final = "wallflower"
+
+# Message types: Flower routes ``query.<action>`` to ``@app.query("<action>")``.
+HELLO: Final = "query.hello"  # what is your stable name?
+WORK: Final = "query.work"  # one NodeRequest, answered by one NodeAnswer
+ATTEND: Final = "query.attend"  # go to this desk for the rest of the run
+
+# Keys of the record.
+NAME: Final = "name"
+REQUEST_ID: Final = "request-id"
+BODY: Final = "body"
+RUN_ID: Final = "run-id"
+EXPERIMENT: Final = "experiment"
+DESK_ADDRESS: Final = "desk-address"
+DESK_TOKEN: Final = "desk-token"  # noqa: S105 (the key's name, not a token)
+DESK_CERTIFICATE: Final = "desk-certificate"
+
+
+def action(message_type: str) -> str:
+    """Give the name that ``@app.query`` registers for a message type.
+
+    Examples
+    --------
+    >>> action(WORK)
+    'work'
+    """
+    return message_type.partition(".")[2]
