@@ -8,20 +8,31 @@ on the node, so there the desk carries the work and this port sends one *attend*
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from flwr.serverapp import Grid
 
 from protocol import envelope
+from protocol.answers import ABANDONED, MemoryAnswers, Progress, StoredAnswer
 from protocol.errors import UnavailableError
 from protocol.port import Answer, NodeId, Request
-from strategy.grid_dispatcher import Exchange, Fields, GridDispatcher, Outcome, Pace
+from strategy.grid_dispatcher import Exchange, Fields, GridDispatcher, Pace
+from strategy.inbox import Inbox, Key
 
 log = logging.getLogger("wallflower.flower")
+
+
+@dataclass(slots=True)
+class _Work:
+    """A message under way and every ask that waits for its answer."""
+
+    exchange: Exchange
+    waiting: list[Inbox] = field(default_factory=list)
 
 
 class FlowerPort:
@@ -30,15 +41,33 @@ class FlowerPort:
     A node's name is what it answers to *hello*: in simulation Flower draws new node ids
     for every run, while ours must stay the same when a run is resumed. A second node
     that gives a name already taken is not listed.
+
+    Parameters
+    ----------
+    grid : Grid
+        Any of Flower's grids, or one of yours.
+    pace : Pace, optional
+        How eagerly to poll.
+    hello_timeout_s : float
+        How long a new node may take to tell its name.
+    most_answer_bytes : int
+        How much memory the stored answers may take.
     """
 
     def __init__(
-        self, grid: Grid, *, pace: Pace | None = None, hello_timeout_s: float = 120.0
+        self,
+        grid: Grid,
+        *,
+        pace: Pace | None = None,
+        hello_timeout_s: float = 120.0,
+        most_answer_bytes: int = 64 * 2**20,
     ) -> None:
         self._dispatcher = GridDispatcher(grid, pace or Pace())
         self._hello_timeout_s = hello_timeout_s
         self._flower_ids: dict[NodeId, int] = {}
         self._greeted: set[int] = set()
+        self._answers = MemoryAnswers(most_bytes=most_answer_bytes)
+        self._work: dict[Key, _Work] = {}
 
     @property
     def messages_sent(self) -> int:
@@ -69,29 +98,22 @@ class FlowerPort:
 
     async def ask(
         self, requests: Sequence[Request], *, timeout_s: float
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncGenerator[Answer, None]:
         """Send all requests, yield answers as they come, end at the deadline."""
-        bodies: dict[str, tuple[int, Fields]] = {}
-        sent: dict[str, Request] = {}
-        for request in requests:
-            flower_id = self._flower_ids.get(request.node_id)
-            if flower_id is None:
-                yield Answer(request.node_id, request.request_id, failure="node-gone")
-                continue
-            key = f"{request.node_id}\n{request.request_id}"
-            sent[key] = request
-            bodies[key] = (
-                flower_id,
-                {envelope.REQUEST_ID: request.request_id, envelope.BODY: request.body},
-            )
-        outcomes = self._exchange(envelope.WORK, bodies, timeout_s)
-        async with contextlib.aclosing(outcomes):
-            async for outcome in outcomes:
-                yield _answer(sent[outcome.key], outcome)
+        self._require_open()
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        inbox = Inbox(requests)
+        try:
+            fresh = [self._post(r, inbox, deadline) for r in inbox.requests.values()]
+            self._dispatcher.submit([e for e in fresh if e is not None])
+            while (answer := await inbox.next_before(deadline)) is not None:
+                yield answer
+        finally:
+            self._abandon(inbox)
 
     async def summon(
         self, invitations: Mapping[NodeId, Fields], *, timeout_s: float
-    ) -> AsyncIterator[tuple[NodeId, str | None]]:
+    ) -> AsyncGenerator[tuple[NodeId, str | None], None]:
         """Send each node to the desk; yield (node, failure) when it comes back.
 
         A node's reply arrives when it has left the desk, so the timeout is the run's.
@@ -101,45 +123,88 @@ class FlowerPort:
             for name, fields in invitations.items()
             if name in self._flower_ids
         }
-        outcomes = self._exchange(envelope.ATTEND, bodies, timeout_s)
-        async with contextlib.aclosing(outcomes):
-            async for outcome in outcomes:
-                yield outcome.key, outcome.failure
+        async for name, _, failure in self._exchange(
+            envelope.ATTEND, bodies, timeout_s
+        ):
+            yield name, failure
+
+    def _post(self, request: Request, inbox: Inbox, deadline: float) -> Exchange | None:
+        """Answer from what is stored, join work under way, or start it."""
+        key = (request.node_id, request.request_id)
+        flower_id = self._flower_ids.get(request.node_id)
+        if flower_id is None:
+            inbox.deliver(Answer(*key, failure="not-attending"))
+            return None
+        known = self._answers.begin(_name(key), request.body)
+        if isinstance(known, StoredAnswer):
+            inbox.deliver(Answer(*key, known.body, known.failure))
+            return None
+        if known is Progress.RUNNING:
+            work = self._work[key]
+            work.exchange.deadline = max(work.exchange.deadline, deadline)
+            work.waiting.append(inbox)
+            return None
+        fields: Fields = {
+            envelope.REQUEST_ID: request.request_id,
+            envelope.BODY: request.body,
+        }
+        settled = partial(self._settled, key)
+        exchange = Exchange(flower_id, envelope.WORK, fields, deadline, settled)
+        self._work[key] = _Work(exchange, [inbox])
+        return exchange
+
+    def _settled(self, key: Key, fields: Fields | None, failure: str | None) -> None:
+        body = (fields or {}).get(envelope.BODY)
+        if failure is None and not isinstance(body, bytes):
+            failure = "malformed-reply"
+        stored = StoredAnswer(body if isinstance(body, bytes) else b"", failure)
+        stored = self._answers.finish(_name(key), stored)
+        work = self._work.pop(key, None)
+        for inbox in work.waiting if work else ():
+            inbox.deliver(Answer(*key, stored.body, stored.failure))
+
+    def _abandon(self, inbox: Inbox) -> None:
+        """Refuse what nobody waits for any more; its node stays busy until it ends."""
+        for key in inbox.close():
+            work = self._work.get(key)
+            if work is None or inbox not in work.waiting:
+                continue
+            work.waiting.remove(inbox)
+            if not work.waiting:
+                work.exchange.abandoned = True
+                self._answers.finish(_name(key), StoredAnswer(failure=ABANDONED))
+                del self._work[key]
 
     async def _greet(self, strangers: Sequence[int]) -> None:
         """Ask nodes seen for the first time for their stable name."""
         nothing: Fields = {}
         bodies = {str(flower_id): (flower_id, nothing) for flower_id in strangers}
-        outcomes = self._exchange(envelope.HELLO, bodies, self._hello_timeout_s)
-        async with contextlib.aclosing(outcomes):
-            async for outcome in outcomes:
-                self._admit(int(outcome.key), outcome)
-
-    def _admit(self, flower_id: int, outcome: Outcome) -> None:
-        """Enter a node under its name; one without a name is asked again later."""
-        name = (outcome.fields or {}).get(envelope.NAME)
-        if not isinstance(name, str) or not name:
-            reason = outcome.failure or "empty reply"
-            log.warning("Flower node %d gave no name (%s)", flower_id, reason)
-            return
-        self._greeted.add(flower_id)
-        if name in self._flower_ids:
-            log.warning("a second Flower node claims the name %s; refused", name)
-        else:
-            self._flower_ids[name] = flower_id
+        greetings = self._exchange(envelope.HELLO, bodies, self._hello_timeout_s)
+        async for key, fields, failure in greetings:
+            name = (fields or {}).get(envelope.NAME)
+            if not isinstance(name, str) or not name:
+                reason = failure or "malformed-reply"
+                log.warning("Flower node %s gave no name (%s)", key, reason)
+                continue
+            self._greeted.add(int(key))
+            if name in self._flower_ids:
+                log.warning("a second Flower node claims the name %s; refused", name)
+            else:
+                self._flower_ids[name] = int(key)
 
     async def _exchange(
         self, kind: str, bodies: Mapping[str, tuple[int, Fields]], timeout_s: float
-    ) -> AsyncIterator[Outcome]:
-        """Hand messages to the dispatcher and yield outcomes until the deadline."""
-        if not self._dispatcher.running:
-            raise UnavailableError(
-                "the Flower port is closed; open it with `async with` before asking"
-            )
+    ) -> AsyncGenerator[tuple[str, Fields | None, str | None], None]:
+        """Send messages that are no requests; yield outcomes until the deadline."""
+        self._require_open()
         deadline = asyncio.get_running_loop().time() + timeout_s
-        inbox: asyncio.Queue[Outcome] = asyncio.Queue()
+        arrived: asyncio.Queue[tuple[str, Fields | None, str | None]] = asyncio.Queue()
+
+        def settled(key: str, fields: Fields | None, failure: str | None) -> None:
+            arrived.put_nowait((key, fields, failure))
+
         exchanges = [
-            Exchange(key, flower_id, kind, fields, deadline, inbox)
+            Exchange(flower_id, kind, fields, deadline, partial(settled, key))
             for key, (flower_id, fields) in bodies.items()
         ]
         self._dispatcher.submit(exchanges)
@@ -147,7 +212,7 @@ class FlowerPort:
             for _ in exchanges:
                 try:
                     async with asyncio.timeout_at(deadline):
-                        outcome = await inbox.get()
+                        outcome = await arrived.get()
                 except TimeoutError:
                     return
                 yield outcome
@@ -155,14 +220,13 @@ class FlowerPort:
             for exchange in exchanges:
                 exchange.abandoned = True
 
+    def _require_open(self) -> None:
+        if not self._dispatcher.running:
+            raise UnavailableError(
+                "the Flower port is closed; open it with `async with` before asking"
+            )
 
-def _answer(request: Request, outcome: Outcome) -> Answer:
-    """Turn a message's outcome into the answer of a request."""
-    body = (outcome.fields or {}).get(envelope.BODY)
-    failure = outcome.failure
-    if failure is None and not isinstance(body, bytes):
-        failure = "malformed-reply"
-    if failure is not None:
-        return Answer(request.node_id, request.request_id, failure=failure)
-    assert isinstance(body, bytes)
-    return Answer(request.node_id, request.request_id, body)
+
+def _name(key: Key) -> str:
+    node_id, request_id = key
+    return f"{len(node_id)}:{node_id}{request_id}"

@@ -16,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
@@ -56,32 +56,34 @@ class Pace:
     grace_s: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a message: the fields of the reply, or a named failure."""
+@runtime_checkable
+class NotifyingGrid(Protocol):
+    """A Grid that can say when a reply came, so that nobody need poll it."""
 
-    key: str
-    fields: Fields | None
-    failure: str | None
+    def notify(self, callback: Callable[[], None]) -> None:
+        """Call this, from any thread, whenever a reply can be pulled."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """One message to one node, and the queue where its outcome goes."""
+    """One message to one node, and who is told what became of it.
 
-    key: str
+    `settled` gets the fields of the reply, or a named failure.
+    """
+
     flower_id: int
     kind: str
     fields: Fields
     deadline: float  # in the event loop's time
-    inbox: asyncio.Queue[Outcome]
+    settled: Callable[[Fields | None, str | None], None]
     abandoned: bool = False
     message: Message | None = field(default=None, repr=False)
 
     def settle(self, fields: Fields | None, failure: str | None) -> None:
         """Hand over the outcome, unless nobody waits for it any more."""
         if not self.abandoned:
-            self.inbox.put_nowait(Outcome(self.key, fields, failure))
+            self.settled(fields, failure)
 
 
 class GridDispatcher:
@@ -106,6 +108,9 @@ class GridDispatcher:
 
     def start(self) -> None:
         """Start the dispatcher's task in the running loop."""
+        if isinstance(self._grid, NotifyingGrid):
+            loop = asyncio.get_running_loop()
+            self._grid.notify(lambda: _wake_from_thread(loop, self._wake))
         self._task = asyncio.create_task(self._dispatch(), name="grid-dispatcher")
 
     async def stop(self) -> None:
@@ -226,11 +231,11 @@ class GridDispatcher:
             if exchange is None:
                 continue
             if reply.has_error():
-                failure = FAILURES.get(reply.error.code, "node-failed")
-                exchange.settle(None, failure)
+                exchange.settle(None, FAILURES.get(reply.error.code, "node-failed"))
+            elif (fields := _fields(reply)) is None:
+                exchange.settle(None, "malformed-reply")
             else:
-                fields = _fields(reply)
-                exchange.settle(fields, None if fields is not None else "malformed-reply")
+                exchange.settle(fields, None)
         return bool(replies)
 
     def _land(self, message_id: str) -> Exchange | None:
@@ -247,6 +252,11 @@ class GridDispatcher:
             if exchange.deadline + self._pace.grace_s <= now:
                 self._land(message_id)
                 exchange.settle(None, "message-expired")
+
+
+def _wake_from_thread(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop ended; nobody is to be woken
+        loop.call_soon_threadsafe(wake.set)
 
 
 def _fields(reply: Message) -> Fields | None:
