@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import MalformedMessageError
+from protocol.floor import FloorRule
+from strategy.cohorts import UserRegistry, UsersExhaustedError
+
+TENTH = Fraction(1, 10)
+
+
+def registry(*sizes: int, most: int = 1, seed: int = 1) -> UserRegistry:
+    made = UserRegistry(most, seed)
+    for node, size in enumerate(sizes):
+        made.add_node(f"n{node}", [f"u{i}" for i in range(size)])
+    return made
+
+
+def rule(nodes: int, corrupt: Fraction = TENTH, dropout: Fraction = TENTH) -> FloorRule:
+    return FloorRule(nodes, corrupt, dropout)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 30), min_size=4, max_size=12),
+    st.lists(st.integers(4, 40), max_size=8),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_nobody_is_drawn_more_often_than_allowed_nor_twice_for_one_cohort(
+    sizes: list[int], draws: list[int], most: int, restart: bool
+) -> None:
+    users = registry(*sizes, most=most)
+    seen: Counter[tuple[str, str]] = Counter()
+    for size in draws:
+        try:
+            draw = users.draw(size, rule(len(sizes)))
+        except UsersExhaustedError:
+            break
+        cohort = [(n, u) for n, us in draw.users.items() for u in us]
+        assert len(set(cohort)) == len(cohort) == draw.floor.cohort_size >= size
+        seen.update(cohort)
+        for node, count in enumerate(sizes):
+            often = [seen[f"n{node}", f"u{i}"] for i in range(count)]
+            assert max(often) - min(often) <= 1  # the least asked come first
+        if restart:  # a new process that reads the journal
+            fresh = registry(*sizes, most=most, seed=2)
+            fresh.mark_invited(
+                [(n, [u]) for (n, u), c in seen.items() for _ in range(c)]
+            )
+            assert fresh.remaining == users.remaining
+            users = fresh
+    assert all(count <= most for count in seen.values())
+
+
+def test_a_cohort_is_spread_evenly_over_the_nodes() -> None:
+    draw = registry(*[100] * 10).draw(205, rule(10))
+    assert sorted(Counter(len(u) for u in draw.users.values()).items()) == [
+        (20, 5),
+        (21, 5),
+    ]
+
+
+def test_more_users_are_invited_when_uneven_nodes_lower_the_floor() -> None:
+    planned = rule(4, dropout=Fraction(0))
+    assert planned(40) == 30
+    draw = registry(100, 100, 2, 2).draw(40, planned)
+    assert draw.floor.cohort_size > 40
+    assert draw.floor.honest_floor >= 30
+
+
+def test_everybody_is_asked_once_before_anybody_is_asked_twice() -> None:
+    users = registry(*[5] * 4, most=2)
+    first = users.draw(20, rule(4, Fraction(0), Fraction(0)))
+    assert sum(map(len, first.users.values())) == 20
+    assert users.remaining == 20
+    users.draw(20, rule(4, Fraction(0), Fraction(0)))
+    assert users.remaining == 0
+
+
+def test_too_few_users_left_is_said_with_numbers_and_marks_nobody() -> None:
+    users = registry(*[5] * 4)
+    with pytest.raises(UsersExhaustedError, match="21 users wanted, 20 may"):
+        users.draw(21, rule(4))
+    assert users.remaining == 20
+
+
+def test_only_reachable_nodes_are_drawn_from() -> None:
+    draw = registry(*[5] * 6).draw(12, rule(4), among=["n0", "n1", "n2", "n4", "gone"])
+    assert set(draw.users) == {"n0", "n1", "n2", "n4"}
+
+
+@pytest.mark.parametrize("users", [["a", "a"], [], [""], ["x" * 129]])
+def test_a_description_that_cannot_be_true_is_refused(users: list[str]) -> None:
+    with pytest.raises(MalformedMessageError):
+        UserRegistry(1).add_node("n", users)
+
+
+def test_a_node_cannot_rename_its_users() -> None:
+    made = registry(5, 5)
+    made.add_node("n0", ["other", "names"])
+    assert made.population == 10
