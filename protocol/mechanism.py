@@ -10,28 +10,23 @@ registry.
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+import functools
 from fractions import Fraction
 from typing import ClassVar
 
 from protocol.errors import InputError
+from protocol.guarantee import Guarantee as Guarantee
 from protocol.law import NoiseLaw
+from protocol.quantities import exact, whole
 from protocol.settings import nearest
 
-
-@dataclass(frozen=True, slots=True)
-class Guarantee:
-    """What one user is promised for taking part in one cohort.
-
-    `kind` is ``pure``, ``renyi``, ``concentrated`` or ``none``; `epsilon` its
-    parameter; `trust` who must be honest (``distributed``, ``server``, ``nobody``).
-    Unit of privacy: one user, one reward replaced by any other in [0, 1].
-    """
-
-    kind: str
-    epsilon: Fraction
-    trust: str
-    sentence: str
+# Beyond these nothing meaningful is asked for, and a hostile request would cost a
+# client hours of exact arithmetic.
+SMALLEST_EPSILON = Fraction(1, 1000)
+LARGEST_EPSILON = Fraction(100)
+LARGEST_SCALE = Fraction(1000)
+LARGEST_COHORT = 10**10
+SMALLEST_WRAP_PROBABILITY = Fraction(1, 10**18)
 
 
 class CohortMechanism(abc.ABC):
@@ -89,20 +84,60 @@ class CohortMechanism(abc.ABC):
 
 
 class Mechanism(abc.ABC):
-    """A privacy level and the way to reach it."""
+    """A privacy level and the way to reach it.
+
+    `scale` is s of the RDP and CDP mechanisms; the others ignore it.
+    """
 
     name: ClassVar[str]
     label: ClassVar[str]  # as in the paper's figures, e.g. Dist-DP-SE
+    smallest_scale: ClassVar[Fraction] = Fraction(1)
 
-    def __init__(self, epsilon: Fraction, scale: Fraction) -> None:
-        self.epsilon = epsilon
-        self.scale = scale
+    def __init__(self, epsilon: Fraction, scale: Fraction = Fraction(10)) -> None:
+        self.epsilon = exact("epsilon", epsilon)
+        self.scale = exact("scale", scale)
+        if not SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON:
+            allowed = f"from {SMALLEST_EPSILON} to {LARGEST_EPSILON}"
+            raise InputError("epsilon", self.epsilon, allowed)
+        if not self.smallest_scale <= self.scale <= LARGEST_SCALE:
+            allowed = f"from {self.smallest_scale} to {LARGEST_SCALE} for {self.name}"
+            raise InputError("scale", self.scale, allowed)
 
-    @abc.abstractmethod
     def for_cohort(
         self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
     ) -> CohortMechanism:
-        """Calibrate to a cohort; raises InputError naming what is out of range."""
+        """Calibrate to a cohort; raises InputError naming what is out of range.
+
+        Cheap to repeat: calibrations are remembered.
+        """
+        size = whole("cohort_size", cohort_size, at_least=1, at_most=LARGEST_COHORT)
+        floor = whole("honest_floor", honest_floor, at_least=1, at_most=size)
+        level = wrap_probability
+        if not SMALLEST_WRAP_PROBABILITY <= level < 1:
+            allowed = f"at least {float(SMALLEST_WRAP_PROBABILITY):g} and below 1"
+            raise InputError("wrap_probability", float(level), allowed)
+        return _remembered(
+            type(self), self.epsilon, self.scale, size, floor, Fraction(level)
+        )
+
+    @abc.abstractmethod
+    def calibrate(
+        self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
+    ) -> CohortMechanism:
+        """Compute what `for_cohort` remembers; the arguments are checked already."""
+
+
+@functools.lru_cache(maxsize=65536)
+def _remembered(
+    cls: type[Mechanism],
+    epsilon: Fraction,
+    scale: Fraction,
+    cohort_size: int,
+    honest_floor: int,
+    wrap_probability: Fraction,
+) -> CohortMechanism:
+    mechanism = cls(epsilon, scale)
+    return mechanism.calibrate(cohort_size, honest_floor, wrap_probability)
 
 
 REGISTRY: dict[str, type[Mechanism]] = {}

@@ -84,14 +84,17 @@ def whole(
     return int(number)
 
 
-def round_up(value: float, digits: int = 4) -> str:
+def round_up(value: float | Fraction, digits: int = 4) -> str:
     """Write a privacy loss with `digits` decimals, never smaller than it is.
 
     Examples
     --------
-    >>> round_up(0.10001, 3), round_up(0.5, 3)
-    ('0.101', '0.5')
+    >>> round_up(0.10001, 3), round_up(0.5, 3), round_up(Fraction(1, 3), 2)
+    ('0.101', '0.5', '0.34')
     """
+    if isinstance(value, Fraction):
+        units = math.ceil(value * 10**digits)
+        return format(Decimal(units).scaleb(-digits).normalize(), "f")
     if math.isinf(value):
         return "∞"
     step = Decimal(1).scaleb(-digits)

@@ -1,0 +1,100 @@
+"""From a cohort's public description to the mechanism both sides calibrate.
+
+The server sends a CohortSpec; the client derives g, τ, m and its own noise from it and
+believes none of the derived numbers. Every field is checked here, with its name in the
+error, because the message comes from a server that is not trusted.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from protocol.errors import InputError
+from protocol.mechanism import CohortMechanism, mechanism_named
+from protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
+
+_LARGEST_UINT64 = 2**64 - 1
+# A modulus must fit the signed 64-bit arithmetic of vectorised sums.
+LARGEST_MODULUS = 2**62
+_LONGEST_NAME = 200
+
+
+def to_rational(value: Fraction) -> Rational:
+    """Write a non-negative fraction to the wire; raises where it does not fit.
+
+    Examples
+    --------
+    >>> from_rational("epsilon", to_rational(Fraction(1, 10)))
+    Fraction(1, 10)
+    """
+    if value < 0 or max(value.numerator, value.denominator) > _LARGEST_UINT64:
+        raise InputError(
+            "rational", value, "at least 0, numerator and denominator below 2^64"
+        )
+    return Rational(numerator=value.numerator, denominator=value.denominator)
+
+
+def from_rational(name: str, message: Rational) -> Fraction:
+    """Read a fraction from the wire; `name` is the field, for the error."""
+    if message.denominator == 0:
+        given = f"{message.numerator}/0"
+        raise InputError(name, given, "a fraction with a denominator other than 0")
+    return Fraction(message.numerator, message.denominator)
+
+
+def rounded_down(value: Fraction) -> Fraction:
+    """Shrink a probability in (0, 1) to a unit fraction that fits the wire.
+
+    A smaller failure level is always valid, only minutely more costly.
+    """
+    if not 0 < value < 1 or value.denominator // value.numerator > 2**62:
+        raise InputError("probability", value, "between 2^-62 and 1")
+    return Fraction(1, -(-value.denominator // value.numerator))
+
+
+def cohort_mechanism(spec: CohortSpec) -> CohortMechanism:
+    """Calibrate the mechanism a spec describes; raises InputError naming the field.
+
+    The modulus may exceed ng + 2τ + 1 (a back-end may need a prime) but never fall
+    below it: too small a modulus would garble sums of honest users.
+    """
+    check_names(spec)
+    check_threat(spec.threat)
+    mechanism = mechanism_named(
+        spec.mechanism,
+        from_rational("epsilon", spec.epsilon),
+        from_rational("scale", spec.scale),
+    )
+    cohort = mechanism.for_cohort(
+        spec.cohort_size,
+        spec.honest_floor,
+        from_rational("wrap_probability", spec.wrap_probability),
+    )
+    if not spec.honest_floor <= spec.quorum <= spec.cohort_size:
+        allowed = f"from honest_floor {spec.honest_floor} to n = {spec.cohort_size}"
+        raise InputError("quorum", spec.quorum, allowed)
+    if not cohort.modulus <= spec.modulus <= LARGEST_MODULUS:
+        allowed = f"from ng + 2τ + 1 = {cohort.modulus} to 2^62"
+        raise InputError("modulus", spec.modulus, allowed)
+    return cohort
+
+
+def check_names(spec: CohortSpec) -> None:
+    """Refuse a spec without its names, or with unreasonably long ones."""
+    for field in ("run_id", "cohort_id", "mechanism", "backend"):
+        value: str = getattr(spec, field)
+        if not 0 < len(value) <= _LONGEST_NAME:
+            given = f"{len(value)} characters long"
+            raise InputError(field, given, f"1 to {_LONGEST_NAME} characters")
+    if spec.batch < 1:
+        raise InputError("batch", spec.batch, "at least 1")
+
+
+def check_threat(threat: Threat) -> None:
+    """Refuse fractions of corrupt or lost nodes outside [0, 1)."""
+    for field, message in (("corrupt", threat.corrupt), ("dropout", threat.dropout)):
+        # An absent message means none; a present one must be a fraction.
+        if threat.HasField(field):
+            fraction = from_rational(f"threat.{field}", message)
+            if fraction >= 1:
+                raise InputError(f"threat.{field}", fraction, "below 1")
