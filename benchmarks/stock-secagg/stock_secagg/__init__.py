@@ -1,0 +1,1 @@
+"""Flower's stock SecAgg+ on one number per node."""
