@@ -117,6 +117,17 @@ class ClientSession(Protocol):
         """
         ...
 
+    def snapshot(self) -> bytes:
+        """All that is needed to go on from here in another process, secrets included.
+
+        Where Flower carries the work, every message may reach a new process of the
+        node, so between two stages the session lives in the node's own sealed store
+        and nowhere else. Asked for after `handle` gave an answer; the way back is the
+        registry's (`clients.secure_sum.restore_session`). A restored session refuses
+        what it already answered.
+        """
+        ...
+
     def close(self) -> None:
         """Forget all secrets."""
         ...
