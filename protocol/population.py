@@ -81,8 +81,7 @@ class RewardSettings:
     model : law of synthetic rewards: ``bernoulli``, ``gaussian`` (clipped to [0, 1]) or
         ``beta``.
     means : one per arm.
-    deviation : standard deviation of ``gaussian`` before clipping.
-    concentration : a + b of ``beta``.
+    deviation : standard deviation of ``gaussian`` (before clipping) and ``beta``.
     seed : makes synthetic rewards repeatable; without it they differ in every run.
     table : CSV or Parquet file with a row per user and a column per arm; ``{node}`` in
         the name stands for the node's id.
@@ -97,7 +96,6 @@ class RewardSettings:
     model: str = "bernoulli"
     means: tuple[float, ...] = ()
     deviation: float = 0.1
-    concentration: float = 10.0
     seed: int | None = None
     table: Path | None = None
     user_column: str = "user"
@@ -112,10 +110,8 @@ class RewardSettings:
         for mean in self.means:
             if not 0 <= mean <= 1:
                 raise InputError("means", mean, "rewards lie in [0, 1], and so means")
-        if not self.deviation >= 0 or self.deviation > 1:
-            raise InputError("deviation", self.deviation, "between 0 and 1")
-        if not 0 < self.concentration < float("inf"):
-            raise InputError("concentration", self.concentration, "greater than 0")
+        if not 0 < self.deviation <= 1:
+            raise InputError("deviation", self.deviation, "above 0 and at most 1")
         if not 0 < self.timeout_s <= 7 * 86_400:
             raise InputError("timeout-s", self.timeout_s, "more than 0, at most a week")
         self._check_source()
