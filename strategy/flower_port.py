@@ -17,7 +17,7 @@ from typing import Self
 
 from flwr.serverapp import Grid
 
-from protocol import envelope
+from protocol import flower_record
 from protocol.answers import ABANDONED, MemoryAnswers, Progress, StoredAnswer
 from protocol.errors import UnavailableError
 from protocol.port import Answer, NodeId, Request
@@ -124,7 +124,7 @@ class FlowerPort:
             if name in self._flower_ids
         }
         async for name, _, failure in self._exchange(
-            envelope.ATTEND, bodies, timeout_s
+            flower_record.ATTEND, bodies, timeout_s
         ):
             yield name, failure
 
@@ -145,16 +145,16 @@ class FlowerPort:
             work.waiting.append(inbox)
             return None
         fields: Fields = {
-            envelope.REQUEST_ID: request.request_id,
-            envelope.BODY: request.body,
+            flower_record.REQUEST_ID: request.request_id,
+            flower_record.BODY: request.body,
         }
         settled = partial(self._settled, key)
-        exchange = Exchange(flower_id, envelope.WORK, fields, deadline, settled)
+        exchange = Exchange(flower_id, flower_record.WORK, fields, deadline, settled)
         self._work[key] = _Work(exchange, [inbox])
         return exchange
 
     def _settled(self, key: Key, fields: Fields | None, failure: str | None) -> None:
-        body = (fields or {}).get(envelope.BODY)
+        body = (fields or {}).get(flower_record.BODY)
         if failure is None and not isinstance(body, bytes):
             failure = "malformed-reply"
         stored = StoredAnswer(body if isinstance(body, bytes) else b"", failure)
@@ -179,9 +179,9 @@ class FlowerPort:
         """Ask nodes seen for the first time for their stable name."""
         nothing: Fields = {}
         bodies = {str(flower_id): (flower_id, nothing) for flower_id in strangers}
-        greetings = self._exchange(envelope.HELLO, bodies, self._hello_timeout_s)
+        greetings = self._exchange(flower_record.HELLO, bodies, self._hello_timeout_s)
         async for key, fields, failure in greetings:
-            name = (fields or {}).get(envelope.NAME)
+            name = (fields or {}).get(flower_record.NAME)
             if not isinstance(name, str) or not name:
                 reason = failure or "malformed-reply"
                 log.warning("Flower node %s gave no name (%s)", key, reason)

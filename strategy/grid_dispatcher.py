@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from protocol import envelope
+from protocol import flower_record
 
 log = logging.getLogger("wallflower.flower")
 
@@ -213,7 +213,7 @@ class GridDispatcher:
             ttl_s = max(exchange.deadline - now, 0.0) + self._pace.grace_s
             record = ConfigRecord(dict(exchange.fields))
             exchange.message = Message(
-                RecordDict({envelope.RECORD: record}),
+                RecordDict({flower_record.RECORD: record}),
                 exchange.flower_id,
                 exchange.kind,
                 ttl=ttl_s,
@@ -263,7 +263,7 @@ def _fields(reply: Message) -> Fields | None:
     """Read our record; None when the reply is not one of ours."""
     if not reply.has_content():
         return None
-    record = reply.content.get(envelope.RECORD)
+    record = reply.content.get(flower_record.RECORD)
     if not isinstance(record, ConfigRecord):
         return None
     return {

@@ -13,7 +13,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from protocol import envelope
+from protocol import flower_record
 from protocol.errors import UnavailableError
 from protocol.port import Answer, NodeHandler, NodePort
 from strategy.flower_port import FlowerPort
@@ -31,7 +31,7 @@ FAST = Pace(shortest_s=0.001, longest_s=0.02, grace_s=0.1)
 
 def reply_with(message: Message, fields: dict[str, str | bytes]) -> Message:
     record = ConfigRecord(dict(fields))
-    return Message(RecordDict({envelope.RECORD: record}), reply_to=message)
+    return Message(RecordDict({flower_record.RECORD: record}), reply_to=message)
 
 
 class HandlerApp:
@@ -51,11 +51,11 @@ class HandlerApp:
         self.app.query("work")(self.work)
 
     def hello(self, message: Message, context: Context) -> Message:
-        return reply_with(message, {envelope.NAME: self.names[context.node_id]})
+        return reply_with(message, {flower_record.NAME: self.names[context.node_id]})
 
     def work(self, message: Message, context: Context) -> Message:
         name = self.names[context.node_id]
-        body = message.content.config_records[envelope.RECORD][envelope.BODY]
+        body = message.content.config_records[flower_record.RECORD][flower_record.BODY]
         assert isinstance(body, bytes)
         with self.lock:
             self.handled[name] += 1
@@ -73,7 +73,7 @@ class HandlerApp:
             with self.lock:
                 self.at_once[name] -= 1
             self.running.discard(future)
-        return reply_with(message, {envelope.BODY: answer})
+        return reply_with(message, {flower_record.BODY: answer})
 
     async def end(self) -> None:
         """Cancel what still runs, as ending a node's process would."""
@@ -185,7 +185,7 @@ class ErrorGrid(InProcessGrid):
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         replies = list(super().pull_messages(message_ids))
         for reply in replies:
-            if reply.metadata.message_type == envelope.WORK:
+            if reply.metadata.message_type == flower_record.WORK:
                 reply.__dict__["_content"] = None
                 reply.error = Error(self.code, "a stack trace with secrets")
         return replies
@@ -251,7 +251,7 @@ class DeafGrid(InProcessGrid):
     """Takes messages for a node that Flower no longer knows."""
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        kept = [m for m in messages if m.metadata.message_type != envelope.WORK]
+        kept = [m for m in messages if m.metadata.message_type != flower_record.WORK]
         return super().push_messages(kept)
 
 
