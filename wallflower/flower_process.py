@@ -13,11 +13,12 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from protocol.errors import UnavailableError
 CONNECTION = "wallflower"  # the name of our connection in Flower's config.toml
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
+_STARTED = re.compile(r"Successfully started run (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ def flower_environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning per actor
         "PYTHONUNBUFFERED": "1",
         **extra,
     }
@@ -158,20 +161,24 @@ async def stop_tree(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-async def flwr(
-    site: FlowerSite, *arguments: str, directory: Path | None = None
-) -> tuple[int, str]:
-    """Run one `flwr` command to its end; give exit code and output."""
-    process = await asyncio.create_subprocess_exec(
+async def _start(
+    site: FlowerSite, arguments: Sequence[str]
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
         program("flwr"),
         *arguments,
         env=dict(site.environment),
-        cwd=directory,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
+        start_new_session=True,  # Ctrl-C is ours to handle, not the child's
+        limit=2**20,  # one line of a log may be long
     )
+
+
+async def flwr(site: FlowerSite, *arguments: str) -> tuple[int, str]:
+    """Run one `flwr` command to its end; give exit code and output."""
+    process = await _start(site, arguments)
     try:
         output, _ = await process.communicate()
     except asyncio.CancelledError:
@@ -180,24 +187,79 @@ async def flwr(
     return process.returncode or 0, output.decode(errors="replace")
 
 
-async def start_run(
+@dataclass(frozen=True, slots=True)
+class FlowerRun:
+    """A run that was submitted: Flower's id for it, and how it ended."""
+
+    run_id: str
+    status: str
+
+    @property
+    def completed(self) -> bool:
+        """Tell whether Flower saw the ServerApp return normally."""
+        return self.status == "finished:completed"
+
+
+async def flwr_run(
     site: FlowerSite,
     app: Path,
-    config: Mapping[str, bool | int | float | str],
-    federation: Mapping[str, int | float | bool] | None = None,
-) -> str:
-    """Submit an app with `flwr run`; give Flower's run id."""
-    command = ["run", str(app), site.connection, "--format", "json"]
-    for key, value in config.items():
-        command += ["-c", f"{key}={_toml(value)}"]
+    run_config: Path,
+    federation: Mapping[str, int | float] | None = None,
+    *,
+    on_line: Callable[[str], None] = lambda line: None,
+) -> FlowerRun:
+    """Submit an app with `flwr run --stream` and stay until the run has ended.
+
+    The command ends when the run does, and only then is Flower asked for the status.
+    When this task is cancelled the run is stopped.
+
+    Parameters
+    ----------
+    site : FlowerSite
+        Where to submit.
+    app : Path
+        The folder with the app's pyproject.toml.
+    run_config : Path
+        A TOML file with the run config's values.
+    federation : Mapping, optional
+        What ``--federation-config`` says: nodes and resources of a simulation.
+    on_line : Callable
+        Gets every line that the command or the ServerApp writes.
+    """
+    command = ["run", str(app), site.connection, "--stream", "-c", str(run_config)]
     if federation:
-        pairs = " ".join(f"{key}={_toml(value)}" for key, value in federation.items())
+        pairs = " ".join(f"{key}={value}" for key, value in federation.items())
         command += ["--federation-config", pairs]
-    code, output = await flwr(site, *command)
-    answer = _json_in(output)
-    if code != 0 or not answer.get("success"):
-        raise UnavailableError(f"`flwr run` did not start: {_last_line(output)}")
-    return str(answer["run-id"])
+    process = await _start(site, command)
+    assert process.stdout is not None
+    run_id, last = "", ""
+    try:
+        async for raw in process.stdout:
+            line = raw.decode(errors="replace").rstrip()
+            if found := _STARTED.search(line):
+                run_id = found.group(1)
+            last = line.strip() or last
+            on_line(line)
+        await process.wait()
+    except asyncio.CancelledError:
+        await stop_tree(process)
+        if run_id:
+            await flwr(site, "stop", run_id, site.connection)
+        raise
+    if not run_id:
+        raise UnavailableError(f"`flwr run` did not start the app: {last}")
+    return FlowerRun(run_id, await _settled_status(site, run_id))
+
+
+async def _settled_status(site: FlowerSite, run_id: str) -> str:
+    """Ask for the status until it is final: the log may end a moment earlier."""
+    status = "unknown"
+    for _ in range(10):
+        status = await run_status(site, run_id)
+        if status.startswith("finished"):
+            break
+        await asyncio.sleep(0.5)
+    return status
 
 
 async def run_status(site: FlowerSite, run_id: str) -> str:
@@ -207,22 +269,6 @@ async def run_status(site: FlowerSite, run_id: str) -> str:
     )
     runs = _json_in(output).get("runs") or []
     return str(runs[0].get("status", "unknown")) if runs else "unknown"
-
-
-async def run_log(site: FlowerSite, run_id: str) -> str:
-    """Give what a run's ServerApp wrote so far."""
-    _, output = await flwr(site, "log", run_id, site.connection, "--show")
-    return output
-
-
-async def stop_run(site: FlowerSite, run_id: str) -> None:
-    """Ask Flower to end a run; a run that has ended is left alone."""
-    await flwr(site, "stop", run_id, site.connection)
-
-
-def _toml(value: bool | float | str) -> str:
-    """Write one value as `flwr run -c` reads it."""
-    return json.dumps(value)
 
 
 def _json_in(output: str) -> dict[str, Any]:
@@ -235,8 +281,3 @@ def _json_in(output: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _last_line(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[-1] if lines else "no output"
