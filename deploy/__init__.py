@@ -1,0 +1,1 @@
+"""Many machines: pins, images, manifests, units, and the laboratory that runs them."""

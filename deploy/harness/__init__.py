@@ -1,0 +1,1 @@
+"""Several hosts on one machine: real processes, own addresses, faults on purpose."""

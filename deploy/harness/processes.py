@@ -1,0 +1,160 @@
+"""Processes of the laboratory: started in a group, logged to a file, always stopped.
+
+Each process leads a group of its own, so that what it starts (a SuperNode's executor,
+a ClientApp) is stopped with it, by process id and never by name.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from deploy.harness.network import Host
+from protocol.errors import UnavailableError
+
+
+class Process:
+    """One running command and its log."""
+
+    def __init__(
+        self, name: str, popen: subprocess.Popen[bytes], log: Path, command: list[str]
+    ) -> None:
+        self.name = name
+        self.log = log
+        self.command = command
+        self._popen = popen
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also its group's."""
+        return self._popen.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._popen.poll()
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for the end; UnavailableError names the log when it does not come."""
+        try:
+            return self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise UnavailableError(
+                f"{self.name} still runs after {timeout_s:g} s; its log: {self.log}"
+            ) from None
+
+    def kill(self) -> None:
+        """SIGKILL the whole group: the machine lost power."""
+        self._signal(signal.SIGKILL)
+        self._popen.wait(timeout=10)
+
+    def stop(self, patience_s: float = 5.0) -> None:
+        """Ask the group to end, then insist."""
+        if self._popen.poll() is None:
+            self._signal(signal.SIGTERM)
+            try:
+                self._popen.wait(patience_s)
+            except subprocess.TimeoutExpired:
+                pass
+        self._signal(signal.SIGKILL)
+        self._popen.wait(timeout=10)
+
+    def signal_leader(self, number: signal.Signals) -> None:
+        """Signal the leading process alone."""
+        os.kill(self.pid, number)
+
+    def _signal(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return
+
+    def text(self) -> str:
+        """What it has written so far."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+
+class Supervisor:
+    """Starts processes on hosts and stops all of them when left."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: dict[str, Process] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Self:
+        """Nothing to do: processes come later."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop everything, youngest first."""
+        for process in reversed(self.processes.values()):
+            process.stop()
+
+    def start(
+        self,
+        name: str,
+        host: Host,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path | None = None,
+    ) -> Process:
+        """Run a command on a host; a second one of the same name appends to its log."""
+        command = host.command(arguments)
+        log = self.folder / f"{name}.log"
+        with log.open("ab") as sink:
+            popen = subprocess.Popen(
+                command,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=dict(environment),
+                cwd=folder,
+            )
+        process = Process(name, popen, log, command)
+        self.processes[name] = process
+        return process
+
+
+def until(what: str, condition: Callable[[], bool], timeout_s: float) -> float:
+    """Wait for a condition; gives the seconds it took."""
+    started = time.monotonic()
+    while not condition():
+        if time.monotonic() - started > timeout_s:
+            raise UnavailableError(f"{what} did not happen within {timeout_s:g} s")
+        time.sleep(0.05)
+    return time.monotonic() - started
+
+
+def listening(host: Host, port: int) -> bool:
+    """Tell whether a TCP port answers, asked from the host itself."""
+    if host.command([]) == []:
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            return probe.connect_ex((host.address, port)) == 0
+    wanted = f":{port} "
+    listed = subprocess.run(
+        host.command(["ss", "-Hltn"]), capture_output=True, text=True, check=False
+    )
+    return wanted in listed.stdout
+
+
+def free_port() -> int:
+    """Give a loopback port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

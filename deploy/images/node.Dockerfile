@@ -1,0 +1,31 @@
+# A node: SuperNode and what its ClientApp needs; no Ray, no plotting, no tables.
+#   docker build -f deploy/images/node.Dockerfile -t wallflower-node:0.1.0 .
+ARG BASE=python:3.11.14-slim-bookworm
+
+FROM ${BASE} AS build
+WORKDIR /src
+COPY deploy/pins/runtime.txt deploy/pins/build.txt deploy/pins/not-on-nodes.txt deploy/pins/
+RUN python -m venv /opt/wallflower \
+ && grep -vxFf deploy/pins/not-on-nodes.txt deploy/pins/runtime.txt > node.txt \
+ && /opt/wallflower/bin/pip install --no-cache-dir --no-deps \
+      -r node.txt -r deploy/pins/build.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY protocol protocol
+COPY clients clients
+COPY strategy strategy
+COPY wallflower wallflower
+RUN /opt/wallflower/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+ && /opt/wallflower/bin/pip uninstall -y setuptools pip
+
+FROM ${BASE}
+RUN useradd --uid 10002 --create-home --home-dir /var/lib/wallflower wallflower
+COPY --from=build /opt/wallflower /opt/wallflower
+ENV PATH=/opt/wallflower/bin:/usr/local/bin:/usr/bin:/bin \
+    FLWR_HOME=/var/lib/wallflower/flower \
+    FLWR_TELEMETRY_ENABLED=0 \
+    FLWR_DISABLE_UPDATE_CHECK=1 \
+    FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 \
+    PYTHONUNBUFFERED=1
+USER 10002:10002
+WORKDIR /var/lib/wallflower
+CMD ["flower-supernode", "--help"]

@@ -1,0 +1,38 @@
+# The operator: SuperLink, SuperExec (which runs the ServerApp with the desk), and the
+# wallflower command. Build from the repository's root:
+#   docker build -f deploy/images/operator.Dockerfile -t wallflower-operator:0.1.0 .
+ARG BASE=python:3.11.14-slim-bookworm
+
+FROM ${BASE} AS build
+WORKDIR /src
+COPY deploy/pins/runtime.txt deploy/pins/build.txt deploy/pins/
+RUN python -m venv /opt/wallflower \
+ && /opt/wallflower/bin/pip install --no-cache-dir --no-deps \
+      -r deploy/pins/runtime.txt -r deploy/pins/build.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY protocol protocol
+COPY clients clients
+COPY strategy strategy
+COPY wallflower wallflower
+RUN /opt/wallflower/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+ && /opt/wallflower/bin/pip uninstall -y setuptools pip
+
+FROM ${BASE}
+RUN useradd --uid 10001 --create-home --home-dir /var/lib/wallflower wallflower
+COPY --from=build /opt/wallflower /opt/wallflower
+# The app bundle is built from the sources (`flwr run /opt/wallflower-app`).
+COPY --chown=root:root pyproject.toml README.md LICENSE /opt/wallflower-app/
+COPY --chown=root:root protocol /opt/wallflower-app/protocol
+COPY --chown=root:root clients /opt/wallflower-app/clients
+COPY --chown=root:root strategy /opt/wallflower-app/strategy
+COPY --chown=root:root wallflower /opt/wallflower-app/wallflower
+ENV PATH=/opt/wallflower/bin:/usr/local/bin:/usr/bin:/bin \
+    FLWR_HOME=/var/lib/wallflower/flower \
+    FLWR_TELEMETRY_ENABLED=0 \
+    FLWR_DISABLE_UPDATE_CHECK=1 \
+    FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 \
+    RAY_USAGE_STATS_ENABLED=0 \
+    PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /var/lib/wallflower
+CMD ["wallflower", "--help"]
