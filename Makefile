@@ -50,5 +50,9 @@ proto: env  ## regenerate protocol/wire from proto/
 	rmdir $(PROTO_OUT)/../wallflower/v1 $(PROTO_OUT)/../wallflower
 	sed -i 's/^from wallflower\.v1 import/from protocol.wire import/' $(PROTO_OUT)/*_pb2*.py*
 
+check-deploy: env  ## validate images, compose, Kubernetes, systemd and proxy files
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/check.txt
+	$(BIN)/python -m deploy.check
+
 clean:  ## remove everything that was generated
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache

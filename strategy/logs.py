@@ -22,15 +22,17 @@ from typing import IO, Any
 from protocol.errors import WallflowerError
 
 # Numbers here count people, messages or time; none depends on what a user answered.
-FIELDS = frozenset(
-    "run batch arm cohort attempt node stage code detail peer transport backend engine "
-    "users invited answered lost survivors quorum nodes streams reconnects requests "
-    "bytes seconds reason status version active state".split()
-)
+# fmt: off
+FIELDS = frozenset((
+    "run", "batch", "arm", "cohort", "attempt", "node", "stage", "code", "detail",
+    "peer", "transport", "backend", "engine", "users", "invited", "answered", "lost",
+    "survivors", "quorum", "nodes", "streams", "reconnects", "requests", "bytes",
+    "seconds", "reason", "status", "version", "active", "state",
+))
+# fmt: on
 _CONTEXT_FIELDS = ("run", "batch", "arm")
-_context: contextvars.ContextVar[Mapping[str, object]] = contextvars.ContextVar(
-    "wallflower-log-context", default={}
-)
+_context: contextvars.ContextVar[tuple[tuple[str, object], ...]]
+_context = contextvars.ContextVar("wallflower-log-context", default=())
 _LONGEST_TEXT = 300
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
@@ -44,7 +46,7 @@ def log_context(**fields: object) -> Iterator[None]:
     unknown = set(fields) - set(_CONTEXT_FIELDS)
     if unknown:
         raise ValueError(f"log context may hold {_CONTEXT_FIELDS}, not {unknown}")
-    token = _context.set({**_context.get(), **fields})
+    token = _context.set((*_context.get(), *fields.items()))
     try:
         yield
     finally:
@@ -62,7 +64,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": _message(record),
-            **_context.get(),
+            **dict(_context.get()),
         }
         withheld = []
         for name, value in vars(record).items():

@@ -167,10 +167,10 @@ class Network:
         self._in_switch("link", "set", outer, "master", "lan", "up")
         self._in_switch("link", "set", inner, "up")
         program = Path(__file__).with_name("lossy.py")
+        enter = ["ip", "netns", "exec", self._switch]
         arguments = [host.port, inner, str(loss), str(delay_ms)]
         self._relays[host.name] = subprocess.Popen(
-            ["ip", "netns", "exec", self._switch]
-            + [sys.executable, str(program), *arguments]
+            [*enter, sys.executable, str(program), *arguments]
         )
 
     def restore(self, name: str) -> None:

@@ -6,6 +6,7 @@ a ClientApp) is stopped with it, by process id and never by name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -59,10 +60,8 @@ class Process:
         """Ask the group to end, then insist."""
         if self._popen.poll() is None:
             self._signal(signal.SIGTERM)
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(patience_s)
-            except subprocess.TimeoutExpired:
-                pass
         self._signal(signal.SIGKILL)
         self._popen.wait(timeout=10)
 

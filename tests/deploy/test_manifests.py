@@ -1,0 +1,161 @@
+"""What the compose files, manifests and units promise, held against Flower itself."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+PROGRAMS = ("flower-superlink", "flower-superexec", "flower-supernode")
+
+
+@cache
+def known_flags(program: str) -> frozenset[str]:
+    path = Path(sys.executable).with_name(program)
+    shown = subprocess.run([path, "--help"], capture_output=True, text=True, check=True)
+    return frozenset(re.findall(r"--[a-z][a-z-]+", shown.stdout))
+
+
+def documents(folder: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    for path in sorted((DEPLOY / folder).rglob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text()):
+            yield path, document
+
+
+def compose_commands() -> Iterator[list[str]]:
+    for _, document in documents("compose"):
+        for service in document.get("services", {}).values():
+            if "command" in service:
+                yield service["command"]
+
+
+def kubernetes_containers() -> Iterator[dict[str, Any]]:
+    for _, document in documents("kubernetes"):
+        if document["kind"] == "StatefulSet":
+            yield from document["spec"]["template"]["spec"]["containers"]
+
+
+def unit_commands() -> Iterator[list[str]]:
+    for path in sorted((DEPLOY / "systemd").glob("*.service")):
+        text = path.read_text().replace("\\\n", " ")
+        for line in re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE):
+            program, *rest = line.split()
+            yield [Path(program).name, *rest]
+
+
+def all_commands() -> list[list[str]]:
+    pods = [c["args"] for c in kubernetes_containers() if "args" in c]
+    commands = [*compose_commands(), *pods, *unit_commands()]
+    return [command for command in commands if command[0] in PROGRAMS]
+
+
+def test_every_program_is_started_by_every_kind_of_deployment() -> None:
+    for commands in (compose_commands(), unit_commands()):
+        assert {command[0] for command in commands} >= set(PROGRAMS)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_flag_exists_in_the_pinned_flower(program: str) -> None:
+    used = {
+        word.partition("=")[0]
+        for command in all_commands()
+        if command[0] == program
+        for word in command[1:]
+        if word.startswith("--")
+    }
+    assert used
+    assert used <= known_flags(program), used - known_flags(program)
+
+
+def test_superlink_always_authenticates_nodes_where_it_has_tls() -> None:
+    for command in all_commands():
+        text = " ".join(command)
+        if command[0] == "flower-superlink" and "--ssl-certfile" in text:
+            assert "--enable-supernode-auth" in text
+            assert "--isolation=process" in text.replace(" process", "=process")
+            assert "--superexec-auth-secret-file" in text
+
+
+def test_superlink_never_listens_beyond_loopback_in_pods_and_units() -> None:
+    pods = [c["args"] for c in kubernetes_containers() if "args" in c]
+    for command in [*pods, *unit_commands()]:
+        if command[0] == "flower-superlink":
+            assert re.search(r"--host[= ]127\.0\.0\.1", " ".join(command))
+
+
+def test_compose_publishes_no_port_of_superlink() -> None:
+    for _, document in documents("compose"):
+        service = document["services"].get("superlink", {})
+        assert "ports" not in service
+        assert service.get("networks", ["inner"]) == ["inner"]
+
+
+def test_pods_run_without_root_and_with_a_read_only_root() -> None:
+    for _, document in documents("kubernetes"):
+        if document["kind"] == "StatefulSet":
+            pod = document["spec"]["template"]["spec"]
+            assert pod["securityContext"]["runAsNonRoot"] is True
+            assert pod["automountServiceAccountToken"] is False
+    for container in kubernetes_containers():
+        context = container["securityContext"]
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_network_policy_lets_in_the_proxy_and_the_desk_only() -> None:
+    policies = {
+        path.parent.name: document["spec"]
+        for path, document in documents("kubernetes")
+        if document["kind"] == "NetworkPolicy"
+    }
+    public = [rule for rule in policies["operator"]["ingress"] if "from" not in rule]
+    ports = [port["port"] for rule in public for port in rule["ports"]]
+    assert ports == [8444, 8443]
+    assert "ingress" not in policies["node"]
+    assert "Ingress" in policies["node"]["policyTypes"]
+
+
+def test_images_are_pinned_and_leave_root() -> None:
+    for path in (DEPLOY / "images").glob("*.Dockerfile"):
+        text = path.read_text()
+        assert re.search(r"^ARG BASE=\S+:\d+\.\d+\.\d+-slim-\w+$", text, re.MULTILINE)
+        assert re.findall(r"^USER (\d+)", text, re.MULTILINE)[-1] != "0"
+        assert "--no-deps" in text
+
+
+def test_what_nodes_leave_out_is_among_the_pins() -> None:
+    def pins(name: str) -> set[str]:
+        lines = (DEPLOY / "pins" / name).read_text().splitlines()
+        return {line for line in lines if "==" in line}
+
+    assert pins("not-on-nodes.txt") < pins("runtime.txt")
+    assert pins("build.txt") < pins("dev.txt")
+
+
+def test_the_pods_proxy_is_the_rendered_template() -> None:
+    rendered = subprocess.run(
+        [DEPLOY / "render-proxy"], capture_output=True, text=True, check=True
+    ).stdout
+    assert (DEPLOY / "kubernetes/operator/nginx.conf").read_text() == rendered
+    assert not re.search("@[A-Z]", rendered)
+    assert "location / { return 403; }" in rendered
+
+
+def test_rendering_refuses_a_setting_it_does_not_know() -> None:
+    done = subprocess.run(
+        [DEPLOY / "render-proxy", "LISTN=1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "LISTN" in done.stderr
