@@ -2,8 +2,10 @@
 
 Batch b gets 6p/(π² b²); since Σ 1/b² = π²/6 all batches together spend at most p.
 (Deviation: the paper gives every batch p/b², which sums to 1.64 p per bound and to
-4.11 p over its three bounds.) Within a batch a tenth pays for wrap-around, split over
-the K cohorts, and nine tenths for deviations. 607/1000 < 6/π² keeps it rational.
+4.11 p over its three bounds.) Within a batch a hundredth pays for wrap-around, split
+over the K cohorts, and the rest for deviations: rarer wraps cost a few units of noise
+bound, while every share a deviation loses widens all radii. 607/1000 < 6/π² keeps it
+rational.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 SIX_OVER_PI_SQUARED = Fraction(607, 1000)
-WRAP_PART = Fraction(1, 10)
+WRAP_PART = Fraction(1, 100)
 
 
 def batch_share(failure_probability: Fraction, batch: int) -> Fraction:
@@ -20,7 +22,7 @@ def batch_share(failure_probability: Fraction, batch: int) -> Fraction:
 
 
 def wrap_probability(failure_probability: Fraction, batch: int, arms: int) -> Fraction:
-    """Level of the modulus of one cohort: a tenth of the share 6p/(π² b² K).
+    """Level of the modulus of one cohort: a hundredth of the share 6p/(π² b² K).
 
     Rounded down to a unit fraction: it travels in every cohort's public description,
     where numerator and denominator must stay small.

@@ -80,6 +80,14 @@ class Policy(Protocol):
         """Why the experiment is over (``winner``, ``horizon``, ``budget``), or None."""
         ...
 
+    def stop(self, reason: str) -> None:
+        """End it from outside: no users are left, or the operator said so."""
+        ...
+
+    def assignment(self, users: int) -> Mapping[Arm, int]:
+        """Which arms `users` further users should get who are not aggregated."""
+        ...
+
     def state(self) -> Mapping[str, Any]:
         """JSON-ready state; `policy_from_state` restores it exactly."""
         ...

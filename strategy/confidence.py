@@ -1,0 +1,140 @@
+"""Radii of a policy, remembered by the public facts they depend on.
+
+Nothing here depends on a sum: which batches are pooled and how wide an interval is
+follow from cohort sizes, floors and survivors alone, so that the choice of the best
+pooling needs no share of the failure probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from strategy.levels import pair_level, side_level, wrap_probability
+from strategy.policy_spec import PolicySpec
+from strategy.radius import (
+    LogMgf,
+    Pool,
+    cohort_noise,
+    own_radius,
+    pair_radius,
+    paper_radius,
+)
+
+# Every older batch adds as much noise as the newest but fewer users; once three more
+# did not help, none will.
+_PATIENCE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CohortFacts:
+    """The public side of one delivered cohort of an arm.
+
+    `level_batch` is the batch number its shares of the failure probability carry.
+    """
+
+    level_batch: int
+    size: int
+    floor: int
+    survivors: int
+
+
+History = tuple[CohortFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A radius and how many of the newest cohorts it pools."""
+
+    radius: float
+    pooled: int
+
+
+class Confidence:
+    """The radii of one policy; shared by every experiment with the same settings."""
+
+    def __init__(self, spec: PolicySpec) -> None:
+        self._spec = spec
+        self._noises: dict[CohortFacts, LogMgf] = {}
+        self._pairs: dict[tuple[History, History, int], Bound] = {}
+        self._own: dict[tuple[History, int], Bound] = {}
+
+    def wrap(self, level_batch: int) -> Fraction:
+        """Give the wrap probability of a cohort's modulus."""
+        spec = self._spec
+        return wrap_probability(spec.failure_probability, level_batch, spec.arms)
+
+    def pair(self, one: History, other: History, batch: int) -> Bound:
+        """Bound the difference of two arms after batch `batch` (tight radius)."""
+        key = (one, other, batch)
+        if key not in self._pairs:
+            level = pair_level(self._spec.failure_probability, batch, self._spec.arms)
+
+            def radius(pooled: int) -> float:
+                first = self._pool(one[-pooled:])
+                second = first if one == other else self._pool(other[-pooled:])
+                return pair_radius(first, second, level)
+
+            longest = min(len(one), len(other))
+            self._pairs[key] = self._best(radius, longest)
+        return self._pairs[key]
+
+    def own(self, history: History, batch: int) -> Bound:
+        """Bound one arm's own mean after batch `batch`, each side."""
+        key = (history, batch)
+        if key not in self._own:
+            level = side_level(self._spec.failure_probability, batch, self._spec.arms)
+
+            def radius(pooled: int) -> float:
+                return own_radius(self._pool(history[-pooled:]), level)
+
+            self._own[key] = self._best(radius, len(history))
+        return self._own[key]
+
+    def paper(self, facts: CohortFacts, batch: int, active_arms: int) -> float:
+        """Give the paper's β for an arm's newest cohort."""
+        spec = self._spec
+        return paper_radius(
+            spec.mechanism,
+            spec.epsilon,
+            spec.scale,
+            survivors=facts.survivors,
+            honest_floor=facts.floor,
+            batch=batch,
+            active_arms=active_arms,
+            failure_probability=spec.failure_probability,
+        )
+
+    def _best(self, radius: Callable[[int], float], longest: int) -> Bound:
+        best = Bound(radius(1), 1)
+        if not self._spec.pooling:
+            return best
+        for pooled in range(2, longest + 1):
+            if pooled - best.pooled > _PATIENCE:
+                break
+            value = radius(pooled)
+            if value < best.radius:
+                best = Bound(value, pooled)
+        return best
+
+    def _pool(self, history: History) -> Pool:
+        return Pool(
+            sum(facts.survivors for facts in history),
+            tuple(self._noise(facts) for facts in history),
+        )
+
+    def _noise(self, facts: CohortFacts) -> LogMgf:
+        if facts not in self._noises:
+            cohort = self._spec.calibrated(
+                facts.size, facts.floor, self.wrap(facts.level_batch)
+            )
+            self._noises[facts] = cohort_noise(cohort, facts.survivors)
+        return self._noises[facts]
+
+
+@lru_cache(maxsize=64)
+def confidence_for(spec: PolicySpec) -> Confidence:
+    """Give the radii of a resolved spec, the same object for the same spec."""
+    return Confidence(spec)

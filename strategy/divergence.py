@@ -1,0 +1,100 @@
+"""d_ε, the divergence that governs private index policies, in closed form.
+
+d_ε(x, y) = inf over z in [x, y] of ε(z − x) + kl(z, y)   (Azize et al. 2025).
+The infimum is at z = max(x, σ(logit y − ε)); where that exceeds x,
+d_ε = −εx − ln(1 − y(1 − e^−ε)), which also inverts in closed form.
+All functions take arrays and broadcast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit, xlogy
+
+Doubles = NDArray[np.float64]
+
+_BISECTIONS = 50
+
+
+def bernoulli_kl(x: Doubles, y: Doubles) -> Doubles:
+    """Kullback–Leibler divergence of Bernoulli laws, ∞ where it is."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = xlogy(x, x) - xlogy(x, y) + xlogy(1 - x, 1 - x) - xlogy(1 - x, 1 - y)
+    return np.maximum(value, 0.0)
+
+
+def private_divergence(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
+    """d_ε(x, y) for y ≥ x, and 0 below; ε = ∞ gives kl(x, y)."""
+    x, y = np.broadcast_arrays(x, y)
+    if math.isinf(epsilon):
+        return np.where(y > x, bernoulli_kl(x, y), 0.0)
+    turn = _turning_point(x, epsilon)
+    private = -epsilon * x - np.log1p(y * math.expm1(-epsilon))
+    plain = bernoulli_kl(x, np.minimum(y, turn))
+    return np.where(y > x, np.maximum(np.where(y > turn, private, plain), 0.0), 0.0)
+
+
+def private_upper_bound(x: Doubles, level: Doubles, epsilon: float) -> Doubles:
+    """Largest y in [x, 1] with d_ε(x, y) ≤ level."""
+    x, level = np.broadcast_arrays(x, level)
+    turn = _turning_point(x, epsilon)
+    low, high = x.astype(np.float64), turn.copy()
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        inside = bernoulli_kl(x, middle) <= level
+        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+    if math.isinf(epsilon):
+        return low
+    private = -np.expm1(-epsilon * x - level) / -math.expm1(-epsilon)
+    at_turn = bernoulli_kl(x, turn)
+    return np.where(level >= at_turn, np.clip(private, turn, 1.0), low)
+
+
+def _turning_point(x: Doubles, epsilon: float) -> Doubles:
+    """Give the y above which the noise, not the sampling, limits."""
+    if math.isinf(epsilon):
+        return np.ones_like(x, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        return np.asarray(expit(logit(x) + epsilon))
+
+
+def quadratic_divergence(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
+    """(y − x)²/(2v), v = 1/4 + 2/ε²: each user's own Laplace noise counts per user."""
+    gap = np.maximum(np.asarray(y) - x, 0.0)
+    return np.asarray(gap**2 / (0.5 + 4 / epsilon**2))
+
+
+def quadratic_upper_bound(x: Doubles, level: Doubles, epsilon: float) -> Doubles:
+    """Largest y in [x, 1] with the quadratic divergence at most level."""
+    reach = np.sqrt(np.asarray(level) * (0.5 + 4 / epsilon**2))
+    return np.asarray(np.minimum(x + reach, 1.0))
+
+
+_Function = Callable[[Doubles, Doubles, float], Doubles]
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A divergence and its upward inverse at a mechanism's privacy level."""
+
+    between: _Function
+    upper_bound: _Function
+    epsilon: float
+
+
+def divergence_for(mechanism: str, epsilon: float) -> Divergence:
+    """Choose by how the noise grows with the users.
+
+    One noise a cohort (central, distributed): d_ε. One noise a user (local): the
+    quadratic one, since d_ε would be overconfident. No noise: kl.
+    """
+    if mechanism == "local-dp":
+        return Divergence(quadratic_divergence, quadratic_upper_bound, epsilon)
+    if mechanism == "non-private":
+        epsilon = math.inf
+    return Divergence(private_divergence, private_upper_bound, epsilon)
