@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -45,9 +46,7 @@ class ArmRecord:
     def as_json(self) -> dict[str, Any]:
         """Give JSON types."""
         return {
-            "facts": [
-                [f.level_batch, f.size, f.floor, f.survivors] for f in self.facts
-            ],
+            "facts": [list(dataclasses.astuple(facts)) for facts in self.facts],
             "sums": [str(value) for value in self.sums],
             "batches": list(self.batches),
             "users": self.users,
@@ -77,11 +76,8 @@ def check_outcomes(
         if outcome.batch != batch:
             raise InputError("batch of an outcome", outcome.batch, f"{batch}")
         if outcome.arm not in wished or outcome.arm in seen:
-            raise InputError(
-                "arm of an outcome",
-                outcome.arm,
-                f"each of {sorted(wished)} at most once",
-            )
+            allowed = f"each of {sorted(wished)} at most once"
+            raise InputError("arm of an outcome", outcome.arm, allowed)
         seen.add(outcome.arm)
         if outcome.cohort_size > wished[outcome.arm]:
             raise InputError(

@@ -25,7 +25,7 @@ def bernoulli_kl(x: Doubles, y: Doubles) -> Doubles:
     """Kullback–Leibler divergence of Bernoulli laws, ∞ where it is."""
     with np.errstate(divide="ignore", invalid="ignore"):
         value = xlogy(x, x) - xlogy(x, y) + xlogy(1 - x, 1 - x) - xlogy(1 - x, 1 - y)
-    return np.maximum(value, 0.0)
+    return np.asarray(np.maximum(value, 0.0))
 
 
 def private_divergence(x: Doubles, y: Doubles, epsilon: float) -> Doubles:

@@ -156,9 +156,7 @@ class Elimination:
             gaps = ((*compare(rival, arm, active), rival) for rival in heard)
             gap, radius, rival = max(gaps, key=lambda item: item[0] - item[1])
             if gap > radius:
-                losers[arm] = (
-                    f"trails arm {rival} by {gap:.4g}, more than the radius {radius:.4g}"
-                )
+                losers[arm] = f"trails arm {rival} by {gap:.4g} > radius {radius:.4g}"
         for arm, reason in losers.items():
             self._records[arm].eliminated_in = self._batch
             self._records[arm].reason = reason

@@ -152,11 +152,8 @@ def _smallest_useful_batch(spec: PolicySpec) -> int:
     while not useful(high):
         low, high = high, 2 * high
         if high > 10**12:
-            raise InputError(
-                "epsilon",
-                spec.epsilon,
-                "large enough for 10¹² users to tell arms apart",
-            )
+            allowed = "large enough for 10¹² users to tell arms apart"
+            raise InputError("epsilon", spec.epsilon, allowed)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if useful(middle) else (middle, high)
