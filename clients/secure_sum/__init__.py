@@ -1,0 +1,76 @@
+"""A node's half of a secure sum, by the name of the back-end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from clients.secure_sum.committee import CommitteeClient
+from clients.secure_sum.keyring import ClientKeyring
+from clients.secure_sum.limits import ClientLimits
+from clients.secure_sum.machine import ClientMachine, Setting
+from protocol.backends import COMMITTEE
+from protocol.errors import InputError
+from protocol.identity import NodeIdentity, Trust
+from protocol.session import ClientSession, PartyId
+from protocol.settings import nearest
+from protocol.sum_envelope import parse
+from protocol.wire.cohort_pb2 import CohortSpec
+from protocol.wire.sum_state_pb2 import ClientState
+
+__all__ = ["ClientKeyring", "ClientLimits", "client_session", "restore_session"]
+
+REGISTRY: dict[str, Callable[[Setting], ClientMachine]] = {COMMITTEE: CommitteeClient}
+
+
+def client_session(
+    spec: CohortSpec,
+    party: PartyId,
+    identity: NodeIdentity | None,
+    trust: Trust | None,
+    limits: ClientLimits,
+    keyring: ClientKeyring,
+) -> ClientSession:
+    """Open a node's session for one cohort.
+
+    Parameters
+    ----------
+    spec : CohortSpec
+        The cohort's public description.
+    party : PartyId
+        This node's id, as on the roster and in its certificate.
+    identity : NodeIdentity, optional
+        Signs this node's keys where it has a certificate.
+    trust : Trust, optional
+        The enrolment key to believe; None makes the server semi-honest by assumption.
+    limits : ClientLimits
+        What the node insists on.
+    keyring : ClientKeyring
+        The node's keys for the run; the same object for all of its sessions.
+    """
+    return _machine(Setting(spec, party, identity, trust, limits, keyring))
+
+
+def restore_session(
+    snapshot: bytes,
+    identity: NodeIdentity | None,
+    trust: Trust | None,
+    limits: ClientLimits,
+    keyring: ClientKeyring,
+) -> ClientSession:
+    """Go on with a session from its `snapshot`, maybe in another process."""
+    state = parse(ClientState, snapshot)
+    machine = _machine(
+        Setting(state.spec, state.party, identity, trust, limits, keyring)
+    )
+    machine.resume(state)
+    return machine
+
+
+def _machine(setting: Setting) -> ClientMachine:
+    backend = setting.spec.backend
+    if backend not in REGISTRY:
+        known = ", ".join(REGISTRY)
+        raise InputError(
+            "backend", f'"{backend}"{nearest(backend, REGISTRY)}', f"one of {known}"
+        )
+    return REGISTRY[backend](setting)

@@ -1,0 +1,130 @@
+"""A node's keys for the secure sums of one run.
+
+With `reuse` the node has one X25519 key for the run and keeps what it agreed with each
+peer, so a node that comes back pays no key agreement again; every cohort's keys are
+derived from it one way. Forward secrecy is then per run: whoever takes the node's
+memory while the run lasts can open what was sealed for it in that run. Without `reuse`
+every cohort has a key of its own that is forgotten with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from protocol.errors import RefusalError
+from protocol.identity import NodeIdentity, Trust
+from protocol.party_keys import signed, verify
+from protocol.sealing import pair_key
+from protocol.wire.secure_sum_pb2 import PartyKey
+
+_UNLIMITED = 2**63
+_MOST_PAIRS = 2**17
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OwnKey:
+    """An X25519 key pair; `whole_run` if it outlives its cohort."""
+
+    private: X25519PrivateKey
+    public: bytes
+    whole_run: bool
+
+    @classmethod
+    def generate(cls, *, whole_run: bool) -> OwnKey:
+        """Make a key from the operating system's randomness."""
+        return cls.of(X25519PrivateKey.generate(), whole_run=whole_run)
+
+    @classmethod
+    def of(cls, private: X25519PrivateKey, *, whole_run: bool) -> OwnKey:
+        """Take a private key."""
+        return cls(private, private.public_key().public_bytes_raw(), whole_run)
+
+
+class ClientKeyring:
+    """Own keys, agreed pair keys, verified peers, and cohorts already answered."""
+
+    def __init__(self, run_id: str, *, reuse: bool = True) -> None:
+        self.run_id = run_id
+        self.reuse = reuse
+        self._run_key: OwnKey | None = None
+        self._announcement: PartyKey | None = None
+        self._pairs: dict[bytes, bytes] = {}
+        self._verified: dict[bytes, int] = {}
+        self._claimed: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"ClientKeyring({self.run_id!r}, reuse={self.reuse})"
+
+    def claim(self, cohort_id: str) -> None:
+        """Take part in a cohort; refused the second time."""
+        if cohort_id in self._claimed:
+            raise RefusalError(
+                "cohort-already-answered", f"cohort {cohort_id} had its one answer"
+            )
+        self._claimed.add(cohort_id)
+
+    def own_key(self) -> OwnKey:
+        """Give the run's key, or a new one for a single cohort."""
+        if not self.reuse:
+            return OwnKey.generate(whole_run=False)
+        if self._run_key is None:
+            self._run_key = OwnKey.generate(whole_run=True)
+        return self._run_key
+
+    def adopt(self, key: OwnKey) -> None:
+        """Take over the run's key from a session restored in a new process."""
+        if self.reuse and key.whole_run and self._run_key is None:
+            self._run_key = key
+
+    def announcement(
+        self, key: OwnKey, cohort_id: str, party: str, identity: NodeIdentity | None
+    ) -> PartyKey:
+        """Give the signed statement of a key; signed once where it lasts the run."""
+        if key is self._run_key and self._announcement is not None:
+            return self._announcement
+        message = signed(
+            PartyKey(key=key.public, whole_run=key.whole_run),
+            self.run_id,
+            cohort_id,
+            party,
+            identity,
+        )
+        if key is self._run_key:
+            self._announcement = message
+        return message
+
+    def pair(self, own: OwnKey, theirs: bytes) -> bytes:
+        """Agree with a peer's key, or remember what was agreed."""
+        if not own.whole_run:
+            return pair_key(own.private, own.public, theirs, b"seal")
+        agreed = self._pairs.get(theirs)
+        if agreed is None:
+            if len(self._pairs) >= _MOST_PAIRS:
+                self._pairs.clear()
+            agreed = pair_key(own.private, own.public, theirs, b"seal")
+            self._pairs[theirs] = agreed
+        return agreed
+
+    def capacity(
+        self, key: PartyKey, cohort_id: str, party: str, trust: Trust | None
+    ) -> int:
+        """Verify a peer's key; give how many users its certificate lets it claim.
+
+        Without an enrolment key nothing is verified and the capacity is unlimited.
+        """
+        if trust is None:
+            return _UNLIMITED
+        if not key.whole_run:
+            return verify(key, self.run_id, cohort_id, party, trust).capacity
+        # The memo holds everything that was verified, and expiry or revocation of a
+        # certificate is looked at anew each time.
+        memo = party.encode() + b"\0" + key.SerializeToString(deterministic=True)
+        known = self._verified.get(memo)
+        if known is None:
+            known = verify(key, self.run_id, cohort_id, party, trust).capacity
+            self._verified[memo] = known
+        else:
+            trust.verify(party, key.certificate)
+        return known

@@ -1,0 +1,80 @@
+"""What a node insists on before it takes part in a secure sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from protocol.errors import RefusalError
+from protocol.identity import Trust
+from protocol.sum_envelope import LARGEST_MESSAGE
+from protocol.threat import Threat, quorum_for
+from protocol.wire.cohort_pb2 import CohortSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """Minima of one node; the server cannot talk it below them.
+
+    Attributes
+    ----------
+    minimum_parties : nodes a cohort must have.
+    minimum_users : users a released sum must be over.
+    minimum_corrupt : fraction of colluding nodes the sum must withstand; the
+        threshold follows from the threat, so this is the node's minimum threshold.
+    require_enrolment : refuse peers whose keys no enrolment key vouches for.
+    require_malicious : refuse cohorts that trust the server to keep to the protocol.
+    largest_message : bytes read of one message.
+    """
+
+    minimum_parties: int = 2
+    minimum_users: int = 2
+    minimum_corrupt: Fraction = Fraction(0)
+    require_enrolment: bool = False
+    require_malicious: bool = False
+    largest_message: int = LARGEST_MESSAGE
+
+    def check_spec(self, spec: CohortSpec, threat: Threat, trust: Trust | None) -> None:
+        """Refuse a cohort whose description already falls short."""
+        if self.require_enrolment and trust is None:
+            raise RefusalError("enrolment-required", "no enrolment key is configured")
+        if threat.malicious_server and trust is None:
+            raise RefusalError(
+                "enrolment-required",
+                "a malicious server can only be withstood with an enrolment key",
+            )
+        if self.require_malicious and not threat.malicious_server:
+            raise RefusalError(
+                "threat-too-mild", "this node insists on withstanding a lying server"
+            )
+        if threat.corrupt < self.minimum_corrupt:
+            raise RefusalError(
+                "threat-too-mild",
+                f"corrupt {threat.corrupt} is below this node's {self.minimum_corrupt}",
+            )
+        if spec.quorum < self.minimum_users:
+            raise RefusalError(
+                "cohort-too-small",
+                f"quorum {spec.quorum} is below this node's {self.minimum_users} users",
+            )
+
+    def check_size(self, parties: int) -> None:
+        """Refuse a roster with too few nodes."""
+        if parties < max(2, self.minimum_parties):
+            raise RefusalError(
+                "cohort-too-small",
+                f"{parties} nodes; this node insists on {max(2, self.minimum_parties)}",
+            )
+
+    def check_quorum(
+        self, spec: CohortSpec, threat: Threat, roster: dict[str, int]
+    ) -> None:
+        """Refuse a quorum that colluders could reach without the honest floor."""
+        if not threat.malicious_server:
+            return
+        needed = quorum_for(spec.honest_floor, roster, threat.corrupt)
+        if spec.quorum < needed:
+            raise RefusalError(
+                "quorum-too-small",
+                f"quorum {spec.quorum}; {needed} keep {spec.honest_floor} honest users",
+            )

@@ -1,0 +1,263 @@
+"""What the client machines of all back-ends have in common.
+
+One session is one cohort. Messages come in stages; each stage is answered once, the
+very same request gets the very same answer again, and a different request for a stage
+already answered is refused. After any refusal the session is dead and its secrets gone.
+"""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+from dataclasses import dataclass
+from typing import cast
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from clients.secure_sum.keyring import ClientKeyring, OwnKey
+from clients.secure_sum.limits import ClientLimits
+from protocol.cohort_context import context_of, read_roster, roster_digest
+from protocol.errors import (
+    InputError,
+    MalformedMessageError,
+    RefusalError,
+    ReplayedMessageError,
+    WrongContextError,
+)
+from protocol.identity import NodeIdentity, Trust
+from protocol.session import Contribution
+from protocol.sum_envelope import check_place, unwrap, wrap
+from protocol.threat import COMPLETE_UP_TO, Threat
+from protocol.wire.cohort_pb2 import CohortSpec
+from protocol.wire.secure_sum_pb2 import Envelope, RosterNote, Stage
+from protocol.wire.sum_state_pb2 import Answered, ClientState
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a session is opened with."""
+
+    spec: CohortSpec
+    party: str
+    identity: NodeIdentity | None
+    trust: Trust | None
+    limits: ClientLimits
+    keyring: ClientKeyring
+
+    @property
+    def threat(self) -> Threat:
+        """The threat the cohort claims to withstand."""
+        return Threat.from_wire(self.spec.threat)
+
+
+class ClientMachine(abc.ABC):
+    """A node's half of one cohort's secure sum; see `protocol.session`."""
+
+    stages: tuple[int, ...]
+    value_stage: int  # the one whose answer needs the node's value
+
+    def __init__(self, setting: Setting) -> None:
+        spec = setting.spec
+        if setting.keyring.run_id != spec.run_id:
+            raise InputError("keyring", setting.keyring.run_id, f"of run {spec.run_id}")
+        self.setting = setting
+        self.threat = setting.threat
+        self.context = b""
+        self.roster: dict[str, int] | None = None
+        self.roster_size = 0
+        self._roster_body = b""
+        self._answers: dict[int, tuple[bytes, bytes]] = {}
+        self._own: OwnKey | None = None
+        self._dead = False
+
+    def __repr__(self) -> str:
+        """Show where it stands and no secret."""
+        return f"{type(self).__name__}({self.setting.spec.cohort_id!r})"
+
+    @property
+    def own(self) -> OwnKey:
+        """This cohort's key pair."""
+        if self._own is None:
+            self._own = self.setting.keyring.own_key()
+        return self._own
+
+    def needs_contribution(self, body: bytes) -> bool:
+        """Tell whether answering needs the value; refuses first what must be refused.
+
+        Rewards cost budget, so a message that would be refused never gets that far.
+        """
+        with _Fatal(self):
+            envelope = self._open(body)
+            if envelope.stage != self.value_stage or self._answered(envelope, body):
+                return False
+            self._inspect(envelope)
+            return True
+
+    def handle(self, body: bytes, contribution: Contribution | None = None) -> bytes:
+        """Answer one message; the same message always has the same answer."""
+        with _Fatal(self):
+            envelope = self._open(body)
+            stored = self._answered(envelope, body)
+            if stored is not None:
+                return stored
+            self._inspect(envelope)
+            if envelope.stage == self.value_stage:
+                _check_contribution(contribution, self.setting.spec.modulus)
+            if not self._answers:
+                self.setting.keyring.claim(self.setting.spec.cohort_id)
+            payload = self._answer(envelope, contribution)
+            answer = wrap(envelope.stage, self.context, self.setting.party, "", payload)
+            self._answers[envelope.stage] = hashlib.sha256(body).digest(), answer
+            return answer
+
+    def close(self) -> None:
+        """Forget all secrets."""
+        self._dead = True
+        self._own = None
+        self._answers.clear()
+        self._forget()
+
+    def snapshot(self) -> bytes:
+        """Write down all that is needed to go on elsewhere, secrets included."""
+        if self._dead:
+            raise WrongContextError("the session is over; nothing of it is kept")
+        state = ClientState(
+            spec=self.setting.spec,
+            party=self.setting.party,
+            stage=cast(Stage, max(self._answers, default=0)),
+            context=self.context,
+            roster=self._roster_body,
+            roster_size=self.roster_size,
+            own=self._own_state(),
+        )
+        if self._own is not None:
+            state.private_key = self._own.private.private_bytes_raw()
+            state.whole_run = self._own.whole_run
+        for stage, (request, answer) in self._answers.items():
+            state.answers[stage].CopyFrom(Answered(request=request, answer=answer))
+        return state.SerializeToString(deterministic=True)
+
+    def resume(self, state: ClientState) -> None:
+        """Take up a session written down by `snapshot`."""
+        self.context = state.context
+        self._roster_body = state.roster
+        self.roster = read_roster(state.roster) if state.roster else None
+        self.roster_size = state.roster_size
+        if state.private_key:
+            private = X25519PrivateKey.from_private_bytes(state.private_key)
+            self._own = OwnKey.of(private, whole_run=state.whole_run)
+            self.setting.keyring.adopt(self._own)
+        for stage, answered in state.answers.items():
+            self._answers[stage] = answered.request, answered.answer
+        self._resume_own(state.own)
+
+    def check_roster(self, note: RosterNote, envelope: Envelope) -> None:
+        """Verify who takes part, once; later stages must name the same roster.
+
+        The list itself is demanded where something is checked against it: cohorts of
+        up to 64 nodes, and any cohort that must withstand a lying server.
+        """
+        spec, limits = self.setting.spec, self.setting.limits
+        context = context_of(spec, note.digest)
+        if envelope.context != context:
+            raise WrongContextError("the message belongs to another cohort or roster")
+        if self.context:
+            if self.context != context:
+                raise WrongContextError("the roster changed between stages")
+            return
+        limits.check_spec(spec, self.threat, self.setting.trust)
+        limits.check_size(note.size)
+        if note.roster:
+            if roster_digest(note.roster) != note.digest:
+                raise WrongContextError("the roster is not the one that was announced")
+            roster = read_roster(note.roster)
+            if len(roster) != note.size:
+                raise MalformedMessageError("the roster has another size than stated")
+            if self.setting.party not in roster:
+                raise WrongContextError("this node is not on the roster")
+            limits.check_quorum(spec, self.threat, roster)
+            self.roster = roster
+        elif note.size <= COMPLETE_UP_TO or self.threat.malicious_server:
+            raise MalformedMessageError("the roster is missing")
+        self.roster_size = note.size
+        self._roster_body = note.roster
+        self.context = context
+
+    def check_claim(self, party: str, users: int, capacity: int) -> None:
+        """Refuse a number of users that a party cannot have."""
+        if users < 1 or users > capacity:
+            raise WrongContextError(f"{party} claims {users} users; allowed {capacity}")
+        if self.roster is not None and users > self.roster.get(party, 0):
+            raise WrongContextError(f"{party} claims more users than were invited")
+
+    def _open(self, body: bytes) -> Envelope:
+        if self._dead:
+            raise WrongContextError("the session is over")
+        envelope = unwrap(body, largest=self.setting.limits.largest_message)
+        if envelope.stage not in self.stages:
+            raise WrongContextError(f"no stage {envelope.stage} in this protocol")
+        check_place(
+            envelope,
+            stage=envelope.stage,
+            context=self.context or envelope.context,
+            sender="",
+            receiver=self.setting.party,
+        )
+        return envelope
+
+    def _answered(self, envelope: Envelope, body: bytes) -> bytes | None:
+        stored = self._answers.get(envelope.stage)
+        if stored is None:
+            if any(stage > envelope.stage for stage in self._answers):
+                raise ReplayedMessageError("a stage that is already past")
+            return None
+        request, answer = stored
+        if request != hashlib.sha256(body).digest():
+            raise ReplayedMessageError("this stage already had its one answer")
+        return answer
+
+    @abc.abstractmethod
+    def _inspect(self, envelope: Envelope) -> None:
+        """Check a message without answering; what is found good is remembered."""
+
+    @abc.abstractmethod
+    def _answer(self, envelope: Envelope, contribution: Contribution | None) -> bytes:
+        """Give the payload that answers an inspected message."""
+
+    @abc.abstractmethod
+    def _forget(self) -> None:
+        """Drop what the back-end holds."""
+
+    @abc.abstractmethod
+    def _own_state(self) -> bytes:
+        """Write down what the back-end holds between stages."""
+
+    @abc.abstractmethod
+    def _resume_own(self, body: bytes) -> None:
+        """Take up what `_own_state` wrote."""
+
+
+class _Fatal:
+    """Any refusal ends the session and its secrets."""
+
+    def __init__(self, machine: ClientMachine) -> None:
+        self._machine = machine
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if error is None:
+            return
+        self._machine.close()
+        if isinstance(error, InputError):
+            raise RefusalError("cohort-not-acceptable", str(error)) from None
+
+
+def _check_contribution(contribution: Contribution | None, modulus: int) -> None:
+    if contribution is None:
+        raise InputError("contribution", None, "the node's value for this stage")
+    if not 0 <= contribution.value < modulus:
+        raise InputError("contribution", "outside ℤ_m", f"0 to {modulus - 1}")
+    if contribution.users < 1:
+        raise InputError("contribution.users", contribution.users, "at least 1")

@@ -1,0 +1,26 @@
+"""The secure-sum back-ends by name, and the modulus each works in."""
+
+from __future__ import annotations
+
+from protocol.errors import InputError
+from protocol.primes import LARGEST_MODULUS, smallest_prime_at_least
+from protocol.quantities import whole
+from protocol.settings import nearest
+
+COMMITTEE = "committee"
+SECAGG_PLUS = "secagg-plus"
+BACKENDS = (COMMITTEE, SECAGG_PLUS)
+
+
+def backend_modulus(backend: str, minimum: int) -> int:
+    """Give the modulus a back-end uses where the mechanism needs at least `minimum`.
+
+    `committee` shares integers in the field ℤ_m itself, so m is the smallest prime
+    ≥ minimum; `secagg-plus` works in any ℤ_m.
+    """
+    if backend not in BACKENDS:
+        raise InputError(
+            "backend", f'"{backend}"{nearest(backend, BACKENDS)}', " or ".join(BACKENDS)
+        )
+    whole("modulus", minimum, at_least=2, at_most=LARGEST_MODULUS)
+    return smallest_prime_at_least(minimum) if backend == COMMITTEE else minimum

@@ -1,0 +1,28 @@
+"""One unambiguous way to write several values as bytes to hash or sign.
+
+Protobuf is not canonical, so nothing is ever signed or hashed in its wire form unless
+those very bytes travel along.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def canonical(*values: str | bytes | int) -> bytes:
+    """Write values so that no two different sequences give the same bytes."""
+    parts: list[bytes] = []
+    for value in values:
+        if isinstance(value, str):
+            kind, raw = b"s", value.encode()
+        elif isinstance(value, bytes):
+            kind, raw = b"b", value
+        else:
+            kind, raw = b"i", str(value).encode()
+        parts += (kind, len(raw).to_bytes(8, "big"), raw)
+    return b"".join(parts)
+
+
+def digest(*values: str | bytes | int) -> bytes:
+    """SHA-256 of the canonical form."""
+    return hashlib.sha256(canonical(*values)).digest()

@@ -1,0 +1,143 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STAGE_UNSPECIFIED: _ClassVar[Stage]
+    STAGE_KEYS: _ClassVar[Stage]
+    STAGE_CONTRIBUTE: _ClassVar[Stage]
+    STAGE_TALLY: _ClassVar[Stage]
+    STAGE_ADVERTISE: _ClassVar[Stage]
+    STAGE_SHARE: _ClassVar[Stage]
+    STAGE_MASK: _ClassVar[Stage]
+    STAGE_CONFIRM: _ClassVar[Stage]
+    STAGE_UNMASK: _ClassVar[Stage]
+STAGE_UNSPECIFIED: Stage
+STAGE_KEYS: Stage
+STAGE_CONTRIBUTE: Stage
+STAGE_TALLY: Stage
+STAGE_ADVERTISE: Stage
+STAGE_SHARE: Stage
+STAGE_MASK: Stage
+STAGE_CONFIRM: Stage
+STAGE_UNMASK: Stage
+
+class Envelope(_message.Message):
+    __slots__ = ("stage", "context", "sender", "receiver", "payload", "checksum")
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    RECEIVER_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    stage: Stage
+    context: bytes
+    sender: str
+    receiver: str
+    payload: bytes
+    checksum: bytes
+    def __init__(self, stage: _Optional[_Union[Stage, str]] = ..., context: _Optional[bytes] = ..., sender: _Optional[str] = ..., receiver: _Optional[str] = ..., payload: _Optional[bytes] = ..., checksum: _Optional[bytes] = ...) -> None: ...
+
+class Roster(_message.Message):
+    __slots__ = ("parties", "users")
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    parties: _containers.RepeatedScalarFieldContainer[str]
+    users: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, parties: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class RosterNote(_message.Message):
+    __slots__ = ("digest", "size", "roster")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    digest: bytes
+    size: int
+    roster: bytes
+    def __init__(self, digest: _Optional[bytes] = ..., size: _Optional[int] = ..., roster: _Optional[bytes] = ...) -> None: ...
+
+class PartyKey(_message.Message):
+    __slots__ = ("key", "whole_run", "certificate", "signature", "mask_key")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_RUN_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    MASK_KEY_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    whole_run: bool
+    certificate: bytes
+    signature: bytes
+    mask_key: bytes
+    def __init__(self, key: _Optional[bytes] = ..., whole_run: _Optional[bool] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., mask_key: _Optional[bytes] = ...) -> None: ...
+
+class KeysRequest(_message.Message):
+    __slots__ = ("roster",)
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    roster: RosterNote
+    def __init__(self, roster: _Optional[_Union[RosterNote, _Mapping]] = ...) -> None: ...
+
+class ContributeRequest(_message.Message):
+    __slots__ = ("roster", "members", "keys")
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    roster: RosterNote
+    members: _containers.RepeatedScalarFieldContainer[str]
+    keys: _containers.RepeatedCompositeFieldContainer[PartyKey]
+    def __init__(self, roster: _Optional[_Union[RosterNote, _Mapping]] = ..., members: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[PartyKey, _Mapping]]] = ...) -> None: ...
+
+class ContributeAnswer(_message.Message):
+    __slots__ = ("key", "salt", "users", "sealed")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SALT_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    key: PartyKey
+    salt: bytes
+    users: int
+    sealed: bytes
+    def __init__(self, key: _Optional[_Union[PartyKey, _Mapping]] = ..., salt: _Optional[bytes] = ..., users: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+
+class ClosedSet(_message.Message):
+    __slots__ = ("roster", "committee", "contributors", "keys", "salts", "users")
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    COMMITTEE_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    SALTS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    roster: RosterNote
+    committee: bytes
+    contributors: _containers.RepeatedScalarFieldContainer[str]
+    keys: _containers.RepeatedCompositeFieldContainer[PartyKey]
+    salts: bytes
+    users: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, roster: _Optional[_Union[RosterNote, _Mapping]] = ..., committee: _Optional[bytes] = ..., contributors: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[PartyKey, _Mapping]]] = ..., salts: _Optional[bytes] = ..., users: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TallyRequest(_message.Message):
+    __slots__ = ("closed", "sealed")
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    closed: bytes
+    sealed: bytes
+    def __init__(self, closed: _Optional[bytes] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+
+class TallyAnswer(_message.Message):
+    __slots__ = ("total", "complaint")
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    COMPLAINT_FIELD_NUMBER: _ClassVar[int]
+    total: int
+    complaint: Complaint
+    def __init__(self, total: _Optional[int] = ..., complaint: _Optional[_Union[Complaint, _Mapping]] = ...) -> None: ...
+
+class Complaint(_message.Message):
+    __slots__ = ("contributors",)
+    CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
+    contributors: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, contributors: _Optional[_Iterable[str]] = ...) -> None: ...

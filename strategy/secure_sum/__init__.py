@@ -1,0 +1,76 @@
+"""The server's half of a secure sum, by the name of the back-end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from protocol.backends import COMMITTEE, backend_modulus
+from protocol.errors import InputError
+from protocol.identity import Trust
+from protocol.session import PartyId, ServerSession
+from protocol.settings import nearest
+from protocol.sum_envelope import parse
+from protocol.wire.cohort_pb2 import CohortSpec
+from protocol.wire.sum_state_pb2 import ServerState
+from strategy.secure_sum.committee import CommitteeServer
+from strategy.secure_sum.keyring import ServerKeyring
+from strategy.secure_sum.machine import Opening, ServerMachine
+
+__all__ = ["ServerKeyring", "backend_modulus", "restore_session", "server_session"]
+
+REGISTRY: dict[str, Callable[[Opening], ServerMachine]] = {COMMITTEE: CommitteeServer}
+
+
+def server_session(
+    spec: CohortSpec,
+    parties: Mapping[PartyId, int],
+    *,
+    trust: Trust | None = None,
+    keyring: ServerKeyring | None = None,
+) -> ServerSession:
+    """Open the server's session for one cohort.
+
+    Parameters
+    ----------
+    spec : CohortSpec
+        The cohort's public description; `modulus` as of `backend_modulus`.
+    parties : Mapping[PartyId, int]
+        The cohort's nodes and how many users of each are invited.
+    trust : Trust, optional
+        The enrolment key: parties whose keys it does not vouch for are left out at
+        once, rather than making every other node refuse.
+    keyring : ServerKeyring, optional
+        The run's known public keys; the same object for all cohorts of a run saves
+        the first stage wherever the committee is known.
+    """
+    known = keyring if keyring is not None else ServerKeyring(spec.run_id)
+    return _machine(Opening(spec, parties, trust, known))
+
+
+def restore_session(
+    snapshot: bytes,
+    *,
+    trust: Trust | None = None,
+    keyring: ServerKeyring | None = None,
+) -> ServerSession:
+    """Go on with a session from its `snapshot`.
+
+    `start` gives the messages of its stage for the parties not heard; answers received
+    after the snapshot may be handed to `receive` before that.
+    """
+    state = parse(ServerState, snapshot)
+    parties = dict(zip(state.roster.parties, state.roster.users, strict=True))
+    known = keyring if keyring is not None else ServerKeyring(state.spec.run_id)
+    machine = _machine(Opening(state.spec, parties, trust, known))
+    machine.resume(state)
+    return machine
+
+
+def _machine(opening: Opening) -> ServerMachine:
+    backend = opening.spec.backend
+    if backend not in REGISTRY:
+        known = ", ".join(REGISTRY)
+        raise InputError(
+            "backend", f'"{backend}"{nearest(backend, REGISTRY)}', f"one of {known}"
+        )
+    return REGISTRY[backend](opening)

@@ -1,0 +1,251 @@
+"""`committee`, the server's side: keys, contribute, tally.
+
+The server moves sealed shares and never opens one: it sees the roster, ciphertexts,
+the closed set and t to c members' sums, of which any t give the total mod m.
+"""
+
+from __future__ import annotations
+
+from protocol.cohort_context import draw_order
+from protocol.committee_seals import (
+    MOST_USERS,
+    SEAL_BYTES,
+    committee_digest,
+    split,
+)
+from protocol.errors import InputError, MalformedMessageError, WrongContextError
+from protocol.party_keys import check_lengths, verify
+from protocol.primes import is_prime
+from protocol.recovery import InconsistentSharesError, recover_integer
+from protocol.sealing import SALT_BYTES
+from protocol.session import PartyId, SecureSum, Step
+from protocol.sum_envelope import parse
+from protocol.threat import committee_size, least_contributors
+from protocol.wire.secure_sum_pb2 import (
+    ClosedSet,
+    ContributeAnswer,
+    ContributeRequest,
+    Envelope,
+    KeysRequest,
+    PartyKey,
+    Stage,
+    TallyAnswer,
+    TallyRequest,
+)
+from protocol.wire.sum_state_pb2 import ServerState
+from strategy.secure_sum.machine import Opening, ServerMachine
+
+
+class CommitteeServer(ServerMachine):
+    """Collects members' keys, then sealed shares, then members' sums."""
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        if not is_prime(opening.spec.modulus):
+            raise InputError(
+                "modulus", opening.spec.modulus, "a prime (see backend_modulus)"
+            )
+        self._members: list[PartyId] = []
+        self._keys: dict[PartyId, bytes] = {}
+        self._uploads: dict[PartyId, bytes] = {}
+        self._closed: list[PartyId] = []
+        self._totals: dict[PartyId, int] = {}
+        self._complaints: dict[PartyId, int] = {}
+
+    def _first(self) -> Step:
+        spec = self.opening.spec
+        sizes = committee_size(self.threat, len(self.parties))
+        if spec.modulus <= sizes.helpers:
+            raise InputError("modulus", spec.modulus, f"above {sizes.helpers} members")
+        order = draw_order(self.context, list(self.parties))
+        self._members = order[: sizes.helpers]
+        self._keys = self.opening.keyring.known(self._members)
+        if len(self._keys) == len(self._members):
+            return self.enter(Stage.STAGE_CONTRIBUTE)
+        return self.enter(Stage.STAGE_KEYS)
+
+    def _messages(self) -> dict[PartyId, bytes]:
+        if self.stage == Stage.STAGE_KEYS:
+            payload = KeysRequest(roster=self.roster_note).SerializeToString()
+            asked = [m for m in self._members if m not in self._keys]
+            return {member: self.envelope(member, payload) for member in asked}
+        if self.stage == Stage.STAGE_CONTRIBUTE:
+            payload = ContributeRequest(
+                roster=self.roster_note,
+                members=self._members,
+                keys=self._member_keys(),
+            ).SerializeToString()
+            asked = [p for p in self.parties if p not in self.lost]
+            return {party: self.envelope(party, payload) for party in asked}
+        return self._tally_messages()
+
+    def _tally_messages(self) -> dict[PartyId, bytes]:
+        uploads = [
+            ContributeAnswer.FromString(self._uploads[party]) for party in self._closed
+        ]
+        closed = ClosedSet(
+            roster=self.roster_note,
+            committee=committee_digest(self._members, self._member_keys()),
+            contributors=self._closed,
+            keys=[upload.key for upload in uploads],
+            salts=b"".join(upload.salt for upload in uploads),
+            users=[upload.users for upload in uploads],
+        ).SerializeToString()
+        seals = [
+            split(upload.sealed, len(self._members), SEAL_BYTES) for upload in uploads
+        ]
+        return {
+            member: self.envelope(
+                member,
+                TallyRequest(
+                    closed=closed, sealed=b"".join(row[position] for row in seals)
+                ).SerializeToString(),
+            )
+            for position, member in enumerate(self._members)
+            # A node that broke the rules is not asked; one that was merely silent is.
+            if member not in self.lost
+        }
+
+    def _member_keys(self) -> list[PartyKey]:
+        return [PartyKey.FromString(self._keys[member]) for member in self._members]
+
+    def _take(self, party: PartyId, envelope: Envelope) -> None:
+        if self.stage == Stage.STAGE_KEYS:
+            self._take_key(party, parse(PartyKey, envelope.payload))
+        elif self.stage == Stage.STAGE_CONTRIBUTE:
+            self._take_upload(party, parse(ContributeAnswer, envelope.payload))
+        else:
+            self._take_total(party, parse(TallyAnswer, envelope.payload))
+
+    def _take_key(self, party: PartyId, key: PartyKey) -> None:
+        self._check_key(party, key)
+        body = key.SerializeToString()
+        self._keys[party] = body
+        if key.whole_run:
+            self.opening.keyring.remember(party, body)
+
+    def _check_key(self, party: PartyId, key: PartyKey) -> None:
+        check_lengths(key)
+        opening = self.opening
+        if opening.trust is not None:
+            verify(
+                key, opening.spec.run_id, opening.spec.cohort_id, party, opening.trust
+            )
+
+    def _take_upload(self, party: PartyId, upload: ContributeAnswer) -> None:
+        self._check_key(party, upload.key)
+        if not 1 <= upload.users <= min(self.parties[party], MOST_USERS):
+            raise WrongContextError(f"{party} claims {upload.users} users")
+        if len(upload.salt) != SALT_BYTES:
+            raise MalformedMessageError("a salt of the wrong length")
+        split(upload.sealed, len(self._members), SEAL_BYTES)
+        self._uploads[party] = upload.SerializeToString()
+
+    def _take_total(self, party: PartyId, answer: TallyAnswer) -> None:
+        kind = answer.WhichOneof("outcome")
+        if kind == "complaint":
+            for contributor in set(answer.complaint.contributors):
+                if contributor in self._uploads:
+                    seen = self._complaints.get(contributor, 0)
+                    self._complaints[contributor] = seen + 1
+            self.lost[party] = "complaint"
+        elif kind != "total" or answer.total >= self.opening.spec.modulus:
+            raise MalformedMessageError("a tally outside ℤ_m")
+        else:
+            self._totals[party] = answer.total
+
+    def _next(self) -> Step:
+        if self.stage == Stage.STAGE_KEYS:
+            return self._open_contributions()
+        if self.stage == Stage.STAGE_CONTRIBUTE:
+            return self._close_set()
+        return self._add_up()
+
+    def _open_contributions(self) -> Step:
+        threshold = committee_size(self.threat, len(self.parties)).threshold
+        self._members = [m for m in self._members if m in self._keys]
+        if len(self._members) < threshold:
+            return self._void(
+                "too-few-members",
+                f"{len(self._members)} committee members answered; {threshold} needed",
+            )
+        return self.enter(Stage.STAGE_CONTRIBUTE)
+
+    def _close_set(self) -> Step:
+        spec = self.opening.spec
+        self._closed = [party for party in self.parties if party in self._uploads]
+        needed = least_contributors(self.threat, len(self.parties))
+        if len(self._closed) < needed:
+            return self._void(
+                "too-few-contributors",
+                f"{len(self._closed)} nodes contributed; {needed} needed",
+            )
+        users = self._users()
+        if users < spec.quorum:
+            return self._void(
+                "quorum-not-met", f"{users} users contributed; quorum {spec.quorum}"
+            )
+        return self.enter(Stage.STAGE_TALLY)
+
+    def _users(self) -> int:
+        return sum(
+            ContributeAnswer.FromString(self._uploads[party]).users
+            for party in self._closed
+        )
+
+    def _add_up(self) -> Step:
+        spec = self.opening.spec
+        for member in self._members:
+            if member not in self._totals:
+                self.opening.keyring.forget(member)
+        threshold = committee_size(self.threat, len(self.parties)).threshold
+        if len(self._totals) < threshold:
+            return self._void("too-few-tallies", self._shortfall(threshold))
+        shares = {
+            position: self._totals[member]
+            for position, member in enumerate(self._members, 1)
+            if member in self._totals
+        }
+        try:
+            recovered = recover_integer(shares, threshold, spec.modulus)
+        except InconsistentSharesError:
+            return self._void(
+                "inconsistent-tallies",
+                f"{len(shares)} members' sums contradict each other, or one "
+                "contributor's shares do; no sum can be believed",
+            )
+        for position in recovered.wrong:
+            self.lost[self._members[position - 1]] = "wrong-tally"
+        return self._end(
+            SecureSum(
+                recovered.secret, spec.modulus, tuple(self._closed), self._users()
+            )
+        )
+
+    def _shortfall(self, threshold: int) -> str:
+        text = f"{len(self._totals)} committee members answered; {threshold} needed"
+        if self._complaints:
+            blamed = max(self._complaints, key=lambda party: self._complaints[party])
+            text += f"; {self._complaints[blamed]} could not open what {blamed} sealed"
+        return text
+
+    def _write(self, state: ServerState) -> None:
+        state.members.extend(self._members)
+        state.closed.extend(self._closed)
+        for party, body in self._keys.items():
+            state.keys[party] = body
+        for party, body in self._uploads.items():
+            state.uploads[party] = body
+        for party, total in self._totals.items():
+            state.numbers[party] = total
+
+    def _read(self, state: ServerState) -> None:
+        self._members = list(state.members)
+        self._closed = list(state.closed)
+        self._keys = dict(state.keys)
+        self._uploads = dict(state.uploads)
+        self._totals = dict(state.numbers)
+
+    def _forget(self) -> None:
+        self._uploads = {}
+        self._totals = {}

@@ -1,0 +1,215 @@
+"""What the server machines of all back-ends have in common.
+
+A stage asks some parties, hears or loses each, and ends when told to (complete, or the
+deadline). A message that must not be acted upon costs its sender the stage; a second
+one from a party already heard is refused and the first one stands.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from protocol.cohort_context import context_of, roster_bytes, roster_digest
+from protocol.errors import (
+    InputError,
+    ProtocolError,
+    ReplayedMessageError,
+    WrongContextError,
+)
+from protocol.identity import Trust
+from protocol.session import Ask, PartyId, Step, Void
+from protocol.sum_envelope import LARGEST_MESSAGE, check_place, unwrap, wrap
+from protocol.threat import COMPLETE_UP_TO, Threat
+from protocol.wire.cohort_pb2 import CohortSpec
+from protocol.wire.secure_sum_pb2 import Envelope, Roster, RosterNote, Stage
+from protocol.wire.sum_state_pb2 import ServerState
+from strategy.secure_sum.keyring import ServerKeyring
+
+_STAGE_NAMES: dict[int, str] = {
+    Stage.STAGE_KEYS: "keys",
+    Stage.STAGE_CONTRIBUTE: "contribute",
+    Stage.STAGE_TALLY: "tally",
+    Stage.STAGE_ADVERTISE: "advertise",
+    Stage.STAGE_SHARE: "share",
+    Stage.STAGE_MASK: "mask",
+    Stage.STAGE_CONFIRM: "confirm",
+    Stage.STAGE_UNMASK: "unmask",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a cohort is opened with."""
+
+    spec: CohortSpec
+    parties: Mapping[PartyId, int]
+    trust: Trust | None
+    keyring: ServerKeyring
+
+
+class ServerMachine(abc.ABC):
+    """The server's half of one cohort's secure sum; see `protocol.session`."""
+
+    def __init__(self, opening: Opening) -> None:
+        spec = opening.spec
+        for party, users in opening.parties.items():
+            if not party or users < 1:
+                raise InputError("parties", f"{party!r}: {users}", "users ≥ 1 each")
+        if opening.keyring.run_id != spec.run_id:
+            raise InputError("keyring", opening.keyring.run_id, f"of run {spec.run_id}")
+        self.opening = opening
+        self.threat = Threat.from_wire(spec.threat)
+        self.parties = dict(opening.parties)
+        self.lost: dict[PartyId, str] = {}
+        self.awaited: set[PartyId] = set()
+        self.stage: int = Stage.STAGE_UNSPECIFIED
+        self.over = False
+        self.set_roster(self.parties)
+
+    def __repr__(self) -> str:
+        """Show where it stands."""
+        name = _STAGE_NAMES.get(self.stage, "new")
+        return f"{type(self).__name__}({self.opening.spec.cohort_id!r}, {name})"
+
+    def set_roster(self, roster: Mapping[PartyId, int]) -> None:
+        """Fix who takes part; the context of every later message follows."""
+        body = roster_bytes(roster)
+        digest = roster_digest(body)
+        self.context = context_of(self.opening.spec, digest)
+        told = len(roster) <= COMPLETE_UP_TO or self.threat.malicious_server
+        self.roster_note = RosterNote(
+            digest=digest, size=len(roster), roster=body if told else b""
+        )
+
+    def start(self) -> Step:
+        """Give the first messages; of a restored session those of its stage."""
+        if self.stage != Stage.STAGE_UNSPECIFIED:
+            messages = self._messages()
+            return self._ask({p: messages[p] for p in messages if p in self.awaited})
+        if len(self.parties) < 2:
+            return self._void("cohort-of-one", "a sum over one node is that node's own")
+        invited, quorum = sum(self.parties.values()), self.opening.spec.quorum
+        if invited < quorum:
+            return self._void("quorum-not-met", f"{invited} invited; quorum {quorum}")
+        try:
+            return self._first()
+        except InputError as error:
+            return self._void("threat-infeasible", str(error))
+
+    def receive(self, party: PartyId, body: bytes) -> None:
+        """Take one answer of the current stage; see `protocol.session`."""
+        if self.over:
+            raise WrongContextError("the session is over")
+        if party not in self.parties:
+            raise WrongContextError(f"{party} is not in this cohort")
+        if party not in self.awaited:
+            raise ReplayedMessageError(f"{party} is not awaited in this stage")
+        self.awaited.discard(party)
+        try:
+            envelope = unwrap(body, largest=LARGEST_MESSAGE)
+            check_place(
+                envelope,
+                stage=self.stage,
+                context=self.context,
+                sender=party,
+                receiver="",
+            )
+            self._take(party, envelope)
+        except ProtocolError as error:
+            self.lost[party] = error.code
+            raise
+
+    def lose(self, party: PartyId, code: str) -> None:
+        """Note that a party refused or is gone; it is out of this stage."""
+        if party in self.awaited:
+            self.awaited.discard(party)
+            self.lost[party] = code
+
+    @property
+    def stage_complete(self) -> bool:
+        """True when no awaited party of this stage is left unheard."""
+        return not self.awaited
+
+    def advance(self) -> Step:
+        """End the stage and give the next step."""
+        if self.over:
+            return Void("session-over", "the session already had its outcome")
+        self.awaited = set()
+        return self._next()
+
+    def snapshot(self) -> bytes:
+        """Write down all that is needed to go on after a restart."""
+        state = ServerState(
+            spec=self.opening.spec,
+            stage=cast(Stage, self.stage),
+            awaited=sorted(self.awaited),
+            lost=self.lost,
+        )
+        state.roster.CopyFrom(
+            Roster(parties=list(self.parties), users=list(self.parties.values()))
+        )
+        self._write(state)
+        return state.SerializeToString(deterministic=True)
+
+    def resume(self, state: ServerState) -> None:
+        """Take up a session written down by `snapshot`."""
+        self.stage = state.stage
+        self.lost = dict(state.lost)
+        self.awaited = set(state.awaited)
+        self._read(state)
+
+    def enter(self, stage: int) -> Step:
+        """Begin a stage: ask everyone it has a message for."""
+        self.stage = stage
+        messages = self._messages()
+        self.awaited = set(messages)
+        return self._ask(messages)
+
+    def envelope(self, party: PartyId, payload: bytes) -> bytes:
+        """Wrap a payload of the current stage for a party."""
+        return wrap(self.stage, self.context, "", party, payload)
+
+    def _ask(self, messages: dict[PartyId, bytes]) -> Ask:
+        return Ask(_STAGE_NAMES[self.stage], messages)
+
+    def _void(self, code: str, detail: str) -> Void:
+        self.over = True
+        self.awaited = set()
+        self._forget()
+        return Void(code, detail)
+
+    def _end(self, step: Step) -> Step:
+        self.over = True
+        self._forget()
+        return step
+
+    @abc.abstractmethod
+    def _first(self) -> Step:
+        """Enter the first stage."""
+
+    @abc.abstractmethod
+    def _messages(self) -> dict[PartyId, bytes]:
+        """Give every message of the current stage."""
+
+    @abc.abstractmethod
+    def _take(self, party: PartyId, envelope: Envelope) -> None:
+        """Take a well-placed answer; raise ProtocolError for a bad one."""
+
+    @abc.abstractmethod
+    def _next(self) -> Step:
+        """End the current stage."""
+
+    @abc.abstractmethod
+    def _write(self, state: ServerState) -> None:
+        """Add the back-end's own part to a snapshot."""
+
+    @abc.abstractmethod
+    def _read(self, state: ServerState) -> None:
+        """Take the back-end's own part from a snapshot."""
+
+    @abc.abstractmethod
+    def _forget(self) -> None:
+        """Drop what a finished session does not need."""

@@ -1,0 +1,158 @@
+"""Drive secure sums in memory: every party in one process, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from protocol.errors import ProtocolError, RefusalError
+from protocol.identity import EnrolmentKey, NodeIdentity, Trust
+from protocol.session import (
+    Ask,
+    ClientSession,
+    Contribution,
+    SecureSum,
+    ServerSession,
+    Step,
+    Void,
+)
+from protocol.threat import Threat, quorum_for
+from protocol.wire.cohort_pb2 import CohortSpec
+from strategy.secure_sum import ServerKeyring, backend_modulus, server_session
+
+TENTH = Fraction(1, 10)
+NOW = 1_800_000_000
+Gate = Callable[[str, str], bool]  # stage, party → the message gets through
+
+
+def cohort_spec(
+    backend: str,
+    parties: Mapping[str, int],
+    *,
+    modulus: int = 1009,
+    quorum: int | None = None,
+    cohort_id: str = "cohort-1",
+    run_id: str = "run-1",
+    threat: Threat | None = None,
+    honest_floor: int = 1,
+) -> CohortSpec:
+    """Describe a cohort; the quorum is the least the threat allows unless given."""
+    threat = threat or Threat(TENTH, TENTH)
+    if quorum is None:
+        quorum = min(
+            quorum_for(honest_floor, parties, threat.corrupt), sum(parties.values())
+        )
+    return CohortSpec(
+        run_id=run_id,
+        batch=1,
+        arm=0,
+        cohort_id=cohort_id,
+        mechanism="dist-dp",
+        cohort_size=sum(parties.values()),
+        honest_floor=honest_floor,
+        quorum=max(quorum, 2),
+        backend=backend,
+        modulus=backend_modulus(backend, modulus),
+        threat=threat.to_wire(),
+    )
+
+
+def names(count: int) -> dict[str, int]:
+    """`count` nodes with one user each."""
+    return {f"node-{index:05d}": 1 for index in range(count)}
+
+
+@dataclass
+class Enrolment:
+    """An enrolment key and the identities it vouches for."""
+
+    key: EnrolmentKey = field(default_factory=EnrolmentKey.generate)
+    identities: dict[str, NodeIdentity] = field(default_factory=dict)
+
+    @property
+    def trust(self) -> Trust:
+        return Trust(self.key.public_key, NOW)
+
+    def identity(self, party: str, capacity: int = 1000) -> NodeIdentity:
+        if party not in self.identities:
+            bare = NodeIdentity.generate(party)
+            certificate = self.key.issue(
+                party, bare.public_key, not_after=NOW + 1000, capacity=capacity
+            )
+            self.identities[party] = bare.enrolled(certificate)
+        return self.identities[party]
+
+
+@dataclass
+class Cohort:
+    """One cohort: a server, its clients, and what each client holds."""
+
+    spec: CohortSpec
+    parties: dict[str, int]
+    values: dict[str, int]
+    server: ServerSession
+    clients: dict[str, ClientSession]
+    refusals: dict[str, str] = field(default_factory=dict)
+
+    def answer(self, party: str, body: bytes) -> bytes:
+        client = self.clients[party]
+        contribution = None
+        if client.needs_contribution(body):
+            contribution = Contribution(self.values[party], self.parties[party])
+        return client.handle(body, contribution)
+
+    def step(self, ask: Ask, up: Gate, down: Gate) -> Step:
+        """Carry out one stage; messages for which a gate is shut are lost."""
+        for party, body in ask.messages.items():
+            if not down(ask.stage, party):
+                continue
+            try:
+                answer = self.answer(party, body)
+            except (RefusalError, ProtocolError) as error:
+                self.refusals[party] = error.code
+                self.server.lose(party, error.code)
+                continue
+            if up(ask.stage, party):
+                self.server.receive(party, answer)
+        return self.server.advance()
+
+    def run(
+        self,
+        up: Gate = lambda stage, party: True,
+        down: Gate = lambda stage, party: True,
+    ) -> SecureSum | Void:
+        step = self.server.start()
+        while isinstance(step, Ask):
+            step = self.step(step, up, down)
+        return step
+
+    def expected(self, survivors: tuple[str, ...]) -> int:
+        return sum(self.values[party] for party in survivors) % self.spec.modulus
+
+
+def open_cohort(
+    spec: CohortSpec,
+    parties: dict[str, int],
+    values: Mapping[str, int] | None = None,
+    *,
+    enrolment: Enrolment | None = None,
+    limits: ClientLimits | None = None,
+    keyrings: dict[str, ClientKeyring] | None = None,
+    server_keyring: ServerKeyring | None = None,
+) -> Cohort:
+    """Open both sides of a cohort; values default to 7·i + 3 mod m."""
+    if values is None:
+        values = {p: (7 * i + 3) % spec.modulus for i, p in enumerate(parties)}
+    trust = enrolment.trust if enrolment else None
+    keyrings = {} if keyrings is None else keyrings
+    clients = {}
+    for party in parties:
+        ring = keyrings.setdefault(party, ClientKeyring(spec.run_id))
+        identity = enrolment.identity(party) if enrolment else None
+        clients[party] = client_session(
+            spec, party, identity, trust, limits or ClientLimits(), ring
+        )
+    server = server_session(spec, parties, trust=trust, keyring=server_keyring)
+    return Cohort(spec, parties, dict(values), server, clients)
