@@ -11,6 +11,7 @@ import sys
 import typer
 
 from protocol.errors import WallflowerError
+from wallflower.commands import keys
 
 app = typer.Typer(
     name="wallflower",
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(keys.app, name="keys")
 
 
 @app.callback()

@@ -57,7 +57,6 @@ class Operator:
     bind: str = "127.0.0.1"
     on_disk: bool = True
     extra: Mapping[str, str] = field(default_factory=dict)
-    lives: int = 0
 
     def _environment(self) -> dict[str, str]:
         return environment(self.home, self.extra)
@@ -75,7 +74,6 @@ class Operator:
         ]
         if self.on_disk:
             command += ["--database", str(self.home / "superlink.db")]
-        self.lives += 1
         process = self.supervisor.start(
             "superlink", self.host, command, environment=self._environment()
         )

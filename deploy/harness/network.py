@@ -137,6 +137,13 @@ class Network:
         _run("ip", "-n", namespace, "link", "set", "eth0", "up")
         _run("ip", "-n", namespace, "link", "set", "lo", "up")
 
+    def add_address(self, name: str, last: int) -> str:
+        """Give a host a second address, e.g. one of the desk's own."""
+        address = f"{self._subnet}.{last}"
+        namespace = self.hosts[name].namespace
+        _run("ip", "-n", namespace, "addr", "add", f"{address}/24", "dev", "eth0")
+        return address
+
     def cut(self, name: str) -> None:
         """Pull the host's cable; its own addresses and processes stay."""
         self._in_switch("link", "set", self.hosts[name].port, "down")

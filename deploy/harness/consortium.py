@@ -1,0 +1,168 @@
+"""A whole consortium: operator, proxy, nodes, keys — on namespaces or on loopback.
+
+The operator's host runs SuperLink (TLS, node authentication, ``--isolation process``,
+on its database), SuperExec and the proxy; SuperLink itself listens on that host's
+loopback only. Nodes sit on hosts of their own and dial out. The desk gets an address of
+its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deploy.harness.flower import Operator, start_supernode
+from deploy.harness.network import Host, LoopbackHost, Network
+from deploy.harness.processes import Process, Supervisor, free_port, until
+from deploy.harness.proxy import start_proxy
+from wallflower.keystore import KeyStore
+
+FLEET_PORT = 443
+DESK_PORT = 8443
+_SUPERLINK_PORT = 8143
+_NODE_API_PORT = 9094
+
+
+@dataclass(slots=True)
+class Consortium:
+    """What the tests, the faults and the benchmark work with."""
+
+    folder: Path
+    supervisor: Supervisor
+    operator: Operator
+    store: KeyStore
+    hosts: Mapping[str, Host]
+    fleet: str  # where nodes dial Flower
+    desk_host: str
+    desk_port: int
+    network: Network | None
+    node_processes: dict[str, Process] = field(default_factory=dict)
+
+    def home_of(self, name: str) -> Path:
+        """Give a node's Wallflower home: its keys, settings and ledger."""
+        return self.folder / "nodes" / name
+
+    def start_node(self, name: str, *, prefix: tuple[str, ...] = ()) -> Process:
+        """Start (or restart) a node's SuperNode on its host."""
+        port = _NODE_API_PORT if self.network is not None else free_port()
+        home = self.home_of(name)
+        process = start_supernode(
+            self.supervisor,
+            name,
+            self.hosts[name],
+            superlink=self.fleet,
+            keys=self.store.nodes / name,
+            home=home / "flower",
+            port=port,
+            node_config=f'wallflower-home="{home}"',
+            prefix=prefix,
+        )
+        self.node_processes[name] = process
+        return process
+
+    def await_nodes(self, count: int, timeout_s: float = 120) -> float:
+        """Wait until SuperLink hears from so many nodes; gives the seconds."""
+        return until(
+            f"{count} nodes online",
+            lambda: self.operator.nodes_online() >= count,
+            timeout_s,
+        )
+
+
+@contextlib.contextmanager
+def consortium(
+    folder: Path,
+    nodes: Sequence[str],
+    prepare: Callable[[Consortium, str], None],
+    *,
+    namespaces: bool = True,
+    users: int = 1000,
+    on_disk: bool = True,
+) -> Iterator[Consortium]:
+    """Build keys and hosts, start everything, and take all of it down again.
+
+    Parameters
+    ----------
+    folder : Path
+        Where keys, homes and logs go.
+    nodes : Sequence[str]
+        Names of the nodes; each gets a host.
+    prepare : Callable
+        Fills a node's home before its first start.
+    namespaces : bool
+        False puts everything on loopback, without the proxy.
+    users : int
+        Most users a node is certified for.
+    on_disk : bool
+        False keeps SuperLink's state in memory.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        network: Network | None = None
+        hosts: dict[str, Host]
+        if namespaces:
+            network = stack.enter_context(Network(["operator", *nodes]))
+            hosts = dict(network.hosts)
+            desk_host = network.add_address("operator", 250)
+            superlink_port, desk_port = _SUPERLINK_PORT, DESK_PORT
+        else:
+            hosts = {name: LoopbackHost(name) for name in ("operator", *nodes)}
+            desk_host = "127.0.0.1"
+            superlink_port, desk_port = free_port(), free_port()
+        store = _make_keys(folder, [hosts["operator"].address, desk_host], nodes, users)
+        supervisor = stack.enter_context(Supervisor(folder / "logs"))
+        home = folder / "operator"
+        home.mkdir()
+        operator = Operator(
+            supervisor,
+            hosts["operator"],
+            store.operator,
+            home,
+            superlink_port,
+            on_disk=on_disk,
+        )
+        operator.start_superlink()
+        operator.start_superexec()
+        operator.write_connection()
+        fleet = f"127.0.0.1:{superlink_port}"
+        if network is not None:
+            start_proxy(
+                supervisor,
+                hosts["operator"],
+                port=FLEET_PORT,
+                superlink=fleet,
+                keys=store.operator,
+                folder=folder / "proxy",
+            )
+            fleet = f"{hosts['operator'].address}:{FLEET_PORT}"
+        built = Consortium(
+            folder,
+            supervisor,
+            operator,
+            store,
+            hosts,
+            fleet,
+            desk_host,
+            desk_port,
+            network,
+        )
+        for name in nodes:
+            operator.register(store.nodes / name / "flower.pub")
+            built.home_of(name).mkdir(parents=True)
+            prepare(built, name)
+            built.start_node(name)
+        yield built
+
+
+def _make_keys(
+    folder: Path, addresses: Sequence[str], nodes: Sequence[str], users: int
+) -> KeyStore:
+    store = KeyStore(folder / "keys")
+    store.create("Laboratory", addresses, days=30)
+    now = datetime.datetime.now(datetime.UTC)
+    for name in nodes:
+        store.add_node(name, capacity=users, days=30, now=now)
+    return store

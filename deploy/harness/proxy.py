@@ -1,0 +1,57 @@
+"""The real proxy in the laboratory: nginx with the rendered production file."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from deploy.harness.flower import ROOT, environment
+from deploy.harness.network import Host
+from deploy.harness.processes import Process, Supervisor, listening, until
+from protocol.errors import UnavailableError
+
+
+def nginx_program() -> str | None:
+    """Find nginx, which is rarely on a user's path."""
+    return shutil.which(
+        "nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin"
+    )
+
+
+def start_proxy(
+    supervisor: Supervisor,
+    host: Host,
+    *,
+    port: int,
+    superlink: str,
+    keys: Path,
+    folder: Path,
+) -> Process:
+    """Render the configuration and run nginx in the foreground on a host."""
+    program = nginx_program()
+    if program is None:
+        raise UnavailableError("nginx is not installed; the proxy cannot be run")
+    for name in ("run", "logs"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    settings = [
+        f"LISTEN={host.address}:{port}",
+        f"SUPERLINK={superlink}",
+        f"KEYS={keys}",
+        f"RUN={folder / 'run'}",
+        f"LOGS={folder / 'logs'}",
+    ]
+    rendered = subprocess.run(
+        [ROOT / "deploy" / "render-proxy", *settings], capture_output=True, check=True
+    ).stdout
+    path = folder / "nginx.conf"
+    path.write_bytes(rendered)
+    # `daemon off`: the supervisor stops what it started; one worker is plenty here.
+    process = supervisor.start(
+        "proxy",
+        host,
+        [program, "-c", str(path), "-g", "daemon off;"],
+        environment=environment(folder / "home"),
+    )
+    until("the proxy's port", lambda: listening(host, port), 20)
+    return process

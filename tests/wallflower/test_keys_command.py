@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from protocol.errors import ConfigError, InputError
+from wallflower.cli import app
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["keys", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> str:
+    folder = str(tmp_path / "keys")
+    run("init", "--address", "10.0.0.1", "--keys", folder)
+    return folder
+
+
+def test_init_says_where_each_folder_goes(tmp_path: Path) -> None:
+    said = run("init", "--address", "10.0.0.1", "--keys", str(tmp_path / "k"))
+    assert "keep offline" in said
+    assert "wallflower keys node" in said
+
+
+def test_listing_names_nodes_capacities_and_revocations(keys: str) -> None:
+    run("node", "clinic-a", "clinic-b", "--capacity", "300", "--keys", keys)
+    run("revoke", "clinic-b", "--keys", keys)
+    listed = json.loads(run("list", "--keys", keys, "--format", "json"))
+    assert listed["schema_version"] == 1
+    shown = [
+        (node["name"], node["capacity"], node["revoked"]) for node in listed["nodes"]
+    ]
+    assert shown == [("clinic-a", 300, False), ("clinic-b", 300, True)]
+
+
+def test_no_output_shows_a_private_key(keys: str) -> None:
+    said = run("node", "clinic-a", "--keys", keys, "--format", "json")
+    said += run("list", "--keys", keys)
+    for path in Path(keys).rglob("*.key"):
+        for line in path.read_text().splitlines()[1:-1]:
+            assert line not in said
+
+
+def test_revoking_a_stranger_says_which_file_is_missing(keys: str) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        run("revoke", "nobody", "--keys", keys)
+
+
+def test_registering_a_stranger_names_the_known_nodes(keys: str) -> None:
+    run("node", "clinic-a", "--keys", keys)
+    with pytest.raises(InputError, match="one of clinic-a"):
+        run("register", "nobody", "--keys", keys)
+
+
+def test_an_unknown_format_is_refused(keys: str) -> None:
+    with pytest.raises(InputError, match="human, json"):
+        run("list", "--keys", keys, "--format", "yaml")
