@@ -1,0 +1,120 @@
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class FromNode(_message.Message):
+    __slots__ = ("hello", "proof", "answer", "heartbeat")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    proof: Proof
+    answer: DeskAnswer
+    heartbeat: Heartbeat
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., proof: _Optional[_Union[Proof, _Mapping]] = ..., answer: _Optional[_Union[DeskAnswer, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+
+class FromDesk(_message.Message):
+    __slots__ = ("challenge", "welcome", "request", "abandon", "heartbeat", "run_over")
+    CHALLENGE_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    ABANDON_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    RUN_OVER_FIELD_NUMBER: _ClassVar[int]
+    challenge: Challenge
+    welcome: Welcome
+    request: DeskRequest
+    abandon: Abandon
+    heartbeat: Heartbeat
+    run_over: RunOver
+    def __init__(self, challenge: _Optional[_Union[Challenge, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., request: _Optional[_Union[DeskRequest, _Mapping]] = ..., abandon: _Optional[_Union[Abandon, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., run_over: _Optional[_Union[RunOver, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("version", "run_id", "node_id", "public_key", "certificate", "nonce", "token_expiry", "instance")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_EXPIRY_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    run_id: str
+    node_id: str
+    public_key: bytes
+    certificate: bytes
+    nonce: bytes
+    token_expiry: int
+    instance: bytes
+    def __init__(self, version: _Optional[int] = ..., run_id: _Optional[str] = ..., node_id: _Optional[str] = ..., public_key: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., token_expiry: _Optional[int] = ..., instance: _Optional[bytes] = ...) -> None: ...
+
+class Challenge(_message.Message):
+    __slots__ = ("nonce", "server_fingerprint", "desk_proof")
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    DESK_PROOF_FIELD_NUMBER: _ClassVar[int]
+    nonce: bytes
+    server_fingerprint: bytes
+    desk_proof: bytes
+    def __init__(self, nonce: _Optional[bytes] = ..., server_fingerprint: _Optional[bytes] = ..., desk_proof: _Optional[bytes] = ...) -> None: ...
+
+class Proof(_message.Message):
+    __slots__ = ("signature", "token_proof")
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_PROOF_FIELD_NUMBER: _ClassVar[int]
+    signature: bytes
+    token_proof: bytes
+    def __init__(self, signature: _Optional[bytes] = ..., token_proof: _Optional[bytes] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("heartbeat_ms", "window", "most_bytes", "trust_label")
+    HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    MOST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TRUST_LABEL_FIELD_NUMBER: _ClassVar[int]
+    heartbeat_ms: int
+    window: int
+    most_bytes: int
+    trust_label: str
+    def __init__(self, heartbeat_ms: _Optional[int] = ..., window: _Optional[int] = ..., most_bytes: _Optional[int] = ..., trust_label: _Optional[str] = ...) -> None: ...
+
+class DeskRequest(_message.Message):
+    __slots__ = ("request_id", "body")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    body: bytes
+    def __init__(self, request_id: _Optional[str] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class DeskAnswer(_message.Message):
+    __slots__ = ("request_id", "body", "failure")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    body: bytes
+    failure: str
+    def __init__(self, request_id: _Optional[str] = ..., body: _Optional[bytes] = ..., failure: _Optional[str] = ...) -> None: ...
+
+class Abandon(_message.Message):
+    __slots__ = ("request_id",)
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    def __init__(self, request_id: _Optional[str] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class RunOver(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,258 @@
+"""Who gets in: the checks between a node's Hello and its Welcome."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Container, Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from protocol.attendance import (
+    INSTANCE_BYTES,
+    LONGEST_NAME,
+    NONCE_BYTES,
+    VERSION,
+    RunToken,
+    RunTokens,
+    check_token_proof,
+    token_proof,
+    transcript,
+)
+from protocol.errors import AuthenticationError, ConfigError, ProtocolError
+from protocol.identity import Certificate, trust_label, verify_signature
+from protocol.wire import desk_pb2
+
+
+class RefusedError(Exception):
+    """A stream must end; `reason` is a key of `protocol.attendance.STATUS`."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class KeyRule(Protocol):
+    """Decides whether a public key may speak for a node id."""
+
+    @property
+    def enrolled(self) -> bool:
+        """True when somebody other than the server vouches for keys."""
+        ...
+
+    def check(self, hello: desk_pb2.Hello, now: float) -> None:
+        """Raise `RefusedError` for a key that may not."""
+        ...
+
+    def confirm(self, hello: desk_pb2.Hello) -> None:
+        """Take note that the key was proved."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolledKeys:
+    """Keys certified by an enrolment key, which the server does not hold."""
+
+    enrolment_key: bytes
+    revoked_serials: Container[int] = frozenset()
+    enrolled: bool = True
+
+    def check(self, hello: desk_pb2.Hello, now: float) -> None:
+        """Check that the certificate is of this key and name, signed and in time."""
+        if not hello.certificate:
+            raise RefusedError("unknown-key")
+        try:
+            certificate = Certificate.from_bytes(hello.certificate)
+        except ProtocolError:
+            raise RefusedError("certificate-invalid") from None
+        try:
+            verify_signature(
+                self.enrolment_key, certificate.signature, certificate.signed_part()
+            )
+        except AuthenticationError:
+            raise RefusedError("unknown-key") from None
+        if (certificate.node_id, certificate.public_key) != (
+            hello.node_id,
+            hello.public_key,
+        ):
+            raise RefusedError("not-your-name")
+        if certificate.not_after < now:
+            raise RefusedError("certificate-expired")
+        if certificate.serial in self.revoked_serials:
+            raise RefusedError("revoked")
+
+    def confirm(self, hello: desk_pb2.Hello) -> None:
+        """Nothing to remember: the certificate says it all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedKeys:
+    """Keys the operator listed; nobody else vouches for them."""
+
+    keys: Mapping[str, bytes]
+    enrolled: bool = False
+
+    def check(self, hello: desk_pb2.Hello, now: float) -> None:
+        """Check that the key is the listed one of this node."""
+        if self.keys.get(hello.node_id) == hello.public_key:
+            return
+        known = hello.public_key in self.keys.values()
+        named = hello.node_id in self.keys
+        raise RefusedError("not-your-name" if known or named else "unknown-key")
+
+    def confirm(self, hello: desk_pb2.Hello) -> None:
+        """Nothing to remember: the list says it all."""
+
+
+class FirstUseKeys:
+    """The first key proved for a node id stays that node's key.
+
+    Parameters
+    ----------
+    pins : MutableMapping[str, bytes]
+        Node id → public key; give one that is stored to outlive a restart.
+    """
+
+    enrolled = False
+
+    def __init__(self, pins: MutableMapping[str, bytes] | None = None) -> None:
+        self._pins: MutableMapping[str, bytes] = {} if pins is None else pins
+
+    def check(self, hello: desk_pb2.Hello, now: float) -> None:
+        """Check that no other key was there first."""
+        if self._pins.get(hello.node_id, hello.public_key) != hello.public_key:
+            raise RefusedError("not-your-name")
+
+    def confirm(self, hello: desk_pb2.Hello) -> None:
+        """Pin the key that was proved."""
+        self._pins.setdefault(hello.node_id, hello.public_key)
+
+
+class RevokedNodes:
+    """Node ids that may not come (any more): a set, and a file that may change.
+
+    The file has one node id a line; ``#`` starts a comment. It is read again when its
+    modification time changes, so revoking needs no restart.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._stamp = -1
+        self._listed: frozenset[str] = frozenset()
+        self._added: set[str] = set()
+
+    def add(self, node_id: str) -> None:
+        """Revoke a node until the process ends."""
+        self._added.add(node_id)
+
+    def __contains__(self, node_id: object) -> bool:
+        """Say whether a node is revoked now."""
+        self._read_again()
+        return node_id in self._added or node_id in self._listed
+
+    def _read_again(self) -> None:
+        if self._path is None:
+            return
+        try:
+            stamp = self._path.stat().st_mtime_ns
+            if stamp == self._stamp:
+                return
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            # Letting everybody in because a file is gone would be the wrong default.
+            raise ConfigError(
+                str(self._path), f"revocations unreadable ({error})"
+            ) from None
+        words = (line.partition("#")[0].strip() for line in lines)
+        self._listed = frozenset(word for word in words if word)
+        self._stamp = stamp
+
+
+class Admission:
+    """All checks of a greeting, in order, for one run.
+
+    Parameters
+    ----------
+    tokens : RunTokens
+        The run and its secret.
+    keys : KeyRule
+        Which public key may speak for which node.
+    revoked : RevokedNodes
+        Who may not come.
+    malicious_server : bool
+        What the run's secure sums withstand; only for the label.
+    clock : Callable[[], float]
+        Unix seconds.
+    """
+
+    def __init__(
+        self,
+        tokens: RunTokens,
+        keys: KeyRule,
+        revoked: RevokedNodes | None = None,
+        *,
+        malicious_server: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.run_id = tokens.run_id
+        self.revoked = RevokedNodes() if revoked is None else revoked
+        self.label = trust_label(
+            enrolled=keys.enrolled, malicious_server=malicious_server
+        )
+        self._tokens = tokens
+        self._keys = keys
+        self._clock = clock
+
+    def challenge(
+        self, hello: desk_pb2.Hello, server_fingerprint: bytes
+    ) -> desk_pb2.Challenge:
+        """Check what can be checked at once; draw the nonce and show our own proof."""
+        if hello.version != VERSION:
+            raise RefusedError("unsupported-version")
+        if (
+            len(hello.public_key) != 32
+            or len(hello.nonce) != NONCE_BYTES
+            or len(hello.instance) != INSTANCE_BYTES
+            or not 0 < len(hello.node_id) <= LONGEST_NAME
+        ):
+            raise RefusedError("malformed-message")
+        if hello.run_id != self.run_id:
+            raise RefusedError("wrong-run")
+        now = self._clock()
+        if hello.token_expiry < now:
+            raise RefusedError("token-expired")
+        if hello.node_id in self.revoked:
+            raise RefusedError("revoked")
+        self._keys.check(hello, now)
+        challenge = desk_pb2.Challenge(
+            nonce=secrets.token_bytes(NONCE_BYTES),
+            server_fingerprint=server_fingerprint,
+        )
+        challenge.desk_proof = token_proof(
+            self._token(hello), "desk", transcript(hello, challenge)
+        )
+        return challenge
+
+    def admit(
+        self,
+        hello: desk_pb2.Hello,
+        challenge: desk_pb2.Challenge,
+        proof: desk_pb2.Proof,
+    ) -> None:
+        """Check the proofs over the whole transcript; raises `RefusedError`."""
+        said = transcript(hello, challenge)
+        try:
+            check_token_proof(self._token(hello), "node", said, proof.token_proof)
+        except AuthenticationError:
+            raise RefusedError("token-invalid") from None
+        try:
+            verify_signature(hello.public_key, proof.signature, said)
+        except AuthenticationError:
+            raise RefusedError("signature-invalid") from None
+        # Another stream may have been first with another key in the meantime.
+        self._keys.check(hello, self._clock())
+        self._keys.confirm(hello)
+
+    def _token(self, hello: desk_pb2.Hello) -> RunToken:
+        return self._tokens.issue(hello.node_id, expiry=hello.token_expiry)
