@@ -1,0 +1,177 @@
+"""What all laws share: tables, quantiles and tails, all read from one ladder."""
+
+from __future__ import annotations
+
+import abc
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.enclosures import Ball, nearest_double
+from protocol.errors import InputError
+from protocol.ladder import Ladder
+from protocol.law import BitSource, Integers, NoiseLaw
+from protocol.table import TABLES
+
+# Doubles end at 2^−1074; no tail beyond that can be told from zero.
+_DEEPEST_TAIL_BITS = 1216
+
+
+def positive_rational(
+    parameter: str, value: object, *, at_most: int = 10**18, at_least: Fraction
+) -> Fraction:
+    """Check an exact parameter; floats are refused, since none may decide noise."""
+    allowed = f"an int or Fraction, at least {at_least} and at most {at_most}"
+    if isinstance(value, bool) or not isinstance(value, int | Fraction):
+        raise InputError(parameter, f"{value!r} ({type(value).__name__})", allowed)
+    if not at_least <= value <= at_most:
+        raise InputError(parameter, value, allowed)
+    return Fraction(value)
+
+
+class LadderLaw(NoiseLaw):
+    """A law on 0, 1, 2, … or a symmetric law on ℤ, known by the masses of |X|."""
+
+    symmetric: ClassVar[bool]
+
+    @abc.abstractmethod
+    def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
+        """Enclose P(|X| = k), k = 0, 1, … until the rest is ≤ 2^−tail_bits."""
+
+    @abc.abstractmethod
+    def mass(self, x: int) -> Ball:
+        """Enclose P(X = x), x ≥ 0, at the working precision, from a closed form."""
+
+    def pmf(self, x: int) -> float:
+        """P(X = x), correct to the last digits of a double."""
+        if x < 0 and not self.symmetric:
+            return 0.0
+        return nearest_double(lambda: self.mass(abs(x)))
+
+    def pmf_range(self, low: int, high: int) -> NDArray[np.float64]:
+        """P(X = x) for x = low … high, each correct to the last digits."""
+        masses, _ = _doubles(self, _DEEPEST_TAIL_BITS if self._far(low, high) else 128)
+        result = np.zeros(high - low + 1)
+        places = np.arange(low, high + 1)
+        if self.symmetric:
+            places = np.abs(places)
+        inside = (places >= 0) & (places < len(masses))
+        result[inside] = masses[places[inside]]
+        if self.symmetric:
+            result[places != 0] /= 2
+        return result
+
+    def _far(self, low: int, high: int) -> bool:
+        return max(abs(low), abs(high)) >= len(_doubles(self, 128)[0])
+
+    def cdf(self, x: int) -> float:
+        """P(X ≤ x), correct to the last digits of a double."""
+        if not self.symmetric:
+            return 0.0 if x < 0 else 1.0 - self._upper_tail(x)
+        if x < 0:
+            return self._upper_tail(-x - 1) / 2
+        return 1.0 - self._upper_tail(x) / 2
+
+    def _upper_tail(self, magnitude: int) -> float:
+        """P(|X| > magnitude)."""
+        for tail_bits in (128, _DEEPEST_TAIL_BITS):
+            tails = _doubles(self, tail_bits)[1]
+            # What lies beyond the ladder must not reach the last digit.
+            if magnitude < len(tails) and tails[magnitude] > 2.0 ** (64 - tail_bits):
+                return float(tails[magnitude])
+        return 0.0
+
+    def quantile(self, level: Fraction) -> int:
+        """Smallest x with P(X ≤ x) ≥ level, decided by enclosures."""
+        _check_level(level)
+        if not self.symmetric:
+            return self._smallest_magnitude(1 - level)
+        if level <= Fraction(1, 2):
+            return -self._smallest_magnitude(2 * level)
+        return self._smallest_magnitude(2 * (1 - level))
+
+    def two_sided_bound(self, level: Fraction) -> int:
+        """Smallest τ ≥ 0 with P(|X| > τ) ≤ level, decided by enclosures."""
+        _check_level(level)
+        return self._smallest_magnitude(level)
+
+    def _smallest_magnitude(self, level: Fraction) -> int:
+        """Smallest k ≥ 0 with P(|X| > k) ≤ level; may use a closed form."""
+        return _smallest_magnitude(self, level)
+
+    def sample(self, count: int, bits: BitSource) -> Integers:
+        """Draw `count` independent values, exactly from this law."""
+        if self.symmetric:
+            return TABLES.table(self, 63).sample_signed(count, bits)
+        return TABLES.table(self, 64).sample(count, bits)
+
+
+def _check_level(level: Fraction) -> None:
+    if not isinstance(level, Fraction) or not 0 < level < 1:
+        raise InputError("level", level, "a Fraction strictly between 0 and 1")
+
+
+@lru_cache(maxsize=1024)
+def _smallest_magnitude(law: LadderLaw, level: Fraction) -> int:
+    extra = 64
+    while True:
+        tail_bits = (level.denominator // level.numerator).bit_length() + extra
+        ladder = law.ladder(tail_bits, tail_bits + 64)
+        unit = 1 << ladder.shift
+        beyond = unit >> (tail_bits - 1)
+        limit_low = unit * level.numerator // level.denominator
+        tail = 0
+        index = len(ladder.masses) - 1
+        while index >= 0 and tail + ladder.masses[index] <= limit_low:
+            tail += ladder.masses[index]
+            index -= 1
+        # P(|X| > index) lies in [tail, tail·(1 + 2^−accuracy) + beyond] / unit, and
+        # one mass more certainly exceeds the limit.
+        certain = tail + (tail >> ladder.accuracy) + 1 + beyond <= limit_low
+        exceeds = index < 0 or tail + ladder.masses[index] > limit_low + 1
+        if certain and exceeds:
+            return max(index, 0)
+        extra += 64
+
+
+@lru_cache(maxsize=16)
+def _doubles(
+    law: LadderLaw, tail_bits: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """P(|X| = k) and P(|X| > k) as doubles, k = 0, 1, …"""
+    ladder = law.ladder(tail_bits, tail_bits + 64)
+    unit = 1 << ladder.shift
+    masses = np.array([mass / unit for mass in ladder.masses])
+    tails = np.empty(len(masses))
+    tail = 0
+    for index in range(len(masses) - 1, -1, -1):
+        tails[index] = tail / unit
+        tail += ladder.masses[index]
+    return masses, tails
+
+
+def far_out(law: LadderLaw, tail_bits: int) -> int:
+    """Guess k with P(|X| > k) ≤ 2^−tail_bits from Chernoff's bound.
+
+    Only a starting point: whoever uses it checks the mass that is missing.
+    """
+    wanted = (tail_bits + 1) * math.log(2)
+
+    def bound(argument: float) -> float:
+        return (wanted + law.log_mgf(argument)) / argument
+
+    low, high = 0.0, 1.0
+    while law.log_mgf(high) < wanted:
+        high *= 2
+    # Unimodal in its argument, and infinite outside the domain of the MGF.
+    for _ in range(80):
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        if bound(left) <= bound(right):
+            high = right
+        else:
+            low = left
+    return math.ceil(bound((low + high) / 2)) + 1

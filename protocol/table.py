@@ -1,0 +1,214 @@
+"""The certified-table sampler: one sampler, many laws, exact.
+
+With U uniform on [0, 1), X = min{x : F(x) > U} has distribution function F. U is drawn
+word by word, w bits at a time. The table holds c_x = ⌊2^w F(x)⌋, each floor proven. For
+the first word u:  u < c_x ⇒ U < F(x),  u > c_x ⇒ U ≥ F(x).  Only u = c_x leaves X
+open; then more words are drawn and F is enclosed more tightly until it is decided. The
+infinite tail is the case u = 2^w − 1, so nothing is truncated: the value returned is
+exactly min{x : F(x) > U}, whatever w is.
+
+Tables are built whole, before any word is drawn, and not as far as the draws need them:
+otherwise the time a user takes would tell how large her noise is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.errors import InputError
+from protocol.ladder import Ladder
+from protocol.law import BitSource, Integers
+
+_BLOCK = 1 << 15  # draws handled at once: all arrays of a block fit in a core's cache
+_WALK = 3  # single steps from the guide's hint before falling back on bisection
+
+
+class HalfLineLaw(Protocol):
+    """A law on 0, 1, 2, … that can enclose its masses as tightly as asked."""
+
+    def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
+        """Masses until the rest weighs ≤ 2^−tail_bits, from ≥ guard_bits numbers."""
+        ...
+
+
+class CertifiedTable:
+    """Draws from a law on 0, 1, 2, …, exactly.
+
+    Parameters
+    ----------
+    law : encloses the masses.
+    word_bits : w, bits of U drawn at a time, 1 … 64. Small values serve to test the
+        refinement, which 64-bit words need once in 10¹³ draws.
+    """
+
+    def __init__(self, law: HalfLineLaw, word_bits: int = 64) -> None:
+        if not 1 <= word_bits <= 64:
+            raise InputError("word_bits", word_bits, "1 … 64")
+        self._law = law
+        self._word_bits = word_bits
+        self._thresholds = _certified(law, word_bits)
+        self._shift, self._guide = _guide(self._thresholds, word_bits)
+        self._deeper: dict[int, tuple[list[int], int, int]] = {}
+
+    def __len__(self) -> int:
+        """Give the number of values that one word can decide."""
+        return len(self._thresholds)
+
+    @property
+    def thresholds(self) -> NDArray[np.uint64]:
+        """c_x for x = 0, 1, …; the last one is 2^w − 1."""
+        return self._thresholds
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held."""
+        return int(self._thresholds.nbytes + self._guide.nbytes)
+
+    def sample(self, count: int, bits: BitSource) -> Integers:
+        """Draw `count` independent values."""
+        return self._sample(count, bits, signed=False)
+
+    def sample_signed(self, count: int, bits: BitSource) -> Integers:
+        """Draw magnitudes and give each a fair sign, the lowest bit of its first word.
+
+        Needs words of at most 63 bits, so that sign and magnitude share no bit.
+        """
+        if self._word_bits > 63:
+            raise InputError("word_bits", self._word_bits, "1 … 63 for a signed draw")
+        return self._sample(count, bits, signed=True)
+
+    def _sample(self, count: int, bits: BitSource, *, signed: bool) -> Integers:
+        values = np.empty(count, dtype=np.int64)
+        for start in range(0, count, _BLOCK):
+            block = values[start : start + _BLOCK]
+            words = bits.words(len(block))
+            self._draw(words >> np.uint64(64 - self._word_bits), block, bits)
+            if signed:
+                # −1 and +1 from the sign bit; zero has only one sign.
+                block *= 1 - ((words & np.uint64(1)).view(np.int64) << 1)
+        return values
+
+    def _draw(
+        self, first: NDArray[np.uint64], values: Integers, bits: BitSource
+    ) -> None:
+        """Fill `values` from their first words; `bits` serves refinements."""
+        zero_below = self._thresholds[0]
+        if int(zero_below) >> (self._word_bits - 1):
+            # More than half of all draws are zero: the share of one user in many.
+            values[:] = 0
+            places = np.flatnonzero(first >= zero_below)
+            words = first[places]
+            found = self._find(words)
+            values[places] = found
+        else:
+            places = None
+            words = first
+            found = self._find(words)
+            values[:] = found
+        for index in np.flatnonzero(self._thresholds[found] == words).tolist():
+            place = index if places is None else int(places[index])
+            values[place] = self._refine(int(words[index]), int(found[index]), bits)
+
+    def _find(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Give the first x with c_x ≥ u for every word u."""
+        table = self._thresholds
+        found = self._guide[(words >> self._shift).view(np.int64)]
+        behind = np.flatnonzero(table[found] < words)
+        for _ in range(_WALK):
+            if not len(behind):
+                return found
+            found[behind] += 1
+            behind = behind[table[found[behind]] < words[behind]]
+        if len(behind):
+            found[behind] = np.searchsorted(table, words[behind])
+        return found
+
+    def _refine(self, value: int, candidate: int, bits: BitSource) -> int:
+        """Decide min{x ≥ candidate : F(x) > U} for a U that starts with `value`."""
+        known = self._word_bits
+        while True:
+            word = int(bits.words(1)[0]) >> (64 - self._word_bits)
+            value = value << self._word_bits | word
+            known += self._word_bits
+            sums, scale, slack = self._sums(known)
+            low = value << (scale - known)
+            high = (value + 1) << (scale - known)
+            while candidate < len(sums):
+                if high <= sums[candidate]:
+                    return candidate
+                if low < sums[candidate] + slack:
+                    break  # F(candidate) lies inside what is known of U
+                candidate += 1
+
+    def _sums(self, known_bits: int) -> tuple[list[int], int, int]:
+        """Enclose F: sums[x] ≤ 2^scale F(x) < sums[x] + slack, tight at known_bits."""
+        if known_bits not in self._deeper:
+            ladder = self._law.ladder(known_bits + 32, known_bits + 96)
+            slack = (1 << max(0, ladder.shift - ladder.accuracy)) + 1
+            self._deeper[known_bits] = (
+                list(accumulate(ladder.masses)),
+                ladder.shift,
+                slack,
+            )
+        return self._deeper[known_bits]
+
+
+def _certified(law: HalfLineLaw, word_bits: int) -> NDArray[np.uint64]:
+    tail_bits, guard_bits = word_bits, word_bits + 64
+    while True:
+        thresholds = law.ladder(tail_bits, guard_bits).thresholds(word_bits)
+        if thresholds is not None:
+            return thresholds
+        tail_bits += 8
+        guard_bits += 64
+
+
+def _guide(
+    thresholds: NDArray[np.uint64], word_bits: int
+) -> tuple[np.uint64, NDArray[np.int64]]:
+    """Give, for each leading part of a word, the first x that it may lead to."""
+    leading = min(word_bits, max(8, len(thresholds).bit_length() + 1))
+    shift = np.uint64(word_bits - leading)
+    starts = np.arange(1 << leading, dtype=np.uint64) << shift
+    return shift, np.searchsorted(thresholds, starts).astype(np.int64)
+
+
+class TableCache:
+    """Tables most recently used, up to a number of bytes; safe between threads."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._budget_bytes = budget_bytes
+        self._tables: OrderedDict[tuple[HalfLineLaw, int], CertifiedTable] = (
+            OrderedDict()
+        )
+        self._lock = threading.RLock()
+
+    def table(self, law: HalfLineLaw, word_bits: int) -> CertifiedTable:
+        """Give the table of a law, built at most once while it is remembered."""
+        key = (law, word_bits)
+        with self._lock:
+            table = self._tables.get(key)
+            if table is None:
+                table = self._tables[key] = CertifiedTable(law, word_bits)
+            self._tables.move_to_end(key)
+            while len(self._tables) > 1 and self.size_bytes > self._budget_bytes:
+                self._tables.popitem(last=False)
+            return table
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held by all tables."""
+        return sum(table.size_bytes for table in self._tables.values())
+
+    def __len__(self) -> int:
+        """Give the number of tables held."""
+        return len(self._tables)
+
+
+TABLES = TableCache(budget_bytes=256 << 20)
