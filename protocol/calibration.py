@@ -10,7 +10,14 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from protocol.enclosures import ball
+from protocol.enclosures import precision as working_precision
+from protocol.errors import InputError
 from protocol.law import NoiseLaw
+
+# Exact quantiles take 0.1 s at this standard deviation, and memory in proportion.
+_WIDEST_EXACT = 20_000
+_WIDEST_SHARE = 100_000
 
 
 def precision_for(
@@ -60,11 +67,50 @@ class Calibration:
         return Fraction(users, self.honest_floor)
 
 
-def bound_of(noise: NoiseLaw | None, wrap_probability: Fraction) -> int:
-    """τ: the smallest bound the total noise passes with at most this probability.
+def noise_bound(
+    noise: NoiseLaw, level: Fraction, variance_factor: Fraction, tail: Fraction
+) -> int:
+    """τ: the total noise passes it in absolute value with probability at most `level`.
 
-    Deviation: the paper bounds τ by a tail inequality at level p; this is the exact
-    two-sided quantile, and the caller passes a small part of the (arm, batch) share
-    of the failure probability, since a wrapped sum moves the mean by about one.
+    The exact two-sided quantile where the law is narrow enough to be tabulated at
+    once; else `sub_gamma_bound`, because then 2τ is far below ng and a larger τ is
+    always allowed.
+
+    Deviation: the paper bounds τ by a tail inequality at level p; the caller passes a
+    small part of the (arm, batch) share of the failure probability, since a wrapped
+    sum moves the mean by about one.
     """
-    return 0 if noise is None else noise.two_sided_bound(wrap_probability)
+    if variance_factor <= _WIDEST_EXACT**2:
+        return noise.two_sided_bound(level)
+    return sub_gamma_bound(variance_factor, tail, level)
+
+
+def sub_gamma_bound(variance_factor: Fraction, tail: Fraction, level: Fraction) -> int:
+    """Give ⌈√(2vx) + cx⌉ with x = ln(2/level).
+
+    A law is sub-gamma (v, c) if ln E e^{λX} ≤ vλ²/(2(1 − cλ)); it then passes
+    √(2vx) + cx with probability at most e^{−x} on each side (Boucheron, Lugosi and
+    Massart 2013, section 2.4). Ball arithmetic; the upper end is rounded up.
+
+    ===================  ==========  =====
+    law                  v           c
+    ===================  ==========  =====
+    R parts of Lap_ℤ(t)  2Rt²        t
+    Sk(0, σ²)            σ²          1/3
+    discrete Gaussians   Σσ²         0
+    ===================  ==========  =====
+    """
+    with working_precision(192):
+        logarithm = ball(2 / level).log()
+        bound = (2 * ball(variance_factor) * logarithm).sqrt() + ball(tail) * logarithm
+        return int(bound.upper().ceil().unique_fmpz())
+
+
+def check_share(calibration: Calibration) -> None:
+    """Refuse shares so wide that a client could not afford to draw them."""
+    if calibration.variance / calibration.honest_floor > _WIDEST_SHARE**2:
+        raise InputError(
+            "honest_floor",
+            calibration.honest_floor,
+            f"so large that one user's noise stays below {_WIDEST_SHARE} steps",
+        )

@@ -75,6 +75,14 @@ class CohortMechanism(abc.ABC):
         """The law of all noise in the sum of `survivors` (default n) users."""
 
     @abc.abstractmethod
+    def hiding_noise(self) -> NoiseLaw | None:
+        """The noise a user can surely count on; accounting compares it with its shift.
+
+        The shares of h users in the distributed model, the server's noise in the
+        central one, the user's own in the local one.
+        """
+
+    @abc.abstractmethod
     def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
         """ln E exp(argument · total noise); an upper bound where no closed form is."""
 

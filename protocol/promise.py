@@ -28,7 +28,7 @@ def pure_sentence(epsilon: Fraction, observer: str, condition: str) -> str:
     """Say what (ε, 0)-DP means to one person."""
     return (
         f"Whatever a person's outcome was, {observer} can shift the odds of any guess "
-        f"about it by a factor of at most {odds_factor(epsilon)} "
+        f"about it by more than a factor of {odds_factor(epsilon)} "
         f"(ε = {round_up(epsilon)}){condition}."
     )
 
@@ -37,15 +37,15 @@ def approximate_sentence(epsilon: float, observer: str, condition: str) -> str:
     """Say what an (ε, 10⁻⁶) equivalent means to one person."""
     return (
         f"Whatever a person's outcome was, {observer} can shift the odds of any guess "
-        f"about it by a factor of at most {odds_factor(epsilon)}, except with a chance "
+        f"about it by more than a factor of {odds_factor(epsilon)}, except with a chance "
         f"of one in a million (ε = {round_up(epsilon)} at δ = 10⁻⁶){condition}."
     )
 
 
 def floor_condition(cohort_size: int, honest_floor: int) -> str:
     """Who must be honest in the distributed model."""
-    if cohort_size == 1:
-        return ""
+    if honest_floor == cohort_size:
+        return f", as long as all {cohort_size} people of a group answer honestly"
     return (
         f", as long as {honest_floor} of the {cohort_size} people of a group "
         "answer honestly"

@@ -1,0 +1,100 @@
+"""Divergences of discrete Laplace noise and of any number of its parts."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from flint import arb
+
+from protocol.accounting_masses import LogMasses, Ratio, chernoff, masses_by_ratios
+from protocol.accounting_shift import Bounds, ShiftedNoise, shifted
+from protocol.enclosures import Ball, ball, precision
+from protocol.errors import InputError
+from protocol.law import NoiseLaw
+from protocol.laws import DiscreteLaplace, NegativeBinomialDifference
+
+
+class ShiftedLaplaceParts(ShiftedNoise):
+    """Difference of two Pólya(R, e^{−a}) variables; R = 1 is Lap_ℤ(1/a).
+
+    Its generating function ((1−q)²/((1−qz)(1−q/z)))^R, q = e^{−a}, obeys a first-order
+    differential equation, hence q(k+1−R)f(k+1) = (1+q²)k f(k) − q(k−1+R)f(k−1).
+    """
+
+    def __init__(
+        self, law: NoiseLaw, shape: Fraction, rate: Fraction, shift: int
+    ) -> None:
+        super().__init__(shift)
+        self._law = law
+        self._shape = shape
+        self._rate = rate
+
+    def build(self, reach: int) -> LogMasses:
+        """Ratios downwards; in closed form for one whole Laplace noise."""
+        shape, base = float(self._shape), math.exp(-float(self._rate))
+        square = base * base
+
+        def step(k: int, above: float) -> tuple[float, float]:
+            minus = base * (k + 1 - shape) * above
+            ratio = base * (k - 1 + shape) / ((1 + square) * k - minus)
+            return ratio, minus / ((1 + square) * k - minus)
+
+        start = Ratio(math.exp(self.log_ratio(reach + 1, reach)), 2.0**-40)
+        log_at_zero = float(self.log_mass(0).mid())
+        return masses_by_ratios(
+            log_at_zero, abs(log_at_zero) * 2.0**-50, start, step, reach
+        )
+
+    def log_mass(self, at: int) -> Ball:
+        """ln f(k) = ln[(1−q)^{2R} q^k (R)_k/k! ₂F₁(R, R+k; 1+k; q²)], k ≥ 0."""
+        with precision(256):
+            shape, base = ball(self._shape), (-ball(self._rate)).exp()
+            series = (base * base).hypgeom_2f1(shape, shape + at, arb(1 + at))
+            rising = (shape + at).lgamma() - shape.lgamma() - arb(at + 1).lgamma()
+            value = 2 * shape * (1 - base).log() - at * ball(self._rate)
+            return value + rising + series.log()
+
+    def log_ratio(self, above: int, below: int) -> float:
+        """ln f(above)/f(below); the double lies at or above the true value."""
+        with precision(256):
+            ball_of_ratio = self.log_mass(above) - self.log_mass(below)
+            if not ball_of_ratio.rel_accuracy_bits() > 60:
+                raise ArithmeticError("the ratio of two masses was not tight enough")
+            return math.nextafter(float(ball_of_ratio.upper()), math.inf)
+
+    def hockey_stick(self, epsilon: float) -> Bounds:
+        """As for every log-concave law, which this is for R ≥ 1."""
+        if self._shape < 1:
+            allowed = "at least 1; fewer parts promise only their effective ε"
+            raise InputError("shape", self._shape, allowed)
+        return super().hockey_stick(epsilon)
+
+    def log_far_mass(self, beyond: int) -> float:
+        """Chernoff with the closed-form MGF, whose domain ends at the rate."""
+        return chernoff(self._law.log_mgf, beyond, float(self._rate))
+
+    def log_far_terms(self, order: float, beyond: int) -> float:
+        """Every ratio is at most e^{pure}."""
+        return (order - 1) * self.pure() + self.log_far_mass(beyond)
+
+    def pure(self) -> float:
+        """ε of the law: a·shift for R ≥ 1, else ln f(0)/f(shift).
+
+        For R ≥ 1 the law is log-concave and the ratio of neighbours falls towards q
+        from above, so the supremum a·shift is reached (R = 1) or approached in the
+        tail. For R < 1 the ratio rises towards q: the worst place is the centre.
+        """
+        if self._shape >= 1:
+            return float(self._rate * self.shift)
+        return self.log_ratio(0, self.shift)
+
+
+@shifted.register
+def _(law: DiscreteLaplace, shift: int) -> ShiftedNoise:
+    return ShiftedLaplaceParts(law, Fraction(1), 1 / law.scale, shift)
+
+
+@shifted.register
+def _(law: NegativeBinomialDifference, shift: int) -> ShiftedNoise:
+    return ShiftedLaplaceParts(law, law.shape, law.rate, shift)
