@@ -37,8 +37,8 @@ def approximate_sentence(epsilon: float, observer: str, condition: str) -> str:
     """Say what an (ε, 10⁻⁶) equivalent means to one person."""
     return (
         f"Whatever a person's outcome was, {observer} can shift the odds of any guess "
-        f"about it by more than a factor of {odds_factor(epsilon)}, except with a chance "
-        f"of one in a million (ε = {round_up(epsilon)} at δ = 10⁻⁶){condition}."
+        f"about it by more than a factor of {odds_factor(epsilon)}, except with a "
+        f"chance of one in a million (ε = {round_up(epsilon)} at δ = 10⁻⁶){condition}."
     )
 
 
