@@ -55,7 +55,7 @@ class AttendanceSettings:
     first_wait_s: float = 0.2
     longest_wait_s: float = 20.0
     greeting_s: float = 15.0
-    most_bytes: int = 4 * 2**20
+    most_bytes: int = 65 * 2**20
 
     def __post_init__(self) -> None:
         """Refuse settings under which nothing would ever happen."""

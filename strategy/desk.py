@@ -190,7 +190,7 @@ class Desk:
             failure = "not-attending"
         elif self._closing:
             failure = "desk-closed"
-        elif len(request.body) + _FRAME_BYTES > self._settings.most_bytes:
+        elif len(request.body) + _FRAME_BYTES > self._settings.most_bytes_out:
             failure = "too-large"
         elif not attendee.here and now - attendee.left_at > self._settings.return_s:
             failure = "node-gone"
@@ -315,7 +315,7 @@ class Desk:
 def _server_options(settings: DeskSettings) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", settings.most_bytes),
-        ("grpc.max_send_message_length", settings.most_bytes),
+        ("grpc.max_send_message_length", settings.most_bytes_out),
         ("grpc.max_metadata_size", 8 * 1024),
         # A node needs one stream; a few more are for health checks.
         ("grpc.max_concurrent_streams", 16),

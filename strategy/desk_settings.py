@@ -15,7 +15,9 @@ class DeskSettings:
     Attributes
     ----------
     most_bytes : int
-        Largest message in either direction.
+        Largest message from a node.
+    most_bytes_out : int
+        Largest request; a committee member's list of what to add up is one message.
     most_streams : int
         Open streams in all; the next one gets RESOURCE_EXHAUSTED.
     most_greeting : int
@@ -38,6 +40,7 @@ class DeskSettings:
     """
 
     most_bytes: int = 4 * 2**20
+    most_bytes_out: int = 65 * 2**20
     most_streams: int = 20_000
     most_greeting: int = 2_000
     window: int = 32
