@@ -24,10 +24,11 @@ from protocol.errors import WallflowerError
 # Numbers here count people, messages or time; none depends on what a user answered.
 # fmt: off
 FIELDS = frozenset((
-    "run", "batch", "arm", "cohort", "attempt", "node", "stage", "code", "detail",
-    "peer", "transport", "backend", "engine", "users", "invited", "answered", "lost",
-    "survivors", "quorum", "nodes", "streams", "reconnects", "requests", "bytes",
-    "seconds", "reason", "status", "version", "active", "state",
+    "run", "run_id", "batch", "arm", "cohort", "attempt", "node", "node_id",
+    "address", "port", "again", "stage", "code", "detail", "error", "cohort_id",
+    "request_id", "peer", "transport", "backend", "engine", "users", "invited",
+    "answered", "lost", "survivors", "quorum", "nodes", "streams", "reconnects",
+    "requests", "bytes", "seconds", "reason", "status", "version", "active", "state",
 ))
 # fmt: on
 _CONTEXT_FIELDS = ("run", "batch", "arm")
@@ -63,12 +64,13 @@ class JsonFormatter(logging.Formatter):
             "time": moment.isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": _message(record),
+            "event": vars(record).get("event") or _message(record),
+            "message": _message(record),
             **dict(_context.get()),
         }
         withheld = []
         for name, value in vars(record).items():
-            if name in _STANDARD:
+            if name in _STANDARD or name == "event":
                 continue
             if name in FIELDS:
                 line[name] = _shown(value)
@@ -77,7 +79,7 @@ class JsonFormatter(logging.Formatter):
         if withheld:
             line["withheld"] = sorted(withheld)
         if record.exc_info and record.exc_info[1] is not None:
-            line["error"] = describe(record.exc_info[1])
+            line["failure"] = describe(record.exc_info[1])
         return json.dumps(line, ensure_ascii=False, default=lambda v: type(v).__name__)
 
 

@@ -76,7 +76,7 @@ def test_a_foreign_exception_is_named_without_its_text(lines: Lines) -> None:
     except ValueError as error:
         logger.exception("failed: %s", error)
     assert "0.731" not in stream.getvalue()
-    assert only_line(stream)["error"]["type"] == "ValueError"
+    assert only_line(stream)["failure"]["type"] == "ValueError"
 
 
 def test_our_own_errors_keep_their_text(lines: Lines) -> None:
@@ -85,7 +85,15 @@ def test_our_own_errors_keep_their_text(lines: Lines) -> None:
         raise CohortVoidError("too-few", "3 of 5")
     except CohortVoidError:
         logger.exception("void")
-    assert only_line(stream)["error"]["text"] == "too-few: 3 of 5"
+    assert only_line(stream)["failure"]["text"] == "too-few: 3 of 5"
+
+
+def test_a_stable_event_name_stands_beside_the_sentence(lines: Lines) -> None:
+    logger, stream = lines
+    logger.info("node left out", extra={"event": "node-refused", "node_id": "a"})
+    line = only_line(stream)
+    assert (line["event"], line["message"]) == ("node-refused", "node left out")
+    assert line["node_id"] == "a"
 
 
 def test_the_context_refuses_other_names() -> None:
