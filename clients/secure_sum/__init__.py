@@ -8,7 +8,8 @@ from clients.secure_sum.committee import CommitteeClient
 from clients.secure_sum.keyring import ClientKeyring
 from clients.secure_sum.limits import ClientLimits
 from clients.secure_sum.machine import ClientMachine, Setting
-from protocol.backends import COMMITTEE
+from clients.secure_sum.secagg_plus import SecaggPlusClient
+from protocol.backends import COMMITTEE, SECAGG_PLUS
 from protocol.errors import InputError
 from protocol.identity import NodeIdentity, Trust
 from protocol.session import ClientSession, PartyId
@@ -19,7 +20,10 @@ from protocol.wire.sum_state_pb2 import ClientState
 
 __all__ = ["ClientKeyring", "ClientLimits", "client_session", "restore_session"]
 
-REGISTRY: dict[str, Callable[[Setting], ClientMachine]] = {COMMITTEE: CommitteeClient}
+REGISTRY: dict[str, Callable[[Setting], ClientMachine]] = {
+    COMMITTEE: CommitteeClient,
+    SECAGG_PLUS: SecaggPlusClient,
+}
 
 
 def client_session(

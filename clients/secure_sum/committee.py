@@ -53,6 +53,7 @@ class CommitteeClient(ClientMachine):
 
     stages = (Stage.STAGE_KEYS, Stage.STAGE_CONTRIBUTE, Stage.STAGE_TALLY)
     value_stage = Stage.STAGE_CONTRIBUTE
+    roster_stages = stages
 
     def _inspect(self, envelope: Envelope) -> None:
         if envelope.stage == Stage.STAGE_KEYS:

@@ -55,6 +55,7 @@ class ClientMachine(abc.ABC):
 
     stages: tuple[int, ...]
     value_stage: int  # the one whose answer needs the node's value
+    roster_stages: tuple[int, ...]  # those that state, and bind, the roster themselves
 
     def __init__(self, setting: Setting) -> None:
         spec = setting.spec
@@ -87,19 +88,21 @@ class ClientMachine(abc.ABC):
         Rewards cost budget, so a message that would be refused never gets that far.
         """
         with _Fatal(self):
-            envelope = self._open(body)
+            envelope = self._unwrap(body)
             if envelope.stage != self.value_stage or self._answered(envelope, body):
                 return False
+            self._check_place(envelope)
             self._inspect(envelope)
             return True
 
     def handle(self, body: bytes, contribution: Contribution | None = None) -> bytes:
         """Answer one message; the same message always has the same answer."""
         with _Fatal(self):
-            envelope = self._open(body)
+            envelope = self._unwrap(body)
             stored = self._answered(envelope, body)
             if stored is not None:
                 return stored
+            self._check_place(envelope)
             self._inspect(envelope)
             if envelope.stage == self.value_stage:
                 _check_contribution(contribution, self.setting.spec.modulus)
@@ -183,6 +186,10 @@ class ClientMachine(abc.ABC):
         self._roster_body = note.roster
         self.context = context
 
+    def has_answered(self, stage: int) -> bool:
+        """Tell whether a stage had its answer."""
+        return stage in self._answers
+
     def check_claim(self, party: str, users: int, capacity: int) -> None:
         """Refuse a number of users that a party cannot have."""
         if users < 1 or users > capacity:
@@ -190,20 +197,25 @@ class ClientMachine(abc.ABC):
         if self.roster is not None and users > self.roster.get(party, 0):
             raise WrongContextError(f"{party} claims more users than were invited")
 
-    def _open(self, body: bytes) -> Envelope:
+    def _unwrap(self, body: bytes) -> Envelope:
         if self._dead:
             raise WrongContextError("the session is over")
         envelope = unwrap(body, largest=self.setting.limits.largest_message)
         if envelope.stage not in self.stages:
             raise WrongContextError(f"no stage {envelope.stage} in this protocol")
+        return envelope
+
+    def _check_place(self, envelope: Envelope) -> None:
+        context = b"" if envelope.stage in self.roster_stages else self.context
+        if not context and envelope.stage not in self.roster_stages:
+            raise WrongContextError("a stage before the roster is known")
         check_place(
             envelope,
             stage=envelope.stage,
-            context=self.context or envelope.context,
+            context=context or envelope.context,
             sender="",
             receiver=self.setting.party,
         )
-        return envelope
 
     def _answered(self, envelope: Envelope, body: bytes) -> bytes | None:
         stored = self._answers.get(envelope.stage)

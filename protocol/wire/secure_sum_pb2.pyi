@@ -141,3 +141,93 @@ class Complaint(_message.Message):
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
     contributors: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, contributors: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AdvertiseRequest(_message.Message):
+    __slots__ = ("invited",)
+    INVITED_FIELD_NUMBER: _ClassVar[int]
+    invited: RosterNote
+    def __init__(self, invited: _Optional[_Union[RosterNote, _Mapping]] = ...) -> None: ...
+
+class ShareRequest(_message.Message):
+    __slots__ = ("roster", "neighbours", "keys")
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOURS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    roster: RosterNote
+    neighbours: _containers.RepeatedScalarFieldContainer[str]
+    keys: _containers.RepeatedCompositeFieldContainer[PartyKey]
+    def __init__(self, roster: _Optional[_Union[RosterNote, _Mapping]] = ..., neighbours: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[PartyKey, _Mapping]]] = ...) -> None: ...
+
+class ShareAnswer(_message.Message):
+    __slots__ = ("salt", "users", "sealed")
+    SALT_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    salt: bytes
+    users: int
+    sealed: bytes
+    def __init__(self, salt: _Optional[bytes] = ..., users: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+
+class Standing(_message.Message):
+    __slots__ = ("parties", "users", "roster")
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    parties: int
+    users: int
+    roster: bytes
+    def __init__(self, parties: _Optional[int] = ..., users: _Optional[int] = ..., roster: _Optional[bytes] = ...) -> None: ...
+
+class MaskRequest(_message.Message):
+    __slots__ = ("sharers", "senders", "salts", "users", "sealed")
+    SHARERS_FIELD_NUMBER: _ClassVar[int]
+    SENDERS_FIELD_NUMBER: _ClassVar[int]
+    SALTS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    sharers: Standing
+    senders: _containers.RepeatedScalarFieldContainer[int]
+    salts: bytes
+    users: _containers.RepeatedScalarFieldContainer[int]
+    sealed: bytes
+    def __init__(self, sharers: _Optional[_Union[Standing, _Mapping]] = ..., senders: _Optional[_Iterable[int]] = ..., salts: _Optional[bytes] = ..., users: _Optional[_Iterable[int]] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+
+class MaskAnswer(_message.Message):
+    __slots__ = ("masked",)
+    MASKED_FIELD_NUMBER: _ClassVar[int]
+    masked: int
+    def __init__(self, masked: _Optional[int] = ...) -> None: ...
+
+class ConfirmRequest(_message.Message):
+    __slots__ = ("survivors",)
+    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
+    survivors: Standing
+    def __init__(self, survivors: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
+
+class ConfirmAnswer(_message.Message):
+    __slots__ = ("signature",)
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    signature: bytes
+    def __init__(self, signature: _Optional[bytes] = ...) -> None: ...
+
+class UnmaskRequest(_message.Message):
+    __slots__ = ("survivors", "present", "dropped", "confirmed", "signatures")
+    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    survivors: Standing
+    present: _containers.RepeatedScalarFieldContainer[int]
+    dropped: _containers.RepeatedScalarFieldContainer[int]
+    confirmed: _containers.RepeatedScalarFieldContainer[int]
+    signatures: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, survivors: _Optional[_Union[Standing, _Mapping]] = ..., present: _Optional[_Iterable[int]] = ..., dropped: _Optional[_Iterable[int]] = ..., confirmed: _Optional[_Iterable[int]] = ..., signatures: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class UnmaskAnswer(_message.Message):
+    __slots__ = ("self_shares", "mask_shares")
+    SELF_SHARES_FIELD_NUMBER: _ClassVar[int]
+    MASK_SHARES_FIELD_NUMBER: _ClassVar[int]
+    self_shares: _containers.RepeatedScalarFieldContainer[bytes]
+    mask_shares: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, self_shares: _Optional[_Iterable[bytes]] = ..., mask_shares: _Optional[_Iterable[bytes]] = ...) -> None: ...

@@ -116,3 +116,34 @@ class Answered(_message.Message):
     request: bytes
     answer: bytes
     def __init__(self, request: _Optional[bytes] = ..., answer: _Optional[bytes] = ...) -> None: ...
+
+class PlusState(_message.Message):
+    __slots__ = ("mask_key", "self_seed", "value", "users", "share_request", "senders", "shares", "sharers", "survivors", "invited")
+    class SharesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: bytes
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
+    MASK_KEY_FIELD_NUMBER: _ClassVar[int]
+    SELF_SEED_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    SENDERS_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FIELD_NUMBER: _ClassVar[int]
+    SHARERS_FIELD_NUMBER: _ClassVar[int]
+    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
+    INVITED_FIELD_NUMBER: _ClassVar[int]
+    mask_key: bytes
+    self_seed: bytes
+    value: int
+    users: int
+    share_request: _secure_sum_pb2.ShareRequest
+    senders: _containers.RepeatedScalarFieldContainer[int]
+    shares: _containers.ScalarMap[int, bytes]
+    sharers: bytes
+    survivors: bytes
+    invited: bytes
+    def __init__(self, mask_key: _Optional[bytes] = ..., self_seed: _Optional[bytes] = ..., value: _Optional[int] = ..., users: _Optional[int] = ..., share_request: _Optional[_Union[_secure_sum_pb2.ShareRequest, _Mapping]] = ..., senders: _Optional[_Iterable[int]] = ..., shares: _Optional[_Mapping[int, bytes]] = ..., sharers: _Optional[bytes] = ..., survivors: _Optional[bytes] = ..., invited: _Optional[bytes] = ...) -> None: ...

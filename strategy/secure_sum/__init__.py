@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from protocol.backends import COMMITTEE, backend_modulus
+from protocol.backends import COMMITTEE, SECAGG_PLUS, backend_modulus
 from protocol.errors import InputError
 from protocol.identity import Trust
 from protocol.session import PartyId, ServerSession
@@ -15,10 +15,14 @@ from protocol.wire.sum_state_pb2 import ServerState
 from strategy.secure_sum.committee import CommitteeServer
 from strategy.secure_sum.keyring import ServerKeyring
 from strategy.secure_sum.machine import Opening, ServerMachine
+from strategy.secure_sum.secagg_plus import SecaggPlusServer
 
 __all__ = ["ServerKeyring", "backend_modulus", "restore_session", "server_session"]
 
-REGISTRY: dict[str, Callable[[Opening], ServerMachine]] = {COMMITTEE: CommitteeServer}
+REGISTRY: dict[str, Callable[[Opening], ServerMachine]] = {
+    COMMITTEE: CommitteeServer,
+    SECAGG_PLUS: SecaggPlusServer,
+}
 
 
 def server_session(

@@ -1,0 +1,162 @@
+"""What a secagg-plus party checks before it answers; no check changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from clients.secure_sum.machine import Setting
+from protocol.cohort_context import draw_order
+from protocol.errors import (
+    AuthenticationError,
+    MalformedMessageError,
+    RefusalError,
+    WrongContextError,
+)
+from protocol.graph import ring_neighbours
+from protocol.identity import verify_signature
+from protocol.standing import confirmation, read_standing
+from protocol.threat import COMPLETE_UP_TO, Sizes, Threat, least_contributors
+from protocol.wire.secure_sum_pb2 import (
+    MaskRequest,
+    ShareRequest,
+    Standing,
+    UnmaskRequest,
+)
+
+
+def check_neighbours(
+    request: ShareRequest,
+    party: str,
+    sizes: Sizes,
+    context: bytes,
+    roster: dict[str, int] | None,
+) -> None:
+    """Refuse a neighbourhood that is not the one drawn for this party."""
+    neighbours = list(request.neighbours)
+    if len(neighbours) != len(request.keys) or len(set(neighbours)) != len(neighbours):
+        raise MalformedMessageError("the neighbours are incomplete or repeated")
+    if party in neighbours or len(neighbours) != sizes.helpers:
+        raise RefusalError(
+            "graph-degree",
+            f"{len(neighbours)} neighbours; the threat asks for {sizes.helpers}",
+        )
+    if roster is not None:
+        order = draw_order(context, list(roster))
+        drawn = ring_neighbours(order, order.index(party), sizes.helpers)
+        if drawn != neighbours:
+            raise WrongContextError("the neighbours are not the ones that were drawn")
+    keys = {key.key for key in request.keys} | {key.mask_key for key in request.keys}
+    if len(keys) != 2 * len(neighbours):
+        raise WrongContextError("two neighbours share a key")
+
+
+def check_roster_shrank(
+    invited: dict[str, int] | None, roster: dict[str, int] | None
+) -> None:
+    """Refuse nodes that were not invited, or invited with other users."""
+    if invited is None or roster is None:
+        return
+    if any(invited.get(party) != users for party, users in roster.items()):
+        raise WrongContextError("the roster has nodes that were not invited")
+
+
+def check_sharers(
+    request: MaskRequest,
+    neighbours: Collection[str],
+    threshold: int,
+) -> None:
+    """Refuse a list of senders that repeats, exceeds or falls short."""
+    senders = list(request.senders)
+    if len(set(senders)) != len(senders) or len(senders) != len(request.users):
+        raise MalformedMessageError("the senders are incomplete or repeated")
+    if any(position >= len(neighbours) for position in senders):
+        raise WrongContextError("a sender is not a neighbour")
+    if len(senders) < threshold:
+        raise RefusalError(
+            "too-few-neighbours", f"{len(senders)} shared; {threshold} needed"
+        )
+
+
+def check_standing(
+    standing: Standing,
+    setting: Setting,
+    threat: Threat,
+    roster: dict[str, int] | None,
+    roster_size: int,
+) -> dict[str, int] | None:
+    """Refuse a set that leaves this node out, is too small or misses the quorum."""
+    listed = read_standing(standing)
+    if listed is None:
+        if roster_size <= COMPLETE_UP_TO or threat.malicious_server:
+            raise MalformedMessageError("the list of parties is missing")
+    else:
+        if setting.party not in listed:
+            raise WrongContextError("this node is listed as dropped")
+        if roster is not None:
+            for party, users in listed.items():
+                if not 1 <= users <= roster.get(party, 0):
+                    raise WrongContextError(f"{party} cannot stand for {users} users")
+    needed = least_contributors(threat, roster_size)
+    if standing.parties < needed:
+        raise RefusalError(
+            "set-too-small", f"{standing.parties} nodes; at least {needed}"
+        )
+    quorum = max(setting.spec.quorum, setting.limits.minimum_users)
+    if standing.users < quorum:
+        raise RefusalError(
+            "quorum-not-met", f"{standing.users} users; at least {quorum}"
+        )
+    return listed
+
+
+def check_unmask(
+    request: UnmaskRequest,
+    senders: list[int],
+    neighbours: list[str],
+    threshold: int,
+    sharers: dict[str, int] | None,
+    survivors: dict[str, int] | None,
+) -> None:
+    """Refuse to give both kinds of share of one neighbour, or shares of a stranger."""
+    present, dropped = list(request.present), list(request.dropped)
+    if len(set(present)) != len(present) or len(set(dropped)) != len(dropped):
+        raise MalformedMessageError("a neighbour is listed twice")
+    if set(present) & set(dropped):
+        raise WrongContextError("both kinds of share of one neighbour are asked for")
+    if set(present) | set(dropped) != set(senders):
+        raise WrongContextError("the neighbours are not those that shared")
+    if len(present) < threshold:
+        raise RefusalError(
+            "too-few-neighbours", f"{len(present)} are left; {threshold} needed"
+        )
+    if survivors is None:
+        return
+    if any((neighbours[p] in survivors) != (p in set(present)) for p in senders):
+        raise WrongContextError("the survivors and the neighbours asked for differ")
+    if sharers is not None and any(
+        sharers.get(party) != users for party, users in survivors.items()
+    ):
+        raise WrongContextError("a survivor did not share, or changed its users")
+
+
+def check_confirmations(
+    request: UnmaskRequest,
+    context: bytes,
+    public_keys: list[bytes],
+    threshold: int,
+) -> None:
+    """Demand that at least t neighbours signed the very same survivors."""
+    confirmed = list(request.confirmed)
+    if len(set(confirmed)) != len(confirmed) or len(confirmed) != len(
+        request.signatures
+    ):
+        raise MalformedMessageError("the confirmations are incomplete or repeated")
+    if not set(confirmed) <= set(request.present):
+        raise WrongContextError("a confirmation of a neighbour that is not present")
+    if len(confirmed) < threshold:
+        raise AuthenticationError(
+            f"{len(confirmed)} neighbours confirmed the survivors; {threshold} needed"
+        )
+    text = confirmation(context, request.survivors)
+    for position, signature in zip(confirmed, request.signatures, strict=True):
+        verify_signature(public_keys[position], signature, text)

@@ -1,0 +1,313 @@
+"""`secagg-plus` (Bell et al. 2020), a node's side: four stages, any modulus.
+
+The node's value is hidden twice: by a seed of its own and by a seed with every
+neighbour. It shares its own seed and its mask key among its neighbours, so that the
+survivors can take away exactly one of the two from each node: the own seed of those
+who are in the sum, the mask key of those who vanished. Never both.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from clients.secure_sum.keyring import OwnKey
+from clients.secure_sum.machine import ClientMachine, Setting
+from clients.secure_sum.plus_checks import (
+    check_confirmations,
+    check_neighbours,
+    check_roster_shrank,
+    check_sharers,
+    check_standing,
+    check_unmask,
+)
+from protocol.cohort_context import read_roster, roster_bytes
+from protocol.committee_seals import MOST_USERS, split
+from protocol.errors import AuthenticationError, RefusalError, WrongContextError
+from protocol.identity import Certificate
+from protocol.masks import mask_info, mask_value
+from protocol.party_keys import check_lengths, signed
+from protocol.plus_seals import PLUS_SEAL_BYTES, pack, share_info, unpack
+from protocol.sealing import SALT_BYTES, pair_key, seal, unseal
+from protocol.secret_shares import SECRET_BYTES, SHARE_BYTES, share_secrets
+from protocol.session import Contribution
+from protocol.standing import confirmation, read_standing
+from protocol.sum_envelope import parse
+from protocol.threat import Sizes, graph_size
+from protocol.wire.secure_sum_pb2 import (
+    AdvertiseRequest,
+    ConfirmAnswer,
+    ConfirmRequest,
+    Envelope,
+    MaskAnswer,
+    MaskRequest,
+    PartyKey,
+    ShareAnswer,
+    ShareRequest,
+    Stage,
+    Standing,
+    UnmaskAnswer,
+    UnmaskRequest,
+)
+from protocol.wire.sum_state_pb2 import PlusState
+
+
+class SecaggPlusClient(ClientMachine):
+    """A party of a secagg-plus cohort."""
+
+    stages = (
+        Stage.STAGE_ADVERTISE,
+        Stage.STAGE_SHARE,
+        Stage.STAGE_MASK,
+        Stage.STAGE_CONFIRM,
+        Stage.STAGE_UNMASK,
+    )
+    value_stage = Stage.STAGE_SHARE
+    roster_stages = (Stage.STAGE_ADVERTISE, Stage.STAGE_SHARE)
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._invited: dict[str, int] | None = None
+        self._mask_key: OwnKey | None = None
+        self._self_seed = b""
+        self._value = 0
+        self._users = 0
+        self._request = ShareRequest()
+        self._senders: list[int] = []
+        self._shares: dict[int, bytes] = {}
+        self._sharers = Standing()
+        self._survivors = Standing()
+
+    def _inspect(self, envelope: Envelope) -> None:
+        stage, payload = envelope.stage, envelope.payload
+        if stage == Stage.STAGE_ADVERTISE:
+            self.check_roster(parse(AdvertiseRequest, payload).invited, envelope)
+        elif stage == Stage.STAGE_SHARE:
+            self._inspect_share(parse(ShareRequest, payload), envelope)
+        elif stage == Stage.STAGE_MASK:
+            self._demand(Stage.STAGE_SHARE)
+            request = parse(MaskRequest, payload)
+            check_sharers(request, self._request.neighbours, self._sizes().threshold)
+            self._stands(request.sharers)
+        elif stage == Stage.STAGE_CONFIRM:
+            self._demand(Stage.STAGE_MASK)
+            self._stands(parse(ConfirmRequest, payload).survivors)
+        else:
+            self._inspect_unmask(parse(UnmaskRequest, payload))
+
+    def _inspect_share(self, request: ShareRequest, envelope: Envelope) -> None:
+        self._demand(Stage.STAGE_ADVERTISE)
+        if self._invited is None:
+            # The roster of those who advertised replaces the roster of the invited.
+            self._invited, self.roster, self.context = self.roster or {}, None, b""
+        self.check_roster(request.roster, envelope)
+        check_roster_shrank(self._invited or None, self.roster)
+        check_neighbours(
+            request, self.setting.party, self._sizes(), self.context, self.roster
+        )
+        keyring, cohort_id = self.setting.keyring, self.setting.spec.cohort_id
+        for party, key in zip(request.neighbours, request.keys, strict=True):
+            check_lengths(key, mask=True)
+            keyring.capacity(key, cohort_id, party, self.setting.trust)
+
+    def _inspect_unmask(self, request: UnmaskRequest) -> None:
+        self._demand(Stage.STAGE_MASK)
+        survivors = self._stands(request.survivors)
+        threshold = self._sizes().threshold
+        check_unmask(
+            request,
+            self._senders,
+            list(self._request.neighbours),
+            threshold,
+            read_standing(self._sharers),
+            survivors,
+        )
+        if self.threat.malicious_server:
+            self._demand(Stage.STAGE_CONFIRM)
+            if request.survivors != self._survivors:
+                raise WrongContextError("the survivors are not those confirmed")
+            keys = [
+                Certificate.from_bytes(key.certificate).public_key
+                for key in self._request.keys
+            ]
+            check_confirmations(request, self.context, keys, threshold)
+
+    def _demand(self, stage: int) -> None:
+        if not self.has_answered(stage):
+            raise WrongContextError("a stage was skipped")
+
+    def _stands(self, standing: Standing) -> dict[str, int] | None:
+        return check_standing(
+            standing, self.setting, self.threat, self.roster, self.roster_size
+        )
+
+    def _sizes(self) -> Sizes:
+        """Derive k and t from the threat; the server is never asked for them."""
+        return graph_size(self.threat, self.roster_size)
+
+    def _answer(self, envelope: Envelope, contribution: Contribution | None) -> bytes:
+        stage, payload = envelope.stage, envelope.payload
+        if stage == Stage.STAGE_ADVERTISE:
+            return self._advertise()
+        if stage == Stage.STAGE_SHARE:
+            assert contribution is not None
+            return self._share(parse(ShareRequest, payload), contribution)
+        if stage == Stage.STAGE_MASK:
+            return self._mask(parse(MaskRequest, payload))
+        if stage == Stage.STAGE_CONFIRM:
+            return self._confirm(parse(ConfirmRequest, payload).survivors)
+        return self._unmask(parse(UnmaskRequest, payload))
+
+    def _advertise(self) -> bytes:
+        """Announce two keys; the mask key may be rebuilt, so it is never reused."""
+        setting = self.setting
+        self._mask_key = OwnKey.generate(whole_run=False)
+        key = PartyKey(key=self.own.public, mask_key=self._mask_key.public)
+        return signed(
+            key,
+            setting.spec.run_id,
+            setting.spec.cohort_id,
+            setting.party,
+            setting.identity,
+        ).SerializeToString()
+
+    def _share(self, request: ShareRequest, contribution: Contribution) -> bytes:
+        assert self._mask_key is not None
+        setting, users = self.setting, contribution.users
+        if users > MOST_USERS or (
+            self.roster is not None and users > self.roster[setting.party]
+        ):
+            raise RefusalError("too-many-users", "more users than were invited")
+        self._request, self._value, self._users = request, contribution.value, users
+        self._self_seed = secrets.token_bytes(SECRET_BYTES)
+        sizes = self._sizes()
+        private = self._mask_key.private.private_bytes_raw()
+        shares = share_secrets(
+            [self._self_seed, private], sizes.threshold, sizes.helpers
+        )
+        salt = secrets.token_bytes(SALT_BYTES)
+        sealed = [
+            seal(
+                setting.keyring.pair(self.own, key.key),
+                share_info(self.context, setting.party, neighbour, salt),
+                pack(both, users),
+            )
+            for neighbour, key, both in zip(
+                request.neighbours, request.keys, shares, strict=True
+            )
+        ]
+        return ShareAnswer(
+            salt=salt, users=users, sealed=b"".join(sealed)
+        ).SerializeToString()
+
+    def _mask(self, request: MaskRequest) -> bytes:
+        listed = read_standing(request.sharers)
+        self._senders = list(request.senders)
+        self._sharers = request.sharers
+        salts = split(request.salts, len(self._senders), SALT_BYTES)
+        seals = split(request.sealed, len(self._senders), PLUS_SEAL_BYTES)
+        for position, salt, users, sealed in zip(
+            self._senders, salts, request.users, seals, strict=True
+        ):
+            neighbour = self._request.neighbours[position]
+            if listed is not None and listed.get(neighbour) != users:
+                raise WrongContextError(f"{neighbour} is listed with other users")
+            self._open_shares(position, neighbour, salt, users, sealed)
+        return MaskAnswer(masked=self._masked()).SerializeToString()
+
+    def _open_shares(
+        self, position: int, neighbour: str, salt: bytes, users: int, sealed: bytes
+    ) -> None:
+        """Keep a neighbour's shares; one whose seal does not open is not helped."""
+        setting, key = self.setting, self._request.keys[position]
+        info = share_info(self.context, neighbour, setting.party, salt)
+        try:
+            plain = unseal(setting.keyring.pair(self.own, key.key), info, sealed)
+        except AuthenticationError:
+            return
+        both, sworn = unpack(plain)
+        if sworn != users:
+            raise WrongContextError(f"{neighbour} has other users than the server says")
+        capacity = setting.keyring.capacity(
+            key, setting.spec.cohort_id, neighbour, setting.trust
+        )
+        self.check_claim(neighbour, users, capacity)
+        self._shares[position] = both
+
+    def _masked(self) -> int:
+        assert self._mask_key is not None
+        modulus, me = self.setting.spec.modulus, self.setting.party
+        total = self._value + mask_value(
+            self._self_seed, mask_info(self.context, "self"), modulus
+        )
+        info = mask_info(self.context, "pair")
+        for position in self._senders:
+            theirs = self._request.keys[position].mask_key
+            seed = pair_key(
+                self._mask_key.private, self._mask_key.public, theirs, b"mask"
+            )
+            mask = mask_value(seed, info, modulus)
+            total += mask if me < self._request.neighbours[position] else -mask
+        return total % modulus
+
+    def _confirm(self, survivors: Standing) -> bytes:
+        """Sign who is in the sum; only one such set is ever signed."""
+        if self.setting.identity is None:
+            raise RefusalError("enrolment-required", "this node cannot sign")
+        self._survivors = survivors
+        text = confirmation(self.context, survivors)
+        return ConfirmAnswer(
+            signature=self.setting.identity.sign(text)
+        ).SerializeToString()
+
+    def _unmask(self, request: UnmaskRequest) -> bytes:
+        answer = UnmaskAnswer(
+            self_shares=[
+                self._shares.get(position, b"")[:SHARE_BYTES]
+                for position in request.present
+            ],
+            mask_shares=[
+                self._shares.get(position, b"")[SHARE_BYTES:]
+                for position in request.dropped
+            ],
+        ).SerializeToString()
+        self._forget()
+        return answer
+
+    def _forget(self) -> None:
+        self._mask_key = None
+        self._self_seed = b""
+        self._value = 0
+        self._shares = {}
+
+    def _own_state(self) -> bytes:
+        return PlusState(
+            mask_key=self._mask_key.private.private_bytes_raw()
+            if self._mask_key
+            else b"",
+            self_seed=self._self_seed,
+            value=self._value,
+            users=self._users,
+            share_request=self._request,
+            senders=self._senders,
+            shares=self._shares,
+            sharers=self._sharers.SerializeToString(),
+            survivors=self._survivors.SerializeToString(),
+            invited=roster_bytes(self._invited) if self._invited else b"",
+        ).SerializeToString(deterministic=True)
+
+    def _resume_own(self, body: bytes) -> None:
+        state = parse(PlusState, body)
+        if state.mask_key:
+            private = X25519PrivateKey.from_private_bytes(state.mask_key)
+            self._mask_key = OwnKey.of(private, whole_run=False)
+        self._self_seed = state.self_seed
+        self._value, self._users = state.value, state.users
+        self._request = state.share_request
+        self._senders = list(state.senders)
+        self._shares = dict(state.shares)
+        self._sharers = parse(Standing, state.sharers)
+        self._survivors = parse(Standing, state.survivors)
+        if self.has_answered(Stage.STAGE_SHARE):
+            self._invited = read_roster(state.invited) if state.invited else {}
