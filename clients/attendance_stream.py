@@ -117,6 +117,7 @@ async def _greet(
         nonce=secrets.token_bytes(NONCE_BYTES),
         token_expiry=token.expiry,
         instance=instance,
+        token_holder=token.holder,
     )
     await call.write(desk_pb2.FromNode(hello=hello).SerializeToString())
     challenge = (await _expect(call, "challenge")).challenge

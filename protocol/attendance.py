@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from protocol.encoding import canonical
 from protocol.errors import AuthenticationError, InputError
@@ -71,6 +71,7 @@ class RunToken:
 
     expiry: int
     key: bytes
+    holder: str = ""  # whom it was issued to, where that is not the node's own name
 
     def __repr__(self) -> str:
         """Say when it ends, never what it is."""
@@ -78,14 +79,16 @@ class RunToken:
 
     def to_text(self) -> str:
         """Write it for a config value or an environment variable."""
-        return f"{self.expiry}.{self.key.hex()}"
+        holder = f".{self.holder}" if self.holder else ""
+        return f"{self.expiry}.{self.key.hex()}{holder}"
 
     @classmethod
     def from_text(cls, text: str) -> RunToken:
         """Read what `to_text` wrote."""
-        expiry, _, key = text.strip().partition(".")
+        expiry, _, rest = text.strip().partition(".")
+        key, _, holder = rest.partition(".")
         try:
-            token = cls(int(expiry), bytes.fromhex(key))
+            token = cls(int(expiry), bytes.fromhex(key), holder)
         except ValueError:
             token = cls(0, b"")
         if len(token.key) != 32:
@@ -122,6 +125,10 @@ class RunTokens:
             expiry, hmac.new(self._secret, message, hashlib.sha256).digest()
         )
 
+    def issue_to(self, holder: str, *, expiry: int) -> RunToken:
+        """Make a token for a holder whose node's own name is not known yet."""
+        return replace(self.issue(holder, expiry=expiry), holder=holder)
+
 
 def transcript(hello: desk_pb2.Hello, challenge: desk_pb2.Challenge) -> bytes:
     """What both proofs are about: everything either side has said so far."""
@@ -135,6 +142,7 @@ def transcript(hello: desk_pb2.Hello, challenge: desk_pb2.Challenge) -> bytes:
         hello.nonce,
         hello.token_expiry,
         hello.instance,
+        hello.token_holder,
         challenge.nonce,
         challenge.server_fingerprint,
     )

@@ -129,6 +129,36 @@ class FirstUseKeys:
         self._pins.setdefault(hello.node_id, hello.public_key)
 
 
+class TokenHolders:
+    """Lets tokens speak for nodes whose name was not known when they were issued.
+
+    Flower knows a node by a number, we by the name on its certificate. A token issued
+    to Flower's number serves whatever name its node proves first, and no other; nor
+    does a second number get that name.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._names: dict[str, str] = {}  # holder → name
+        self._holders: dict[str, str] = {}  # name → holder
+
+    def check(self, hello: desk_pb2.Hello) -> None:
+        """Raise `RefusedError` unless holder and name may go together."""
+        holder, name = hello.token_holder, hello.node_id
+        if not holder.startswith(self._prefix):
+            raise RefusedError("token-invalid")
+        if (
+            self._names.get(holder, name) != name
+            or self._holders.get(name, holder) != holder
+        ):
+            raise RefusedError("not-your-name")
+
+    def confirm(self, hello: desk_pb2.Hello) -> None:
+        """Take note that the two go together."""
+        self._names.setdefault(hello.token_holder, hello.node_id)
+        self._holders.setdefault(hello.node_id, hello.token_holder)
+
+
 class RevokedNodes:
     """Node ids that may not come (any more): a set, and a file that may change.
 
@@ -182,6 +212,9 @@ class Admission:
         Who may not come.
     malicious_server : bool
         What the run's secure sums withstand; only for the label.
+    holders : TokenHolders, optional
+        Lets tokens be issued before the node's name is known; without it a token
+        serves the very name it was issued to.
     clock : Callable[[], float]
         Unix seconds.
     """
@@ -193,6 +226,7 @@ class Admission:
         revoked: RevokedNodes | None = None,
         *,
         malicious_server: bool = False,
+        holders: TokenHolders | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.run_id = tokens.run_id
@@ -202,6 +236,7 @@ class Admission:
         )
         self._tokens = tokens
         self._keys = keys
+        self._token_holders = holders
         self._clock = clock
 
     def challenge(
@@ -225,6 +260,7 @@ class Admission:
         if hello.node_id in self.revoked:
             raise RefusedError("revoked")
         self._keys.check(hello, now)
+        self._check_holder(hello)
         challenge = desk_pb2.Challenge(
             nonce=secrets.token_bytes(NONCE_BYTES),
             server_fingerprint=server_fingerprint,
@@ -252,7 +288,17 @@ class Admission:
             raise RefusedError("signature-invalid") from None
         # Another stream may have been first with another key in the meantime.
         self._keys.check(hello, self._clock())
+        self._check_holder(hello)
         self._keys.confirm(hello)
+        if self._token_holders is not None:
+            self._token_holders.confirm(hello)
 
     def _token(self, hello: desk_pb2.Hello) -> RunToken:
-        return self._tokens.issue(hello.node_id, expiry=hello.token_expiry)
+        holder = hello.token_holder or hello.node_id
+        return self._tokens.issue(holder, expiry=hello.token_expiry)
+
+    def _check_holder(self, hello: desk_pb2.Hello) -> None:
+        if self._token_holders is not None:
+            self._token_holders.check(hello)
+        elif hello.token_holder:
+            raise RefusedError("token-invalid")

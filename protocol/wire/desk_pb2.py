@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18wallflower/v1/desk.proto\x12\rwallflower.v1\"\xbc\x01\n\x08\x46romNode\x12%\n\x05hello\x18\x01 \x01(\x0b\x32\x14.wallflower.v1.HelloH\x00\x12%\n\x05proof\x18\x02 \x01(\x0b\x32\x14.wallflower.v1.ProofH\x00\x12+\n\x06\x61nswer\x18\x03 \x01(\x0b\x32\x19.wallflower.v1.DeskAnswerH\x00\x12-\n\theartbeat\x18\x04 \x01(\x0b\x32\x18.wallflower.v1.HeartbeatH\x00\x42\x06\n\x04kind\"\xa1\x02\n\x08\x46romDesk\x12-\n\tchallenge\x18\x01 \x01(\x0b\x32\x18.wallflower.v1.ChallengeH\x00\x12)\n\x07welcome\x18\x02 \x01(\x0b\x32\x16.wallflower.v1.WelcomeH\x00\x12-\n\x07request\x18\x03 \x01(\x0b\x32\x1a.wallflower.v1.DeskRequestH\x00\x12)\n\x07\x61\x62\x61ndon\x18\x04 \x01(\x0b\x32\x16.wallflower.v1.AbandonH\x00\x12-\n\theartbeat\x18\x05 \x01(\x0b\x32\x18.wallflower.v1.HeartbeatH\x00\x12*\n\x08run_over\x18\x06 \x01(\x0b\x32\x16.wallflower.v1.RunOverH\x00\x42\x06\n\x04kind\"\x99\x01\n\x05Hello\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x12\n\npublic_key\x18\x04 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x05 \x01(\x0c\x12\r\n\x05nonce\x18\x06 \x01(\x0c\x12\x14\n\x0ctoken_expiry\x18\x07 \x01(\x04\x12\x10\n\x08instance\x18\x08 \x01(\x0c\"J\n\tChallenge\x12\r\n\x05nonce\x18\x01 \x01(\x0c\x12\x1a\n\x12server_fingerprint\x18\x02 \x01(\x0c\x12\x12\n\ndesk_proof\x18\x03 \x01(\x0c\"/\n\x05Proof\x12\x11\n\tsignature\x18\x01 \x01(\x0c\x12\x13\n\x0btoken_proof\x18\x02 \x01(\x0c\"X\n\x07Welcome\x12\x14\n\x0cheartbeat_ms\x18\x01 \x01(\r\x12\x0e\n\x06window\x18\x02 \x01(\r\x12\x12\n\nmost_bytes\x18\x03 \x01(\r\x12\x13\n\x0btrust_label\x18\x04 \x01(\t\"/\n\x0b\x44\x65skRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\"K\n\nDeskAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x04\x62ody\x18\x02 \x01(\x0cH\x00\x12\x11\n\x07\x66\x61ilure\x18\x03 \x01(\tH\x00\x42\x06\n\x04kind\"\x1d\n\x07\x41\x62\x61ndon\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"\x1b\n\tHeartbeat\x12\x0e\n\x06number\x18\x01 \x01(\x04\"\x19\n\x07RunOver\x12\x0e\n\x06reason\x18\x01 \x01(\t2F\n\x04\x44\x65sk\x12>\n\x06\x41ttend\x12\x17.wallflower.v1.FromNode\x1a\x17.wallflower.v1.FromDesk(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18wallflower/v1/desk.proto\x12\rwallflower.v1\"\xbc\x01\n\x08\x46romNode\x12%\n\x05hello\x18\x01 \x01(\x0b\x32\x14.wallflower.v1.HelloH\x00\x12%\n\x05proof\x18\x02 \x01(\x0b\x32\x14.wallflower.v1.ProofH\x00\x12+\n\x06\x61nswer\x18\x03 \x01(\x0b\x32\x19.wallflower.v1.DeskAnswerH\x00\x12-\n\theartbeat\x18\x04 \x01(\x0b\x32\x18.wallflower.v1.HeartbeatH\x00\x42\x06\n\x04kind\"\xa1\x02\n\x08\x46romDesk\x12-\n\tchallenge\x18\x01 \x01(\x0b\x32\x18.wallflower.v1.ChallengeH\x00\x12)\n\x07welcome\x18\x02 \x01(\x0b\x32\x16.wallflower.v1.WelcomeH\x00\x12-\n\x07request\x18\x03 \x01(\x0b\x32\x1a.wallflower.v1.DeskRequestH\x00\x12)\n\x07\x61\x62\x61ndon\x18\x04 \x01(\x0b\x32\x16.wallflower.v1.AbandonH\x00\x12-\n\theartbeat\x18\x05 \x01(\x0b\x32\x18.wallflower.v1.HeartbeatH\x00\x12*\n\x08run_over\x18\x06 \x01(\x0b\x32\x16.wallflower.v1.RunOverH\x00\x42\x06\n\x04kind\"\xaf\x01\n\x05Hello\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x12\n\npublic_key\x18\x04 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x05 \x01(\x0c\x12\r\n\x05nonce\x18\x06 \x01(\x0c\x12\x14\n\x0ctoken_expiry\x18\x07 \x01(\x04\x12\x10\n\x08instance\x18\x08 \x01(\x0c\x12\x14\n\x0ctoken_holder\x18\t \x01(\t\"J\n\tChallenge\x12\r\n\x05nonce\x18\x01 \x01(\x0c\x12\x1a\n\x12server_fingerprint\x18\x02 \x01(\x0c\x12\x12\n\ndesk_proof\x18\x03 \x01(\x0c\"/\n\x05Proof\x12\x11\n\tsignature\x18\x01 \x01(\x0c\x12\x13\n\x0btoken_proof\x18\x02 \x01(\x0c\"X\n\x07Welcome\x12\x14\n\x0cheartbeat_ms\x18\x01 \x01(\r\x12\x0e\n\x06window\x18\x02 \x01(\r\x12\x12\n\nmost_bytes\x18\x03 \x01(\r\x12\x13\n\x0btrust_label\x18\x04 \x01(\t\"/\n\x0b\x44\x65skRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\"K\n\nDeskAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x04\x62ody\x18\x02 \x01(\x0cH\x00\x12\x11\n\x07\x66\x61ilure\x18\x03 \x01(\tH\x00\x42\x06\n\x04kind\"\x1d\n\x07\x41\x62\x61ndon\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"\x1b\n\tHeartbeat\x12\x0e\n\x06number\x18\x01 \x01(\x04\"\x19\n\x07RunOver\x12\x0e\n\x06reason\x18\x01 \x01(\t2F\n\x04\x44\x65sk\x12>\n\x06\x41ttend\x12\x17.wallflower.v1.FromNode\x1a\x17.wallflower.v1.FromDesk(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,23 +36,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FROMDESK']._serialized_start=235
   _globals['_FROMDESK']._serialized_end=524
   _globals['_HELLO']._serialized_start=527
-  _globals['_HELLO']._serialized_end=680
-  _globals['_CHALLENGE']._serialized_start=682
-  _globals['_CHALLENGE']._serialized_end=756
-  _globals['_PROOF']._serialized_start=758
-  _globals['_PROOF']._serialized_end=805
-  _globals['_WELCOME']._serialized_start=807
-  _globals['_WELCOME']._serialized_end=895
-  _globals['_DESKREQUEST']._serialized_start=897
-  _globals['_DESKREQUEST']._serialized_end=944
-  _globals['_DESKANSWER']._serialized_start=946
-  _globals['_DESKANSWER']._serialized_end=1021
-  _globals['_ABANDON']._serialized_start=1023
-  _globals['_ABANDON']._serialized_end=1052
-  _globals['_HEARTBEAT']._serialized_start=1054
-  _globals['_HEARTBEAT']._serialized_end=1081
-  _globals['_RUNOVER']._serialized_start=1083
-  _globals['_RUNOVER']._serialized_end=1108
-  _globals['_DESK']._serialized_start=1110
-  _globals['_DESK']._serialized_end=1180
+  _globals['_HELLO']._serialized_end=702
+  _globals['_CHALLENGE']._serialized_start=704
+  _globals['_CHALLENGE']._serialized_end=778
+  _globals['_PROOF']._serialized_start=780
+  _globals['_PROOF']._serialized_end=827
+  _globals['_WELCOME']._serialized_start=829
+  _globals['_WELCOME']._serialized_end=917
+  _globals['_DESKREQUEST']._serialized_start=919
+  _globals['_DESKREQUEST']._serialized_end=966
+  _globals['_DESKANSWER']._serialized_start=968
+  _globals['_DESKANSWER']._serialized_end=1043
+  _globals['_ABANDON']._serialized_start=1045
+  _globals['_ABANDON']._serialized_end=1074
+  _globals['_HEARTBEAT']._serialized_start=1076
+  _globals['_HEARTBEAT']._serialized_end=1103
+  _globals['_RUNOVER']._serialized_start=1105
+  _globals['_RUNOVER']._serialized_end=1130
+  _globals['_DESK']._serialized_start=1132
+  _globals['_DESK']._serialized_end=1202
 # @@protoc_insertion_point(module_scope)

@@ -34,7 +34,7 @@ class FromDesk(_message.Message):
     def __init__(self, challenge: _Optional[_Union[Challenge, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., request: _Optional[_Union[DeskRequest, _Mapping]] = ..., abandon: _Optional[_Union[Abandon, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., run_over: _Optional[_Union[RunOver, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("version", "run_id", "node_id", "public_key", "certificate", "nonce", "token_expiry", "instance")
+    __slots__ = ("version", "run_id", "node_id", "public_key", "certificate", "nonce", "token_expiry", "instance", "token_holder")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class Hello(_message.Message):
     NONCE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_EXPIRY_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_HOLDER_FIELD_NUMBER: _ClassVar[int]
     version: int
     run_id: str
     node_id: str
@@ -51,7 +52,8 @@ class Hello(_message.Message):
     nonce: bytes
     token_expiry: int
     instance: bytes
-    def __init__(self, version: _Optional[int] = ..., run_id: _Optional[str] = ..., node_id: _Optional[str] = ..., public_key: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., token_expiry: _Optional[int] = ..., instance: _Optional[bytes] = ...) -> None: ...
+    token_holder: str
+    def __init__(self, version: _Optional[int] = ..., run_id: _Optional[str] = ..., node_id: _Optional[str] = ..., public_key: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., token_expiry: _Optional[int] = ..., instance: _Optional[bytes] = ..., token_holder: _Optional[str] = ...) -> None: ...
 
 class Challenge(_message.Message):
     __slots__ = ("nonce", "server_fingerprint", "desk_proof")
