@@ -61,6 +61,7 @@ def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
         spec.run_id,
         spec.batch,
         spec.arm,
+        spec.arm_name,
         spec.cohort_id,
         spec.mechanism,
         *(part for r in rationals for part in (r.numerator, r.denominator)),

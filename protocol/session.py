@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from protocol.wire.cohort_pb2 import CohortSpec
+
 PartyId = str
 
 
@@ -104,6 +106,11 @@ class ClientSession(Protocol):
 
     The node asks `needs_contribution` first, because obtaining rewards may take hours.
     """
+
+    @property
+    def spec(self) -> CohortSpec:
+        """The description the session was opened with; it never changes."""
+        ...
 
     def needs_contribution(self, body: bytes) -> bool:
         """Tell whether answering this message needs the node's value."""

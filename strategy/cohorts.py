@@ -8,6 +8,7 @@ sent cannot be taken back.
 from __future__ import annotations
 
 import itertools
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -92,6 +93,8 @@ class UserRegistry:
         self._most = max_participations
         self._random = np.random.default_rng(seed)
         self._nodes: dict[NodeId, _Node] = {}
+        self._earlier: dict[NodeId, Counter[Pseudonym]] = {}  # of nodes not seen yet
+        self._most_invited = 0
 
     def __contains__(self, node_id: NodeId) -> bool:
         return node_id in self._nodes
@@ -111,6 +114,12 @@ class UserRegistry:
         """Users who may be invited at least once more."""
         return sum(node.available(self._most) for node in self._nodes.values())
 
+    @property
+    def most_invited(self) -> int:
+        """How often the most invited user was invited."""
+        here = (int(node.counts.max()) for node in self._nodes.values())
+        return max(self._most_invited, max(here, default=0))
+
     def add_node(self, node_id: NodeId, users: Sequence[Pseudonym]) -> None:
         """Take a node's own description of its users.
 
@@ -128,29 +137,35 @@ class UserRegistry:
             raise MalformedMessageError(
                 f"node {node_id} has an empty or long pseudonym"
             )
-        order: list[int] = self._random.permutation(len(names)).tolist()
-        self._nodes[node_id] = _Node(names, np.zeros(len(names), np.uint16), order)
+        node = _Node(names, np.zeros(len(names), np.uint16), [])
+        self._nodes[node_id] = node
+        self._count(node, self._earlier.pop(node_id, Counter()))
 
     def mark_invited(
         self, invited: Iterable[tuple[NodeId, Sequence[Pseudonym]]]
     ) -> None:
-        """Count invitations of an earlier part of the run (from the journal)."""
-        touched: dict[NodeId, dict[Pseudonym, int]] = {}
+        """Count invitations of an earlier part of the run (from the journal).
+
+        Nodes that are not there yet are remembered: whoever comes back later must not
+        be taken for new.
+        """
+        by_node: defaultdict[NodeId, Counter[Pseudonym]] = defaultdict(Counter)
         for node_id, users in invited:
-            node = self._nodes.get(node_id)
-            if node is None:
-                continue
-            if node_id not in touched:
-                touched[node_id] = {name: i for i, name in enumerate(node.names)}
-            index = touched[node_id]
-            known = [index[user] for user in users if user in index]
-            np.add.at(node.counts, known, 1)
-        for node_id in touched:
-            node = self._nodes[node_id]
-            node.level = int(node.counts.min())
-            least = np.flatnonzero(node.counts == node.level)
-            may = least if node.level < self._most else least[:0]
-            node.pool = self._random.permutation(may).tolist()
+            by_node[node_id].update(users)
+        for node_id, often in by_node.items():
+            self._most_invited = max(self._most_invited, *often.values())
+            if node_id in self._nodes:
+                self._count(self._nodes[node_id], often)
+            else:
+                self._earlier.setdefault(node_id, Counter()).update(often)
+
+    def _count(self, node: _Node, often: Counter[Pseudonym]) -> None:
+        if often:
+            node.counts += np.array([often[name] for name in node.names], np.uint16)
+        node.level = int(node.counts.min())
+        least = np.flatnonzero(node.counts == node.level)
+        may = least if node.level < self._most else least[:0]
+        node.pool = self._random.permutation(may).tolist()
 
     def draw(
         self, size: int, rule: FloorRule, among: Iterable[NodeId] | None = None

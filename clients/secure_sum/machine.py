@@ -76,6 +76,11 @@ class ClientMachine(abc.ABC):
         return f"{type(self).__name__}({self.setting.spec.cohort_id!r})"
 
     @property
+    def spec(self) -> CohortSpec:
+        """The description the session was opened with."""
+        return self.setting.spec
+
+    @property
     def own(self) -> OwnKey:
         """This cohort's key pair."""
         if self._own is None:

@@ -11,6 +11,7 @@ from clients.node_lock import node_lock
 from clients.sessions import MemorySessions, Sessions, StoredSessions
 from protocol.errors import RefusalError, UnavailableError
 from protocol.session import ClientSession, Contribution
+from protocol.wire.cohort_pb2 import CohortSpec
 
 
 class Diary:
@@ -19,6 +20,10 @@ class Diary:
     def __init__(self, secret: bytes = b"") -> None:
         self.secret = secret
         self.closed = False
+
+    @property
+    def spec(self) -> CohortSpec:
+        return CohortSpec()
 
     def needs_contribution(self, body: bytes) -> bool:
         return False

@@ -105,3 +105,11 @@ def test_a_node_cannot_rename_its_users() -> None:
     made = registry(5, 5)
     made.add_node("n0", ["other", "names"])
     assert made.population == 10
+
+
+def test_a_node_that_comes_back_later_is_not_taken_for_new() -> None:
+    users = registry(5, 5)
+    users.mark_invited([("late", ["a", "b"]), ("late", ["c"])])
+    users.add_node("late", ["a", "b", "c", "d"])
+    draw = users.draw(11, rule(3, Fraction(0), Fraction(0)))
+    assert draw.users["late"] == ("d",)

@@ -1,0 +1,311 @@
+"""What every user has already spent: append-only, written before the answer leaves.
+
+One SQLite file serves all nodes of a process (a phone has one node, a gateway or the
+local engine many). A row is one node's users in one cohort. Spends that wait at the
+same time share one transaction and one disk flush, so thousands of nodes cost little
+more than one; nobody's answer leaves before his row is on disk.
+
+Other processes may append to the same file: each transaction first reads what they
+wrote, so two processes of one node cannot both spend the same budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from protocol.errors import BudgetError, RefusalError, UnavailableError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS spend (
+    number    INTEGER PRIMARY KEY,
+    node_id   TEXT NOT NULL,
+    run_id    TEXT NOT NULL,
+    cohort_id TEXT NOT NULL,
+    kind      TEXT NOT NULL,
+    epsilon   TEXT NOT NULL,
+    users     TEXT NOT NULL,
+    at        REAL NOT NULL,
+    UNIQUE (node_id, run_id, cohort_id)
+) STRICT;
+CREATE TRIGGER IF NOT EXISTS spend_is_not_changed BEFORE UPDATE ON spend
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER IF NOT EXISTS spend_is_not_removed BEFORE DELETE ON spend
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """One node's users in one cohort, and what it costs each of them.
+
+    Attributes
+    ----------
+    kind : of the guarantee (``pure``, ``renyi``, ``concentrated``); each kind has its
+        own account, because their parameters do not add up with one another.
+    epsilon : the parameter; sums of it bound the composition of every kind.
+    most_epsilon : what a user may spend in all, of this kind.
+    most_participations : how often a user may take part in one run.
+    """
+
+    node_id: str
+    run_id: str
+    cohort_id: str
+    kind: str
+    epsilon: Fraction
+    users: tuple[str, ...]
+    most_epsilon: Fraction
+    most_participations: int
+
+
+@dataclass(slots=True)
+class _Account:
+    """What one node's rows add up to."""
+
+    cohorts: set[tuple[str, str]] = field(default_factory=set)
+    spent: dict[str, dict[str, Fraction]] = field(default_factory=dict)
+    taken_part: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def add(
+        self,
+        run_id: str,
+        cohort_id: str,
+        kind: str,
+        epsilon: Fraction,
+        users: list[str],
+    ) -> None:
+        self.cohorts.add((run_id, cohort_id))
+        spent = self.spent.setdefault(kind, {})
+        times = self.taken_part.setdefault(run_id, {})
+        for user in users:
+            before = spent.get(user)
+            # Most users spend once: they share one Fraction object.
+            spent[user] = epsilon if before is None else before + epsilon
+            times[user] = times.get(user, 0) + 1
+
+    def check(self, entry: Spend) -> None:
+        if (entry.run_id, entry.cohort_id) in self.cohorts:
+            raise RefusalError(
+                "cohort-repeated",
+                f"cohort {entry.cohort_id} was answered before; it is answered once",
+            )
+        if len(set(entry.users)) != len(entry.users):
+            raise RefusalError("user-repeated", "a user is named twice in one cohort")
+        spent = self.spent.get(entry.kind, {})
+        times = self.taken_part.get(entry.run_id, {})
+        for user in entry.users:
+            if times.get(user, 0) >= entry.most_participations:
+                raise RefusalError(
+                    "user-repeated",
+                    f"a user took part {entry.most_participations} times in this run, "
+                    "which is all he agreed to",
+                )
+            before = spent.get(user, Fraction(0))
+            if before + entry.epsilon > entry.most_epsilon:
+                raise BudgetError(
+                    entry.epsilon,
+                    entry.most_epsilon - before,
+                    before + entry.epsilon - entry.most_epsilon,
+                )
+
+
+class Ledger:
+    """The spends of all nodes of this process, in one file.
+
+    Parameters
+    ----------
+    path : Path
+        The file; made with mode 0600 if it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._accounts: dict[str, _Account] = {}
+        self._last_read = 0
+        self._mutex = threading.Lock()
+        self._waiting: list[tuple[Spend, asyncio.Future[None]]] = []
+        self._draining = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        try:
+            self._database = self._thread.submit(self._open).result()
+        except BaseException:
+            self._thread.shutdown()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what waits, close the file, end the thread."""
+        self._thread.submit(self._database.close).result()
+        self._thread.shutdown()
+
+    async def spend(self, entry: Spend) -> None:
+        """Write a spend; returns when it is on disk.
+
+        Raises
+        ------
+        RefusalError
+            The cohort was answered before, a user took part too often, the budget does
+            not suffice (`BudgetError`), or the ledger cannot be written: then nothing
+            may leave the node.
+        """
+        waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._mutex:
+            self._waiting.append((entry, waits))
+            start, self._draining = not self._draining, True
+        if start:
+            self._thread.submit(self._drain)
+        await waits
+
+    async def answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
+        """Tell whether a cohort was answered before, in this process or another."""
+
+        def look() -> bool:
+            self._catch_up()
+            account = self._accounts.get(node_id)
+            return account is not None and (run_id, cohort_id) in account.cohorts
+
+        return await asyncio.wrap_future(self._thread.submit(look))
+
+    async def spent(self, node_id: str, user: str, kind: str) -> Fraction:
+        """Give what a user has spent of one kind so far."""
+
+        def look() -> Fraction:
+            self._catch_up()
+            account = self._accounts.get(node_id, _Account())
+            return account.spent.get(kind, {}).get(user, Fraction(0))
+
+        return await asyncio.wrap_future(self._thread.submit(look))
+
+    # --- in the ledger's own thread ----------------------------------------------
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            database = sqlite3.connect(self._path, isolation_level=None, timeout=30)
+        except (OSError, sqlite3.Error) as error:
+            raise self._cannot(error) from None
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = FULL")
+            database.executescript(_SCHEMA)
+            self._database = database
+            self._catch_up()
+        except sqlite3.Error as error:
+            database.close()
+            raise self._cannot(error) from None
+        return database
+
+    def _cannot(self, error: Exception) -> UnavailableError:
+        return UnavailableError(
+            f"ledger {self._path} cannot be opened ({error}); without it nothing may "
+            "be answered"
+        )
+
+    def _catch_up(self) -> None:
+        rows = self._database.execute(
+            "SELECT number, node_id, run_id, cohort_id, kind, epsilon, users "
+            "FROM spend WHERE number > ? ORDER BY number",
+            (self._last_read,),
+        )
+        for number, node_id, run_id, cohort_id, kind, epsilon, users in rows:
+            account = self._accounts.setdefault(node_id, _Account())
+            account.add(run_id, cohort_id, kind, Fraction(epsilon), json.loads(users))
+            self._last_read = number
+
+    def _drain(self) -> None:
+        while True:
+            with self._mutex:
+                batch, self._waiting = self._waiting, []
+                if not batch:
+                    self._draining = False
+                    return
+            results = self._write([entry for entry, _ in batch])
+            by_loop: dict[
+                asyncio.AbstractEventLoop,
+                list[tuple[asyncio.Future[None], Exception | None]],
+            ] = {}
+            for (_, waits), result in zip(batch, results, strict=True):
+                by_loop.setdefault(waits.get_loop(), []).append((waits, result))
+            for loop, told in by_loop.items():
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(_tell, told)
+
+    def _write(self, entries: Sequence[Spend]) -> list[Exception | None]:
+        """Write one transaction; give for each entry None or why it is refused."""
+        results: list[Exception | None]
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                self._catch_up()
+                results = [self._append(entry) for entry in entries]
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                # What memory counted is not on disk; read everything anew.
+                self._accounts.clear()
+                self._last_read = 0
+                raise
+        except sqlite3.Error as error:
+            failure = RefusalError(
+                "ledger-unavailable", f"the ledger cannot be written ({error})"
+            )
+            return [failure] * len(entries)
+        return results
+
+    def _append(self, entry: Spend) -> RefusalError | None:
+        account = self._accounts.setdefault(entry.node_id, _Account())
+        try:
+            account.check(entry)
+        except RefusalError as refusal:
+            return refusal
+        cursor = self._database.execute(
+            "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, users, at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                entry.node_id,
+                entry.run_id,
+                entry.cohort_id,
+                entry.kind,
+                str(entry.epsilon),
+                json.dumps(entry.users),
+                time.time(),
+            ),
+        )
+        account.add(
+            entry.run_id, entry.cohort_id, entry.kind, entry.epsilon, list(entry.users)
+        )
+        assert cursor.lastrowid is not None
+        self._last_read = cursor.lastrowid
+        return None
+
+
+def _tell(told: list[tuple[asyncio.Future[None], Exception | None]]) -> None:
+    for waits, result in told:
+        if waits.cancelled():
+            continue  # written all the same: better a spend without an answer
+        if result is None:
+            waits.set_result(None)
+        else:
+            waits.set_exception(result)

@@ -1,0 +1,243 @@
+"""A node: answers requests for its users, on their terms.
+
+Order of business for every stage of a cohort: policy, then session; and for the stage
+that needs the users' value: rewards, then ledger, then randomizer, then the secure sum.
+Nothing that depends on a reward leaves before its spend is on disk. One node answers
+many cohorts at once; a slow reward holds up only its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from clients.ledger import Ledger, Spend
+from clients.policy import ClientPolicy
+from clients.rewards import Doubles, Pull, RewardSource, pull_rewards
+from clients.sessions import MemorySessions, Sessions
+from protocol.cohort import from_rational
+from protocol.errors import (
+    InputError,
+    MalformedMessageError,
+    ProtocolError,
+    RefusalError,
+    UnavailableError,
+)
+from protocol.mechanism import CohortMechanism
+from protocol.session import ClientSession, Contribution
+from protocol.wire.cohort_pb2 import CohortSpec
+from protocol.wire.node_pb2 import (
+    Closed,
+    CohortStage,
+    Description,
+    NodeAnswer,
+    NodeRequest,
+    Refusal,
+    Task,
+    TaskAnswer,
+)
+
+_log = logging.getLogger(__name__)
+
+MOST_TASKS = 10_000
+
+
+class Randomize(Protocol):
+    """Algorithm 2 for a node's users at once: encode, add noise, reduce, add up."""
+
+    def __call__(
+        self,
+        spec: CohortSpec,
+        mechanism: CohortMechanism,
+        users: Sequence[str],
+        rewards: Doubles,
+    ) -> int:
+        """Give Σ y mod the cohort's modulus."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """What a node is made of.
+
+    `open_session` starts the client machine of a cohort's back-end; `randomize` draws
+    from the operating system, or in test mode from a seed.
+    """
+
+    source: RewardSource
+    policy: ClientPolicy
+    ledger: Ledger
+    open_session: Callable[[CohortSpec], ClientSession]
+    randomize: Randomize
+    reward_timeout_s: float = 3600.0
+
+
+class Node:
+    """A NodeHandler: one node with its users.
+
+    Parameters
+    ----------
+    node_id : str
+        Stable across restarts.
+    users : Sequence[str]
+        Stable pseudonyms, unique on this node.
+    parts : NodeParts
+        Sources, policy, ledger, crypto.
+    sessions : Sessions, optional
+        Where open cohorts live between stages; memory by default.
+    """
+
+    def __init__(
+        self,
+        node_id: str,
+        users: Sequence[str],
+        parts: NodeParts,
+        sessions: Sessions | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.users = tuple(users)
+        self.lost: Counter[str] = Counter()  # reasons users dropped out, and refusals
+        self._members = frozenset(users)
+        if len(self._members) != len(self.users):
+            raise InputError(
+                "users", f"{len(self.users)} of {node_id}", "no name twice"
+            )
+        self._parts = parts
+        self._sessions = sessions if sessions is not None else MemorySessions()
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def handle(self, body: bytes) -> bytes:
+        """Answer one NodeRequest with one NodeAnswer; see `protocol.port`."""
+        try:
+            request = NodeRequest.FromString(body)
+        except DecodeError:
+            raise MalformedMessageError("a request is not a NodeRequest") from None
+        if len(request.tasks) > MOST_TASKS:
+            raise MalformedMessageError(f"{len(request.tasks)} tasks in one request")
+        if len(request.tasks) == 1:
+            answers = [await self._answer(request.run_id, request.tasks[0])]
+        else:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._answer(request.run_id, task))
+                    for task in request.tasks
+                ]
+            answers = [task.result() for task in tasks]
+        return NodeAnswer(answers=answers).SerializeToString()
+
+    async def _answer(self, run_id: str, task: Task) -> TaskAnswer:
+        kind = task.WhichOneof("kind")
+        try:
+            if kind == "describe":
+                return TaskAnswer(
+                    task_id=task.task_id, description=Description(users=self.users)
+                )
+            if kind == "stage":
+                message = await self._stage(run_id, task.stage)
+                return TaskAnswer(task_id=task.task_id, message=message)
+            if kind == "close":
+                self._sessions.drop(task.close.cohort_id)
+                self._locks.pop(task.close.cohort_id, None)
+                return TaskAnswer(task_id=task.task_id, closed=Closed())
+            raise RefusalError("unknown-task", "this node does not know such a task")
+        except RefusalError as refusal:
+            return self._refuse(task.task_id, refusal.code, refusal.detail)
+        except ProtocolError as error:
+            return self._refuse(task.task_id, error.code, str(error))
+        except (InputError, UnavailableError) as error:
+            return self._refuse(task.task_id, "not-possible", str(error))
+
+    def _refuse(self, task_id: str, code: str, detail: str) -> TaskAnswer:
+        self.lost[code] += 1
+        _log.info(
+            "request refused",
+            extra={"event": "request-refused", "node_id": self.node_id, "reason": code},
+        )
+        return TaskAnswer(task_id=task_id, refusal=Refusal(code=code, detail=detail))
+
+    async def _stage(self, run_id: str, stage: CohortStage) -> bytes:
+        spec = stage.spec
+        if spec.run_id != run_id:
+            raise RefusalError("wrong-run", "the cohort belongs to another run")
+        mechanism = self._parts.policy.check(spec)
+        # One stage of a cohort at a time: two copies of a request get one answer.
+        lock = self._locks.setdefault(spec.cohort_id, asyncio.Lock())
+        async with lock:
+            session = self._sessions.get(spec.cohort_id)
+            if session is None:
+                await self._check_new(spec)
+                session = self._parts.open_session(spec)
+            elif session.spec != spec:
+                raise RefusalError(
+                    "cohort-changed", "the cohort's description changed between stages"
+                )
+            try:
+                contribution = None
+                if session.needs_contribution(stage.message):
+                    contribution = await self._contribution(spec, mechanism, stage)
+                answer = session.handle(stage.message, contribution)
+            except (RefusalError, ProtocolError):
+                self._sessions.drop(spec.cohort_id)
+                raise
+            self._sessions.keep(spec.cohort_id, session)
+            return answer
+
+    async def _check_new(self, spec: CohortSpec) -> None:
+        if await self._parts.ledger.answered(self.node_id, spec.run_id, spec.cohort_id):
+            raise RefusalError(
+                "cohort-repeated",
+                f"cohort {spec.cohort_id} was answered before; it is answered once",
+            )
+
+    async def _contribution(
+        self, spec: CohortSpec, mechanism: CohortMechanism, stage: CohortStage
+    ) -> Contribution:
+        users = tuple(stage.users)
+        if not users or len(set(users)) != len(users):
+            raise RefusalError("user-repeated", "no user, or a user named twice")
+        if not self._members.issuperset(users):
+            raise RefusalError("user-unknown", "a user who does not live here")
+        pulled = await pull_rewards(
+            self._parts.source,
+            Pull(
+                spec.run_id,
+                spec.cohort_id,
+                spec.batch,
+                spec.arm,
+                spec.arm_name,
+                self.node_id,
+                users,
+            ),
+            self._parts.reward_timeout_s,
+        )
+        self.lost.update(pulled.reasons)
+        present = ~np.isnan(pulled.values)
+        if not present.all():
+            users = tuple(np.array(users, dtype=object)[present])
+        if not users:
+            raise RefusalError("no-rewards", "no user of this node has a reward")
+        await self._parts.ledger.spend(self._spend(spec, mechanism, users))
+        value = self._parts.randomize(spec, mechanism, users, pulled.values[present])
+        return Contribution(value, len(users))
+
+    def _spend(
+        self, spec: CohortSpec, mechanism: CohortMechanism, users: tuple[str, ...]
+    ) -> Spend:
+        policy = self._parts.policy
+        return Spend(
+            node_id=self.node_id,
+            run_id=spec.run_id,
+            cohort_id=spec.cohort_id,
+            kind=mechanism.guarantee().kind,
+            epsilon=from_rational("epsilon", spec.epsilon),
+            users=users,
+            most_epsilon=policy.largest_total_epsilon,
+            most_participations=policy.largest_participations,
+        )

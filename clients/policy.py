@@ -1,0 +1,135 @@
+"""What a node's users agreed to; the server is not asked.
+
+A policy is a TOML file on the node. Every request is held against it, with everything
+derived from the cohort's public description and nothing taken on the server's word.
+A refusal has a name that travels back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from protocol.cohort import cohort_mechanism, from_rational
+from protocol.errors import InputError, RefusalError
+from protocol.mechanism import CohortMechanism
+from protocol.population import one_of
+from protocol.quantities import positive, whole
+from protocol.settings import read_toml, settings_from
+from protocol.wire.cohort_pb2 import CohortSpec
+
+KNOWN_BACKENDS = ("committee", "secagg-plus")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPolicy:
+    """The terms of a node's users.
+
+    Attributes
+    ----------
+    largest_epsilon : of one cohort.
+    largest_total_epsilon : of everything a user ever takes part in (by the ledger),
+        for each kind of guarantee.
+    largest_participations : of one user in one run.
+    smallest_cohort : users in a cohort, n.
+    smallest_floor_fraction : h/n; how many of a cohort the noise must be carried by.
+    smallest_corrupt : fraction of colluding nodes the secure sum must withstand; the
+        threshold of the sharing follows from it.
+    malicious_server : insist on sizes that withstand a server that lies.
+    mechanisms : names of the mechanisms agreed to.
+    backends : names of the secure sums agreed to.
+    """
+
+    largest_epsilon: Fraction = Fraction(1)
+    largest_total_epsilon: Fraction = Fraction(1)
+    largest_participations: int = 1
+    smallest_cohort: int = 20
+    smallest_floor_fraction: Fraction = Fraction(1, 2)
+    smallest_corrupt: Fraction = Fraction(1, 10)
+    malicious_server: bool = False
+    mechanisms: tuple[str, ...] = ("dist-dp", "dist-rdp", "dist-cdp", "local-dp")
+    backends: tuple[str, ...] = KNOWN_BACKENDS
+
+    def __post_init__(self) -> None:
+        positive("largest-epsilon", self.largest_epsilon)
+        positive("largest-total-epsilon", self.largest_total_epsilon)
+        whole("largest-participations", self.largest_participations, at_least=1)
+        whole("smallest-cohort", self.smallest_cohort, at_least=2)
+        for name, value in (
+            ("smallest-floor-fraction", self.smallest_floor_fraction),
+            ("smallest-corrupt", self.smallest_corrupt),
+        ):
+            if not 0 <= value <= 1:
+                raise InputError(name, value, "between 0 and 1")
+        if not self.mechanisms:
+            raise InputError("mechanisms", "an empty list", "at least one name")
+        for backend in self.backends:
+            one_of("backends", backend, KNOWN_BACKENDS)
+
+    def check(self, spec: CohortSpec) -> CohortMechanism:
+        """Calibrate what the spec describes, or refuse it by name."""
+        if spec.mechanism not in self.mechanisms:
+            raise RefusalError(
+                "mechanism-not-allowed",
+                f"{spec.mechanism[:50]} is not among {', '.join(self.mechanisms)}",
+            )
+        if spec.backend not in self.backends:
+            raise RefusalError(
+                "backend-not-allowed",
+                f"{spec.backend[:50]} is not among {', '.join(self.backends)}",
+            )
+        try:
+            mechanism = cohort_mechanism(spec)
+            epsilon = from_rational("epsilon", spec.epsilon)
+        except InputError as error:
+            raise RefusalError("bad-cohort", str(error)) from None
+        if epsilon > self.largest_epsilon:
+            raise RefusalError(
+                "epsilon-too-large",
+                f"requested {epsilon}, allowed at most {self.largest_epsilon}",
+            )
+        if spec.cohort_size < self.smallest_cohort:
+            raise RefusalError(
+                "cohort-too-small",
+                f"{spec.cohort_size} users, allowed at least {self.smallest_cohort}",
+            )
+        self._check_trust(spec)
+        return mechanism
+
+    def _check_trust(self, spec: CohortSpec) -> None:
+        least = self.smallest_floor_fraction
+        if spec.honest_floor * least.denominator < spec.cohort_size * least.numerator:
+            raise RefusalError(
+                "floor-too-low",
+                f"noise carried by {spec.honest_floor} of {spec.cohort_size} users, "
+                f"allowed at least the fraction {least}",
+            )
+        threat = spec.threat
+        corrupt = (
+            from_rational("corrupt", threat.corrupt)
+            if threat.HasField("corrupt")
+            else Fraction(0)
+        )
+        if corrupt < self.smallest_corrupt:
+            raise RefusalError(
+                "threat-too-weak",
+                f"withstands {corrupt} corrupt nodes, allowed at least "
+                f"{self.smallest_corrupt}",
+            )
+        if self.malicious_server and not threat.malicious_server:
+            raise RefusalError(
+                "threat-too-weak", "the server is trusted to keep to the protocol"
+            )
+        # The largest ⌈γN⌉ of N nodes hold at least γn users, whatever their sizes.
+        if spec.quorum - spec.honest_floor < corrupt * spec.cohort_size:
+            raise RefusalError(
+                "quorum-too-low",
+                f"a quorum of {spec.quorum} leaves no room for corrupt users beside "
+                f"{spec.honest_floor} honest ones",
+            )
+
+
+def load_policy(path: Path) -> ClientPolicy:
+    """Read a policy file; an error names the file and the key."""
+    return settings_from(ClientPolicy, read_toml(path), str(path))

@@ -1,0 +1,233 @@
+"""The reward sources that live in the node's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clients.rewards import (
+    FAILED,
+    UNKNOWN_USER,
+    Doubles,
+    LostRewardError,
+    Pull,
+    RewardSource,
+)
+from protocol.errors import ConfigError
+from protocol.population import RewardSettings
+from protocol.rewards import RewardModel, synthetic_rewards
+from protocol.test_mode import seeded_rewards
+
+# One slow callable per user must not start a thread per user.
+_MOST_CALLS_AT_ONCE = 64
+
+
+class SyntheticRewards:
+    """Rewards drawn from a model; for simulations.
+
+    With a seed each user's reward follows from (seed, node, user, batch, arm) alone,
+    whatever engine asks and in whatever order.
+    """
+
+    def __init__(self, model: RewardModel, seed: int | None = None) -> None:
+        self._model = model
+        self._seed = seed
+        self._generator = np.random.default_rng()
+
+    async def pull(self, pull: Pull) -> Doubles:
+        """Draw one reward per user."""
+        if self._seed is None:
+            return self._model.sample(pull.arm, len(pull.users), self._generator)
+        return seeded_rewards(
+            self._model, self._seed, pull.node_id, pull.users, pull.batch, pull.arm
+        )
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class TableRewards:
+    """Replay of a local table: a row per user, a column per arm.
+
+    A user's empty cell means that his outcome for that arm is not known.
+    """
+
+    def __init__(
+        self, path: Path, arms: Sequence[str], user_column: str = "user"
+    ) -> None:
+        self._rows = _read_table(path, arms, user_column)
+        self._arms = tuple(arms)
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """Everyone in the table."""
+        return tuple(self._rows)
+
+    def __repr__(self) -> str:
+        """Hide the rewards."""
+        return f"TableRewards({len(self._rows)} users)"
+
+    async def pull(self, pull: Pull) -> Sequence[object]:
+        """Look every user up."""
+        return [
+            self._rows[user][pull.arm]
+            if user in self._rows
+            else LostRewardError(UNKNOWN_USER)
+            for user in pull.users
+        ]
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class CallableRewards:
+    """Any Python function of (arm name, user), or coroutine function."""
+
+    def __init__(self, function: Callable[[str, str], Any]) -> None:
+        self._function = function
+        self._slots = asyncio.Semaphore(_MOST_CALLS_AT_ONCE)
+
+    async def pull(self, pull: Pull) -> Sequence[object]:
+        """Call it for every user, many at once; one failure costs one user."""
+        async with asyncio.TaskGroup() as group:
+            calls = [
+                group.create_task(self._call(pull.arm_name, user))
+                for user in pull.users
+            ]
+        return [call.result() for call in calls]
+
+    async def _call(self, arm: str, user: str) -> object:
+        async with self._slots:
+            try:
+                if inspect.iscoroutinefunction(self._function):
+                    return await self._function(arm, user)
+                return await asyncio.to_thread(self._function, arm, user)
+            except Exception:
+                # Its text may quote a reward: only the fact is kept.
+                return LostRewardError(FAILED)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def reward_source(
+    settings: RewardSettings, node_id: str, arms: Sequence[str]
+) -> RewardSource:
+    """Build the source that ``[rewards]`` describes, for one node."""
+    return SOURCES[settings.source](settings, node_id, arms)
+
+
+def _synthetic(
+    settings: RewardSettings, node_id: str, arms: Sequence[str]
+) -> RewardSource:
+    model = synthetic_rewards(settings.model, settings.means, settings.deviation)
+    return SyntheticRewards(model, settings.seed)
+
+
+def _table(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> RewardSource:
+    assert settings.table is not None
+    path = Path(str(settings.table).replace("{node}", node_id))
+    return TableRewards(path, arms, settings.user_column)
+
+
+def _callable(
+    settings: RewardSettings, node_id: str, arms: Sequence[str]
+) -> RewardSource:
+    return CallableRewards(find_function(settings.function))
+
+
+def _grpc(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> RewardSource:
+    from clients.reward_service import ServiceRewards
+
+    certificate = settings.certificate
+    return ServiceRewards(
+        settings.address, None if certificate is None else certificate.read_bytes()
+    )
+
+
+SOURCES: dict[str, Callable[[RewardSettings, str, Sequence[str]], RewardSource]] = {
+    "synthetic": _synthetic,
+    "table": _table,
+    "callable": _callable,
+    "grpc": _grpc,
+}
+
+
+def find_function(name: str) -> Callable[[str, str], Any]:
+    """Import ``module:function``; a mistake is named."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigError("rewards.function", f"cannot import: {error}") from None
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        raise ConfigError(
+            "rewards.function", f'{module_name} has no function "{attribute}"'
+        )
+    found: Callable[[str, str], Any] = function
+    return found
+
+
+def _read_table(
+    path: Path, arms: Sequence[str], user_column: str
+) -> dict[str, tuple[float | None, ...]]:
+    """Read user → one cell per arm; the cells themselves are screened when pulled."""
+    if not path.is_file():
+        raise ConfigError(str(path), "no such file")
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        records = _csv_records(path)
+    elif suffix == ".parquet":
+        records = _parquet_records(path)
+    else:
+        raise ConfigError(str(path), "is not a .csv or .parquet file")
+    rows: dict[str, tuple[float | None, ...]] = {}
+    for record in records:
+        for column in (user_column, *arms):
+            if column not in record:
+                raise ConfigError(str(path), f'no column "{column}"')
+        user = str(record[user_column] or "").strip()
+        if not user or user in rows:
+            raise ConfigError(str(path), f"row {len(rows) + 1}: user missing or twice")
+        rows[user] = tuple(_cell(record[arm]) for arm in arms)
+    if not rows:
+        raise ConfigError(str(path), "holds no users")
+    return rows
+
+
+def _cell(value: object) -> float | None:
+    if isinstance(value, int | float):
+        return float(value)
+    try:
+        return float(str(value))
+    except ValueError:
+        return None
+
+
+def _csv_records(path: Path) -> list[Mapping[str, object]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return list(csv.DictReader(file, strict=True))
+    except (csv.Error, UnicodeDecodeError):
+        raise ConfigError(str(path), "is not a readable CSV file") from None
+
+
+def _parquet_records(path: Path) -> list[Mapping[str, object]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        records: list[Mapping[str, object]] = pyarrow.parquet.read_table(
+            path
+        ).to_pylist()
+    except (pyarrow.ArrowException, OSError):
+        raise ConfigError(str(path), "is not a readable Parquet file") from None
+    return records

@@ -1,0 +1,60 @@
+"""A cohort's public description, derived from config, wish and draw."""
+
+from __future__ import annotations
+
+import secrets
+
+from protocol.backends import backend_modulus
+from protocol.cohort import to_rational
+from protocol.floor import Floor, FloorRule
+from protocol.threat import Threat
+from protocol.wire.cohort_pb2 import CohortSpec
+from strategy.config import ExperimentConfig
+from strategy.policy import CohortWish
+
+
+def threat_of(config: ExperimentConfig) -> Threat:
+    """Give the threat that ``[secure-sum]`` states."""
+    stated = config.secure_sum
+    return Threat(
+        corrupt=stated.corrupt,
+        dropout=stated.dropout,
+        malicious_server=stated.server == "malicious",
+    )
+
+
+def floor_rule(config: ExperimentConfig, nodes: int) -> FloorRule:
+    """Give the floor to plan with when cohorts are spread over `nodes` nodes."""
+    stated = config.secure_sum
+    return FloorRule(nodes, stated.corrupt, stated.dropout)
+
+
+def cohort_spec(
+    config: ExperimentConfig, run_id: str, wish: CohortWish, floor: Floor, attempt: int
+) -> CohortSpec:
+    """Describe a cohort; its id is new for every attempt and never repeated.
+
+    Clients refuse a cohort id they answered before, also after their restart, so the
+    id carries randomness: a run directory that was deleted must not block a new run.
+    """
+    mechanism = config.mechanism().for_cohort(
+        floor.cohort_size, floor.honest_floor, wish.wrap_probability
+    )
+    backend = config.secure_sum.backend
+    return CohortSpec(
+        run_id=run_id,
+        batch=wish.batch,
+        arm=wish.arm,
+        arm_name=config.experiment.arms[wish.arm],
+        cohort_id=f"b{wish.batch}-a{wish.arm}-t{attempt}-{secrets.token_hex(6)}",
+        mechanism=config.privacy.mechanism,
+        epsilon=to_rational(config.privacy.epsilon),
+        scale=to_rational(config.privacy.scale),
+        wrap_probability=to_rational(wish.wrap_probability),
+        cohort_size=floor.cohort_size,
+        honest_floor=floor.honest_floor,
+        quorum=floor.quorum,
+        backend=backend,
+        modulus=backend_modulus(backend, mechanism.modulus),
+        threat=threat_of(config).to_wire(),
+    )

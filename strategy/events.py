@@ -1,0 +1,104 @@
+"""What an orchestrator tells while it works: for live views, logs and metrics.
+
+Events hold names, counts and bounds; never a reward, a share or a single user's value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from strategy.policy import ArmView
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """Nodes have described their users; the first round begins."""
+
+    run_id: str
+    arms: tuple[str, ...]
+    nodes: int
+    population: int
+    horizon: int
+    rounds_done: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundStarted:
+    """The policy has wished; `users` are asked in all."""
+
+    number: int
+    batch: int
+    arms: tuple[int, ...]
+    users: int
+
+
+@dataclass(frozen=True, slots=True)
+class CohortAsked:
+    """One attempt to fill one wish was written down and is about to be sent."""
+
+    cohort_id: str
+    number: int
+    batch: int
+    arm: int
+    attempt: int
+    users: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CohortProgress:
+    """How far a cohort is: nodes heard in the stage it is in."""
+
+    cohort_id: str
+    arm: int
+    stage: str
+    heard: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CohortEnded:
+    """A sum was released, or none: then `void` says why.
+
+    `lost` are the users asked who are not in the sum; `refusals` counts the reasons
+    nodes gave or were given.
+    """
+
+    cohort_id: str
+    arm: int
+    attempt: int
+    survivors: int
+    lost: int
+    void: str | None
+    refusals: tuple[tuple[str, int], ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFinished:
+    """Bounds and decisions after a round; it is in the journal."""
+
+    number: int
+    views: tuple[ArmView, ...]
+    invited: int
+    answered: int
+    lost: int
+    finished: str | None
+    seconds: float
+
+
+Event: TypeAlias = (
+    RunStarted
+    | RoundStarted
+    | CohortAsked
+    | CohortProgress
+    | CohortEnded
+    | RoundFinished
+)
+Listen: TypeAlias = Callable[[Event], Awaitable[None]]
+
+
+async def ignore(event: Event) -> None:
+    """Listen to nothing."""

@@ -1,0 +1,55 @@
+"""The policy of an experiment: built from its config, or restored from the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from protocol.errors import InputError
+from strategy.config import ExperimentConfig
+from strategy.policies import build_policy, policy_from_state
+from strategy.policy import Policy
+from strategy.policy_spec import PolicySpec
+
+
+def policy_spec(config: ExperimentConfig) -> PolicySpec:
+    """Give what the config says about how arms are compared.
+
+    The floor to plan with is the fraction 1 − γ − δ of a cohort; real cohorts carry
+    their own. It follows from the config alone, so that `verify` builds the same
+    policy whoever attended.
+    """
+    stated = config.secure_sum
+    return PolicySpec(
+        policy=config.policy.name,
+        arms=len(config.experiment.arms),
+        horizon=config.horizon,
+        mechanism=config.privacy.mechanism,
+        epsilon=config.privacy.epsilon,
+        scale=config.privacy.scale,
+        failure_probability=config.experiment.failure_probability,
+        radius=config.policy.radius,
+        ratio=config.policy.ratio,
+        first_batch=config.policy.first_batch,
+        honest_fraction=Fraction(1) - stated.corrupt - stated.dropout,
+    )
+
+
+def policy_for(config: ExperimentConfig) -> Policy:
+    """Start a policy; refuses a horizon that does not hold one first batch."""
+    policy = build_policy(policy_spec(config))
+    if policy.finished is not None:
+        raise InputError(
+            "horizon",
+            config.horizon,
+            f"enough users for a first batch for each of the "
+            f"{len(config.experiment.arms)} arms; with fewer users nothing can be "
+            "learnt at this epsilon",
+        )
+    return policy
+
+
+def restored_policy(state: Mapping[str, Any]) -> Policy:
+    """Restore a policy from the journal."""
+    return policy_from_state(state)
