@@ -54,5 +54,8 @@ check-deploy: env  ## validate images, compose, Kubernetes, systemd and proxy fi
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/check.txt
 	$(BIN)/python -m deploy.check
 
+test-hosts: env  ## a whole experiment over several hosts made of network namespaces (root)
+	$(BIN)/pytest -m hosts -s tests/integration/hosts
+
 clean:  ## remove everything that was generated
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -12,6 +12,7 @@ survived.
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -93,7 +94,8 @@ class Network:
     """A switch and its hosts; leaving the context removes all of it."""
 
     def __init__(self, names: Sequence[str], *, subnet: str = "10.77.0") -> None:
-        self._prefix = f"wf{os.getpid()}"
+        # Two networks of one process must not meet, nor two processes.
+        self._prefix = f"wf{os.getpid()}{secrets.token_hex(2)}"
         self._switch = f"{self._prefix}-switch"
         self._subnet = subnet
         self._relays: dict[str, subprocess.Popen[bytes]] = {}
