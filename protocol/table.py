@@ -84,6 +84,8 @@ class CertifiedTable:
         return self._sample(count, bits, signed=True)
 
     def _sample(self, count: int, bits: BitSource, *, signed: bool) -> Integers:
+        if count == 1:
+            return np.array([self._draw_one(bits, signed=signed)], dtype=np.int64)
         values = np.empty(count, dtype=np.int64)
         for start in range(0, count, _BLOCK):
             block = values[start : start + _BLOCK]
@@ -93,6 +95,17 @@ class CertifiedTable:
                 # −1 and +1 from the sign bit; zero has only one sign.
                 block *= 1 - ((words & np.uint64(1)).view(np.int64) << 1)
         return values
+
+    def _draw_one(self, bits: BitSource, *, signed: bool) -> int:
+        """Draw as for a block, without the cost of arrays: a phone has one user."""
+        word = int(bits.words(1)[0])
+        first = word >> (64 - self._word_bits)
+        value = 0
+        if first >= int(self._thresholds[0]):
+            value = int(self._thresholds.searchsorted(np.uint64(first)))
+            if int(self._thresholds[value]) == first:
+                value = self._refine(first, value, bits)
+        return -value if signed and word & 1 else value
 
     def _draw(
         self, first: NDArray[np.uint64], values: Integers, bits: BitSource
