@@ -12,6 +12,7 @@ LARGEST_MODULUS = 2**62
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
 
 
+@lru_cache(maxsize=1024)
 def is_prime(number: int) -> bool:
     """Decide primality; deterministic below 3.3e24."""
     if number < 2:

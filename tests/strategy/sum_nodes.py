@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -103,7 +104,7 @@ class Sum:
     def parties(self) -> dict[str, int]:
         return dict.fromkeys(self.nodes, 1)
 
-    @property
+    @cached_property
     def spec(self) -> CohortSpec:
         return cohort_spec(
             self.backend,
