@@ -45,16 +45,26 @@ class Consortium:
         """Give a node's Wallflower home: its keys, settings and ledger."""
         return self.folder / "nodes" / name
 
-    def start_node(self, name: str, *, prefix: tuple[str, ...] = ()) -> Process:
-        """Start (or restart) a node's SuperNode on its host."""
+    def start_node(
+        self,
+        name: str,
+        *,
+        prefix: tuple[str, ...] = (),
+        keys: Path | None = None,
+        fleet: str | None = None,
+    ) -> Process:
+        """Start (or restart) a SuperNode on the host of that name.
+
+        `keys` and `fleet` let a test start it with other keys or dial elsewhere.
+        """
         port = _NODE_API_PORT if self.network is not None else free_port()
         home = self.home_of(name)
         process = start_supernode(
             self.supervisor,
             name,
             self.hosts[name],
-            superlink=self.fleet,
-            keys=self.store.nodes / name,
+            superlink=fleet or self.fleet,
+            keys=keys or self.store.nodes / name,
             home=home / "flower",
             port=port,
             node_config=f'wallflower-home="{home}"',
@@ -79,6 +89,7 @@ def consortium(
     prepare: Callable[[Consortium, str], None],
     *,
     namespaces: bool = True,
+    spare: Sequence[str] = (),
     users: int = 1000,
     on_disk: bool = True,
 ) -> Iterator[Consortium]:
@@ -94,6 +105,8 @@ def consortium(
         Fills a node's home before its first start.
     namespaces : bool
         False puts everything on loopback, without the proxy.
+    spare : Sequence[str]
+        Names of further hosts on which nothing is started.
     users : int
         Most users a node is certified for.
     on_disk : bool
@@ -104,12 +117,12 @@ def consortium(
         network: Network | None = None
         hosts: dict[str, Host]
         if namespaces:
-            network = stack.enter_context(Network(["operator", *nodes]))
+            network = stack.enter_context(Network(["operator", *nodes, *spare]))
             hosts = dict(network.hosts)
             desk_host = network.add_address("operator", 250)
             superlink_port, desk_port = _SUPERLINK_PORT, DESK_PORT
         else:
-            hosts = {name: LoopbackHost(name) for name in ("operator", *nodes)}
+            hosts = {name: LoopbackHost(name) for name in ("operator", *nodes, *spare)}
             desk_host = "127.0.0.1"
             superlink_port, desk_port = free_port(), free_port()
         store = _make_keys(folder, [hosts["operator"].address, desk_host], nodes, users)

@@ -27,13 +27,14 @@ def start_proxy(
     superlink: str,
     keys: Path,
     folder: Path,
+    name: str = "proxy",
 ) -> Process:
     """Render the configuration and run nginx in the foreground on a host."""
     program = nginx_program()
     if program is None:
         raise UnavailableError("nginx is not installed; the proxy cannot be run")
-    for name in ("run", "logs"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+    for part in ("run", "logs"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
     settings = [
         f"LISTEN={host.address}:{port}",
         f"SUPERLINK={superlink}",
@@ -48,7 +49,7 @@ def start_proxy(
     path.write_bytes(rendered)
     # `daemon off`: the supervisor stops what it started; one worker is plenty here.
     process = supervisor.start(
-        "proxy",
+        name,
         host,
         [program, "-c", str(path), "-g", "daemon off;"],
         environment=environment(folder / "home"),
