@@ -21,10 +21,10 @@ NAME: Final = "name"
 REQUEST_ID: Final = "request-id"
 BODY: Final = "body"
 RUN_ID: Final = "run-id"
-EXPERIMENT: Final = "experiment"
-DESK_ADDRESS: Final = "desk-address"
-DESK_TOKEN: Final = "desk-token"  # noqa: S105 (the key's name, not a token)
-DESK_CERTIFICATE: Final = "desk-certificate"
+ADDRESS: Final = "address"  # of the desk, host:port
+TOKEN: Final = "token"  # noqa: S105 (the key's name, not a token)
+CERTIFICATE: Final = "certificate"  # of the authority behind the desk's, PEM
+REASON: Final = "reason"  # why a node left the desk
 
 
 def action(message_type: str) -> str:

@@ -2,12 +2,14 @@
 
 Used where the work itself travels as Flower messages: Flower's simulation, and sites
 where only Flower's port may be open. In a deployment each message costs a process start
-on the node, so there the desk carries the work and this port sends one *attend* each.
+on the node, so there the desk carries the work and this port sends one *attend* each
+(`strategy.summons`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,22 +113,19 @@ class FlowerPort:
         finally:
             self._abandon(inbox)
 
-    async def summon(
-        self, invitations: Mapping[NodeId, Fields], *, timeout_s: float
-    ) -> AsyncGenerator[tuple[NodeId, str | None], None]:
-        """Send each node to the desk; yield (node, failure) when it comes back.
+    async def flower_ids(self) -> Sequence[int]:
+        """List the nodes as Flower numbers them, named or not."""
+        return sorted(await self._dispatcher.node_ids())
 
-        A node's reply arrives when it has left the desk, so the timeout is the run's.
-        """
-        bodies = {
-            name: (self._flower_ids[name], fields)
-            for name, fields in invitations.items()
-            if name in self._flower_ids
-        }
-        async for name, _, failure in self._exchange(
-            flower_record.ATTEND, bodies, timeout_s
-        ):
-            yield name, failure
+    async def send(
+        self, flower_id: int, kind: str, fields: Fields, *, timeout_s: float
+    ) -> tuple[Fields | None, str | None]:
+        """Send one message that is no request; give the reply's fields or a failure."""
+        outcomes = self._exchange(kind, {"": (flower_id, fields)}, timeout_s)
+        async with contextlib.aclosing(outcomes):
+            async for _, reply, failure in outcomes:
+                return reply, failure
+        return None, "message-expired"
 
     def _post(self, request: Request, inbox: Inbox, deadline: float) -> Exchange | None:
         """Answer from what is stored, join work under way, or start it."""
