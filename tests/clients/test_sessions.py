@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clients.node_lock import node_lock
+from clients.session_store import SessionStore
 from clients.sessions import MemorySessions, Sessions, StoredSessions
 from protocol.errors import RefusalError, UnavailableError
 from protocol.session import ClientSession, Contribution
@@ -39,8 +40,8 @@ class Diary:
         self.closed, self.secret = True, b""
 
 
-def stored(home: Path) -> StoredSessions:
-    return StoredSessions(home, Diary)
+def stored(home: Path, node_id: str = "n1") -> StoredSessions:
+    return StoredSessions(SessionStore(home), node_id, Diary)
 
 
 def answer(sessions: Sessions, cohort_id: str, body: bytes) -> bytes:
@@ -71,15 +72,16 @@ def test_sessions_of_different_cohorts_do_not_meet(tmp_path: Path) -> None:
 def test_a_dropped_session_is_gone_and_its_secret_leaves_no_trace_on_disk(
     tmp_path: Path,
 ) -> None:
-    sessions = stored(tmp_path)
+    store = SessionStore(tmp_path)
+    sessions = StoredSessions(store, "n1", Diary)
     answer(sessions, "c1", b"x")
     row = sqlite3.connect(tmp_path / "sessions.sqlite").execute(
-        "SELECT sealed FROM session"
+        "SELECT sealed FROM secret"
     )
     sealed = bytes(row.fetchone()[0])
     sessions.drop("c1")
     assert sessions.get("c1") is None
-    sessions.close()
+    store.close()
     assert not any(
         sealed in file.read_bytes() for file in tmp_path.iterdir() if file.is_file()
     )
@@ -105,19 +107,43 @@ def test_a_session_moved_to_another_cohort_or_changed_is_not_restored(
     answer(stored(tmp_path), "c1", b"one")
     database = sqlite3.connect(tmp_path / "sessions.sqlite")
     with database:
-        database.execute("UPDATE session SET cohort_id = 'c2'")
+        database.execute("UPDATE secret SET name = 'c2'")
     assert stored(tmp_path).get("c2") is None
+    with database:
+        database.execute("UPDATE secret SET name = 'c1', node_id = 'n2'")
+    assert stored(tmp_path, "n2").get("c1") is None
+
+
+def test_nodes_that_share_a_file_do_not_meet(tmp_path: Path) -> None:
+    answer(stored(tmp_path, "n1"), "c1", b"one")
+    assert stored(tmp_path, "n2").get("c1") is None
+
+
+def test_the_first_of_several_writers_decides(tmp_path: Path) -> None:
+    first, second = SessionStore(tmp_path), SessionStore(tmp_path)
+    assert first.write_once("key", "n1", "run", b"first") == b"first"
+    assert second.write_once("key", "n1", "run", b"second") == b"first"
+
+
+def test_a_damaged_entry_that_is_needed_is_refused_by_name(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    store.write("key", "n1", "run", b"first")
+    with sqlite3.connect(tmp_path / "sessions.sqlite") as database:
+        database.execute("UPDATE secret SET sealed = zeroblob(40)")
+    with pytest.raises(UnavailableError, match="damaged"):
+        store.write_once("key", "n1", "run", b"second")
 
 
 def test_sessions_nobody_closed_are_deleted_after_a_while(tmp_path: Path) -> None:
     answer(stored(tmp_path), "c1", b"one")
-    assert StoredSessions(tmp_path, Diary, oldest_s=-1).get("c1") is None
+    later = SessionStore(tmp_path, oldest_s=-1)
+    assert StoredSessions(later, "n1", Diary).get("c1") is None
 
 
 def test_a_store_that_cannot_be_written_answers_nothing(tmp_path: Path) -> None:
     sessions = stored(tmp_path)
     other = sqlite3.connect(tmp_path / "sessions.sqlite", isolation_level=None)
-    other.execute("DROP TABLE session")
+    other.execute("DROP TABLE secret")
     diary = Diary(b"secret")
     with pytest.raises(UnavailableError, match="nothing was answered"):
         sessions.keep("c1", diary)
