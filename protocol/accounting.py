@@ -19,9 +19,10 @@ from protocol.accounting_shift import ShiftedNoise, shifted
 from protocol.conversion import approximate_epsilon, check_delta, epsilon_at
 from protocol.errors import InputError
 from protocol.mechanism import CohortMechanism
+from protocol.quantities import round_up
 
 # Every order gives a valid bound; these surround the best one of the closed form.
-_AROUND = (0.4, 0.6, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0)
+_AROUND = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,17 @@ def exact_epsilon(cohort: CohortMechanism) -> float:
 def renyi_divergence(cohort: CohortMechanism, order: float) -> float:
     """Upper bound on D_α of one cohort: exact sum or closed form, the smaller.
 
-    A sum that would be too long (g in the thousands and a high order) is not taken:
-    the closed form differs from it by less than (2α−1)ε⁴/(4g²) + 3ε⁴/(2g³) then.
+    The sum is not taken where it would be long (g in the thousands and a high order)
+    or where the closed form lies within 10⁻⁴ of a Gaussian's αε²/2 anyway.
     """
-    closed = cohort.guarantee().renyi(order)
+    promise = cohort.guarantee()
+    closed = promise.renyi(order)
     noise = shifted_noise(cohort)
-    if noise is None or not noise.within_reach(order):
+    if noise is None or promise.epsilon is None:
+        return closed
+    gaussian = order * float(promise.epsilon) ** 2 / 2
+    settled = promise.kind != "pure" and closed <= gaussian * (1 + 1e-4)
+    if settled or not noise.within_reach(order):
         return closed
     return min(closed, noise.renyi(order).upper)
 
@@ -90,9 +96,8 @@ def renyi_bound(
         grid = [1 + math.exp(-3 + 0.05 * k) for k in range(260)]
         return min(grid, key=lambda a: epsilon_at(closed(a), a, privacy_delta))
 
-    # Whole orders where possible: the Skellam theorem speaks of those.
     centre = best_order()
-    orders = {max(2.0, round(centre * factor)) for factor in _AROUND}
+    orders = {1 + (centre - 1) * factor for factor in _AROUND} | {round(centre) + 1.0}
     exact = approximate_epsilon(
         lambda a: participations * max(renyi_divergence(c, a) for c in possible),
         privacy_delta,
@@ -126,7 +131,12 @@ def returning_users(
     if math.isfinite(pure):
         bounds.append(Bound(participations * pure, 0.0, "pure ε added up"))
         bounds.append(_loss_distribution(possible, pure, participations, privacy_delta))
-    return sorted(bounds, key=lambda bound: bound.epsilon)
+    # Of bounds that read the same, the one without δ is worth more.
+    return sorted(bounds, key=lambda bound: (_shown(bound), bound.privacy_delta))
+
+
+def _shown(bound: Bound) -> float:
+    return math.inf if math.isinf(bound.epsilon) else float(round_up(bound.epsilon))
 
 
 def _loss_distribution(

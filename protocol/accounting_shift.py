@@ -114,8 +114,7 @@ class ShiftedNoise(abc.ABC):
 
     def renyi(self, order: float) -> Bounds:
         """D_α(X ‖ X + shift) for a real order α > 1."""
-        if not order > 1 or math.isinf(order):
-            raise InputError("order", order, "a finite number greater than 1")
+        check_order(order)
         cut = self.reach(order)
         points = np.arange(-cut, cut + 1)
         masses = self.masses(cut + self.shift)
@@ -183,6 +182,12 @@ class ShiftedNoise(abc.ABC):
             else:
                 lowest = middle
         return highest
+
+
+def check_order(order: float) -> None:
+    """Refuse an order that is not a finite number above 1."""
+    if not 1 < order < math.inf:
+        raise InputError("order", order, "a finite number greater than 1")
 
 
 @functools.singledispatch

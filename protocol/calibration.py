@@ -15,8 +15,10 @@ from protocol.enclosures import precision as working_precision
 from protocol.errors import InputError
 from protocol.law import NoiseLaw
 
-# Exact quantiles take 0.1 s at this standard deviation, and memory in proportion.
-_WIDEST_EXACT = 20_000
+# Exact quantiles take about 0.1 s at these standard deviations, and time and memory
+# in proportion beyond them.
+WIDEST_EXACT_LAPLACE = 2_000
+WIDEST_EXACT_NORMAL = 20_000
 _WIDEST_SHARE = 100_000
 
 
@@ -68,7 +70,11 @@ class Calibration:
 
 
 def noise_bound(
-    noise: NoiseLaw, level: Fraction, variance_factor: Fraction, tail: Fraction
+    noise: NoiseLaw,
+    level: Fraction,
+    variance_factor: Fraction,
+    tail: Fraction,
+    widest_exact: int = WIDEST_EXACT_NORMAL,
 ) -> int:
     """τ: the total noise passes it in absolute value with probability at most `level`.
 
@@ -80,7 +86,7 @@ def noise_bound(
     small part of the (arm, batch) share of the failure probability, since a wrapped
     sum moves the mean by about one.
     """
-    if variance_factor <= _WIDEST_EXACT**2:
+    if variance_factor <= widest_exact**2:
         return noise.two_sided_bound(level)
     return sub_gamma_bound(variance_factor, tail, level)
 

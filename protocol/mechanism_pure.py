@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from protocol.calibration import (
+    WIDEST_EXACT_LAPLACE,
     Calibration,
     modulus_for,
     noise_bound,
@@ -42,7 +43,7 @@ def laplace_bound(shape: Fraction, rate: Fraction, level: Fraction) -> int:
     variance_factor, tail = 2 * shape / rate**2, 1 / rate
     if shape > _LARGEST_EXACT_SHAPE:
         return sub_gamma_bound(variance_factor, tail, level)
-    return noise_bound(total, level, variance_factor, tail)
+    return noise_bound(total, level, variance_factor, tail, WIDEST_EXACT_LAPLACE)
 
 
 @register

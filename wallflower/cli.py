@@ -6,12 +6,21 @@ not verify, 4 something could not be reached, 130 interrupted.
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 
 import typer
+import typer.core
+from click.exceptions import Abort, ClickException, NoArgsIsHelpError
 
 from protocol.errors import WallflowerError
 from wallflower.commands import keys
+from wallflower.commands.plan import plan
+
+# With rich installed, typer escapes "[default: …]" for rich even where it prints the
+# plain help we want: the backslash would be seen.
+typer.core.HAS_RICH = False
 
 app = typer.Typer(
     name="wallflower",
@@ -22,6 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("plan")(plan)
 app.add_typer(keys.app, name="keys")
 
 
@@ -33,10 +43,27 @@ def _root() -> None:
 def main() -> None:
     """Run the command line; known errors become one line and an exit code."""
     try:
-        app(standalone_mode=True)
+        code = app(standalone_mode=False)
+    except NoArgsIsHelpError as error:
+        sys.stdout.write(f"{error.format_message()}\n")
+        sys.exit(2)
+    except ClickException as error:
+        sys.stderr.write(f"wallflower: {_one_line(error.format_message())}\n")
+        sys.exit(error.exit_code)
     except WallflowerError as error:
         sys.stderr.write(f"wallflower: {error}\n")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except (Abort, KeyboardInterrupt):
         sys.stderr.write("wallflower: interrupted\n")
         sys.exit(130)
+    except BrokenPipeError:
+        # The reader has gone (`| head`); nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _one_line(message: str) -> str:
+    """Fold a usage error; click suggests a near miss twice where typer does too."""
+    sentences = dict.fromkeys(re.split(r"(?<=[.?!])\s+", " ".join(message.split())))
+    return " ".join(sentences)

@@ -1,0 +1,83 @@
+"""``wallflower plan``: the promise and its price, before anybody is asked."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+# Numbers are taken as text and read exactly: 0.1 means 1/10, and 1e6 is a whole number.
+_Number = str
+
+
+def _option(text: str) -> object:
+    return typer.Option(help=text, metavar="NUMBER")
+
+
+def plan(
+    arms: Annotated[_Number, _option("How many options are compared.")] = "10",
+    horizon: Annotated[
+        _Number, _option("Users that may be asked in all, over all arms.")
+    ] = "100000",
+    epsilon: Annotated[_Number, _option("Privacy level; smaller protects more.")] = "1",
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            help="dist-dp, dist-rdp, dist-cdp, central-dp, local-dp, dp-se or "
+            "non-private.",
+            metavar="NAME",
+        ),
+    ] = "dist-dp",
+    scale: Annotated[
+        _Number, _option("Precision factor s of dist-rdp and dist-cdp.")
+    ] = "10",
+    ratio: Annotated[
+        _Number, _option("Growth of the groups from batch to batch.")
+    ] = "1.5",
+    first_batch: Annotated[
+        _Number, _option("Users per arm in the first batch; 0 lets the planner choose.")
+    ] = "0",
+    floor: Annotated[
+        _Number, _option("Part of every group that surely answers and is honest.")
+    ] = "0.8",
+    participations: Annotated[
+        _Number, _option("How many groups one person may be in.")
+    ] = "1",
+    failure_probability: Annotated[
+        _Number, _option("Chance to drop the best arm that you accept.")
+    ] = "0.05",
+    gap: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Difference of means to be told apart; repeat for more.",
+            metavar="NUMBER",
+            show_default="0.2 0.1 0.05",
+        ),
+    ] = None,
+    output: Annotated[
+        str, typer.Option("--format", help="human or json.", metavar="NAME")
+    ] = "human",
+) -> None:
+    """Show what users will be promised and how many of them it takes."""
+    from protocol.quantities import exact, positive, probability, whole
+    from wallflower.output import check_format
+    from wallflower.plan import PlanRequest, make_plan
+    from wallflower.plan_view import print_plan
+
+    check_format(output)
+    request = PlanRequest(
+        arms=whole("arms", arms, at_least=2, at_most=100_000),
+        horizon=whole("horizon", horizon, at_least=1, at_most=10**15),
+        epsilon=positive("epsilon", epsilon),
+        mechanism=mechanism,
+        scale=positive("scale", scale),
+        ratio=exact("ratio", ratio),
+        first_batch=whole("first-batch", first_batch, at_least=0, at_most=10**10),
+        floor=exact("floor", floor),
+        participations=whole(
+            "participations", participations, at_least=1, at_most=1000
+        ),
+        failure_probability=probability("failure-probability", failure_probability),
+        gaps=tuple(exact("gap", text) for text in gap or ("0.2", "0.1", "0.05")),
+    )
+    print_plan(make_plan(request), output)
