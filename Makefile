@@ -56,7 +56,6 @@ check-deploy: env  ## validate images, compose, Kubernetes, systemd and proxy fi
 
 test-hosts: env  ## a whole experiment over several hosts made of network namespaces (root)
 	$(BIN)/pytest -m hosts -s tests/integration/hosts
-
 soak-faults: env  ## 10,000 seeded fault schedules through the port (minutes)
 	$(BIN)/python -m tests.strategy.fault_schedules 1000 10000
 

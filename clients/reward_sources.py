@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import dataclasses
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -118,9 +119,17 @@ class CallableRewards:
 
 
 def reward_source(
-    settings: RewardSettings, node_id: str, arms: Sequence[str]
+    settings: RewardSettings,
+    node_id: str,
+    arms: Sequence[str],
+    seed: int | None = None,
 ) -> RewardSource:
-    """Build the source that ``[rewards]`` describes, for one node."""
+    """Build the source that ``[rewards]`` describes, for one node.
+
+    `seed` makes synthetic rewards repeatable where the settings do not say it.
+    """
+    if settings.seed is None and seed is not None:
+        settings = dataclasses.replace(settings, seed=seed)
     return SOURCES[settings.source](settings, node_id, arms)
 
 

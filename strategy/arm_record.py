@@ -79,11 +79,13 @@ def check_outcomes(
             allowed = f"each of {sorted(wished)} at most once"
             raise InputError("arm of an outcome", outcome.arm, allowed)
         seen.add(outcome.arm)
-        if outcome.cohort_size > wished[outcome.arm]:
+        # More than wished for is right: uneven nodes make a draw invite more users
+        # until its floor is the planned one.
+        if outcome.cohort_size < wished[outcome.arm]:
             raise InputError(
                 "cohort size of an outcome",
                 outcome.cohort_size,
-                f"at most the {wished[outcome.arm]} users wished for",
+                f"at least the {wished[outcome.arm]} users wished for",
             )
         if not 1 <= outcome.honest_floor <= outcome.survivors <= outcome.cohort_size:
             raise InputError(

@@ -167,6 +167,26 @@ class UserRegistry:
         may = least if node.level < self._most else least[:0]
         node.pool = self._random.permutation(may).tolist()
 
+    def choose(
+        self, users: int, most: int, among: Iterable[NodeId]
+    ) -> tuple[NodeId, ...]:
+        """Pick the nodes of a round: at most `most`, or as many as `users` need.
+
+        All arms of a round draw from the same nodes, because nodes may differ (clinics
+        do) and arms must not be told apart by them. Those with the most users left
+        come first, ties at random, so that nodes run dry together.
+        """
+        names = [name for name in among if name in self._nodes]
+        if not most or len(names) <= most:
+            return tuple(names)
+        order = self._random.permutation(len(names))
+        left = np.array([self._nodes[n].available(self._most) for n in names])[order]
+        by_left = np.argsort(-left, kind="stable")
+        # A quarter more than needed: uneven nodes make draws larger.
+        enough = int(np.searchsorted(np.cumsum(left[by_left]), 1.25 * users)) + 1
+        picked = order[by_left[: max(most, enough)]]
+        return tuple(names[index] for index in sorted(picked.tolist()))
+
     def draw(
         self, size: int, rule: FloorRule, among: Iterable[NodeId] | None = None
     ) -> Draw:

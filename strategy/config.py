@@ -91,7 +91,9 @@ class SecureSumSettings:
     `corrupt` and `dropout` are the largest fractions of a cohort's nodes that collude
     with the server and that vanish. `enrolment` is the file with the public enrolment
     key; without it nothing authenticates the nodes' keys against the server and every
-    report says "semi-honest server".
+    report says "semi-honest server". `nodes_per_cohort` bounds how many nodes share a
+    round's cohorts where nodes hold many users: the cost of a sum grows with its nodes,
+    not with their users. 0 takes all nodes.
     """
 
     backend: str = "committee"
@@ -99,8 +101,10 @@ class SecureSumSettings:
     dropout: Fraction = Fraction(1, 10)
     server: str = "semi-honest"
     enrolment: Path | None = None
+    nodes_per_cohort: int = 64
 
     def __post_init__(self) -> None:
+        whole("nodes-per-cohort", self.nodes_per_cohort, at_least=0)
         one_of("backend", self.backend, BACKENDS)
         one_of("server", self.server, SERVERS)
         for name, value in (("corrupt", self.corrupt), ("dropout", self.dropout)):

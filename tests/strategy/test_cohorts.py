@@ -113,3 +113,17 @@ def test_a_node_that_comes_back_later_is_not_taken_for_new() -> None:
     users.add_node("late", ["a", "b", "c", "d"])
     draw = users.draw(11, rule(3, Fraction(0), Fraction(0)))
     assert draw.users["late"] == ("d",)
+
+
+def test_a_round_takes_the_fullest_nodes_and_no_more_than_it_may() -> None:
+    users = registry(*[10] * 8, *[30] * 8)
+    chosen = users.choose(100, 5, users.nodes)
+    assert len(chosen) == 5
+    assert all(int(name[1:]) >= 8 for name in chosen)
+
+
+def test_a_round_takes_more_nodes_when_their_users_do_not_suffice() -> None:
+    users = registry(*[1] * 50)
+    assert len(users.choose(32, 5, users.nodes)) == 40
+    assert len(users.choose(50, 5, users.nodes)) == 50
+    assert len(users.choose(2, 0, users.nodes)) == 50

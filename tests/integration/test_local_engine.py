@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from protocol.population import NodeSettings, RewardSettings
+from strategy import events
+from strategy.config import (
+    ExperimentConfig,
+    ExperimentSettings,
+    PolicySettings,
+    SecureSumSettings,
+    TransportSettings,
+)
+from strategy.events import Event
+from strategy.journal import Journal
+from wallflower.engines import EngineJob
+from wallflower.local_engine import run_local
+
+MEANS = (0.1, 0.9, 0.2)
+
+
+def config(**sections: object) -> ExperimentConfig:
+    given: dict[str, object] = {
+        "experiment": ExperimentSettings("test", ("a", "b", "c")),
+        "policy": PolicySettings(first_batch=40),
+        "nodes": NodeSettings(12, 60),
+        "rewards": RewardSettings(means=MEANS),
+    }
+    return ExperimentConfig(**(given | sections))  # type: ignore[arg-type]
+
+
+async def run(experiment: ExperimentConfig, run_dir: Path) -> list[Event]:
+    heard: list[Event] = []
+
+    async def listen(event: Event) -> None:
+        heard.append(event)
+
+    Journal.create(run_dir, "test-run", experiment, "local").close()
+    await run_local(EngineJob(experiment, run_dir, "test-run", listen))
+    return heard
+
+
+def last_views(heard: list[Event]) -> list[bool]:
+    finished = [event for event in heard if isinstance(event, events.RoundFinished)]
+    assert finished[-1].finished == "winner"
+    return [view.active for view in finished[-1].views]
+
+
+@pytest.mark.parametrize("backend", ["committee", "secagg-plus"])
+async def test_a_private_experiment_finds_the_best_arm(
+    backend: str, tmp_path: Path
+) -> None:
+    # Gaps of 0.7 at radius < 0.5 and failure probability 1/20: a false alarm is rarer
+    # than 1 in 20 by the experiment's own promise.
+    heard = await run(
+        config(secure_sum=SecureSumSettings(backend=backend)), tmp_path / "run"
+    )
+    assert last_views(heard) == [False, True, False]
+
+
+async def test_the_same_experiment_runs_through_the_desk_and_leaves_nothing_open(
+    tmp_path: Path,
+) -> None:
+    before = asyncio.all_tasks()
+    heard = await run(
+        config(transport=TransportSettings(kind="grpc")), tmp_path / "run"
+    )
+    assert last_views(heard) == [False, True, False]
+    await asyncio.sleep(0.1)
+    assert asyncio.all_tasks() <= before
+
+
+async def test_a_lying_server_is_withstood_with_enrolled_nodes(tmp_path: Path) -> None:
+    secure_sum = SecureSumSettings(server="malicious")
+    heard = await run(config(secure_sum=secure_sum), tmp_path / "run")
+    assert last_views(heard) == [False, True, False]
+
+
+async def test_nobody_is_invited_twice_and_every_invitation_is_in_the_journal(
+    tmp_path: Path,
+) -> None:
+    heard = await run(config(), tmp_path / "run")
+    with Journal.read(tmp_path / "run") as journal:
+        invited = Counter(
+            (node, user) for _, node, users in journal.invitations() for user in users
+        )
+    assert set(invited.values()) == {1}
+    asked = sum(e.users for e in heard if isinstance(e, events.CohortAsked))
+    assert asked == invited.total()
+
+
+async def test_events_hold_counts_and_bounds_but_no_sum_of_a_cohort(
+    tmp_path: Path,
+) -> None:
+    heard = await run(config(), tmp_path / "run")
+    with Journal.read(tmp_path / "run") as journal:
+        sums = {str(c.result.released) for c in journal.cohorts() if c.result}
+    for event in heard:
+        if isinstance(event, events.CohortEnded):
+            fields = dataclasses.asdict(event)
+            assert sums.isdisjoint(str(value) for value in fields.values())

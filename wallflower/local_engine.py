@@ -1,0 +1,147 @@
+"""The ``local`` engine: one process, real clients, real crypto, no Ray.
+
+Requests go straight to the nodes' handlers in memory, or with ``transport.kind =
+"grpc"`` through the desk over TLS on loopback, as in a deployment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from clients.attendance import Invitation, attend
+from clients.ledger import Ledger
+from clients.node import Node
+from protocol.attendance import RunTokens
+from protocol.certificates import KeyPair, make_authority, make_server_certificate
+from protocol.errors import InputError
+from protocol.identity import Trust
+from protocol.port import NodeId, NodePort
+from protocol.session import ServerSession
+from protocol.wire.cohort_pb2 import CohortSpec
+from strategy.config import ExperimentConfig, TransportSettings
+from strategy.desk import Desk
+from strategy.desk_admission import Admission, EnrolledKeys
+from strategy.desk_settings import DeskSettings
+from strategy.journal import Journal
+from strategy.memory_port import MemoryPort
+from strategy.orchestrator import OpenSession, Orchestrator
+from strategy.secure_sum import ServerKeyring, server_session
+from wallflower.engines import EngineJob
+from wallflower.population import Enrolment, hosted_nodes, ledger_path
+
+_TOKEN_DAYS = 7
+
+
+async def run_local(job: EngineJob) -> None:
+    """Drive a job to its end; see `wallflower.engines.Engine`."""
+    config = job.config
+    kind = "memory" if config.transport.kind == "auto" else config.transport.kind
+    if kind == "flower":
+        raise InputError("transport.kind", "flower", "memory or grpc on engine local")
+    needs_enrolment = kind == "grpc" or config.secure_sum.server == "malicious"
+    enrolment = Enrolment(config) if needs_enrolment else None
+    trust = None if enrolment is None else Trust(enrolment.public_key, int(time.time()))
+    with Journal.resume(job.run_dir, config) as journal:
+        with Ledger(ledger_path(job.run_dir)) as ledger:
+            nodes = hosted_nodes(config, ledger, enrolment)
+            async with _port(kind, config, job.run_id, nodes, enrolment) as port:
+                orchestrator = Orchestrator(
+                    config,
+                    journal,
+                    port,
+                    session_opener(job.run_id, trust),
+                    job.listen,
+                    expected_nodes=len(nodes),
+                )
+                await orchestrator.run()
+
+
+def session_opener(run_id: str, trust: Trust | None) -> OpenSession:
+    """Open server sessions that share one keyring for the run."""
+    keyring = ServerKeyring(run_id)
+
+    def opened(spec: CohortSpec, parties: Mapping[NodeId, int]) -> ServerSession:
+        return server_session(spec, parties, trust=trust, keyring=keyring)
+
+    return opened
+
+
+@asynccontextmanager
+async def _port(
+    kind: str,
+    config: ExperimentConfig,
+    run_id: str,
+    nodes: Mapping[str, Node],
+    enrolment: Enrolment | None,
+) -> AsyncIterator[NodePort]:
+    if kind == "memory":
+        yield MemoryPort(nodes)
+        return
+    assert enrolment is not None
+    async with _desk(config, run_id, nodes, enrolment) as desk:
+        yield desk
+
+
+@asynccontextmanager
+async def _desk(
+    config: ExperimentConfig,
+    run_id: str,
+    nodes: Mapping[str, Node],
+    enrolment: Enrolment,
+) -> AsyncIterator[Desk]:
+    """Open a desk on loopback and let every node attend it in this process."""
+    transport = config.transport
+    authority, server = _certificates(transport)
+    tokens = RunTokens(run_id, RunTokens.new_secret())
+    admission = Admission(
+        tokens,
+        EnrolledKeys(enrolment.public_key),
+        malicious_server=config.secure_sum.server == "malicious",
+    )
+    desk = Desk(admission, server, DeskSettings(most_greeting=len(nodes) + 100))
+    port = await desk.open(f"{transport.host}:{transport.port}")
+    expiry = int(time.time()) + _TOKEN_DAYS * 86_400
+    reason = "failed"
+    try:
+        async with asyncio.TaskGroup() as group:
+            attending = [
+                group.create_task(
+                    attend(
+                        Invitation(
+                            f"{transport.host}:{port}",
+                            authority,
+                            run_id,
+                            tokens.issue(name, expiry=expiry),
+                        ),
+                        enrolment.identities[name],
+                        node,
+                    )
+                )
+                for name, node in nodes.items()
+            ]
+            try:
+                yield desk
+                reason = "finished"
+            finally:
+                await desk.close(reason)
+                for task in attending:
+                    task.cancel()
+    finally:
+        await desk.close("failed")
+
+
+def _certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:
+    """Give the root certificate nodes believe and the desk's own pair."""
+    if transport.certificate is not None and transport.private_key is not None:
+        certificate = transport.certificate.read_bytes()
+        return certificate, KeyPair(certificate, transport.private_key.read_bytes())
+    now = datetime.datetime.now(datetime.UTC)
+    authority = make_authority("Wallflower local run", now=now, days=_TOKEN_DAYS)
+    server = make_server_certificate(
+        authority, [transport.host], now=now, days=_TOKEN_DAYS
+    )
+    return authority.certificate, server

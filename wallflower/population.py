@@ -1,0 +1,115 @@
+"""The population an engine hosts itself: nodes, users, rewards, on the users' terms."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+
+from clients.hosting import NodeSetup, make_node
+from clients.ledger import Ledger
+from clients.node import Node
+from clients.policy import ClientPolicy, load_policy
+from clients.reward_sources import TableRewards, reward_source
+from clients.rewards import RewardSource
+from protocol.errors import ConfigError
+from protocol.identity import EnrolmentKey, NodeIdentity
+from strategy.config import ExperimentConfig
+
+_CERTIFICATE_DAYS = 30
+
+
+def node_names(config: ExperimentConfig) -> tuple[str, ...]:
+    """Name the hosted nodes; the same names in every engine and after a resume."""
+    return tuple(f"node-{number}" for number in range(config.nodes.count))
+
+
+def agreed_policy(config: ExperimentConfig) -> ClientPolicy:
+    """Give the users' terms: their file's, or exactly what the experiment says."""
+    if config.nodes.policy is not None:
+        return load_policy(config.nodes.policy)
+    privacy, secure_sum = config.privacy, config.secure_sum
+    return ClientPolicy(
+        largest_epsilon=privacy.epsilon,
+        largest_total_epsilon=privacy.epsilon * privacy.max_participations,
+        largest_participations=privacy.max_participations,
+        smallest_cohort=2,
+        smallest_floor_fraction=Fraction(0),
+        smallest_corrupt=secure_sum.corrupt,
+        malicious_server=secure_sum.server == "malicious",
+        mechanisms=(privacy.mechanism,),
+        backends=(secure_sum.backend,),
+    )
+
+
+class Enrolment:
+    """An enrolment authority inside the process, for engines that host all nodes.
+
+    What a lying server could do is the same with it; that nobody but this process
+    holds the key is a matter of course here.
+    """
+
+    def __init__(self, config: ExperimentConfig) -> None:
+        key = EnrolmentKey.generate()
+        not_after = int(time.time()) + _CERTIFICATE_DAYS * 86_400
+        self.public_key = key.public_key
+        self.identities: dict[str, NodeIdentity] = {}
+        for name, users in zip(node_names(config), config.nodes.sizes, strict=True):
+            identity = NodeIdentity.generate(name)
+            certificate = key.issue(
+                name, identity.public_key, not_after=not_after, capacity=users
+            )
+            self.identities[name] = identity.enrolled(certificate)
+
+
+def hosted_nodes(
+    config: ExperimentConfig, ledger: Ledger, enrolment: Enrolment | None
+) -> Mapping[str, Node]:
+    """Build every node of ``[nodes]`` with the rewards of ``[rewards]``."""
+    source = _sources(config)
+    setup = NodeSetup(
+        policy=agreed_policy(config),
+        ledger=ledger,
+        source=source,
+        identity=lambda name: enrolment.identities[name] if enrolment else None,
+        enrolment_key=enrolment.public_key if enrolment else None,
+        noise_seed=config.test.noise_seed,
+        reward_timeout_s=config.transport.reward_timeout_s,
+    )
+    trust = setup.trust()
+    nodes = {}
+    for name, count in zip(node_names(config), config.nodes.sizes, strict=True):
+        own = source(name)
+        users = (
+            own.users
+            if isinstance(own, TableRewards)
+            else tuple(f"u{number}" for number in range(count))
+        )
+        nodes[name] = make_node(setup, name, users, trust)
+    return nodes
+
+
+def _sources(config: ExperimentConfig) -> Callable[[str], RewardSource]:
+    """Give each node's source; all share one unless each has a file of its own."""
+    settings = config.rewards
+    if settings is None:
+        raise ConfigError(
+            "rewards", "the section is missing; this engine hosts the users itself"
+        )
+    arms = config.experiment.arms
+    known: dict[str, RewardSource] = {}
+    own_file = settings.table is not None and "{node}" in str(settings.table)
+
+    def source(name: str) -> RewardSource:
+        key = name if own_file else ""
+        if key not in known:
+            known[key] = reward_source(settings, name, arms, config.test.noise_seed)
+        return known[key]
+
+    return source
+
+
+def ledger_path(run_dir: Path) -> Path:
+    """Where a hosted population keeps its spends."""
+    return run_dir / "ledger.sqlite"
