@@ -17,6 +17,10 @@ from protocol.ladder import Ladder
 from protocol.law import BitSource, Integers, NoiseLaw
 from protocol.table import TABLES
 
+# Laws up to this scale or deviation are drawn from tables (about 10⁶ entries, a
+# second to build), wider ones by rejection.
+WIDEST_TABLE = 20_000
+WIDEST_LIST = 500_000
 # Doubles end at 2^−1074; no tail beyond that can be told from zero.
 _DEEPEST_TAIL_BITS = 1216
 
@@ -31,6 +35,13 @@ def positive_rational(
     if not at_least <= value <= at_most:
         raise InputError(parameter, value, allowed)
     return Fraction(value)
+
+
+def check_listable(parameter: str, value: object, width: Fraction | float) -> None:
+    """Refuse to list masses that would take minutes; a request may be hostile."""
+    if width > WIDEST_LIST:
+        allowed = f"a width of at most {WIDEST_LIST} to list all masses"
+        raise InputError(parameter, value, allowed)
 
 
 class LadderLaw(NoiseLaw):
@@ -103,8 +114,21 @@ class LadderLaw(NoiseLaw):
         """Smallest k ≥ 0 with P(|X| > k) ≤ level; may use a closed form."""
         return _smallest_magnitude(self, level)
 
+    @property
+    def wide(self) -> bool:
+        """True if a table would take too long: then `sample_wide` draws."""
+        return False
+
+    def sample_wide(self, count: int, bits: BitSource) -> Integers:
+        """Draw without a table; only laws that can be wide have such a way."""
+        raise InputError("law", self, "one that is narrow enough for a table")
+
     def sample(self, count: int, bits: BitSource) -> Integers:
         """Draw `count` independent values, exactly from this law."""
+        if count < 0:
+            raise InputError("count", count, "at least 0")
+        if self.wide:
+            return self.sample_wide(count, bits)
         if self.symmetric:
             return TABLES.table(self, 63).sample_signed(count, bits)
         return TABLES.table(self, 64).sample(count, bits)
@@ -159,6 +183,13 @@ def far_out(law: LadderLaw, tail_bits: int) -> int:
 
     Only a starting point: whoever uses it checks the mass that is missing.
     """
+    argument = far_out_argument(law, tail_bits)
+    wanted = (tail_bits + 1) * math.log(2)
+    return math.ceil((wanted + law.log_mgf(argument)) / argument) + 1
+
+
+def far_out_argument(law: LadderLaw, tail_bits: int) -> float:
+    """Give a λ that nearly minimises Chernoff's bound (ln 2^{tail_bits+1} + ln M)/λ."""
     wanted = (tail_bits + 1) * math.log(2)
 
     def bound(argument: float) -> float:
@@ -174,4 +205,4 @@ def far_out(law: LadderLaw, tail_bits: int) -> int:
             high = right
         else:
             low = left
-    return math.ceil(bound((low + high) / 2)) + 1
+    return low

@@ -5,14 +5,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 from flint import arb
 
-from protocol.enclosures import Ball, ball, nearest_double, scaled_floor
+from protocol.enclosures import Ball, ball, nearest_double, precision, scaled_floor
 from protocol.ladder import Ladder, climb
-from protocol.laws_base import LadderLaw, positive_rational
+from protocol.law import BitSource, Integers
+from protocol.laws_base import (
+    WIDEST_TABLE,
+    LadderLaw,
+    check_listable,
+    positive_rational,
+)
+from protocol.rejection import LogConcaveSampler
 
+MOST_PARTS = 64  # shapes above are far from zero, where the recurrence starts
+_LARGEST_TABLED_MEAN = 1000
 _CHUNK = 1024  # steps between two looks at how much mass is left
 
 
@@ -63,8 +73,20 @@ class Polya(LadderLaw):
         rate = float(self.rate)
         return float(self.shape) * math.exp(-rate) / math.expm1(-rate) ** 2
 
+    @property
+    def wide(self) -> bool:
+        """True for many parts or a small rate; shares below one part never are."""
+        return self.shape >= 1 and (
+            self.shape > MOST_PARTS or self.rate * WIDEST_TABLE < 1
+        )
+
+    def sample_wide(self, count: int, bits: BitSource) -> Integers:
+        """Draw by rejection: log-concave for shapes from one on."""
+        return _polya_sampler(self).sample(count, bits)
+
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
         """P(x+1) = P(x) · q · (x+r)/(x+1), from P(0) = (1−q)^r."""
+        check_listable("rate", self.rate, 1 / self.rate)
         top, bottom = self.shape.numerator, self.shape.denominator
 
         def attempt(shift: int) -> tuple[list[int], int] | None:
@@ -123,8 +145,19 @@ class Poisson(LadderLaw):
         """The mean."""
         return float(self.mean)
 
+    @property
+    def wide(self) -> bool:
+        """True for a mean whose zero is too rare to start from."""
+        return self.mean > _LARGEST_TABLED_MEAN
+
+    def sample_wide(self, count: int, bits: BitSource) -> Integers:
+        """Draw by rejection: log-concave."""
+        return _poisson_sampler(self).sample(count, bits)
+
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
         """P(x+1) = P(x) · mean/(x+1), from P(0) = e^{−mean}."""
+        # The first mass is e^{−mean}: every unit of the mean costs bits in all numbers.
+        check_listable("mean", self.mean, 50 * self.mean)
         top, bottom = self.mean.numerator, self.mean.denominator
 
         def attempt(shift: int) -> tuple[list[int], int] | None:
@@ -145,11 +178,51 @@ class Poisson(LadderLaw):
         return climb(attempt, guard_bits, guard_bits + tail_bits + 48)
 
 
+@lru_cache(maxsize=256)
+def _polya_sampler(law: Polya) -> LogConcaveSampler:
+    mode = _polya_mode(law)
+
+    def ratio(offset: int) -> Ball:
+        if mode + offset < 0:
+            return arb(0)
+        shape = ball(law.shape)
+        weight = (mode + offset + shape).lgamma() - (mode + shape).lgamma()
+        weight += arb(mode + 1).lgamma() - arb(mode + offset + 1).lgamma()
+        return (weight - ball(law.rate) * offset).exp()
+
+    return LogConcaveSampler(mode, ratio, math.sqrt(law.variance()))
+
+
+def _polya_mode(law: Polya) -> int:
+    """⌊(r−1)q/(1−q)⌋: P(x) ≥ P(x−1) iff x ≤ (r−1)q/(1−q)."""
+    bits = 256
+    while True:
+        with precision(bits):
+            place = ball(law.shape - 1) / ball(law.rate).expm1()
+            whole = place.floor().unique_fmpz()
+        if whole is not None:
+            return int(whole)
+        bits *= 2
+
+
+@lru_cache(maxsize=256)
+def _poisson_sampler(law: Poisson) -> LogConcaveSampler:
+    mode = math.floor(law.mean)
+
+    def ratio(offset: int) -> Ball:
+        if mode + offset < 0:
+            return arb(0)
+        weight = arb(mode + 1).lgamma() - arb(mode + offset + 1).lgamma()
+        return (weight + offset * ball(law.mean).log()).exp()
+
+    return LogConcaveSampler(mode, ratio, math.sqrt(law.variance()))
+
+
 def _trimmed(masses: list[int], shift: int, tail_bits: int) -> list[int]:
     """Drop what a last chunk holds beyond the place where the tail is small enough."""
-    rest = (1 << shift) - sum(masses[:-_CHUNK])
-    enough = 1 << (shift - tail_bits)
     end = max(1, len(masses) - _CHUNK)
+    rest = (1 << shift) - sum(masses[:end])
+    enough = 1 << (shift - tail_bits)
     while rest > enough:
         rest -= masses[end]
         end += 1

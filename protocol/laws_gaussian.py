@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import ClassVar
 
 from flint import arb, ctx
 
 from protocol.enclosures import Ball, ball, scaled_floor
 from protocol.ladder import Ladder, climb
-from protocol.laws_base import LadderLaw, far_out, positive_rational
+from protocol.law import BitSource, Integers
+from protocol.laws_base import (
+    WIDEST_TABLE,
+    LadderLaw,
+    check_listable,
+    far_out,
+    positive_rational,
+)
+from protocol.laws_counts import Poisson
+from protocol.rejection import LogConcaveSampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +55,19 @@ class Skellam(LadderLaw):
         """σ²."""
         return float(self.variance_parameter)
 
+    @property
+    def wide(self) -> bool:
+        """True for a large variance."""
+        return self.variance_parameter > WIDEST_TABLE**2
+
+    def sample_wide(self, count: int, bits: BitSource) -> Integers:
+        """Draw two Poisson variables and subtract."""
+        half = Poisson(self.variance_parameter / 2)
+        return half.sample_wide(count, bits) - half.sample_wide(count, bits)
+
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
         """Run the recurrence of the class down from where the tail is small enough."""
+        check_listable("variance", self.variance_parameter, math.sqrt(self.variance()))
         top, bottom = (
             self.variance_parameter.numerator,
             self.variance_parameter.denominator,
@@ -146,8 +166,18 @@ class DiscreteGaussian(LadderLaw):
         moment = 2 * sum(k * k * w for k, w in enumerate(weights, 1))
         return parameter * (1 - 2 * rate * moment / (1 + 2 * sum(weights)))
 
+    @property
+    def wide(self) -> bool:
+        """True for a large parameter."""
+        return self.variance_parameter > WIDEST_TABLE**2
+
+    def sample_wide(self, count: int, bits: BitSource) -> Integers:
+        """Draw by rejection around zero."""
+        return _gaussian_sampler(self).sample(count, bits)
+
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
         """P(k+1) = P(k) ρ_k and ρ_{k+1} = ρ_k e^{−1/σ²}, from ρ_0 = e^{−1/(2σ²)}."""
+        check_listable("variance", self.variance_parameter, math.sqrt(self.variance()))
 
         def attempt(shift: int) -> tuple[list[int], int] | None:
             centre = scaled_floor(lambda: self.mass(0), shift, guard_bits)
@@ -172,6 +202,14 @@ class DiscreteGaussian(LadderLaw):
             return masses, len(masses).bit_length()
 
         return climb(attempt, guard_bits, guard_bits + tail_bits + 48)
+
+
+@lru_cache(maxsize=256)
+def _gaussian_sampler(law: DiscreteGaussian) -> LogConcaveSampler:
+    def ratio(offset: int) -> Ball:
+        return (-(offset**2) / (2 * ball(law.variance_parameter))).exp()
+
+    return LogConcaveSampler(0, ratio, math.sqrt(law.variance()))
 
 
 def _theta(rate: Ball) -> Ball:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import ClassVar
 
 from flint import arb
@@ -15,17 +15,30 @@ from protocol.enclosures import (
     ball,
     certainly_at_most,
     nearest_double,
+    precision,
     scaled_floor,
 )
+from protocol.errors import InputError
 from protocol.ladder import Ladder, climb
-from protocol.laws_base import LadderLaw, far_out, positive_rational
+from protocol.law import BitSource, Integers
+from protocol.laws_base import (
+    WIDEST_TABLE,
+    LadderLaw,
+    check_listable,
+    far_out,
+    far_out_argument,
+    positive_rational,
+)
 from protocol.laws_counts import (
+    MOST_PARTS,
     Polya,
     check_shape_and_rate,
     log_one_sided,
     one_minus_exp,
 )
+from protocol.rejection import LogConcaveSampler
 
+_MOST_LADDER_PARTS = 2000  # each part costs two bits in all numbers
 _LONG_LADDER = 2000  # scale from which one closed form is cheaper than all masses
 
 
@@ -80,8 +93,18 @@ class DiscreteLaplace(LadderLaw):
         rate = 1 / float(self.scale)
         return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
+    @property
+    def wide(self) -> bool:
+        """True for a large scale."""
+        return self.scale > WIDEST_TABLE
+
+    def sample_wide(self, count: int, bits: BitSource) -> Integers:
+        """Draw by rejection around zero."""
+        return _laplace_sampler(self).sample(count, bits)
+
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
         """P(|X| = k+1) = q · P(|X| = k) from k = 1 on."""
+        check_listable("scale", self.scale, self.scale)
 
         def attempt(shift: int) -> tuple[list[int], int] | None:
             centre = scaled_floor(lambda: self.mass(0), shift, guard_bits)
@@ -101,6 +124,14 @@ class DiscreteLaplace(LadderLaw):
             return masses, 0
 
         return climb(attempt, guard_bits, guard_bits + tail_bits + 48)
+
+
+@lru_cache(maxsize=256)
+def _laplace_sampler(law: DiscreteLaplace) -> LogConcaveSampler:
+    def ratio(offset: int) -> Ball:
+        return (-abs(offset) / ball(law.scale)).exp()
+
+    return LogConcaveSampler(0, ratio, math.sqrt(law.variance()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +165,27 @@ class NegativeBinomialDifference(LadderLaw):
 
     def pmf(self, x: int) -> float:
         """P(X = x); ₂F₁ takes milliseconds, so a short ladder answers instead."""
-        if self.rate * _LONG_LADDER > 1:
+        if self.rate * _LONG_LADDER > 1 and self.shape <= MOST_PARTS:
             return float(self.pmf_range(x, x)[0])
         return LadderLaw.pmf(self, x)
+
+    def _smallest_magnitude(self, level: Fraction) -> int:
+        """Exact up to MOST_PARTS parts, above by Chernoff's bound: never too small."""
+        if self.shape <= MOST_PARTS:
+            return LadderLaw._smallest_magnitude(self, level)
+        return self._chernoff(level)
+
+    def _chernoff(self, level: Fraction) -> int:
+        """Give k with 2·M(λ)·e^{−λ(k+1)} ≤ level, for a λ near the best one."""
+        tail_bits = (level.denominator // level.numerator).bit_length()
+        argument = Fraction(far_out_argument(self, tail_bits))
+        with precision(256):
+            rate, shift = ball(self.rate), ball(argument)
+            parts = 2 * one_minus_exp(rate).log()
+            parts -= one_minus_exp(rate - shift).log()
+            parts -= one_minus_exp(rate + shift).log()
+            needed = (ball(self.shape) * parts + (2 / ball(level)).log()) / shift
+            return max(0, int(needed.upper().ceil().unique_fmpz()) - 1)
 
     def _coefficient(self, x: int, extra: int) -> Ball:
         shape, rate = ball(self.shape), ball(self.rate)
@@ -158,10 +207,25 @@ class NegativeBinomialDifference(LadderLaw):
         """2R q/(1−q)²."""
         return 2 * Polya(self.shape, self.rate).variance()
 
+    @property
+    def wide(self) -> bool:
+        """True if its two Pólya halves are."""
+        return Polya(self.shape, self.rate).wide
+
+    def sample_wide(self, count: int, bits: BitSource) -> Integers:
+        """Draw the two halves and subtract."""
+        half = Polya(self.shape, self.rate)
+        return half.sample_wide(count, bits) - half.sample_wide(count, bits)
+
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
         """Run the recurrence of the class down from where the tail is small enough."""
         if self.shape == 1:
             return DiscreteLaplace(1 / self.rate).ladder(tail_bits, guard_bits)
+        check_listable("rate", self.rate, 1 / self.rate)
+        if self.shape > _MOST_LADDER_PARTS:
+            raise InputError(
+                "shape", self.shape, f"at most {_MOST_LADDER_PARTS} to list all masses"
+            )
         top, bottom = self.shape.numerator, self.shape.denominator
         # Below k = R each step loses less than two bits (see _lost_bits).
         guard_bits += 2 * math.ceil(self.shape)

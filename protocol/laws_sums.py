@@ -28,10 +28,12 @@ from protocol.ladder import Ladder
 from protocol.law import BitSource, Integers
 from protocol.laws_base import LadderLaw
 from protocol.laws_gaussian import DiscreteGaussian
+from protocol.rejection import LogConcaveSampler
 
 # Convolving a sum of this variance takes about a second.
 _LARGEST_CONVOLVED_VARIANCE = 1 << 18
 _LISTED_TERMS = 64
+_CERTIFIES_TABLES = 256  # bits of closeness that leave room for many refinements
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +146,37 @@ class SumOfDiscreteGaussians(LadderLaw):
             )
         return self.single.ladder(tail_bits, guard_bits)
 
-    def sample(self, count: int, bits: BitSource) -> Integers:
-        """Draw the sum: at once where its table is certified, else part by part."""
-        if self._closeness_bits() > 256 or self._convolvable:
-            return LadderLaw.sample(self, count, bits)
+    @property
+    def wide(self) -> bool:
+        """True where neither the theorem nor a convolution gives a table."""
+        if self._closeness_bits() > _CERTIFIES_TABLES:
+            return self.single.wide
+        return not self._convolvable
+
+    def sample_wide(self, count: int, bits: BitSource) -> Integers:
+        """Draw by rejection where the theorem encloses the masses, else in parts."""
+        if self._closeness_bits() > _CERTIFIES_TABLES:
+            return _sum_sampler(self).sample(count, bits)
         largest = math.floor(_LARGEST_CONVOLVED_VARIANCE / self.variance_parameter)
         whole, rest = divmod(self.count, largest)
-        part = SumOfDiscreteGaussians(largest, self.variance_parameter)
         values = np.zeros(count, dtype=np.int64)
-        for _ in range(whole):
+        for size in [largest] * whole + [rest] * (rest > 0):
+            part = SumOfDiscreteGaussians(size, self.variance_parameter)
             values += part.sample(count, bits)
-        if rest:
-            last = SumOfDiscreteGaussians(rest, self.variance_parameter)
-            values += last.sample(count, bits)
         return values
+
+
+@lru_cache(maxsize=64)
+def _sum_sampler(law: SumOfDiscreteGaussians) -> LogConcaveSampler:
+    """Sums of log-concave variables are log-concave (Prékopa)."""
+    # Each of the two masses in the ratio is off by a factor within 1 ± 2^(1−bits).
+    doubt = arb(0, arb(2) ** (3 - law._closeness_bits()))
+    single = law.single.variance_parameter
+
+    def ratio(offset: int) -> Ball:
+        return (-(offset**2) / (2 * ball(single))).exp() * (1 + doubt)
+
+    return LogConcaveSampler(0, ratio, math.sqrt(law.variance()))
 
 
 @lru_cache(maxsize=8)

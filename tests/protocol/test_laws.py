@@ -103,7 +103,7 @@ def test_two_sided_bound_is_the_smallest_that_holds(
     law: LadderLaw, level: Fraction
 ) -> None:
     def outside(bound: int) -> float:
-        above = law.pmf_range(bound + 1, bound + 2 * reach(law))
+        above = law.pmf_range(bound + 1, bound + reach(law))
         return law.cdf(-bound - 1) + math.fsum(above)
 
     bound = law.two_sided_bound(level)
@@ -113,7 +113,7 @@ def test_two_sided_bound_is_the_smallest_that_holds(
 
 @every_law
 def test_moments_match_the_masses(law: LadderLaw) -> None:
-    limit = 2 * reach(law)
+    limit = reach(law) * 5 // 4
     points = np.arange(-limit, limit + 1)
     masses = law.pmf_range(-limit, limit)
     mean = float(np.sum(points * masses))
@@ -171,3 +171,32 @@ def test_discrete_gaussian_is_sub_gaussian() -> None:
         for argument in np.linspace(-3, 3, 41):
             bound = float(parameter) * argument**2 / 2
             assert law.log_mgf(float(argument)) <= bound + 1e-12
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        Polya(Fraction(1, 10), Fraction(1, 10**8)),
+        NegativeBinomialDifference(Fraction(1, 10), Fraction(1, 10**8)),
+    ],
+    ids=repr,
+)
+def test_a_share_too_wide_to_list_is_refused_at_once(law: LadderLaw) -> None:
+    with pytest.raises(InputError, match="rate"):
+        law.sample(1, OsBits())
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        Poisson(Fraction(10**9)),
+        Skellam(Fraction(10**16)),
+        DiscreteGaussian(Fraction(10**16)),
+    ],
+    ids=repr,
+)
+def test_an_exact_bound_that_would_take_minutes_is_refused_at_once(
+    law: LadderLaw,
+) -> None:
+    with pytest.raises(InputError, match="list all masses"):
+        law.two_sided_bound(Fraction(1, 100))

@@ -1,0 +1,222 @@
+"""The certified table: exact for every word size, by enumeration of all words."""
+
+from __future__ import annotations
+
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from protocol.bits import SeededBits
+from protocol.errors import InputError
+from protocol.ladder import Ladder
+from protocol.laws import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NegativeBinomialDifference,
+    Poisson,
+    Polya,
+    Skellam,
+    SumOfDiscreteGaussians,
+)
+from protocol.laws_base import LadderLaw
+from protocol.table import CertifiedTable, TableCache
+from tests.protocol.statistics import FALSE_ALARM_RATE, chi_square_p_value
+
+LAWS: list[LadderLaw] = [
+    Polya(Fraction(1, 50), Fraction(1, 3)),
+    Polya(Fraction(5, 2), Fraction(1)),
+    Poisson(Fraction(4)),
+    DiscreteLaplace(Fraction(2)),
+    NegativeBinomialDifference(Fraction(1, 50), Fraction(1, 3)),
+    NegativeBinomialDifference(Fraction(5, 2), Fraction(1)),
+    Skellam(Fraction(4)),
+    DiscreteGaussian(Fraction(4)),
+    SumOfDiscreteGaussians(3, Fraction(1)),
+]
+every_law = pytest.mark.parametrize("law", LAWS, ids=repr)
+
+
+class OutOfWordsError(Exception):
+    """A draw asked for more words than were laid out."""
+
+
+class ListedBits:
+    """Give exactly these words (of a few bits, in the highest places)."""
+
+    def __init__(self, words: list[int], word_bits: int) -> None:
+        self._words = [word << (64 - word_bits) for word in words]
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        if count > len(self._words):
+            raise OutOfWordsError
+        given, self._words = self._words[:count], self._words[count:]
+        return np.array(given, dtype=np.uint64)
+
+
+def masses_by_enumeration(
+    table: CertifiedTable, word_bits: int, depth: int
+) -> tuple[dict[int, Fraction], Fraction]:
+    """Try all sequences of words: P(x) that is decided, and what is left open."""
+    decided: dict[int, Fraction] = {}
+    undecided: list[list[int]] = [[]]
+    every_word = range(1 << word_bits)
+    weight = Fraction(1)
+    for _ in range(depth):
+        weight /= 1 << word_bits
+        longer = [
+            [*start, word] for start in undecided for word in range(1 << word_bits)
+        ]
+        undecided = []
+        for words in longer:
+            try:
+                value = int(table.sample(1, ListedBits(words, word_bits))[0])
+            except OutOfWordsError:
+                undecided.append(words)
+            else:
+                decided[value] = decided.get(value, Fraction(0)) + weight
+    return decided, weight * len(undecided)
+
+
+@every_law
+@pytest.mark.parametrize(("word_bits", "depth"), [(6, 3), (1, 12)])
+def test_enumerating_all_words_gives_the_exact_masses(
+    law: LadderLaw, word_bits: int, depth: int
+) -> None:
+    table = CertifiedTable(law, word_bits)
+    decided, left_open = masses_by_enumeration(table, word_bits, depth)
+    assert sum(decided.values()) + left_open == 1
+    assert left_open < Fraction(1, 30)
+    for x in range(max(decided) + 3):
+        exact = law.pmf(x) * (2 if law.symmetric and x else 1)
+        low = float(decided.get(x, Fraction(0)))
+        assert low <= exact * (1 + 1e-12)
+        assert exact <= low + float(left_open) + 1e-15
+
+
+@every_law
+def test_short_words_refine_and_still_give_the_law(law: LadderLaw) -> None:
+    table = CertifiedTable(law, 10)
+    sample = table.sample_signed if law.symmetric else table.sample
+    values = sample(20_000, SeededBits.derived(4, repr(law)))
+    assert chi_square_p_value(values, law) > FALSE_ALARM_RATE
+    assert np.abs(values).max() >= len(table) // 2
+
+
+@every_law
+def test_one_draw_and_many_draws_read_words_alike(law: LadderLaw) -> None:
+    table = CertifiedTable(law, 63)
+    words = SeededBits(9).words(3000)
+
+    class Replay:
+        def __init__(self, rest: NDArray[np.uint64]) -> None:
+            self.rest = rest
+
+        def words(self, count: int) -> NDArray[np.uint64]:
+            given, self.rest = self.rest[:count], self.rest[count:]
+            return given
+
+    many = table.sample_signed(3000, Replay(words))
+    replay = Replay(words)
+    single = [int(table.sample_signed(1, replay)[0]) for _ in range(3000)]
+    assert many.tolist() == single
+
+
+def test_a_signed_draw_is_fair_and_independent_of_the_magnitude() -> None:
+    table = CertifiedTable(DiscreteLaplace(Fraction(2)), 6)
+    even = [table.sample_signed(1, ListedBits([w, 0, 0], 6))[0] for w in range(64)]
+    odd = [table.sample_signed(1, OddWords(w))[0] for w in range(64)]
+    assert [-x for x in even] == odd
+
+
+class OddWords:
+    def __init__(self, word: int) -> None:
+        self._next = [word << 58 | 1, 0, 0]
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.array([self._next.pop(0)], dtype=np.uint64)
+
+
+@pytest.mark.parametrize("word_bits", [1, 10, 63, 64])
+def test_the_last_threshold_leaves_only_the_tail_open(word_bits: int) -> None:
+    for law in LAWS:
+        thresholds = CertifiedTable(law, word_bits).thresholds.tolist()
+        assert thresholds[-1] == 2**word_bits - 1
+        assert thresholds == sorted(thresholds)
+        assert thresholds.count(thresholds[-1]) == 1
+
+
+def test_a_law_that_is_nearly_always_zero_has_a_table_of_one_entry() -> None:
+    table = CertifiedTable(Polya(Fraction(1, 50), Fraction(60)), 64)
+    assert len(table) == 1
+    assert not table.sample(1000, SeededBits(1)).any()
+
+
+def test_thresholds_are_floors_of_the_distribution_function() -> None:
+    law = Polya(Fraction(1), Fraction(1, 2))
+    thresholds = CertifiedTable(law, 40).thresholds
+    for x in range(20):
+        # F(x) = 1 − e^{−(x+1)/2}; a double settles 40 bits.
+        assert int(thresholds[x]) == int(-np.expm1(-(x + 1) / 2) * 2**40)
+
+
+def test_an_uncertain_floor_is_not_certified() -> None:
+    # F(0) = 1/2 exactly: no enclosure from below can tell ⌊2^w F⌋ from one less.
+    vague = Ladder([(1 << 99) - 1, (1 << 99) - 1], shift=100, accuracy=98)
+    assert vague.thresholds(8) is None
+
+
+def test_the_tail_beyond_the_table_is_reached() -> None:
+    law = DiscreteLaplace(Fraction(2))
+    table = CertifiedTable(law, 4)
+    ones = 15
+    beyond = table.sample(1, ListedBits([ones] * 8 + [0] * 3, 4))[0]
+    assert beyond > len(table)
+    # P(|X| > k) = 2q^{k+1}/(1+q) crosses 2^−32 there.
+    q = np.exp(-0.5)
+    assert 2 * q**beyond / (1 + q) > 2.0**-32 * (1 - 1e-9)
+    assert 2 * q ** (beyond + 1) / (1 + q) <= 2.0**-32 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("word_bits", [0, 65, -1])
+def test_word_sizes_out_of_range_are_refused(word_bits: int) -> None:
+    with pytest.raises(InputError, match="word_bits"):
+        CertifiedTable(LAWS[0], word_bits)
+
+
+def test_a_signed_draw_needs_a_bit_for_the_sign() -> None:
+    with pytest.raises(InputError, match="63"):
+        CertifiedTable(DiscreteLaplace(Fraction(2)), 64).sample_signed(1, SeededBits(1))
+
+
+def test_the_cache_builds_a_table_once_for_many_threads() -> None:
+    cache = TableCache(budget_bytes=1 << 20)
+    found: list[CertifiedTable] = []
+    start = threading.Barrier(4)
+
+    def use() -> None:
+        start.wait()
+        found.append(cache.table(DiscreteGaussian(Fraction(7)), 63))
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len({id(table) for table in found}) == 1
+
+
+def test_the_cache_forgets_the_least_recently_used_table() -> None:
+    laws = [DiscreteLaplace(Fraction(n)) for n in (3, 4, 5)]
+    size = CertifiedTable(laws[2], 63).size_bytes
+    cache = TableCache(budget_bytes=2 * size + 1)
+    first = cache.table(laws[0], 63)
+    cache.table(laws[1], 63)
+    assert cache.table(laws[0], 63) is first
+    cache.table(laws[2], 63)
+    assert cache.size_bytes <= 2 * size + 1
+    assert cache.table(laws[2], 63) is cache.table(laws[2], 63)
+    assert len(cache) < 3
