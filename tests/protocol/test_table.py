@@ -66,9 +66,7 @@ def masses_by_enumeration(
     weight = Fraction(1)
     for _ in range(depth):
         weight /= 1 << word_bits
-        longer = [
-            [*start, word] for start in undecided for word in range(1 << word_bits)
-        ]
+        longer = [[*start, word] for start in undecided for word in every_word]
         undecided = []
         for words in longer:
             try:
