@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 
-from protocol.encoding import canonical, digest
+from protocol.encoding import digest
 from protocol.errors import MalformedMessageError
 from protocol.wire import cohort_pb2, secure_sum_pb2
 
@@ -77,11 +77,6 @@ def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
 def context_of(spec: cohort_pb2.CohortSpec, roster: bytes) -> bytes:
     """Bind a cohort's description to the digest of its roster."""
     return digest("wallflower/v1/context", spec_digest(spec), roster)
-
-
-def seal_info(context: bytes, stage: int, sender: str, receiver: str) -> bytes:
-    """HKDF info of one sealed message; the caller appends a salt where needed."""
-    return canonical("wallflower/v1/seal", context, stage, sender, receiver)
 
 
 def draw_order(context: bytes, parties: Sequence[str]) -> list[str]:

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from protocol.encoding import canonical, digest
 from protocol.errors import MalformedMessageError
 from protocol.sealing import TAG_BYTES, expand
-from protocol.wire.secure_sum_pb2 import PartyKey, Stage
+from protocol.stages import CONTRIBUTE
+from protocol.wire.secure_sum_pb2 import PartyKey
 
 _PLAIN = struct.Struct(">QI")  # share, users
 SEAL_BYTES = _PLAIN.size + TAG_BYTES
@@ -27,15 +28,7 @@ def committee_digest(members: Sequence[str], keys: Iterable[PartyKey]) -> bytes:
 
 def seal_head(context: bytes, committee: bytes) -> bytes:
     """Begin the HKDF info of every seal of a cohort."""
-    return canonical(
-        "wallflower/v1/seal", context, committee, int(Stage.STAGE_CONTRIBUTE)
-    )
-
-
-def name_tag(party: str) -> bytes:
-    """Write a party's name so that two names in a row are unambiguous."""
-    raw = party.encode()
-    return len(raw).to_bytes(2, "big") + raw
+    return canonical("wallflower/v1/seal", context, committee, CONTRIBUTE)
 
 
 def seal_share(pair: bytes, info: bytes, share: int, users: int) -> bytes:

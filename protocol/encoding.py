@@ -23,6 +23,12 @@ def canonical(*values: str | bytes | int) -> bytes:
     return b"".join(parts)
 
 
+def name_tag(party: str) -> bytes:
+    """Write a party's name so that two names in a row are unambiguous."""
+    raw = party.encode()
+    return len(raw).to_bytes(2, "big") + raw
+
+
 def digest(*values: str | bytes | int) -> bytes:
     """SHA-256 of the canonical form."""
     return hashlib.sha256(canonical(*values)).digest()

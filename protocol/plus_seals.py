@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import struct
 
-from protocol.cohort_context import seal_info
+from protocol.encoding import canonical, name_tag
 from protocol.sealing import TAG_BYTES
 from protocol.secret_shares import SHARE_BYTES
-from protocol.wire.secure_sum_pb2 import Stage
+from protocol.stages import SHARE
 
 _USERS = struct.Struct(">I")
 BOTH_SHARES = 2 * SHARE_BYTES
 PLUS_SEAL_BYTES = BOTH_SHARES + _USERS.size + TAG_BYTES
 
 
-def share_info(context: bytes, sender: str, receiver: str, salt: bytes) -> bytes:
+def share_head(context: bytes) -> bytes:
+    """Begin the HKDF info of every seal of a cohort."""
+    return canonical("wallflower/v1/seal", context, SHARE)
+
+
+def share_info(head: bytes, sender: str, receiver: str, salt: bytes) -> bytes:
     """HKDF info of the seal from one neighbour to another."""
-    return seal_info(context, int(Stage.STAGE_SHARE), sender, receiver) + salt
+    return head + name_tag(sender) + name_tag(receiver) + salt
 
 
 def pack(both: bytes, users: int) -> bytes:

@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import (
 )
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from protocol.encoding import canonical
 from protocol.errors import AuthenticationError, MalformedMessageError
 
 KEY_BYTES = 32
@@ -46,8 +45,9 @@ def pair_key(
         # All-zero secret: the peer sent a point of small order.
         raise AuthenticationError("a public key is degenerate") from None
     extracted = hmac.digest(_PAIR, secret, "sha256")
-    low, high = sorted((my_public, theirs))
-    return expand(extracted, canonical(purpose, low, high))
+    # Both keys are 32 bytes, so the info is unambiguous as it stands.
+    low, high = (my_public, theirs) if my_public < theirs else (theirs, my_public)
+    return expand(extracted, low + high + purpose)
 
 
 def seal(key: bytes, info: bytes, plain: bytes) -> bytes:

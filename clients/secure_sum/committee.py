@@ -16,12 +16,12 @@ from protocol.committee_seals import (
     MOST_USERS,
     SEAL_BYTES,
     committee_digest,
-    name_tag,
     open_share,
     seal_head,
     seal_share,
     split,
 )
+from protocol.encoding import name_tag
 from protocol.errors import (
     InputError,
     MalformedMessageError,
@@ -33,6 +33,7 @@ from protocol.primes import is_prime
 from protocol.sealing import SALT_BYTES
 from protocol.session import Contribution
 from protocol.shamir import share_integer
+from protocol.stages import CONTRIBUTE, KEYS, TALLY
 from protocol.sum_envelope import parse
 from protocol.threat import Sizes, committee_size, least_contributors
 from protocol.wire.secure_sum_pb2 import (
@@ -42,7 +43,6 @@ from protocol.wire.secure_sum_pb2 import (
     ContributeRequest,
     Envelope,
     KeysRequest,
-    Stage,
     TallyAnswer,
     TallyRequest,
 )
@@ -51,16 +51,16 @@ from protocol.wire.secure_sum_pb2 import (
 class CommitteeClient(ClientMachine):
     """A contributor, and a member if drawn."""
 
-    stages = (Stage.STAGE_KEYS, Stage.STAGE_CONTRIBUTE, Stage.STAGE_TALLY)
-    value_stage = Stage.STAGE_CONTRIBUTE
+    stages = (KEYS, CONTRIBUTE, TALLY)
+    value_stage = CONTRIBUTE
     roster_stages = stages
 
     def _inspect(self, envelope: Envelope) -> None:
-        if envelope.stage == Stage.STAGE_KEYS:
+        if envelope.stage == KEYS:
             self.check_roster(parse(KeysRequest, envelope.payload).roster, envelope)
             self._sizes()
             self._check_drawn()
-        elif envelope.stage == Stage.STAGE_CONTRIBUTE:
+        elif envelope.stage == CONTRIBUTE:
             request = parse(ContributeRequest, envelope.payload)
             self.check_roster(request.roster, envelope)
             self._check_committee(request)
@@ -72,9 +72,9 @@ class CommitteeClient(ClientMachine):
             self._check_closed(closed)
 
     def _answer(self, envelope: Envelope, contribution: Contribution | None) -> bytes:
-        if envelope.stage == Stage.STAGE_KEYS:
+        if envelope.stage == KEYS:
             return self._announcement()
-        if envelope.stage == Stage.STAGE_CONTRIBUTE:
+        if envelope.stage == CONTRIBUTE:
             assert contribution is not None
             request = parse(ContributeRequest, envelope.payload)
             return self._contribute(request, contribution)

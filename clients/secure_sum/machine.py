@@ -69,6 +69,7 @@ class ClientMachine(abc.ABC):
         self._roster_body = b""
         self._answers: dict[int, tuple[bytes, bytes]] = {}
         self._own: OwnKey | None = None
+        self._inspected: tuple[bytes, Envelope] | None = None
         self._dead = False
 
     def __repr__(self) -> str:
@@ -96,19 +97,22 @@ class ClientMachine(abc.ABC):
             envelope = self._unwrap(body)
             if envelope.stage != self.value_stage or self._answered(envelope, body):
                 return False
-            self._check_place(envelope)
-            self._inspect(envelope)
+            self._check(envelope)
+            self._inspected = body, envelope
             return True
 
     def handle(self, body: bytes, contribution: Contribution | None = None) -> bytes:
         """Answer one message; the same message always has the same answer."""
         with _Fatal(self):
-            envelope = self._unwrap(body)
-            stored = self._answered(envelope, body)
-            if stored is not None:
-                return stored
-            self._check_place(envelope)
-            self._inspect(envelope)
+            if self._inspected is not None and self._inspected[0] == body:
+                envelope = self._inspected[1]
+            else:
+                envelope = self._unwrap(body)
+                stored = self._answered(envelope, body)
+                if stored is not None:
+                    return stored
+                self._check(envelope)
+            self._inspected = None
             if envelope.stage == self.value_stage:
                 _check_contribution(contribution, self.setting.spec.modulus)
             if not self._answers:
@@ -122,6 +126,7 @@ class ClientMachine(abc.ABC):
         """Forget all secrets."""
         self._dead = True
         self._own = None
+        self._inspected = None
         self._answers.clear()
         self._forget()
 
@@ -210,7 +215,7 @@ class ClientMachine(abc.ABC):
             raise WrongContextError(f"no stage {envelope.stage} in this protocol")
         return envelope
 
-    def _check_place(self, envelope: Envelope) -> None:
+    def _check(self, envelope: Envelope) -> None:
         context = b"" if envelope.stage in self.roster_stages else self.context
         if not context and envelope.stage not in self.roster_stages:
             raise WrongContextError("a stage before the roster is known")
@@ -221,6 +226,7 @@ class ClientMachine(abc.ABC):
             sender="",
             receiver=self.setting.party,
         )
+        self._inspect(envelope)
 
     def _answered(self, envelope: Envelope, body: bytes) -> bytes | None:
         stored = self._answers.get(envelope.stage)

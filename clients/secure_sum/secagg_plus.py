@@ -28,10 +28,17 @@ from protocol.errors import AuthenticationError, RefusalError, WrongContextError
 from protocol.identity import Certificate
 from protocol.masks import mask_info, mask_value
 from protocol.party_keys import check_lengths, signed
-from protocol.plus_seals import PLUS_SEAL_BYTES, pack, share_info, unpack
+from protocol.plus_seals import (
+    PLUS_SEAL_BYTES,
+    pack,
+    share_head,
+    share_info,
+    unpack,
+)
 from protocol.sealing import SALT_BYTES, pair_key, seal, unseal
 from protocol.secret_shares import SECRET_BYTES, SHARE_BYTES, share_secrets
 from protocol.session import Contribution
+from protocol.stages import ADVERTISE, CONFIRM, MASK, SHARE, UNMASK
 from protocol.standing import confirmation, read_standing
 from protocol.sum_envelope import parse
 from protocol.threat import Sizes, graph_size
@@ -45,7 +52,6 @@ from protocol.wire.secure_sum_pb2 import (
     PartyKey,
     ShareAnswer,
     ShareRequest,
-    Stage,
     Standing,
     UnmaskAnswer,
     UnmaskRequest,
@@ -57,14 +63,14 @@ class SecaggPlusClient(ClientMachine):
     """A party of a secagg-plus cohort."""
 
     stages = (
-        Stage.STAGE_ADVERTISE,
-        Stage.STAGE_SHARE,
-        Stage.STAGE_MASK,
-        Stage.STAGE_CONFIRM,
-        Stage.STAGE_UNMASK,
+        ADVERTISE,
+        SHARE,
+        MASK,
+        CONFIRM,
+        UNMASK,
     )
-    value_stage = Stage.STAGE_SHARE
-    roster_stages = (Stage.STAGE_ADVERTISE, Stage.STAGE_SHARE)
+    value_stage = SHARE
+    roster_stages = (ADVERTISE, SHARE)
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -81,23 +87,23 @@ class SecaggPlusClient(ClientMachine):
 
     def _inspect(self, envelope: Envelope) -> None:
         stage, payload = envelope.stage, envelope.payload
-        if stage == Stage.STAGE_ADVERTISE:
+        if stage == ADVERTISE:
             self.check_roster(parse(AdvertiseRequest, payload).invited, envelope)
-        elif stage == Stage.STAGE_SHARE:
+        elif stage == SHARE:
             self._inspect_share(parse(ShareRequest, payload), envelope)
-        elif stage == Stage.STAGE_MASK:
-            self._demand(Stage.STAGE_SHARE)
+        elif stage == MASK:
+            self._demand(SHARE)
             request = parse(MaskRequest, payload)
             check_sharers(request, self._request.neighbours, self._sizes().threshold)
             self._stands(request.sharers)
-        elif stage == Stage.STAGE_CONFIRM:
-            self._demand(Stage.STAGE_MASK)
+        elif stage == CONFIRM:
+            self._demand(MASK)
             self._stands(parse(ConfirmRequest, payload).survivors)
         else:
             self._inspect_unmask(parse(UnmaskRequest, payload))
 
     def _inspect_share(self, request: ShareRequest, envelope: Envelope) -> None:
-        self._demand(Stage.STAGE_ADVERTISE)
+        self._demand(ADVERTISE)
         if self._invited is None:
             # The roster of those who advertised replaces the roster of the invited.
             self._invited, self.roster, self.context = self.roster or {}, None, b""
@@ -112,7 +118,7 @@ class SecaggPlusClient(ClientMachine):
             keyring.capacity(key, cohort_id, party, self.setting.trust)
 
     def _inspect_unmask(self, request: UnmaskRequest) -> None:
-        self._demand(Stage.STAGE_MASK)
+        self._demand(MASK)
         survivors = self._stands(request.survivors)
         threshold = self._sizes().threshold
         check_unmask(
@@ -124,7 +130,7 @@ class SecaggPlusClient(ClientMachine):
             survivors,
         )
         if self.threat.malicious_server:
-            self._demand(Stage.STAGE_CONFIRM)
+            self._demand(CONFIRM)
             if request.survivors != self._survivors:
                 raise WrongContextError("the survivors are not those confirmed")
             keys = [
@@ -148,14 +154,14 @@ class SecaggPlusClient(ClientMachine):
 
     def _answer(self, envelope: Envelope, contribution: Contribution | None) -> bytes:
         stage, payload = envelope.stage, envelope.payload
-        if stage == Stage.STAGE_ADVERTISE:
+        if stage == ADVERTISE:
             return self._advertise()
-        if stage == Stage.STAGE_SHARE:
+        if stage == SHARE:
             assert contribution is not None
             return self._share(parse(ShareRequest, payload), contribution)
-        if stage == Stage.STAGE_MASK:
+        if stage == MASK:
             return self._mask(parse(MaskRequest, payload))
-        if stage == Stage.STAGE_CONFIRM:
+        if stage == CONFIRM:
             return self._confirm(parse(ConfirmRequest, payload).survivors)
         return self._unmask(parse(UnmaskRequest, payload))
 
@@ -186,11 +192,11 @@ class SecaggPlusClient(ClientMachine):
         shares = share_secrets(
             [self._self_seed, private], sizes.threshold, sizes.helpers
         )
-        salt = secrets.token_bytes(SALT_BYTES)
+        salt, head = secrets.token_bytes(SALT_BYTES), share_head(self.context)
         sealed = [
             seal(
                 setting.keyring.pair(self.own, key.key),
-                share_info(self.context, setting.party, neighbour, salt),
+                share_info(head, setting.party, neighbour, salt),
                 pack(both, users),
             )
             for neighbour, key, both in zip(
@@ -221,7 +227,7 @@ class SecaggPlusClient(ClientMachine):
     ) -> None:
         """Keep a neighbour's shares; one whose seal does not open is not helped."""
         setting, key = self.setting, self._request.keys[position]
-        info = share_info(self.context, neighbour, setting.party, salt)
+        info = share_info(share_head(self.context), neighbour, setting.party, salt)
         try:
             plain = unseal(setting.keyring.pair(self.own, key.key), info, sealed)
         except AuthenticationError:
@@ -309,5 +315,5 @@ class SecaggPlusClient(ClientMachine):
         self._shares = dict(state.shares)
         self._sharers = parse(Standing, state.sharers)
         self._survivors = parse(Standing, state.survivors)
-        if self.has_answered(Stage.STAGE_SHARE):
+        if self.has_answered(SHARE):
             self._invited = read_roster(state.invited) if state.invited else {}

@@ -19,6 +19,7 @@ from protocol.primes import is_prime
 from protocol.recovery import InconsistentSharesError, recover_integer
 from protocol.sealing import SALT_BYTES
 from protocol.session import PartyId, SecureSum, Step
+from protocol.stages import CONTRIBUTE, KEYS, TALLY
 from protocol.sum_envelope import parse
 from protocol.threat import committee_size, least_contributors
 from protocol.wire.secure_sum_pb2 import (
@@ -28,7 +29,6 @@ from protocol.wire.secure_sum_pb2 import (
     Envelope,
     KeysRequest,
     PartyKey,
-    Stage,
     TallyAnswer,
     TallyRequest,
 )
@@ -61,15 +61,15 @@ class CommitteeServer(ServerMachine):
         self._members = order[: sizes.helpers]
         self._keys = self.opening.keyring.known(self._members)
         if len(self._keys) == len(self._members):
-            return self.enter(Stage.STAGE_CONTRIBUTE)
-        return self.enter(Stage.STAGE_KEYS)
+            return self.enter(CONTRIBUTE)
+        return self.enter(KEYS)
 
     def _messages(self) -> dict[PartyId, bytes]:
-        if self.stage == Stage.STAGE_KEYS:
+        if self.stage == KEYS:
             payload = KeysRequest(roster=self.roster_note).SerializeToString()
             asked = [m for m in self._members if m not in self._keys]
             return {member: self.envelope(member, payload) for member in asked}
-        if self.stage == Stage.STAGE_CONTRIBUTE:
+        if self.stage == CONTRIBUTE:
             payload = ContributeRequest(
                 roster=self.roster_note,
                 members=self._members,
@@ -110,9 +110,9 @@ class CommitteeServer(ServerMachine):
         return [PartyKey.FromString(self._keys[member]) for member in self._members]
 
     def _take(self, party: PartyId, envelope: Envelope) -> None:
-        if self.stage == Stage.STAGE_KEYS:
+        if self.stage == KEYS:
             self._take_key(party, parse(PartyKey, envelope.payload))
-        elif self.stage == Stage.STAGE_CONTRIBUTE:
+        elif self.stage == CONTRIBUTE:
             self._take_upload(party, parse(ContributeAnswer, envelope.payload))
         else:
             self._take_total(party, parse(TallyAnswer, envelope.payload))
@@ -155,9 +155,9 @@ class CommitteeServer(ServerMachine):
             self._totals[party] = answer.total
 
     def _next(self) -> Step:
-        if self.stage == Stage.STAGE_KEYS:
+        if self.stage == KEYS:
             return self._open_contributions()
-        if self.stage == Stage.STAGE_CONTRIBUTE:
+        if self.stage == CONTRIBUTE:
             return self._close_set()
         return self._add_up()
 
@@ -169,7 +169,7 @@ class CommitteeServer(ServerMachine):
                 "too-few-members",
                 f"{len(self._members)} committee members answered; {threshold} needed",
             )
-        return self.enter(Stage.STAGE_CONTRIBUTE)
+        return self.enter(CONTRIBUTE)
 
     def _close_set(self) -> Step:
         spec = self.opening.spec
@@ -185,7 +185,7 @@ class CommitteeServer(ServerMachine):
             return self._void(
                 "quorum-not-met", f"{users} users contributed; quorum {spec.quorum}"
             )
-        return self.enter(Stage.STAGE_TALLY)
+        return self.enter(TALLY)
 
     def _users(self) -> int:
         return sum(

@@ -21,23 +21,13 @@ from protocol.errors import (
 )
 from protocol.identity import Trust
 from protocol.session import Ask, PartyId, Step, Void
+from protocol.stages import STAGE_NAMES
 from protocol.sum_envelope import LARGEST_MESSAGE, check_place, unwrap, wrap
 from protocol.threat import COMPLETE_UP_TO, Threat
 from protocol.wire.cohort_pb2 import CohortSpec
 from protocol.wire.secure_sum_pb2 import Envelope, Roster, RosterNote, Stage
 from protocol.wire.sum_state_pb2 import ServerState
 from strategy.secure_sum.keyring import ServerKeyring
-
-_STAGE_NAMES: dict[int, str] = {
-    Stage.STAGE_KEYS: "keys",
-    Stage.STAGE_CONTRIBUTE: "contribute",
-    Stage.STAGE_TALLY: "tally",
-    Stage.STAGE_ADVERTISE: "advertise",
-    Stage.STAGE_SHARE: "share",
-    Stage.STAGE_MASK: "mask",
-    Stage.STAGE_CONFIRM: "confirm",
-    Stage.STAGE_UNMASK: "unmask",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +55,13 @@ class ServerMachine(abc.ABC):
         self.parties = dict(opening.parties)
         self.lost: dict[PartyId, str] = {}
         self.awaited: set[PartyId] = set()
-        self.stage: int = Stage.STAGE_UNSPECIFIED
+        self.stage: int = 0
         self.over = False
         self.set_roster(self.parties)
 
     def __repr__(self) -> str:
         """Show where it stands."""
-        name = _STAGE_NAMES.get(self.stage, "new")
+        name = STAGE_NAMES.get(self.stage, "new")
         return f"{type(self).__name__}({self.opening.spec.cohort_id!r}, {name})"
 
     def set_roster(self, roster: Mapping[PartyId, int]) -> None:
@@ -86,7 +76,7 @@ class ServerMachine(abc.ABC):
 
     def start(self) -> Step:
         """Give the first messages; of a restored session those of its stage."""
-        if self.stage != Stage.STAGE_UNSPECIFIED:
+        if self.stage != 0:
             messages = self._messages()
             return self._ask({p: messages[p] for p in messages if p in self.awaited})
         if len(self.parties) < 2:
@@ -173,7 +163,7 @@ class ServerMachine(abc.ABC):
         return wrap(self.stage, self.context, "", party, payload)
 
     def _ask(self, messages: dict[PartyId, bytes]) -> Ask:
-        return Ask(_STAGE_NAMES[self.stage], messages)
+        return Ask(STAGE_NAMES[self.stage], messages)
 
     def _void(self, code: str, detail: str) -> Void:
         self.over = True

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from protocol.committee_seals import split
 from protocol.plus_seals import PLUS_SEAL_BYTES
+from protocol.stages import ADVERTISE, CONFIRM, MASK, SHARE
 from protocol.wire.secure_sum_pb2 import (
     AdvertiseRequest,
     ConfirmRequest,
     MaskRequest,
     ShareRequest,
-    Stage,
     UnmaskRequest,
 )
 
@@ -28,14 +28,14 @@ class PlusMessages:
     def of_stage(self) -> dict[str, bytes]:
         """Give one message for every party the stage asks."""
         server = self._server
-        if server.stage == Stage.STAGE_ADVERTISE:
+        if server.stage == ADVERTISE:
             payload = AdvertiseRequest(invited=server.roster_note).SerializeToString()
             return {party: server.envelope(party, payload) for party in server.parties}
-        if server.stage == Stage.STAGE_SHARE:
+        if server.stage == SHARE:
             return {p: server.envelope(p, self._share(p)) for p in server.neighbours}
-        if server.stage == Stage.STAGE_MASK:
+        if server.stage == MASK:
             return self._mask()
-        if server.stage == Stage.STAGE_CONFIRM:
+        if server.stage == CONFIRM:
             survivors = server.survivors
             payload = ConfirmRequest(
                 survivors=server.standing(survivors)

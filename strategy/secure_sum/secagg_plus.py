@@ -23,6 +23,7 @@ from protocol.plus_seals import PLUS_SEAL_BYTES
 from protocol.sealing import SALT_BYTES
 from protocol.secret_shares import SHARE_BYTES
 from protocol.session import PartyId, SecureSum, Step
+from protocol.stages import ADVERTISE, CONFIRM, MASK, SHARE, UNMASK
 from protocol.standing import confirmation, standing_of
 from protocol.sum_envelope import parse
 from protocol.threat import COMPLETE_UP_TO, Sizes, graph_size, least_contributors
@@ -32,7 +33,6 @@ from protocol.wire.secure_sum_pb2 import (
     MaskAnswer,
     PartyKey,
     ShareAnswer,
-    Stage,
     Standing,
     UnmaskAnswer,
 )
@@ -74,23 +74,23 @@ class SecaggPlusServer(ServerMachine):
 
     def _first(self) -> Step:
         graph_size(self.threat, len(self.parties))
-        return self.enter(Stage.STAGE_ADVERTISE)
+        return self.enter(ADVERTISE)
 
     def _messages(self) -> dict[PartyId, bytes]:
         return PlusMessages(self).of_stage()
 
     def _take(self, party: PartyId, envelope: Envelope) -> None:
         payload = envelope.payload
-        if self.stage == Stage.STAGE_ADVERTISE:
+        if self.stage == ADVERTISE:
             self._take_keys(party, parse(PartyKey, payload))
-        elif self.stage == Stage.STAGE_SHARE:
+        elif self.stage == SHARE:
             self._take_shares(party, parse(ShareAnswer, payload))
-        elif self.stage == Stage.STAGE_MASK:
+        elif self.stage == MASK:
             masked = parse(MaskAnswer, payload).masked
             if masked >= self.opening.spec.modulus:
                 raise MalformedMessageError("a masked value outside ℤ_m")
             self.masked[party] = masked
-        elif self.stage == Stage.STAGE_CONFIRM:
+        elif self.stage == CONFIRM:
             self._take_confirmation(party, parse(ConfirmAnswer, payload).signature)
         else:
             self._take_unmask(party, parse(UnmaskAnswer, payload))
@@ -143,14 +143,14 @@ class SecaggPlusServer(ServerMachine):
         return present, dropped
 
     def _next(self) -> Step:
-        if self.stage == Stage.STAGE_ADVERTISE:
+        if self.stage == ADVERTISE:
             return self._draw_graph()
-        if self.stage == Stage.STAGE_SHARE:
+        if self.stage == SHARE:
             return self._open_masking()
-        if self.stage == Stage.STAGE_MASK:
+        if self.stage == MASK:
             return self._close_set()
-        if self.stage == Stage.STAGE_CONFIRM:
-            return self.enter(Stage.STAGE_UNMASK)
+        if self.stage == CONFIRM:
+            return self.enter(UNMASK)
         return self._unmask()
 
     def _short(self, standing: dict[PartyId, int], asked: int, what: str) -> str | None:
@@ -175,7 +175,7 @@ class SecaggPlusServer(ServerMachine):
             self._fix_graph(list(standing))
         except InputError as error:
             return self._void("threat-infeasible", str(error))
-        return self.enter(Stage.STAGE_SHARE)
+        return self.enter(SHARE)
 
     def _fix_graph(self, advertised: list[PartyId]) -> None:
         self._advertised = advertised
@@ -206,7 +206,7 @@ class SecaggPlusServer(ServerMachine):
         if problem is not None:
             return self._void("too-few-sharers", problem)
         self.sharers = standing
-        return self.enter(Stage.STAGE_MASK)
+        return self.enter(MASK)
 
     def _close_set(self) -> Step:
         problem = self._short(self.survivors, len(self._advertised), "are in the sum")
@@ -221,7 +221,7 @@ class SecaggPlusServer(ServerMachine):
                     f"{self.sizes.threshold} needed",
                 )
         malicious = self.threat.malicious_server
-        return self.enter(Stage.STAGE_CONFIRM if malicious else Stage.STAGE_UNMASK)
+        return self.enter(CONFIRM if malicious else UNMASK)
 
     def _unmask(self) -> Step:
         spec, survivors = self.opening.spec, self.survivors
