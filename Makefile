@@ -61,3 +61,12 @@ soak-faults: env  ## 10,000 seeded fault schedules through the port (minutes)
 
 clean:  ## remove everything that was generated
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+bench-secagg: bench-env  ## secure sums, ours against Flower's stock SecAgg+
+	$(BIN)/python -W ignore -m benchmarks.secagg
+
+soak-secagg: env  ## secure sums at every size, 8,192 nodes included
+	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/test_secure_sum_sums.py
+
+soak-machines: env  ## 10,000 seeded fault schedules on the secure-sum machines alone
+	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/test_secure_sum_faults.py
