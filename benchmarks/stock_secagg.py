@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -143,8 +143,8 @@ def run_stock(
             run_config={},
             series_id=0,
         ),
-        strategy=strategy,
-        client_manager=_Manager(),
+        strategy=cast(Any, strategy),
+        client_manager=cast(Any, _Manager()),
     )
     context.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord(
         {Key.CURRENT_ROUND: 1}
@@ -156,7 +156,7 @@ def run_stock(
     workflow = SecAggPlusWorkflow(
         num_shares=shares, reconstruction_threshold=threshold, max_weight=1.0
     )
-    workflow(grid, context)
+    workflow(cast(Any, grid), context)
     if strategy.aggregate is None:
         return None
     return float(strategy.aggregate[0][0])

@@ -49,28 +49,24 @@ def read_roster(body: bytes) -> dict[str, int]:
 
 def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
     """Digest of every field of a cohort's public description."""
-    rationals = (
+    threat = spec.threat
+    numbers = [spec.batch, spec.arm, spec.cohort_size, spec.honest_floor]
+    numbers += [spec.quorum, spec.modulus, int(threat.malicious_server)]
+    for part in (
         spec.epsilon,
         spec.scale,
         spec.wrap_probability,
-        spec.threat.corrupt,
-        spec.threat.dropout,
-    )
+        threat.corrupt,
+        threat.dropout,
+    ):
+        numbers += (part.numerator, part.denominator)
     return digest(
         "wallflower/v1/cohort",
         spec.run_id,
-        spec.batch,
-        spec.arm,
-        spec.arm_name,
         spec.cohort_id,
         spec.mechanism,
-        *(part for r in rationals for part in (r.numerator, r.denominator)),
-        spec.cohort_size,
-        spec.honest_floor,
-        spec.quorum,
         spec.backend,
-        spec.modulus,
-        int(spec.threat.malicious_server),
+        repr(numbers),
     )
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
-from collections.abc import Iterable, Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from protocol.encoding import canonical, digest
+from protocol.encoding import digest
 from protocol.errors import MalformedMessageError
 from protocol.sealing import TAG_BYTES, expand
 from protocol.stages import CONTRIBUTE
-from protocol.wire.secure_sum_pb2 import PartyKey
 
 _PLAIN = struct.Struct(">QI")  # share, users
 SEAL_BYTES = _PLAIN.size + TAG_BYTES
@@ -20,15 +19,14 @@ MOST_USERS = 2**32 - 1
 _NONCE = bytes(12)
 
 
-def committee_digest(members: Sequence[str], keys: Iterable[PartyKey]) -> bytes:
-    """Digest of who holds which share under which key."""
-    listed = (key.key for key in keys)
-    return digest("wallflower/v1/committee", *members, *listed)
+def committee_digest(body: bytes) -> bytes:
+    """Digest of a serialized Committee: who holds which share under which key."""
+    return hashlib.sha256(b"wallflower/v1/committee" + body).digest()
 
 
 def seal_head(context: bytes, committee: bytes) -> bytes:
-    """Begin the HKDF info of every seal of a cohort."""
-    return canonical("wallflower/v1/seal", context, committee, CONTRIBUTE)
+    """Begin the HKDF info of every seal of a cohort; 32 bytes, to keep infos short."""
+    return digest("wallflower/v1/seal", context, committee, CONTRIBUTE)
 
 
 def seal_share(pair: bytes, info: bytes, share: int, users: int) -> bytes:

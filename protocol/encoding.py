@@ -7,6 +7,7 @@ those very bytes travel along.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 
 def canonical(*values: str | bytes | int) -> bytes:
@@ -23,6 +24,7 @@ def canonical(*values: str | bytes | int) -> bytes:
     return b"".join(parts)
 
 
+@lru_cache(maxsize=2**16)
 def name_tag(party: str) -> bytes:
     """Write a party's name so that two names in a row are unambiguous."""
     raw = party.encode()

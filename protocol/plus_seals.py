@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from protocol.encoding import canonical, name_tag
+from protocol.encoding import digest, name_tag
 from protocol.sealing import TAG_BYTES
 from protocol.secret_shares import SHARE_BYTES
 from protocol.stages import SHARE
@@ -15,8 +15,8 @@ PLUS_SEAL_BYTES = BOTH_SHARES + _USERS.size + TAG_BYTES
 
 
 def share_head(context: bytes) -> bytes:
-    """Begin the HKDF info of every seal of a cohort."""
-    return canonical("wallflower/v1/seal", context, SHARE)
+    """Begin the HKDF info of every seal of a cohort; 32 bytes, to keep infos short."""
+    return digest("wallflower/v1/seal", context, SHARE)
 
 
 def share_info(head: bytes, sender: str, receiver: str, salt: bytes) -> bytes:

@@ -7,7 +7,6 @@ from typing import TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
-from protocol.encoding import canonical
 from protocol.errors import MalformedMessageError, WrongContextError
 from protocol.wire.secure_sum_pb2 import Envelope, Stage
 
@@ -76,5 +75,6 @@ def parse(kind: type[Payload], payload: bytes) -> Payload:
 def _checksum(
     stage: int, context: bytes, sender: str, receiver: str, payload: bytes
 ) -> bytes:
-    header = canonical(stage, context, sender, receiver)
-    return hashlib.sha256(header + payload).digest()[:8]
+    # Lengths first, so that the concatenation is unambiguous.
+    header = f"{stage},{len(context)},{len(sender)},{len(receiver)},{sender}{receiver}"
+    return hashlib.sha256(header.encode() + context + payload).digest()[:8]

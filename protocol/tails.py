@@ -105,6 +105,14 @@ class Draw:
             threshold -= 1
         return threshold
 
+    def rarely_all(self, factor: Fraction, bits: int) -> bool:
+        """Decide factor · P[X = size] ≤ 2^-bits, by floats where they suffice."""
+        mass = self.log2_masses()[self.size]
+        gap = float(mass + _log2_fraction(factor)) + bits
+        if abs(gap) < _MARGIN:
+            return self.at_least(self.size, factor, bits)
+        return gap < 0
+
     def rarely_below(self, threshold: int, factor: Fraction, bits: int) -> bool:
         """Decide factor · P[X < threshold] ≤ 2^-bits, by floats where they suffice."""
         if threshold <= 0:

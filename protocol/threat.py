@@ -63,7 +63,7 @@ class Threat:
     @classmethod
     def from_wire(cls, message: cohort_pb2.Threat) -> Threat:
         """Read the public description of a cohort's threat."""
-        fractions = []
+        fractions: list[Fraction] = []
         for name in ("corrupt", "dropout"):
             part = getattr(message, name)
             # An absent message means none; a present one must be a fraction.
@@ -220,7 +220,7 @@ def _stays_connected(threat: Threat, nodes: int, degree: int, bits: int) -> bool
         return True
     pairs = Fraction(nodes * (nodes - 1), 2)
     draw = Draw(nodes - 1, min(lost, nodes - 1), degree)
-    return draw.at_least(degree, pairs, bits)
+    return draw.rarely_all(pairs, bits)
 
 
 def _whole_cohort(threat: Threat, nodes: int, *, helpers: int) -> Sizes:

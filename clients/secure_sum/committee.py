@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 
-from clients.secure_sum.machine import ClientMachine
+from clients.secure_sum.machine import ClientMachine, Setting
 from protocol.cohort_context import draw_order
 from protocol.committee_seals import (
     MOST_USERS,
@@ -28,7 +28,6 @@ from protocol.errors import (
     RefusalError,
     WrongContextError,
 )
-from protocol.party_keys import check_lengths
 from protocol.primes import is_prime
 from protocol.sealing import SALT_BYTES
 from protocol.session import Contribution
@@ -38,6 +37,7 @@ from protocol.sum_envelope import parse
 from protocol.threat import Sizes, committee_size, least_contributors
 from protocol.wire.secure_sum_pb2 import (
     ClosedSet,
+    Committee,
     Complaint,
     ContributeAnswer,
     ContributeRequest,
@@ -55,6 +55,11 @@ class CommitteeClient(ClientMachine):
     value_stage = CONTRIBUTE
     roster_stages = stages
 
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._known_sizes: Sizes | None = None
+        self._known_drawn: frozenset[str] | None = None
+
     def _inspect(self, envelope: Envelope) -> None:
         if envelope.stage == KEYS:
             self.check_roster(parse(KeysRequest, envelope.payload).roster, envelope)
@@ -63,7 +68,7 @@ class CommitteeClient(ClientMachine):
         elif envelope.stage == CONTRIBUTE:
             request = parse(ContributeRequest, envelope.payload)
             self.check_roster(request.roster, envelope)
-            self._check_committee(request)
+            self._check_committee(parse(Committee, request.committee))
         else:
             tally = parse(TallyRequest, envelope.payload)
             closed = parse(ClosedSet, tally.closed)
@@ -88,27 +93,29 @@ class CommitteeClient(ClientMachine):
 
     def _sizes(self) -> Sizes:
         """Derive c and t from the threat; the server is never asked for them."""
-        modulus = self.setting.spec.modulus
-        sizes = committee_size(self.threat, self.roster_size)
-        if modulus <= sizes.helpers or not is_prime(modulus):
-            raise InputError("modulus", modulus, f"a prime above {sizes.helpers}")
-        return sizes
+        if self._known_sizes is None:
+            modulus = self.setting.spec.modulus
+            sizes = committee_size(self.threat, self.roster_size)
+            if modulus <= sizes.helpers or not is_prime(modulus):
+                raise InputError("modulus", modulus, f"a prime above {sizes.helpers}")
+            self._known_sizes = sizes
+        return self._known_sizes
 
-    def _drawn(self) -> list[str] | None:
+    def _drawn(self) -> frozenset[str] | None:
         """Name who may sit on the committee; None where nothing was to be checked."""
-        if self.roster is None:
-            return None
-        drawn = draw_order(self.context, list(self.roster))
-        return drawn[: self._sizes().helpers]
+        if self._known_drawn is None and self.roster is not None:
+            drawn = draw_order(self.context, list(self.roster))
+            self._known_drawn = frozenset(drawn[: self._sizes().helpers])
+        return self._known_drawn
 
     def _check_drawn(self) -> None:
         drawn = self._drawn()
         if drawn is not None and self.setting.party not in drawn:
             raise WrongContextError("this node is not on the committee")
 
-    def _check_committee(self, request: ContributeRequest) -> None:
-        sizes, members = self._sizes(), list(request.members)
-        if len(members) != len(request.keys) or len(set(members)) != len(members):
+    def _check_committee(self, committee: Committee) -> None:
+        sizes, members = self._sizes(), list(committee.members)
+        if len(members) != len(committee.keys) or len(set(members)) != len(members):
             raise MalformedMessageError("the committee is incomplete or repeats itself")
         if not sizes.threshold <= len(members) <= sizes.helpers:
             raise RefusalError(
@@ -117,44 +124,37 @@ class CommitteeClient(ClientMachine):
                 f"{sizes.helpers}",
             )
         drawn = self._drawn()
-        if drawn is not None and not set(members) <= set(drawn):
+        if drawn is not None and not drawn.issuperset(members):
             raise WrongContextError("the committee has members that were not drawn")
-        keyring, cohort_id = self.setting.keyring, self.setting.spec.cohort_id
-        for member, key in zip(members, request.keys, strict=True):
-            check_lengths(key)
-            keyring.capacity(key, cohort_id, member, self.setting.trust)
+        for member, key in zip(members, committee.keys, strict=True):
+            self.check_key(member, key)
 
     def _contribute(
         self, request: ContributeRequest, contribution: Contribution
     ) -> bytes:
-        setting, sizes = self.setting, self._sizes()
-        if contribution.users > MOST_USERS:
-            raise InputError("users", contribution.users, f"at most {MOST_USERS}")
-        if self.roster is not None and contribution.users > self.roster[setting.party]:
+        setting, users = self.setting, contribution.users
+        committee = parse(Committee, request.committee)
+        if users > MOST_USERS:
+            raise InputError("users", users, f"at most {MOST_USERS}")
+        if self.roster is not None and users > self.roster[setting.party]:
             raise RefusalError("too-many-users", "more users than were invited")
         shares = share_integer(
             contribution.value,
-            sizes.threshold,
-            len(request.members),
+            self._sizes().threshold,
+            len(committee.members),
             setting.spec.modulus,
         )
         salt = secrets.token_bytes(SALT_BYTES)
-        committee = committee_digest(request.members, request.keys)
-        head = seal_head(self.context, committee) + name_tag(setting.party)
+        own, pair = self.own, setting.keyring.pair
+        head = seal_head(self.context, committee_digest(request.committee))
+        head += name_tag(setting.party)
         sealed = [
-            seal_share(
-                setting.keyring.pair(self.own, key.key),
-                head + name_tag(member) + salt,
-                share,
-                contribution.users,
-            )
+            seal_share(pair(own, key.key), head + name_tag(member) + salt, share, users)
             for member, key, share in zip(
-                request.members, request.keys, shares, strict=True
+                committee.members, committee.keys, shares, strict=True
             )
         ]
-        answer = ContributeAnswer(
-            salt=salt, users=contribution.users, sealed=b"".join(sealed)
-        )
+        answer = ContributeAnswer(salt=salt, users=users, sealed=b"".join(sealed))
         answer.key.MergeFromString(self._announcement())
         return answer.SerializeToString()
 
@@ -170,40 +170,32 @@ class CommitteeClient(ClientMachine):
             raise WrongContextError("the closed set names a node not on the roster")
         if len({key.key for key in closed.keys}) != count:
             raise WrongContextError("two nodes of the closed set share a key")
+        for party, key, users in zip(
+            contributors, closed.keys, closed.users, strict=True
+        ):
+            self.check_claim(party, users, self.check_key(party, key))
         needed = least_contributors(self.threat, self.roster_size)
         if count < needed:
             raise RefusalError("set-too-small", f"{count} nodes; at least {needed}")
-        users, quorum = (
-            sum(closed.users),
-            max(spec.quorum, self.setting.limits.minimum_users),
-        )
-        if users < quorum:
-            raise RefusalError("quorum-not-met", f"{users} users; at least {quorum}")
+        total = sum(closed.users)
+        quorum = max(spec.quorum, self.setting.limits.minimum_users)
+        if total < quorum:
+            raise RefusalError("quorum-not-met", f"{total} users; at least {quorum}")
 
     def _tally(self, request: TallyRequest) -> bytes:
-        setting = self.setting
         closed = parse(ClosedSet, request.closed)
         count = len(closed.contributors)
         salts = split(closed.salts, count, SALT_BYTES)
         seals = split(request.sealed, count, SEAL_BYTES)
         head = seal_head(self.context, closed.committee)
-        tail = name_tag(setting.party)
+        tail, own = name_tag(self.setting.party), self.own
+        pair = self.setting.keyring.pair
         total, unreadable = 0, []
         for party, key, salt, users, sealed in zip(
             closed.contributors, closed.keys, salts, closed.users, seals, strict=True
         ):
-            self.check_claim(
-                party,
-                users,
-                setting.keyring.capacity(
-                    key, setting.spec.cohort_id, party, setting.trust
-                ),
-            )
-            opened = open_share(
-                setting.keyring.pair(self.own, key.key),
-                head + name_tag(party) + tail + salt,
-                sealed,
-            )
+            info = head + name_tag(party) + tail + salt
+            opened = open_share(pair(own, key.key), info, sealed)
             # The number of users inside the seal is the contributor's word; the one
             # outside, on which the quorum was checked, is the server's.
             if opened is None or opened[1] != users:
@@ -213,7 +205,7 @@ class CommitteeClient(ClientMachine):
         if unreadable:
             complaint = Complaint(contributors=unreadable)
             return TallyAnswer(complaint=complaint).SerializeToString()
-        return TallyAnswer(total=total % setting.spec.modulus).SerializeToString()
+        return TallyAnswer(total=total % self.setting.spec.modulus).SerializeToString()
 
     def _forget(self) -> None:
         """Nothing is held between stages but the key pair."""

@@ -19,7 +19,6 @@ from protocol.party_keys import signed, verify
 from protocol.sealing import pair_key
 from protocol.wire.secure_sum_pb2 import PartyKey
 
-_UNLIMITED = 2**63
 _MOST_PAIRS = 2**17
 
 
@@ -107,15 +106,8 @@ class ClientKeyring:
             self._pairs[theirs] = agreed
         return agreed
 
-    def capacity(
-        self, key: PartyKey, cohort_id: str, party: str, trust: Trust | None
-    ) -> int:
-        """Verify a peer's key; give how many users its certificate lets it claim.
-
-        Without an enrolment key nothing is verified and the capacity is unlimited.
-        """
-        if trust is None:
-            return _UNLIMITED
+    def capacity(self, key: PartyKey, cohort_id: str, party: str, trust: Trust) -> int:
+        """Verify a peer's key; give how many users its certificate lets it claim."""
         if not key.whole_run:
             return verify(key, self.run_id, cohort_id, party, trust).capacity
         # The memo holds everything that was verified, and expiry or revocation of a

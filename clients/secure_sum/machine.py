@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from clients.secure_sum.keyring import ClientKeyring, OwnKey
 from clients.secure_sum.limits import ClientLimits
 from protocol.cohort_context import context_of, read_roster, roster_digest
+from protocol.committee_seals import MOST_USERS
 from protocol.errors import (
     InputError,
     MalformedMessageError,
@@ -25,11 +26,12 @@ from protocol.errors import (
     WrongContextError,
 )
 from protocol.identity import NodeIdentity, Trust
+from protocol.party_keys import check_lengths
 from protocol.session import Contribution
 from protocol.sum_envelope import check_place, unwrap, wrap
 from protocol.threat import COMPLETE_UP_TO, Threat
 from protocol.wire.cohort_pb2 import CohortSpec
-from protocol.wire.secure_sum_pb2 import Envelope, RosterNote, Stage
+from protocol.wire.secure_sum_pb2 import Envelope, PartyKey, RosterNote, Stage
 from protocol.wire.sum_state_pb2 import Answered, ClientState
 
 
@@ -44,11 +46,6 @@ class Setting:
     limits: ClientLimits
     keyring: ClientKeyring
 
-    @property
-    def threat(self) -> Threat:
-        """The threat the cohort claims to withstand."""
-        return Threat.from_wire(self.spec.threat)
-
 
 class ClientMachine(abc.ABC):
     """A node's half of one cohort's secure sum; see `protocol.session`."""
@@ -62,7 +59,7 @@ class ClientMachine(abc.ABC):
         if setting.keyring.run_id != spec.run_id:
             raise InputError("keyring", setting.keyring.run_id, f"of run {spec.run_id}")
         self.setting = setting
-        self.threat = setting.threat
+        self.threat = Threat.from_wire(spec.threat)
         self.context = b""
         self.roster: dict[str, int] | None = None
         self.roster_size = 0
@@ -199,6 +196,16 @@ class ClientMachine(abc.ABC):
     def has_answered(self, stage: int) -> bool:
         """Tell whether a stage had its answer."""
         return stage in self._answers
+
+    def check_key(self, party: str, key: PartyKey, *, mask: bool = False) -> int:
+        """Verify a peer's key; give how many users the peer may claim at most."""
+        check_lengths(key, mask=mask)
+        setting = self.setting
+        if setting.trust is None:
+            return MOST_USERS
+        return setting.keyring.capacity(
+            key, setting.spec.cohort_id, party, setting.trust
+        )
 
     def check_claim(self, party: str, users: int, capacity: int) -> None:
         """Refuse a number of users that a party cannot have."""

@@ -27,7 +27,7 @@ from protocol.committee_seals import MOST_USERS, split
 from protocol.errors import AuthenticationError, RefusalError, WrongContextError
 from protocol.identity import Certificate
 from protocol.masks import mask_info, mask_value
-from protocol.party_keys import check_lengths, signed
+from protocol.party_keys import signed
 from protocol.plus_seals import (
     PLUS_SEAL_BYTES,
     pack,
@@ -112,10 +112,8 @@ class SecaggPlusClient(ClientMachine):
         check_neighbours(
             request, self.setting.party, self._sizes(), self.context, self.roster
         )
-        keyring, cohort_id = self.setting.keyring, self.setting.spec.cohort_id
         for party, key in zip(request.neighbours, request.keys, strict=True):
-            check_lengths(key, mask=True)
-            keyring.capacity(key, cohort_id, party, self.setting.trust)
+            self.check_key(party, key, mask=True)
 
     def _inspect_unmask(self, request: UnmaskRequest) -> None:
         self._demand(MASK)
@@ -213,32 +211,30 @@ class SecaggPlusClient(ClientMachine):
         self._sharers = request.sharers
         salts = split(request.salts, len(self._senders), SALT_BYTES)
         seals = split(request.sealed, len(self._senders), PLUS_SEAL_BYTES)
+        head = share_head(self.context)
         for position, salt, users, sealed in zip(
             self._senders, salts, request.users, seals, strict=True
         ):
             neighbour = self._request.neighbours[position]
             if listed is not None and listed.get(neighbour) != users:
                 raise WrongContextError(f"{neighbour} is listed with other users")
-            self._open_shares(position, neighbour, salt, users, sealed)
+            info = share_info(head, neighbour, self.setting.party, salt)
+            self._open_shares(position, neighbour, info, users, sealed)
         return MaskAnswer(masked=self._masked()).SerializeToString()
 
     def _open_shares(
-        self, position: int, neighbour: str, salt: bytes, users: int, sealed: bytes
+        self, position: int, neighbour: str, info: bytes, users: int, sealed: bytes
     ) -> None:
         """Keep a neighbour's shares; one whose seal does not open is not helped."""
-        setting, key = self.setting, self._request.keys[position]
-        info = share_info(share_head(self.context), neighbour, setting.party, salt)
+        key = self._request.keys[position]
         try:
-            plain = unseal(setting.keyring.pair(self.own, key.key), info, sealed)
+            plain = unseal(self.setting.keyring.pair(self.own, key.key), info, sealed)
         except AuthenticationError:
             return
         both, sworn = unpack(plain)
         if sworn != users:
             raise WrongContextError(f"{neighbour} has other users than the server says")
-        capacity = setting.keyring.capacity(
-            key, setting.spec.cohort_id, neighbour, setting.trust
-        )
-        self.check_claim(neighbour, users, capacity)
+        self.check_claim(neighbour, users, self.check_key(neighbour, key, mask=True))
         self._shares[position] = both
 
     def _masked(self) -> int:

@@ -82,15 +82,21 @@ class KeysRequest(_message.Message):
     roster: RosterNote
     def __init__(self, roster: _Optional[_Union[RosterNote, _Mapping]] = ...) -> None: ...
 
-class ContributeRequest(_message.Message):
-    __slots__ = ("roster", "members", "keys")
-    ROSTER_FIELD_NUMBER: _ClassVar[int]
+class Committee(_message.Message):
+    __slots__ = ("members", "keys")
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
-    roster: RosterNote
     members: _containers.RepeatedScalarFieldContainer[str]
     keys: _containers.RepeatedCompositeFieldContainer[PartyKey]
-    def __init__(self, roster: _Optional[_Union[RosterNote, _Mapping]] = ..., members: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[PartyKey, _Mapping]]] = ...) -> None: ...
+    def __init__(self, members: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[PartyKey, _Mapping]]] = ...) -> None: ...
+
+class ContributeRequest(_message.Message):
+    __slots__ = ("roster", "committee")
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    COMMITTEE_FIELD_NUMBER: _ClassVar[int]
+    roster: RosterNote
+    committee: bytes
+    def __init__(self, roster: _Optional[_Union[RosterNote, _Mapping]] = ..., committee: _Optional[bytes] = ...) -> None: ...
 
 class ContributeAnswer(_message.Message):
     __slots__ = ("key", "salt", "users", "sealed")

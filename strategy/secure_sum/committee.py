@@ -24,6 +24,7 @@ from protocol.sum_envelope import parse
 from protocol.threat import committee_size, least_contributors
 from protocol.wire.secure_sum_pb2 import (
     ClosedSet,
+    Committee,
     ContributeAnswer,
     ContributeRequest,
     Envelope,
@@ -47,7 +48,7 @@ class CommitteeServer(ServerMachine):
             )
         self._members: list[PartyId] = []
         self._keys: dict[PartyId, bytes] = {}
-        self._uploads: dict[PartyId, bytes] = {}
+        self._uploads: dict[PartyId, ContributeAnswer] = {}
         self._closed: list[PartyId] = []
         self._totals: dict[PartyId, int] = {}
         self._complaints: dict[PartyId, int] = {}
@@ -71,21 +72,17 @@ class CommitteeServer(ServerMachine):
             return {member: self.envelope(member, payload) for member in asked}
         if self.stage == CONTRIBUTE:
             payload = ContributeRequest(
-                roster=self.roster_note,
-                members=self._members,
-                keys=self._member_keys(),
+                roster=self.roster_note, committee=self._committee()
             ).SerializeToString()
             asked = [p for p in self.parties if p not in self.lost]
             return {party: self.envelope(party, payload) for party in asked}
         return self._tally_messages()
 
     def _tally_messages(self) -> dict[PartyId, bytes]:
-        uploads = [
-            ContributeAnswer.FromString(self._uploads[party]) for party in self._closed
-        ]
+        uploads = [self._uploads[party] for party in self._closed]
         closed = ClosedSet(
             roster=self.roster_note,
-            committee=committee_digest(self._members, self._member_keys()),
+            committee=committee_digest(self._committee()),
             contributors=self._closed,
             keys=[upload.key for upload in uploads],
             salts=b"".join(upload.salt for upload in uploads),
@@ -106,8 +103,11 @@ class CommitteeServer(ServerMachine):
             if member not in self.lost
         }
 
-    def _member_keys(self) -> list[PartyKey]:
-        return [PartyKey.FromString(self._keys[member]) for member in self._members]
+    def _committee(self) -> bytes:
+        return Committee(
+            members=self._members,
+            keys=[PartyKey.FromString(self._keys[member]) for member in self._members],
+        ).SerializeToString(deterministic=True)
 
     def _take(self, party: PartyId, envelope: Envelope) -> None:
         if self.stage == KEYS:
@@ -138,8 +138,9 @@ class CommitteeServer(ServerMachine):
             raise WrongContextError(f"{party} claims {upload.users} users")
         if len(upload.salt) != SALT_BYTES:
             raise MalformedMessageError("a salt of the wrong length")
-        split(upload.sealed, len(self._members), SEAL_BYTES)
-        self._uploads[party] = upload.SerializeToString()
+        if len(upload.sealed) != len(self._members) * SEAL_BYTES:
+            raise MalformedMessageError("seals are missing or too many")
+        self._uploads[party] = upload
 
     def _take_total(self, party: PartyId, answer: TallyAnswer) -> None:
         kind = answer.WhichOneof("outcome")
@@ -188,10 +189,7 @@ class CommitteeServer(ServerMachine):
         return self.enter(TALLY)
 
     def _users(self) -> int:
-        return sum(
-            ContributeAnswer.FromString(self._uploads[party]).users
-            for party in self._closed
-        )
+        return sum(self._uploads[party].users for party in self._closed)
 
     def _add_up(self) -> Step:
         spec = self.opening.spec
@@ -234,8 +232,8 @@ class CommitteeServer(ServerMachine):
         state.closed.extend(self._closed)
         for party, body in self._keys.items():
             state.keys[party] = body
-        for party, body in self._uploads.items():
-            state.uploads[party] = body
+        for party, upload in self._uploads.items():
+            state.uploads[party] = upload.SerializeToString()
         for party, total in self._totals.items():
             state.numbers[party] = total
 
@@ -243,7 +241,10 @@ class CommitteeServer(ServerMachine):
         self._members = list(state.members)
         self._closed = list(state.closed)
         self._keys = dict(state.keys)
-        self._uploads = dict(state.uploads)
+        self._uploads = {
+            party: parse(ContributeAnswer, body)
+            for party, body in state.uploads.items()
+        }
         self._totals = dict(state.numbers)
 
     def _forget(self) -> None:

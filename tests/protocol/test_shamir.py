@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import InputError
+from protocol.primes import smallest_prime_at_least
+from protocol.shamir import evaluate, share_integer
+
+NEAR_LARGEST = 2**62 - 57
+MODULI = [97, 65537, 2**31 - 1, smallest_prime_at_least(2**31), 2**61 - 1, NEAR_LARGEST]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(MODULI), st.integers(1, 60), st.integers(0, 12), st.data())
+def test_values_are_those_of_exact_polynomials(
+    modulus: int, holders: int, degree: int, data: st.DataObject
+) -> None:
+    residues = st.integers(0, modulus - 1)
+    # Residues near m are where a product is largest.
+    edges = st.one_of(residues, st.sampled_from([0, 1, modulus - 2, modulus - 1]))
+    row = data.draw(st.lists(edges, min_size=degree + 1, max_size=degree + 1))
+    constants = np.array(row[:1], dtype=np.uint64)
+    coefficients = np.array(row[1:], dtype=np.uint64).reshape(degree, 1)
+    got = evaluate(constants, coefficients, holders, modulus)[:, 0].tolist()
+    expected = [
+        sum(c * pow(x, j, modulus) for j, c in enumerate(row)) % modulus
+        for x in range(1, holders + 1)
+    ]
+    assert got == expected
+
+
+def test_a_thousand_holders_near_the_largest_modulus_are_exact() -> None:
+    row = [NEAR_LARGEST - 1] * 40
+    constants = np.array(row[:1], dtype=np.uint64)
+    coefficients = np.array(row[1:], dtype=np.uint64).reshape(39, 1)
+    got = evaluate(constants, coefficients, 1000, NEAR_LARGEST)[:, 0].tolist()
+    assert got[999] == (
+        sum(-pow(1000, j, NEAR_LARGEST) for j in range(40)) % NEAR_LARGEST
+    )
+
+
+def test_any_t_minus_1_shares_are_uniform_whatever_the_secret() -> None:
+    """Exact: over all polynomials of degree < 3 in ℤ_5, by enumeration."""
+    modulus, holders = 5, 4
+    for pair in itertools.combinations(range(holders), 2):
+        views: dict[int, Counter[tuple[int, ...]]] = {}
+        for secret in range(modulus):
+            seen = views.setdefault(secret, Counter())
+            for row in itertools.product(range(modulus), repeat=2):
+                shares = evaluate(
+                    np.array([secret], dtype=np.uint64),
+                    np.array(row, dtype=np.uint64).reshape(2, 1),
+                    holders,
+                    modulus,
+                )[:, 0].tolist()
+                seen[tuple(shares[index] for index in pair)] += 1
+        assert all(view == views[0] for view in views.values())
+        assert set(views[0].values()) == {1}
+        assert len(views[0]) == modulus**2
+
+
+@pytest.mark.parametrize(("threshold", "holders"), [(0, 3), (4, 3), (1, 0)])
+def test_impossible_thresholds_are_refused(threshold: int, holders: int) -> None:
+    with pytest.raises(InputError, match="threshold"):
+        share_integer(1, threshold, holders, 97)
+
+
+def test_a_field_smaller_than_its_holders_is_refused() -> None:
+    with pytest.raises(InputError, match="modulus"):
+        share_integer(1, 2, 7, 7)
+
+
+def test_a_secret_outside_the_field_is_refused_and_not_shown() -> None:
+    with pytest.raises(InputError) as caught:
+        share_integer(123456, 2, 3, 97)
+    assert "123456" not in str(caught.value)
