@@ -1,0 +1,82 @@
+"""A server process for the kill tests: desk, spool, one secure sum; may kill itself.
+
+``python -m tests.integration.desk_process CONFIG.json`` prints the outcome as JSON. The
+config names the moment at which the process sends itself SIGKILL, or none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from protocol.attendance import RunTokens
+from protocol.certificates import KeyPair
+from protocol.port import Answer, NodePort, Request
+from protocol.session import SecureSum
+from strategy.desk import Desk
+from strategy.desk_admission import Admission, EnrolledKeys
+from strategy.desk_settings import DeskSettings
+from strategy.spool import Spool
+from tests.strategy.sum_nodes import Sum, SumNode
+
+
+class KillingPort:
+    """Kills its own process at a moment of a stage."""
+
+    def __init__(self, inner: NodePort, stage: str, answers: int) -> None:
+        self._inner = inner
+        self._stage = stage
+        self._answers = answers
+
+    async def nodes(self) -> Sequence[str]:
+        return await self._inner.nodes()
+
+    async def ask(
+        self, requests: Sequence[Request], *, timeout_s: float
+    ) -> AsyncGenerator[Answer, None]:
+        here = requests[0].request_id.endswith(f"/{self._stage}")
+        if here and self._answers == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        heard = 0
+        async with aclosing(self._inner.ask(requests, timeout_s=timeout_s)) as answers:
+            async for answer in answers:
+                yield answer
+                heard += 1
+                if here and heard == self._answers:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def main(config: dict[str, Any]) -> None:
+    folder = Path(config["folder"])
+    server = KeyPair(
+        (folder / "server.crt").read_bytes(), (folder / "server.key").read_bytes()
+    )
+    admission = Admission(
+        RunTokens("run-1", bytes.fromhex(config["secret"])),
+        EnrolledKeys(bytes.fromhex(config["enrolment"])),
+    )
+    names = config["nodes"]
+    desk = Desk(admission, server, DeskSettings(heartbeat_s=2.0), expected=names)
+    await desk.open(f"127.0.0.1:{config['port']}")
+    await desk.wait_for(config["wait_for"], timeout_s=60)
+    # The server knows names, never values: a node here has none to give away.
+    secure_sum = Sum({name: SumNode(name, -1) for name in names}, config["backend"])
+    port: NodePort = desk
+    if config["kill"] is not None:
+        port = KillingPort(desk, *config["kill"])
+    with Spool(folder / "spool.sqlite") as spool:
+        outcome = await secure_sum.run(port, spool.cohort(secure_sum.cohort_id))
+    await desk.close("finished")
+    assert isinstance(outcome, SecureSum), outcome
+    print(json.dumps({"total": outcome.total, "survivors": outcome.survivors}))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(Path(sys.argv[1]).read_text())))
