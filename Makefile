@@ -59,6 +59,9 @@ test-hosts: env  ## a whole experiment over several hosts made of network namesp
 soak-faults: env  ## 10,000 seeded fault schedules through the port (minutes)
 	$(BIN)/python -m tests.strategy.fault_schedules 1000 10000
 
+soak-desk: env  ## 100,000 hostile calls against the desk; its memory must stay flat
+	$(BIN)/python -m tests.integration.desk_abuse 100000
+
 clean:  ## remove everything that was generated
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 

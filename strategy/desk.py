@@ -22,7 +22,7 @@ from protocol.port import Answer, NodeId, Request
 from protocol.wire import desk_pb2
 from strategy.desk_admission import Admission, RefusedError
 from strategy.desk_attendee import Attendee
-from strategy.desk_limits import Blame, address_of
+from strategy.desk_limits import Blame, TokenBucket, address_of
 from strategy.desk_settings import DeskSettings
 from strategy.desk_stats import DeskStats
 from strategy.desk_stream import NodeStream, greet
@@ -31,6 +31,7 @@ from strategy.inbox import Inbox
 _log = logging.getLogger(__name__)
 _SERVICE = "wallflower.v1.Desk"
 _Context = grpc.aio.ServicerContext[bytes, bytes]
+_REFUSALS_LOGGED_PER_S = 10
 # Room for field numbers, lengths and ids around the body of a request.
 _FRAME_BYTES = 1024
 
@@ -71,6 +72,7 @@ class Desk:
         self._blame = Blame(
             self._settings.refusals_per_s, self._settings.refusals_burst
         )
+        self._log_lines = TokenBucket(_REFUSALS_LOGGED_PER_S, 100, 0.0)
         self._came_or_went = asyncio.Condition()
         self._closing = False
         self._server: grpc.aio.Server | None = None
@@ -212,7 +214,8 @@ class Desk:
             hello = await self._let_in(context, address, now)
         except RefusedError as refused:
             self.stats.refused[refused.reason] += 1
-            self._event("refused", logging.WARNING, refused.reason, address=address)
+            if self._log_lines.take(now):  # whoever floods us must not flood the log
+                self._event("refused", logging.WARNING, refused.reason, address=address)
             if refused.reason not in {"too-many-streams", "desk-closing", "too-fast"}:
                 self._blame.add(address, now)
             await self._abort(context, refused.reason)
