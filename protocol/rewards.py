@@ -203,15 +203,17 @@ class ReplayRewards(RewardModel):
     """Logged rewards: a pull draws one of the arm's rows uniformly, with replacement.
 
     Drawing with replacement keeps users independent, which the confidence bounds need;
-    the log is taken as the population.
+    the log is taken as the population. `copies` repeats the row of arms: arm a of the
+    log is also arm a + K, a + 2K, …
     """
 
-    def __init__(self, logged: Sequence[Doubles]) -> None:
+    def __init__(self, logged: Sequence[Doubles], copies: int = 1) -> None:
         for values in logged:
             if values.size == 0 or not np.all((values >= 0) & (values <= 1)):
                 raise InputError("rewards", "a log", "numbers in [0, 1] for every arm")
         self._logged = tuple(np.sort(values) for values in logged)
-        self._means = np.array([values.mean() for values in self._logged])
+        means = np.array([values.mean() for values in self._logged])
+        self._means = np.tile(means, copies)
 
     @property
     def means(self) -> Doubles:
@@ -220,13 +222,13 @@ class ReplayRewards(RewardModel):
 
     def sample(self, arm: int, count: int, generator: np.random.Generator) -> Doubles:
         """Draw `count` rewards of one arm."""
-        return generator.choice(self._logged[arm], count)
+        return generator.choice(self._logged[arm % len(self._logged)], count)
 
     def rounded_laws(self, arms: Indices, precision: int) -> Doubles:
         """Row i: P(x̂ = 0..g), averaged over the arm's rows."""
         laws = np.empty((len(arms), precision + 1))
         known: dict[int, Doubles] = {}
-        for row, arm in enumerate(arms):
+        for row, arm in enumerate(arms % len(self._logged)):
             if arm not in known:
                 known[arm] = _rounded_values(self._logged[arm], precision)
             laws[row] = known[arm]

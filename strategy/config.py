@@ -71,15 +71,18 @@ class PrivacySettings:
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
-    """``[policy]``: how arms are compared. `first_batch` 0 lets the policy choose."""
+    """``[policy]``: how arms are compared.
+
+    Without `ratio`, and with `first_batch` 0, the policy chooses.
+    """
 
     name: str = "elimination"
     radius: str = "tight"
-    ratio: Fraction = Fraction(3, 2)
+    ratio: Fraction | None = None
     first_batch: int = 0
 
     def __post_init__(self) -> None:
-        if self.ratio <= 1:
+        if self.ratio is not None and self.ratio <= 1:
             raise InputError("ratio", self.ratio, "greater than 1")
         whole("first-batch", self.first_batch, at_least=0, at_most=10**12)
 

@@ -17,6 +17,7 @@ from click.exceptions import Abort, ClickException, NoArgsIsHelpError
 from protocol.errors import WallflowerError
 from wallflower.commands import keys
 from wallflower.commands.plan import plan
+from wallflower.commands.simulate import simulate
 
 # With rich installed, typer escapes "[default: …]" for rich even where it prints the
 # plain help we want: the backslash would be seen.
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.command("plan")(plan)
 app.add_typer(keys.app, name="keys")
+app.command("simulate")(simulate)
 
 
 @app.callback()

@@ -1,0 +1,192 @@
+"""``wallflower simulate`` as a user meets it: exit codes, one-line errors, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wallflower.cli import main
+
+Simulate = Callable[..., "Done"]
+COMMAND = [sys.executable, "-m", "wallflower", "simulate"]
+SMALL = ["--arms", "3", "--horizon", "5000", "--instances", "2"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    error: str
+
+
+@pytest.fixture
+def simulate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Simulate:
+    """Run the command line in this process, from its entry point to its exit."""
+
+    def command(*flags: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["wallflower", "simulate", *flags])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return Done(int(ended.value.code or 0), captured.out, captured.err)
+
+    return command
+
+
+def report(simulate: Simulate, *flags: str) -> dict[str, Any]:
+    done = simulate(*flags, "--format", "json")
+    assert done.code == 0, done.error
+    loaded: dict[str, Any] = json.loads(done.out)
+    return loaded
+
+
+def test_json_is_one_envelope_with_regret_arms_and_guarantee(
+    simulate: Simulate,
+) -> None:
+    found = report(simulate, *SMALL, "--seed", "3")
+    assert (found["schema_version"], found["command"]) == (1, "simulate")
+    assert found["regret"]["mean"] > 0
+    assert found["regret"]["stderr"] > 0
+    assert [arm["arm"] for arm in found["arms"]] == ["rank 1", "rank 2", "rank 3"]
+    assert found["guarantee"]["kind"] == "pure"
+    assert found["guarantee"]["epsilon"] == "1"
+    assert found["users"] == 5000
+    assert not found["interrupted"]
+
+
+def test_people_get_a_table_with_one_row_per_arm(simulate: Simulate) -> None:
+    done = simulate("--means", "0.2,0.8", "--rewards", "bernoulli")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert any(line.split()[:2] == ["0", "0.2000"] for line in lines)
+    assert any(line.startswith("regret ") for line in lines)
+    assert "The best arm is ever dropped with probability at most 0.1." in done.out
+
+
+def test_a_toml_file_of_an_experiment_is_simulated_and_flags_override_it(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(
+        '[experiment]\nname = "trial"\narms = ["a", "b"]\nhorizon = 4000\n'
+        '[privacy]\nmechanism = "dist-rdp"\nepsilon = 0.5\n'
+        '[policy]\nname = "elimination"\nfirst-batch = 50\n'
+        '[rewards]\nmodel = "bernoulli"\nmeans = [0.2, 0.9]\n'
+    )
+    found = report(simulate, str(path), "--epsilon", "1/4")
+    settings = found["settings"]
+    assert settings["mechanism"] == "dist-rdp"
+    assert settings["epsilon"] == "1/4"
+    assert settings["first_batch"] == 50
+    assert [arm["true_mean"] for arm in found["arms"]] == pytest.approx([0.2, 0.9])
+
+
+def test_logged_rewards_are_replayed(simulate: Simulate, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("arm,reward\nold,0.2\nold,0.4\nnew,0.9\nnew,0.7\n")
+    found = report(
+        simulate, "--rewards", str(path), "--horizon", "5000", "--instances", "2"
+    )
+    assert [arm["arm"] for arm in found["arms"]] == ["old", "new"]
+    assert [arm["true_mean"] for arm in found["arms"]] == pytest.approx([0.3, 0.8])
+
+
+def test_the_users_engine_gives_the_same_kind_of_report(simulate: Simulate) -> None:
+    fast = report(simulate, "--means", "0.2,0.8", "--horizon", "3000")
+    users = report(
+        simulate, "--means", "0.2,0.8", "--horizon", "3000", "--engine", "users"
+    )
+    assert fast.keys() == users.keys()
+    assert users["settings"]["engine"] == "users"
+    assert users["arms"][1]["status"] == "active"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            ["--mechanism", "dist-pd"],
+            'mechanism is "dist-pd" (did you mean "dist-dp"?)',
+        ),
+        (["--policy", "eliminate"], 'did you mean "elimination"?'),
+        (
+            ["--means", "0.5,1.5"],
+            "means is 1.5 in the list; allowed: numbers in [0, 1]",
+        ),
+        (["--means", "0.5,half"], "allowed: numbers in [0, 1] separated by commas"),
+        (["--arms", "1"], "arms is 1; allowed: a whole number of at least 2"),
+        (["--means", "0.5"], "arms is 1; allowed: at least two"),
+        (["--horizon", "19"], "horizon is 19; allowed: at least two users an arm (20)"),
+        (["--rewards", "missing.csv"], "missing.csv: no such file"),
+        (["--rewards", "bernouli"], 'did you mean "bernoulli"?'),
+        (["--epsilon", "0"], "epsilon is 0; allowed: greater than 0"),
+        (["--instance", "medium"], "allowed: one of easy, hard"),
+        (["--engine", "quick"], "engine is"),
+        (["--radius", "tigt"], 'did you mean "tight"?'),
+        (["--format", "yaml"], "format is"),
+        (["--failure-probability", "1"], "strictly between 0 and 1"),
+        (["nowhere.toml"], "nowhere.toml: no such file"),
+        (["--mechanism", "dp-se", "--engine", "users"], "baseline dp-se"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    simulate: Simulate, flags: list[str], message: str
+) -> None:
+    done = simulate(*flags)
+    assert done.code == 2
+    assert message in done.error
+    assert done.error.count("\n") == 1
+    assert done.out == ""
+
+
+def test_a_malformed_reward_file_is_named_with_its_line(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("arm,reward\na,0.5\nb,0.75\na,much\n")
+    done = simulate("--rewards", str(path))
+    assert done.code == 2
+    assert done.error == f"wallflower: {path}:4: the reward is not a number\n"
+
+
+def test_ctrl_c_ends_cleanly_with_what_is_known_so_far() -> None:
+    flags = ["--engine", "users", "--horizon", "1e11", "--means", "0.5,0.5"]
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    process = subprocess.Popen(
+        [*COMMAND, *flags, "--format", "json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        # Wait until it has worked for a while: its own processor time says so.
+        clock = Path(f"/proc/{process.pid}/stat")
+        while int(clock.read_text().rsplit(")", 1)[1].split()[11]) < 250:
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert error == "wallflower: interrupted\n"
+    found = json.loads(out)
+    assert found["interrupted"]
+    assert found["finished"] == {"interrupted": 1}
+    assert 0 < found["users"] < 1e11
