@@ -52,8 +52,10 @@ class Elimination:
             raise InputError("outcomes", "sums after the end", "none")
         size = self._schedule.size(self._batch)
         check_outcomes(outcomes, self._batch, dict.fromkeys(self._active(), size))
-        for arm in self._active():
-            self._records[arm].users += size
+        asked = dict.fromkeys(self._active(), size)
+        asked |= {outcome.arm: outcome.cohort_size for outcome in outcomes}
+        for arm, users in asked.items():
+            self._records[arm].users += users
         for outcome in outcomes:
             self._records[outcome.arm].add(outcome, self._batch)
         self._drop(sorted(outcome.arm for outcome in outcomes))

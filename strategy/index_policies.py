@@ -83,8 +83,9 @@ class IndexPolicy:
         if not wishes:
             raise InputError("outcomes", "sums after the end", "none")
         check_outcomes(outcomes, self._batch, {w.arm: w.size for w in wishes})
+        sizes = {outcome.arm: outcome.cohort_size for outcome in outcomes}
         for wish in wishes:
-            self._records[wish.arm].users += wish.size
+            self._records[wish.arm].users += sizes.get(wish.arm, wish.size)
             self._attempts[wish.arm] += 1
         for outcome in outcomes:
             self._records[outcome.arm].add(outcome, self._attempts[outcome.arm])

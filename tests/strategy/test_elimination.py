@@ -190,7 +190,7 @@ def test_leftover_users_of_the_paper_go_through_the_arms_in_blocks() -> None:
     [
         ({"batch": 2}, "batch of an outcome is 2"),
         ({"arm": 9}, "arm of an outcome is 9"),
-        ({"cohort_size": 10**6}, "cohort size of an outcome"),
+        ({"cohort_size": 1}, "cohort size of an outcome"),
         ({"survivors": 0}, "survivors of an outcome"),
         ({"honest_floor": 0}, "survivors of an outcome"),
     ],
@@ -202,6 +202,14 @@ def test_an_outcome_nobody_asked_for_is_refused(
     outcome = answer(policy.wishes()[0], 0.5)
     with pytest.raises(InputError, match=message):
         policy.observe([dataclasses.replace(outcome, **change)])
+
+
+def test_users_invited_beyond_the_wish_are_counted() -> None:
+    policy = Elimination(SPEC)
+    wish = policy.wishes()[0]
+    more = dataclasses.replace(wish, size=wish.size + 5)
+    policy.observe([answer(more, 0.5)])
+    assert [view.users for view in policy.arms()] == [wish.size + 5] + 3 * [wish.size]
 
 
 def test_an_arm_answered_twice_is_refused() -> None:
