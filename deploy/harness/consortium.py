@@ -39,6 +39,7 @@ class Consortium:
     desk_host: str
     desk_port: int
     network: Network | None
+    node_environment: Callable[[Consortium, str], Mapping[str, str]]
     node_processes: dict[str, Process] = field(default_factory=dict)
 
     def home_of(self, name: str) -> Path:
@@ -68,6 +69,7 @@ class Consortium:
             home=home / "flower",
             port=port,
             node_config=f'wallflower-home="{home}"',
+            extra=self.node_environment(self, name),
             prefix=prefix,
         )
         self.node_processes[name] = process
@@ -92,6 +94,9 @@ def consortium(
     spare: Sequence[str] = (),
     users: int = 1000,
     on_disk: bool = True,
+    node_environment: Callable[[Consortium, str], Mapping[str, str]] = (
+        lambda built, name: {}
+    ),
 ) -> Iterator[Consortium]:
     """Build keys and hosts, start everything, and take all of it down again.
 
@@ -111,6 +116,8 @@ def consortium(
         Most users a node is certified for.
     on_disk : bool
         False keeps SuperLink's state in memory.
+    node_environment : Callable
+        Gives further variables of a node's environment.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -161,6 +168,7 @@ def consortium(
             desk_host,
             desk_port,
             network,
+            node_environment,
         )
         for name in nodes:
             operator.register(store.nodes / name / "flower.pub")

@@ -107,7 +107,7 @@ class Operator:
         address = "127.0.0.1" if self.bind in ("127.0.0.1", "0.0.0.0") else self.bind  # noqa: S104
         return f"{address}:{self.port}"
 
-    def write_connection(self, name: str = "consortium") -> None:
+    def write_connection(self, name: str = "wallflower") -> None:
         """Tell `flwr` where SuperLink is."""
         text = (
             f'[superlink]\ndefault = "{name}"\n\n[superlink.{name}]\n'
@@ -133,12 +133,12 @@ class Operator:
 
     def register(self, public_key: Path) -> None:
         """Let a node in."""
-        self.flwr("supernode", "register", str(public_key), "consortium")
+        self.flwr("supernode", "register", str(public_key), "wallflower")
 
     def nodes_online(self) -> int:
         """Count the SuperNodes that SuperLink hears from."""
         listed = json.loads(
-            self.flwr("supernode", "list", "consortium", "--format", "json")
+            self.flwr("supernode", "list", "wallflower", "--format", "json")
         )
         return sum(node["status"] == "online" for node in listed["nodes"])
 

@@ -103,7 +103,7 @@ def node(
 def register(
     superlink: Annotated[
         str, typer.Option(help="Connection of Flower's config.toml.")
-    ] = "consortium",
+    ] = "wallflower",
     names: Annotated[
         list[str] | None, typer.Argument(help="Nodes; all of the folder if none.")
     ] = None,

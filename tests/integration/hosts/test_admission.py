@@ -124,10 +124,10 @@ def test_an_expired_server_certificate_is_refused(
 
 def test_a_node_taken_off_superlinks_list_is_out(site: Consortium) -> None:
     listed = json.loads(
-        site.operator.flwr("supernode", "list", "consortium", "--format", "json")
+        site.operator.flwr("supernode", "list", "wallflower", "--format", "json")
     )
     [node] = [n["node-id"] for n in listed["nodes"] if n["status"] == "online"]
-    site.operator.flwr("supernode", "unregister", node, "consortium")
+    site.operator.flwr("supernode", "unregister", node, "wallflower")
     until("the node is off", lambda: site.operator.nodes_online() == 0, 90)
     process = site.node_processes["clinic-a"]
     process.stop()

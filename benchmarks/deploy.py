@@ -1,0 +1,171 @@
+"""One batch of ours beside one round of Flower's stock SecAgg+, same SuperLink, same
+SuperNodes: ``make bench-deploy``.
+
+Stock: every stage is one Flower message per node, polled over HTTP, with a new process
+on the node each time. Ours: one Flower message per node and *run*, then one gRPC
+stream. Both carry one secure sum over all nodes; ours carries one for every arm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from deploy.harness.consortium import Consortium, consortium
+from deploy.harness.experiment import (
+    Plan,
+    node_environment,
+    start_run,
+    write_experiment,
+    write_node,
+)
+from deploy.harness.flower import ROOT
+from deploy.harness.network import namespaces_available
+
+STOCK = ROOT / "benchmarks" / "stock-secagg"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one size gave."""
+
+    nodes: int
+    stock_round_s: float
+    our_batches_s: tuple[float, ...]
+    our_start_s: float
+    our_whole_s: float
+    arms: int
+    supernode_mb: float
+    superlink_mb: float
+
+    @property
+    def batch_s(self) -> float:
+        """The middle one of our batches."""
+        return statistics.median(self.our_batches_s)
+
+    @property
+    def ratio(self) -> float:
+        """How many of our batches fit in one stock round."""
+        return self.stock_round_s / self.batch_s
+
+
+def stock_round(built: Consortium, nodes: int) -> float:
+    """Run one round of stock SecAgg+; gives its seconds without Flower's start-up."""
+    report = built.folder / f"stock-{nodes}.json"
+    # Stock SecAgg+ wants an odd number of shares, or all nodes.
+    settings = (
+        f"nodes={nodes} rounds=1 shares={nodes} threshold={nodes // 2 + 1} "
+        f'report="{report}"'
+    )
+    built.operator.flwr(
+        "run", str(STOCK), "wallflower", "--stream", "-c", settings, timeout_s=900
+    )
+    seconds: float = json.loads(report.read_text())["seconds"][0]
+    return seconds
+
+
+def our_run(
+    built: Consortium, plan: Plan, nodes: int
+) -> tuple[list[float], float, float]:
+    """Run a whole experiment; gives seconds of each batch, of the start, of all."""
+    experiment = write_experiment(built, plan, nodes)
+    started = time.monotonic()
+    run = start_run(built, experiment, f"bench-{nodes}")
+    run.until_event("RunStarted", timeout_s=300)
+    start_s = time.monotonic() - started
+    code = run.finish(600)
+    if code != 0:
+        raise SystemExit(f"wallflower run ended with {code}; log: {run.process.log}")
+    batches = [e["seconds"] for e in run.events() if e["event"] == "RoundFinished"]
+    return batches, start_s, time.monotonic() - started
+
+
+def memory_mb(pid: int) -> float:
+    """Give the proportional memory of a process and all it started."""
+    parent = psutil.Process(pid)
+    family = [parent, *parent.children(recursive=True)]
+    return sum(process.memory_full_info().pss for process in family) / 2**20
+
+
+def measure(nodes: int, folder: Path, *, namespaces: bool, stock: bool) -> Row:
+    """Build a consortium of so many nodes and run both on it."""
+    names = [f"n{number}" for number in range(nodes)]
+    plan = Plan(users=20_000 // nodes, stage_timeout_s=120, reward_timeout_s=120)
+    with consortium(
+        folder,
+        names,
+        lambda built, name: write_node(built, name, plan),
+        namespaces=namespaces,
+        users=100_000,
+        on_disk=False,  # stock gets its faster state: 7 messages/s instead of 2
+        node_environment=lambda built, name: node_environment(built, name, plan),
+    ) as built:
+        built.await_nodes(nodes, 300)
+        supernode = memory_mb(built.node_processes[names[0]].pid)
+        superlink = memory_mb(built.supervisor.processes["superlink"].pid)
+        batches, start_s, whole_s = our_run(built, plan, nodes)
+        stock_s = stock_round(built, nodes) if stock else float("nan")
+    return Row(
+        nodes,
+        stock_s,
+        tuple(batches),
+        start_s,
+        whole_s,
+        len(plan.arms),
+        supernode,
+        superlink,
+    )
+
+
+def table(rows: list[Row]) -> str:
+    """Give the rows as the table of docs/operations.md."""
+    lines = [
+        "| nodes | stock SecAgg+, one round | ours, one batch (all arms) | ratio | "
+        "our start, once a run | our whole experiment | SuperNode | SuperLink |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        spread = f"{min(row.our_batches_s):.2f}–{max(row.our_batches_s):.2f}"
+        lines.append(
+            f"| {row.nodes} | {row.stock_round_s:.1f} s | {row.batch_s:.2f} s "
+            f"({spread}; {len(row.our_batches_s)} batches, {row.arms} arms) | "
+            f"{row.ratio:.0f}× | {row.our_start_s:.1f} s | {row.our_whole_s:.1f} s | "
+            f"{row.supernode_mb:.0f} MB | {row.superlink_mb:.0f} MB |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure the sizes asked for and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[8, 16])
+    parser.add_argument("--no-stock", action="store_true", help="ours alone")
+    arguments = parser.parse_args()
+    namespaces = namespaces_available()
+    where = "network namespaces" if namespaces else "loopback"
+    sys.stdout.write(f"hosts: {where}\n")
+    rows: list[Row] = []
+    for nodes in arguments.nodes:
+        with tempfile.TemporaryDirectory(prefix="wf-bench-") as folder:
+            row = measure(
+                nodes,
+                Path(folder) / "site",
+                namespaces=namespaces,
+                stock=not arguments.no_stock,
+            )
+        rows.append(row)
+        sys.stdout.write(f"{row}\n")
+        sys.stdout.flush()
+    sys.stdout.write(table(rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()

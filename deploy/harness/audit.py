@@ -1,0 +1,93 @@
+"""An independent look at a run: was anybody counted twice, is any sum wrong?
+
+`wallflower verify` recomputes decisions from the journal's sums. The laboratory knows
+more: its rewards are a function of arm and user, so with the mechanism ``non-private``
+(no noise) every released sum can be recomputed from the users who are in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.harness.rewards import GATE, MEANS, reward
+from strategy.journal import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was found."""
+
+    cohorts: int
+    sums: int
+    voids: int
+    sums_checked: int
+    sums_wrong: int
+    users_asked: int
+    users_twice: int
+    finished: str | None
+    winner: str | None
+
+    @property
+    def clean(self) -> bool:
+        """Tell whether nothing is wrong and everything could be checked."""
+        exact = self.sums_wrong == 0 and self.sums_checked == self.sums
+        return exact and self.users_twice == 0
+
+
+def audit(run_dir: Path, means: Sequence[float]) -> Audit:
+    """Recompute what a noiseless laboratory run must have summed."""
+    with Journal.read(run_dir) as journal:
+        cohorts = journal.cohorts()
+        invited = {
+            (cohort_id, node_id): users
+            for cohort_id, node_id, users in journal.invitations()
+        }
+        rounds = journal.rounds()
+        arms = journal.config.experiment.arms
+    asked = Counter(
+        (node_id, user) for (_, node_id), users in invited.items() for user in users
+    )
+    checked = wrong = sums = 0
+    for cohort in cohorts:
+        if cohort.result is None:
+            continue
+        sums += 1
+        users = [
+            user
+            for node_id in cohort.result.nodes
+            for user in invited[cohort.cohort_id, node_id]
+        ]
+        if len(users) != cohort.result.survivors:
+            continue  # a node lost single users: the sum is fine but not ours to check
+        checked += 1
+        truth = expected_sum(cohort.arm, users, means)
+        wrong += cohort.result.total != truth * cohort.result.precision
+    last = rounds[-1] if rounds else None
+    active = [view["arm"] for view in last.views if view["active"]] if last else []
+    return Audit(
+        cohorts=len(cohorts),
+        sums=sums,
+        voids=sum(cohort.state == "void" for cohort in cohorts),
+        sums_checked=checked,
+        sums_wrong=wrong,
+        users_asked=sum(asked.values()),
+        users_twice=sum(count > 1 for count in asked.values()),
+        finished=last.finished if last else None,
+        winner=arms[active[0]] if len(active) == 1 else None,
+    )
+
+
+def expected_sum(arm: int, users: Sequence[str], means: Sequence[float]) -> int:
+    """Add up the rewards of these users as the nodes' source would give them."""
+    os.environ.pop(GATE, None)
+    os.environ[MEANS] = " ".join(str(mean) for mean in means)
+
+    async def collect() -> float:
+        return sum([await reward(arm, user) for user in users])
+
+    return int(asyncio.run(collect()))

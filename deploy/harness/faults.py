@@ -1,0 +1,367 @@
+"""Faults on purpose, each placed in a named phase, and what came of them.
+
+Every fault gets a run of its own on one consortium. The laboratory's rewards wait at
+gates, so that a phase lasts until the fault has happened. After a fault the run must
+end, by itself or after ``wallflower resume``, with the best arm; `verify` must pass; no
+sum may be wrong and nobody counted twice (`deploy.harness.audit`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from deploy.harness.consortium import Consortium
+from deploy.harness.experiment import LabRun, gate_of
+from deploy.harness.processes import until
+from protocol.errors import UnavailableError
+
+SERVER_APP = "flwr-serverapp"
+CLIENT_APP = "flwr-clientapp"
+
+
+@dataclass(slots=True)
+class Lab:
+    """One fault's view of the consortium and of its run."""
+
+    built: Consortium
+    run: LabRun
+    nodes: Sequence[str]
+    notes: list[str] = field(default_factory=list)
+    repairs: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def victim(self) -> str:
+        """The node that faults hit; the last one, so that the first stays well."""
+        return self.nodes[-1]
+
+    def hold(self, *names: str) -> None:
+        """Shut the gates of these nodes: their rewards are not there yet."""
+        for name in names:
+            gate_of(self.built, name).touch()
+
+    def release(self, *names: str) -> None:
+        """Open the gates."""
+        for name in names or self.nodes:
+            gate_of(self.built, name).unlink(missing_ok=True)
+
+    def until_contributing(self) -> None:
+        """Wait until a cohort is in its contribution stage."""
+        self.run.until_event("CohortProgress", stage="contribute")
+
+    def until_tallying(self) -> None:
+        """Wait until a cohort waits for its tally."""
+        self.run.until_event("CohortProgress", stage="tally")
+
+    def until_batch_done(self) -> None:
+        """Wait until one batch is in the journal."""
+        self.run.until_event("RoundFinished")
+
+    def pause_client(self, name: str) -> None:
+        """Stop a node's ClientApp in its tracks (SIGSTOP)."""
+        for process in self.client_apps(name):
+            os.kill(process.pid, signal.SIGSTOP)
+
+    def go_on_client(self, name: str) -> None:
+        """Let a stopped ClientApp go on."""
+        for process in self.client_apps(name):
+            os.kill(process.pid, signal.SIGCONT)
+
+    def client_apps(self, name: str) -> list[psutil.Process]:
+        """Find a node's ClientApp processes among the descendants of its SuperNode."""
+        return descendants(self.built.node_processes[name].pid, CLIENT_APP)
+
+    def server_apps(self) -> list[psutil.Process]:
+        """Find the ServerApp among the descendants of SuperExec."""
+        pid = self.built.supervisor.processes["superexec"].pid
+        return descendants(pid, SERVER_APP)
+
+    def kill_node(self, name: str) -> None:
+        """SuperNode and everything below it lose power."""
+        self.built.node_processes[name].kill()
+        for process in self.client_apps_left(name):
+            process.kill()
+
+    def client_apps_left(self, name: str) -> list[psutil.Process]:
+        """Find ClientApps that outlived their SuperNode, by their Flower home."""
+        home = str(self.built.home_of(name))
+        return [p for p in matching(CLIENT_APP) if home in environment_of(p)]
+
+    def restart_node(self, name: str) -> None:
+        """Power comes back."""
+        self.built.start_node(name)
+
+
+def descendants(pid: int, word: str) -> list[psutil.Process]:
+    """Give the descendants of a process whose command line has `word`."""
+    try:
+        family = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [process for process in family if word in command_line(process)]
+
+
+def matching(word: str) -> Iterator[psutil.Process]:
+    """Give processes whose command line has `word`."""
+    for process in psutil.process_iter():
+        if word in command_line(process):
+            yield process
+
+
+def command_line(process: psutil.Process) -> str:
+    """Give a process's command line, or nothing when it is gone."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def environment_of(process: psutil.Process) -> str:
+    """Give the Flower home a process was started with."""
+    try:
+        return process.environ().get("FLWR_HOME", "")
+    except psutil.Error:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault in one phase.
+
+    `hurt` is called while the run is starting; what it returns goes into the table.
+    """
+
+    name: str
+    phase: str
+    hurt: Callable[[Lab], str]
+    resumed: bool = False  # the run is expected to stop and to need `resume`
+    prepare: Callable[[Lab], None] | None = None
+
+
+def node_killed_before_describing(lab: Lab) -> str:
+    """Kill a node before it has attended; it comes back while the run goes on."""
+    lab.kill_node(lab.victim)
+    lab.until_batch_done()
+    lab.restart_node(lab.victim)
+    return "run began without it"
+
+
+def node_killed_contributing(lab: Lab) -> str:
+    """Kill a node while its users' rewards are awaited."""
+    lab.hold(lab.victim)
+    lab.until_contributing()
+    lab.kill_node(lab.victim)
+    lab.release()
+    lab.restart_node(lab.victim)
+    return "its users of this batch are lost"
+
+
+def node_killed_tallying(lab: Lab) -> str:
+    """Kill a node that has contributed and is asked for its tally."""
+    first = lab.nodes[0]
+    lab.hold(first)
+    lab.until_contributing()
+    time.sleep(1.0)  # everybody but the held node has contributed by now
+    lab.pause_client(lab.victim)
+    lab.release()
+    lab.until_tallying()
+    lab.kill_node(lab.victim)
+    lab.restart_node(lab.victim)
+    return "the others' tallies sufficed"
+
+
+def node_killed_between_batches(lab: Lab) -> str:
+    """Kill a node when a batch has just been written down."""
+    lab.until_batch_done()
+    lab.kill_node(lab.victim)
+    lab.restart_node(lab.victim)
+    return "came back for a later batch"
+
+
+def client_process_killed(lab: Lab) -> str:
+    """Kill the ClientApp only; its SuperNode lives on."""
+    lab.hold(lab.victim)
+    lab.until_contributing()
+    for process in lab.client_apps(lab.victim):
+        process.kill()
+    lab.release()
+    return "SuperNode went on; its users of this batch are lost"
+
+
+def link_down_contributing(lab: Lab) -> str:
+    """Pull the cable while rewards are awaited; put it back six seconds later."""
+    lab.hold(lab.victim)
+    lab.until_contributing()
+    network = lab.built.network
+    assert network is not None
+    network.cut(lab.victim)
+    lab.release()
+    time.sleep(6)
+    network.mend(lab.victim)
+    return "6 s without a cable"
+
+
+def link_down_tallying(lab: Lab) -> str:
+    """Pull the cable between contribution and tally; put it back."""
+    first = lab.nodes[0]
+    lab.hold(first)
+    lab.until_contributing()
+    time.sleep(1.0)
+    network = lab.built.network
+    assert network is not None
+    network.cut(lab.victim)
+    lab.release()
+    lab.until_tallying()
+    time.sleep(3)
+    network.mend(lab.victim)
+    return "cable out during the tally"
+
+
+def lossy_line(lab: Lab) -> str:
+    """Lose and delay packets of one node for the whole run."""
+    network = lab.built.network
+    assert network is not None
+    means = network.impair(lab.victim, loss=0.05, delay_ms=40)
+    lab.repairs.append(lambda: network.restore(lab.victim))
+    return f"5 % loss, 40 ms each way; {means}"
+
+
+def superlink_killed(lab: Lab) -> str:
+    """Kill SuperLink in the middle of a batch and start it on its database."""
+    lab.hold(lab.victim)
+    lab.until_contributing()
+    lab.built.supervisor.processes["superlink"].kill()
+    time.sleep(2)
+    lab.built.operator.start_superlink()
+    lab.release()
+    return "down for 2 s; the desk's streams did not notice"
+
+
+def server_killed_contributing(lab: Lab) -> str:
+    """Kill the ServerApp (and so the desk) while contributions come in."""
+    lab.hold(lab.victim)
+    lab.until_contributing()
+    _kill_server(lab)
+    lab.release()
+    return "ServerApp and desk killed"
+
+
+def server_killed_tallying(lab: Lab) -> str:
+    """Kill the ServerApp between the last contribution and the tally."""
+    lab.hold(lab.nodes[0])
+    lab.until_contributing()
+    time.sleep(1.0)
+    for name in lab.nodes[1:]:
+        lab.pause_client(name)
+    lab.release()
+    lab.until_tallying()
+    _kill_server(lab)
+    for name in lab.nodes[1:]:
+        lab.go_on_client(name)
+    return "ServerApp and desk killed"
+
+
+def server_killed_between_batches(lab: Lab) -> str:
+    """Kill the ServerApp when a batch has just been written down."""
+    lab.until_batch_done()
+    _kill_server(lab)
+    return "ServerApp and desk killed"
+
+
+def _kill_server(lab: Lab) -> None:
+    found = lab.server_apps()
+    if not found:
+        raise UnavailableError("no ServerApp process to kill")
+    for process in found:
+        process.kill()
+
+
+def clock_ahead(lab: Lab) -> str:
+    """Run one node with a clock two hours ahead (libfaketime)."""
+    lab.kill_node(lab.victim)
+    lab.built.start_node(lab.victim, prefix=("faketime", "-f", "+2h"))
+
+    def repair() -> None:
+        lab.kill_node(lab.victim)
+        lab.restart_node(lab.victim)
+
+    lab.repairs.append(repair)
+    return "one node two hours ahead"
+
+
+def clock_behind(lab: Lab) -> str:
+    """Run one node with a clock an hour behind: certificates are not yet valid."""
+    lab.kill_node(lab.victim)
+    lab.built.start_node(lab.victim, prefix=("faketime", "-f", "-1h"))
+
+    def repair() -> None:
+        lab.kill_node(lab.victim)
+        lab.restart_node(lab.victim)
+
+    lab.repairs.append(repair)
+    return "one node an hour behind"
+
+
+@contextmanager
+def small_disk(folder: Path, size: str = "256k") -> Iterator[None]:
+    """Mount a tiny file system at a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True
+    )
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill_disk(lab: Lab) -> str:
+    """Fill the disk of the journal in the middle of a batch; make room later."""
+    lab.hold(lab.victim)
+    lab.until_contributing()
+    ballast = lab.run.run_dir / "ballast"
+    with ballast.open("wb") as file:
+        try:
+            while True:
+                file.write(b"\0" * 4096)
+                file.flush()
+        except OSError:
+            pass
+    lab.release()
+    until("the run gives up", lambda: lab.run.process.exit_code is not None, 120)
+    ballast.unlink()
+    return "no space left for the journal; room made, resumed"
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault("node killed", "attending", node_killed_before_describing),
+    Fault("node killed", "contribution", node_killed_contributing),
+    Fault("node killed", "tally", node_killed_tallying),
+    Fault("node killed", "between batches", node_killed_between_batches),
+    Fault("ClientApp killed", "contribution", client_process_killed),
+    Fault("cable out and back", "contribution", link_down_contributing),
+    Fault("cable out and back", "tally", link_down_tallying),
+    Fault("loss and delay", "whole run", lossy_line),
+    Fault("SuperLink killed, restarted", "contribution", superlink_killed),
+    Fault(
+        "ServerApp and desk killed", "contribution", server_killed_contributing, True
+    ),
+    Fault("ServerApp and desk killed", "tally", server_killed_tallying, True),
+    Fault(
+        "ServerApp and desk killed",
+        "between batches",
+        server_killed_between_batches,
+        True,
+    ),
+    Fault("node's clock 2 h ahead", "whole run", clock_ahead),
+    Fault("node's clock 1 h behind", "whole run", clock_behind),
+    Fault("disk full for the journal", "contribution", fill_disk, True),
+)

@@ -1,0 +1,174 @@
+"""Try every fault and write down what happened: ``make test-faults``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deploy.harness.audit import Audit, audit
+from deploy.harness.consortium import Consortium, consortium
+from deploy.harness.experiment import (
+    BEST,
+    LabRun,
+    Plan,
+    node_environment,
+    start_resume,
+    start_run,
+    wallflower,
+    write_experiment,
+    write_node,
+)
+from deploy.harness.faults import FAULTS, Fault, Lab, fill_disk, small_disk
+from protocol.errors import WallflowerError
+
+NODES = ("clinic-a", "clinic-b", "clinic-c", "clinic-d")
+PLAN = Plan(mechanism="non-private")
+_MOST_RESUMES = 3
+_RUN_TIMEOUT_S = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one fault did."""
+
+    fault: str
+    phase: str
+    note: str
+    ended: str  # how the first command ended
+    resumes: int
+    hung: bool
+    verified: bool
+    found: Audit
+    seconds: float
+
+    @property
+    def good(self) -> bool:
+        """Tell whether the run survived as promised."""
+        return (
+            not self.hung
+            and self.verified
+            and self.found.clean
+            and self.found.winner == BEST
+        )
+
+
+def try_fault(built: Consortium, experiment: Path, fault: Fault) -> Row:
+    """Run one experiment with one fault in it, resume as often as needed, judge."""
+    started = time.monotonic()
+    name = f"{fault.name} {fault.phase}".replace(" ", "-").replace(",", "").lower()
+    run_dir = built.folder / "runs" / name.replace("'", "")
+    built.await_nodes(len(NODES), 180)
+    with contextlib.ExitStack() as stack:
+        if fault.hurt is fill_disk:
+            stack.enter_context(small_disk(run_dir))
+        run = start_run(built, experiment, run_dir.name)
+        lab = Lab(built, run, NODES)
+        hung, note = False, ""
+        try:
+            note = fault.hurt(lab)
+            code = run.finish(_RUN_TIMEOUT_S)
+        except WallflowerError as error:
+            hung, code, note = True, -1, f"{note} HUNG: {error}"
+            run.process.stop()
+        finally:
+            lab.release()
+        ended = {0: "finished", -1: "hung"}.get(code, f"stopped (exit {code})")
+        resumes = 0
+        while code != 0 and resumes < _MOST_RESUMES and not hung:
+            resumes += 1
+            code = resume(built, run_dir)
+        for repair in lab.repairs:
+            repair()
+        verified = wallflower(built, "verify", str(run_dir)).returncode == 0
+        found = audit(run_dir, PLAN.means)
+    return Row(
+        fault.name,
+        fault.phase,
+        note,
+        ended,
+        resumes,
+        hung,
+        verified,
+        found,
+        time.monotonic() - started,
+    )
+
+
+def resume(built: Consortium, run_dir: Path) -> int:
+    """Resume a run and wait for its end."""
+    again: LabRun = start_resume(built, run_dir)
+    try:
+        return again.finish(_RUN_TIMEOUT_S)
+    except WallflowerError:
+        again.process.stop()
+        return -1
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Give the fault × phase table as Markdown."""
+    lines = [
+        "| fault | phase | what was done | first command | resumed | winner | sums "
+        "(checked, wrong) | void | users asked (twice) | verify | s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.fault} | {row.phase} | {row.note} | {row.ended} | {row.resumes}× | "
+        f"{row.found.winner} | {row.found.sums} ({row.found.sums_checked}, "
+        f"{row.found.sums_wrong}) | {row.found.voids} | {row.found.users_asked} "
+        f"({row.found.users_twice}) | {'ok' if row.verified else 'FAILED'} | "
+        f"{row.seconds:.0f} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Try the faults and print the table; 1 if one was not survived."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="faults whose name or phase has it")
+    parser.add_argument("--folder", type=Path, help="keep logs and runs here")
+    parser.add_argument("--json", type=Path, help="write the rows here as well")
+    arguments = parser.parse_args()
+    chosen = [f for f in FAULTS if arguments.only in f"{f.name} {f.phase}"]
+    rows: list[Row] = []
+    with contextlib.ExitStack() as stack:
+        folder = arguments.folder or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="wf-faults-"))
+        )
+        built = stack.enter_context(
+            consortium(
+                folder / "site",
+                NODES,
+                lambda built, name: write_node(built, name, PLAN),
+                users=10_000,
+                node_environment=lambda b, name: node_environment(b, name, PLAN),
+            )
+        )
+        experiment = write_experiment(built, PLAN, len(NODES))
+        for fault in chosen:
+            row = try_fault(built, experiment, fault)
+            rows.append(row)
+            state = "survived" if row.good else "NOT SURVIVED"
+            sys.stderr.write(f"{state}: {table([row]).splitlines()[-1]}\n")
+            sys.stderr.flush()
+            if arguments.json:
+                arguments.json.write_text(json.dumps([asdict(r) for r in rows]))
+    sys.stdout.write(table(rows) + "\n")
+    sys.stdout.write(
+        f"{len(rows)} faults, {sum(row.good for row in rows)} survived; wrong sums: "
+        f"{sum(row.found.sums_wrong for row in rows)}; users counted twice: "
+        f"{sum(row.found.users_twice for row in rows)}; hangs: "
+        f"{sum(row.hung for row in rows)}\n"
+    )
+    return 0 if all(row.good for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
