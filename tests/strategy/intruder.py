@@ -90,10 +90,10 @@ class Intruder:
         """Go through the greeting, with something changed on the way."""
         token = token or good_token(house, identity.node_id)
         hello = hello_of(house, identity, token, **changes)
-        await self.say(hello=hello)
         try:
+            await self.say(hello=hello)
             raw = await self.call.read()
-        except grpc.aio.AioRpcError:
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # refused already; `status` says why
         assert isinstance(raw, bytes)
         challenge = desk_pb2.FromDesk.FromString(raw).challenge
