@@ -18,6 +18,7 @@ from protocol.errors import WallflowerError
 from wallflower.commands import keys
 from wallflower.commands.plan import plan
 from wallflower.commands.simulate import simulate
+from wallflower.commands.run import resume, run, status, verify
 
 # With rich installed, typer escapes "[default: …]" for rich even where it prints the
 # plain help we want: the backslash would be seen.
@@ -33,6 +34,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("plan")(plan)
+app.command("run")(run)
+app.command("resume")(resume)
+app.command("status")(status)
+app.command("verify")(verify)
 app.add_typer(keys.app, name="keys")
 app.command("simulate")(simulate)
 

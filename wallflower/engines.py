@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 from protocol.population import one_of
@@ -57,7 +58,19 @@ ENGINES: dict[str, str] = {
 
 def engine_named(name: str) -> Engine:
     """Import and give the engine; an unknown name is refused with the near miss."""
+    module, attribute = _module(name)
+    engine: Engine = getattr(module, attribute)
+    return engine
+
+
+def engine_check(name: str) -> Callable[[ExperimentConfig], None]:
+    """Give the engine's ``check``: all that can be refused before a run is begun."""
+    module, _ = _module(name)
+    check: Callable[[ExperimentConfig], None] | None = getattr(module, "check", None)
+    return check if check is not None else lambda config: None
+
+
+def _module(name: str) -> tuple[ModuleType, str]:
     one_of("engine", name, tuple(ENGINES))
     module, _, attribute = ENGINES[name].partition(":")
-    engine: Engine = getattr(importlib.import_module(module), attribute)
-    return engine
+    return importlib.import_module(module), attribute

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,8 +18,13 @@ from clients.attendance import Invitation, attend
 from clients.ledger import Ledger
 from clients.node import Node
 from protocol.attendance import RunTokens
-from protocol.certificates import KeyPair, make_authority, make_server_certificate
-from protocol.errors import InputError
+from protocol.certificates import (
+    KeyPair,
+    fingerprint,
+    make_authority,
+    make_server_certificate,
+)
+from protocol.errors import ConfigError, InputError, UnavailableError
 from protocol.identity import Trust
 from protocol.port import NodeId, NodePort
 from protocol.session import ServerSession
@@ -31,17 +38,32 @@ from strategy.memory_port import MemoryPort
 from strategy.orchestrator import OpenSession, Orchestrator
 from strategy.secure_sum import ServerKeyring, server_session
 from wallflower.engines import EngineJob
-from wallflower.population import Enrolment, hosted_nodes, ledger_path
+from wallflower.population import (
+    Enrolment,
+    agreed_policy,
+    check_rewards,
+    hosted_nodes,
+    ledger_path,
+    read_file,
+)
 
 _TOKEN_DAYS = 7
+
+
+def check(config: ExperimentConfig) -> None:
+    """Refuse what would fail later: transport, files, reward source, port."""
+    kind = _transport(config)
+    agreed_policy(config)
+    check_rewards(config)
+    if kind == "grpc":
+        _certificates(config.transport)
+        _check_port(config.transport)
 
 
 async def run_local(job: EngineJob) -> None:
     """Drive a job to its end; see `wallflower.engines.Engine`."""
     config = job.config
-    kind = "memory" if config.transport.kind == "auto" else config.transport.kind
-    if kind == "flower":
-        raise InputError("transport.kind", "flower", "memory or grpc on engine local")
+    kind = _transport(config)
     needs_enrolment = kind == "grpc" or config.secure_sum.server == "malicious"
     enrolment = Enrolment(config) if needs_enrolment else None
     trust = None if enrolment is None else Trust(enrolment.public_key, int(time.time()))
@@ -58,6 +80,26 @@ async def run_local(job: EngineJob) -> None:
                     expected_nodes=len(nodes),
                 )
                 await orchestrator.run()
+
+
+def _transport(config: ExperimentConfig) -> str:
+    kind = config.transport.kind
+    if kind == "flower":
+        raise InputError(
+            "transport.kind", '"flower"', "auto, memory or grpc on engine local"
+        )
+    return "memory" if kind == "auto" else kind
+
+
+def _check_port(transport: TransportSettings) -> None:
+    try:
+        with socket.create_server((transport.host, transport.port)):
+            return
+    except OSError as error:
+        raise UnavailableError(
+            f"the desk cannot listen on {transport.host}:{transport.port} "
+            f"({error.strerror}); free the port or set transport.port = 0 for any"
+        ) from None
 
 
 def session_opener(run_id: str, trust: Trust | None) -> OpenSession:
@@ -137,11 +179,27 @@ async def _desk(
 def _certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:
     """Give the root certificate nodes believe and the desk's own pair."""
     if transport.certificate is not None and transport.private_key is not None:
-        certificate = transport.certificate.read_bytes()
-        return certificate, KeyPair(certificate, transport.private_key.read_bytes())
+        pair = KeyPair(
+            read_file("transport.certificate", transport.certificate),
+            read_file("transport.private-key", transport.private_key),
+        )
+        _check_pair(pair, transport)
+        return pair.certificate, pair
     now = datetime.datetime.now(datetime.UTC)
     authority = make_authority("Wallflower local run", now=now, days=_TOKEN_DAYS)
     server = make_server_certificate(
         authority, [transport.host], now=now, days=_TOKEN_DAYS
     )
     return authority.certificate, server
+
+
+def _check_pair(pair: KeyPair, transport: TransportSettings) -> None:
+    """Refuse a certificate that is not one, or a key that is another's."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    fingerprint(pair.certificate)
+    try:
+        context.load_cert_chain(str(transport.certificate), str(transport.private_key))
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(
+            "transport.private-key", f"does not fit transport.certificate ({error})"
+        ) from None

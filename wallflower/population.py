@@ -110,6 +110,22 @@ def _sources(config: ExperimentConfig) -> Callable[[str], RewardSource]:
     return source
 
 
+def check_rewards(config: ExperimentConfig) -> None:
+    """Refuse a reward source that cannot be opened: files, functions, addresses."""
+    source = _sources(config)
+    own_file = config.rewards is not None and "{node}" in str(config.rewards.table)
+    for name in node_names(config) if own_file else node_names(config)[:1]:
+        source(name)
+
+
+def read_file(key: str, path: Path) -> bytes:
+    """Read a file that the config names; an error names the key."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(key, f"{path} cannot be read ({error.strerror})") from None
+
+
 def ledger_path(run_dir: Path) -> Path:
     """Where a hosted population keeps its spends."""
     return run_dir / "ledger.sqlite"

@@ -1,0 +1,266 @@
+"""Does the record hold? Replay a journal and recompute everything it claims.
+
+Nothing is believed that can be computed: a fresh policy gets the sums and must come to
+the same decisions, every cohort's floor follows from who was invited, the guarantee
+from how often the busiest user was asked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.backends import backend_modulus
+from protocol.cohort import cohort_mechanism, from_rational, to_rational
+from protocol.errors import WallflowerError
+from protocol.floor import cohort_floor
+from protocol.wire.cohort_pb2 import CohortSpec
+from strategy.analyzer import decode
+from strategy.cohort_spec import threat_of
+from strategy.config import ExperimentConfig
+from strategy.journal import Journal
+from strategy.orchestrator import USERS_EXHAUSTED
+from strategy.policy import CohortOutcome, Policy
+from strategy.policy_setup import policy_for
+from strategy.records import SUMMED, RoundRecord, StoredCohort, SumRecord
+from strategy.spending import spent
+
+MOST_PROBLEMS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One claim of a journal: what was looked at, and what is wrong with it."""
+
+    name: str
+    looked_at: str
+    problems: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """True when nothing is wrong."""
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """All that a journal says."""
+
+    config: ExperimentConfig
+    cohorts: Sequence[StoredCohort]
+    specs: Mapping[str, CohortSpec]
+    invited: Mapping[str, Mapping[str, tuple[str, ...]]]  # cohort → node → users
+    rounds: Sequence[RoundRecord]
+
+
+def verify(journal: Journal) -> tuple[Check, ...]:
+    """Run every check; a journal that cannot even be read raises JournalError."""
+    invited: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
+    for cohort_id, node_id, users in journal.invitations():
+        invited[cohort_id][node_id] = users
+    cohorts = journal.cohorts()
+    evidence = _Evidence(
+        journal.config,
+        cohorts,
+        {cohort.cohort_id: CohortSpec.FromString(cohort.spec) for cohort in cohorts},
+        invited,
+        journal.rounds(),
+    )
+    return tuple(
+        _run(name, check, evidence)
+        for name, check in (
+            ("no user is over budget", _participations),
+            ("cohorts were asked on the experiment's terms", _terms),
+            ("every released sum is over its floor", _floors),
+            ("decisions follow from the sums", _decisions),
+            ("the guarantee is what was spent", _guarantee),
+        )
+    )
+
+
+_Finder = Callable[[_Evidence], Iterator[str]]
+
+
+def _run(name: str, check: _Finder, evidence: _Evidence) -> Check:
+    """Collect problems; one that stops the check is a problem too."""
+    problems: list[str] = []
+    counted = f"{len(evidence.cohorts)} cohorts, {len(evidence.rounds)} rounds"
+    try:
+        for problem in check(evidence):
+            problems.append(problem)
+            if len(problems) >= MOST_PROBLEMS_SHOWN:
+                break
+    except (WallflowerError, ArithmeticError, LookupError, TypeError, ValueError) as e:
+        problems.append(f"the record cannot be replayed ({type(e).__name__}: {e})")
+    return Check(name, counted, tuple(problems))
+
+
+def _participations(evidence: _Evidence) -> Iterator[str]:
+    most = evidence.config.privacy.max_participations
+    often: Counter[tuple[str, str]] = Counter()
+    for cohort in evidence.cohorts:
+        for node_id, users in evidence.invited.get(cohort.cohort_id, {}).items():
+            if len(set(users)) != len(users):
+                yield f"cohort {cohort.cohort_id}: node {node_id} has a user twice"
+            often.update((node_id, user) for user in users)
+    for (node_id, user), times in often.items():
+        if times > most:
+            yield f"user {node_id}/{user} was invited {times} times; allowed {most}"
+
+
+def _terms(evidence: _Evidence) -> Iterator[str]:
+    config = evidence.config
+    expected = {
+        "mechanism": config.privacy.mechanism,
+        "epsilon": to_rational(config.privacy.epsilon),
+        "scale": to_rational(config.privacy.scale),
+        "backend": config.secure_sum.backend,
+        "threat": threat_of(config).to_wire(),
+    }
+    for cohort in evidence.cohorts:
+        spec = evidence.specs[cohort.cohort_id]
+        where = f"cohort {cohort.cohort_id}"
+        for name, value in expected.items():
+            if getattr(spec, name) != value:
+                yield f"{where}: {name} is not the experiment's"
+        if (spec.cohort_id, spec.batch, spec.arm) != (
+            cohort.cohort_id,
+            cohort.batch,
+            cohort.arm,
+        ):
+            yield f"{where}: its description is another cohort's"
+        least = cohort_mechanism(spec).modulus
+        if spec.modulus != backend_modulus(spec.backend, least):
+            yield f"{where}: modulus {spec.modulus} does not follow from its size"
+
+
+def _floors(evidence: _Evidence) -> Iterator[str]:
+    secure_sum = evidence.config.secure_sum
+    for cohort in evidence.cohorts:
+        spec = evidence.specs[cohort.cohort_id]
+        where = f"cohort {cohort.cohort_id}"
+        asked = evidence.invited.get(cohort.cohort_id, {})
+        sizes = {node_id: len(users) for node_id, users in asked.items()}
+        floor = cohort_floor(
+            list(sizes.values()), secure_sum.corrupt, secure_sum.dropout
+        )
+        stated = (spec.cohort_size, spec.honest_floor, spec.quorum)
+        if stated != (floor.cohort_size, floor.honest_floor, floor.quorum):
+            yield f"{where}: states n, h, quorum {stated}, invitations give {floor}"
+        if (cohort.state == SUMMED) != (cohort.result is not None):
+            yield f"{where}: {cohort.state}, but with or without a sum"
+        if cohort.result is None:
+            continue
+        result = cohort.result
+        if not set(result.nodes) <= sizes.keys():
+            yield f"{where}: a node is in the sum that was not asked"
+        most = sum(sizes.get(node_id, 0) for node_id in result.nodes)
+        if not floor.quorum <= result.survivors <= most:
+            yield (
+                f"{where}: {result.survivors} users in the sum; quorum {floor.quorum}, "
+                f"invited on its nodes {most}"
+            )
+
+
+def _decisions(evidence: _Evidence) -> Iterator[str]:
+    policy = policy_for(evidence.config)
+    by_round: defaultdict[int, list[StoredCohort]] = defaultdict(list)
+    for cohort in evidence.cohorts:
+        by_round[cohort.round_number].append(cohort)
+    for number, record in enumerate(evidence.rounds, start=1):
+        if record.number != number:
+            yield f"round {number} is missing"
+            return
+        yield from _round(policy, record, by_round[number], evidence.specs)
+    for cohort in evidence.cohorts:
+        if cohort.round_number > len(evidence.rounds) and cohort.result is not None:
+            yield f"cohort {cohort.cohort_id} has a sum, but its round is not finished"
+
+
+def _round(
+    policy: Policy,
+    record: RoundRecord,
+    cohorts: Sequence[StoredCohort],
+    specs: Mapping[str, CohortSpec],
+) -> Iterator[str]:
+    """Replay one round on the policy and compare everything it says."""
+    where = f"round {record.number}"
+    wishes = {wish.arm: wish for wish in policy.wishes()}
+    outcomes: dict[int, CohortOutcome] = {}
+    for cohort in cohorts:
+        wish = wishes.get(cohort.arm)
+        if wish is None or (wish.batch, wish.size) != (cohort.batch, cohort.size):
+            yield f"{where}: cohort {cohort.cohort_id} was not wished for"
+            continue
+        spec = specs[cohort.cohort_id]
+        if from_rational("wrap", spec.wrap_probability) != wish.wrap_probability:
+            yield f"{where}: cohort {cohort.cohort_id} has another wrap probability"
+        if cohort.result is not None:
+            if cohort.arm in outcomes:
+                yield f"{where}: arm {cohort.arm} has two sums"
+            total = _recomputed(spec, cohort.result)
+            if total != cohort.result.total:
+                yield f"{where}: cohort {cohort.cohort_id} was decoded wrongly"
+            outcomes[cohort.arm] = _outcome(spec, cohort.result, total)
+    if record.finished == USERS_EXHAUSTED and not outcomes:
+        policy.stop(USERS_EXHAUSTED)
+    else:
+        policy.observe([outcomes[arm] for arm in sorted(outcomes)])
+    if policy.finished != record.finished:
+        yield f"{where}: ends {record.finished}, the sums give {policy.finished}"
+    views = [dataclasses.asdict(view) for view in policy.arms()]
+    if _plain(views) != _plain(list(record.views)):
+        yield f"{where}: bounds or eliminations do not follow from the sums"
+    if _plain(policy.state()) != _plain(record.policy_state):
+        yield f"{where}: the policy's state does not follow from the sums"
+
+
+def _recomputed(spec: CohortSpec, result: SumRecord) -> int:
+    """Decode the released residue; where the server noised it only that is kept."""
+    if result.released is None:
+        return result.total
+    mechanism = cohort_mechanism(spec)
+    return decode(
+        result.released,
+        cohort_size=mechanism.cohort_size,
+        precision=mechanism.precision,
+        noise_bound=mechanism.noise_bound,
+        modulus=result.modulus,
+    )
+
+
+def _outcome(spec: CohortSpec, result: SumRecord, total: int) -> CohortOutcome:
+    return CohortOutcome(
+        batch=spec.batch,
+        arm=spec.arm,
+        cohort_size=spec.cohort_size,
+        honest_floor=spec.honest_floor,
+        survivors=result.survivors,
+        precision=cohort_mechanism(spec).precision,
+        total=total,
+    )
+
+
+def _guarantee(evidence: _Evidence) -> Iterator[str]:
+    often: Counter[tuple[str, str]] = Counter()
+    specs: list[CohortSpec] = []
+    cohorts = iter(sorted(evidence.cohorts, key=lambda cohort: cohort.round_number))
+    pending = next(cohorts, None)
+    for record in evidence.rounds:
+        while pending is not None and pending.round_number <= record.number:
+            specs.append(evidence.specs[pending.cohort_id])
+            for node_id, users in evidence.invited.get(pending.cohort_id, {}).items():
+                often.update((node_id, user) for user in users)
+            pending = next(cohorts, None)
+        most = max(often.values(), default=0)
+        if _plain(spent(specs, most)) != _plain(record.spent):
+            yield f"round {record.number}: states another guarantee than was spent"
+
+
+def _plain(value: Any) -> Any:
+    """Compare as the journal stores it: JSON."""
+    return json.loads(json.dumps(value))

@@ -1,0 +1,17 @@
+"""Rewards that wait until a file is there; used by tests that interrupt a run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+
+async def reward(arm: str, user: str) -> float:
+    go = Path(os.environ["WALLFLOWER_TEST_SLOW"])
+    go.with_name(go.name + ".asked").touch()
+    while not go.exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    chance = {"a": 0.1, "b": 0.9, "c": 0.2}[arm]
+    return float(random.random() < chance)

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import signal
+import socket
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from protocol.errors import WallflowerError
+from tests.wallflower.run_fixtures import (
+    SMALL,
+    as_json,
+    command,
+    environment,
+    wallflower,
+    write,
+)
+from wallflower.cli import app
+
+
+def invoke(*words: str | Path) -> tuple[int, str]:
+    """Run a command in this process; give exit code and everything it said."""
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    error = result.exception
+    if isinstance(error, WallflowerError):
+        return error.exit_code, str(error)
+    if error is not None and not isinstance(error, SystemExit):
+        raise error
+    return result.exit_code, result.output
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    done = wallflower("run", write(folder), "--format", "json", cwd=folder)
+    assert as_json(done)["winner"] == "b"
+    (run_dir,) = (folder / "runs").iterdir()
+    assert run_dir.name.startswith("small-")
+    return run_dir
+
+
+def test_a_run_ends_with_a_table_and_one_sentence_of_result_and_guarantee(
+    finished: Path,
+) -> None:
+    code, said = invoke("status", finished)
+    flat = " ".join(said.split())
+    assert code == 0
+    assert '"b" is the best of 3 arms' in flat
+    assert "factor of 2.72 (ε = 1)" in flat
+    assert "semi-honest server (no enrolment key" in flat
+    assert "best" in flat
+    assert "━" in flat
+
+
+def test_verify_accepts_a_good_record(finished: Path) -> None:
+    code, said = invoke("verify", finished)
+    assert code == 0
+    assert "The record holds." in said
+
+
+def test_resuming_a_finished_run_changes_nothing(finished: Path) -> None:
+    before = (finished / "journal.sqlite").read_bytes()
+    assert invoke("resume", finished)[0] == 0
+    assert (finished / "journal.sqlite").read_bytes() == before
+
+
+TAMPERING = {
+    "a sum": (
+        'UPDATE cohort SET result = replace(result, \'"released": "\', '
+        '\'"released": "1\') WHERE arm = 1',
+        "decoded wrongly",
+    ),
+    "a decoded total": (
+        'UPDATE cohort SET result = replace(result, \'"total": "\', '
+        '\'"total": "1\') WHERE arm = 1',
+        "decoded wrongly",
+    ),
+    "a decision": (
+        "UPDATE round SET views = replace(views, '\"active\": false', "
+        "'\"active\": true')",
+        "do not follow from the sums",
+    ),
+    "an end": ("UPDATE round SET finished = 'horizon'", "the sums give winner"),
+    "a user twice": (
+        "UPDATE invitation SET users = (SELECT users FROM invitation i JOIN cohort c "
+        "USING (cohort_id) WHERE c.arm = 0 AND i.node_id = 'node-1') WHERE node_id = "
+        "'node-1'",
+        "was invited",
+    ),
+    "survivors": (
+        "UPDATE cohort SET result = replace(result, '\"survivors\": 40', "
+        "'\"survivors\": 30') WHERE arm = 1",
+        "30 users in the sum",
+    ),
+    "a guarantee": (
+        'UPDATE round SET spent = replace(spent, \'"total-epsilon": "1"\', '
+        '\'"total-epsilon": "1/2"\')',
+        "another guarantee than was spent",
+    ),
+    "a cohort's terms": ("UPDATE cohort SET spec = x'' WHERE arm = 0", "not the exp"),
+    "a missing round": ("UPDATE round SET number = 2", "round 1 is missing"),
+    "an unwished cohort": ("UPDATE cohort SET size = 41", "was not wished for"),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERING)
+def test_verify_refuses_a_record_with_one_thing_changed(
+    what: str, finished: Path, tmp_path: Path
+) -> None:
+    statement, message = TAMPERING[what]
+    source = sqlite3.connect(finished / "journal.sqlite")
+    copy = sqlite3.connect(tmp_path / "journal.sqlite")
+    source.backup(copy)
+    source.close()
+    assert copy.execute(statement).rowcount > 0
+    copy.commit()
+    copy.close()
+    code, said = invoke("verify", tmp_path)
+    assert code == 3
+    assert message in said
+    assert "does NOT hold" in said
+
+
+BROKEN = {
+    "unknown key": (("epsilon", "epsilom"), 'did you mean "epsilon"'),
+    "wrong type": (("first-batch = 40", 'first-batch = "x"'), "a whole number"),
+    "epsilon zero": (("epsilon = 1", "epsilon = 0"), "greater than 0"),
+    "epsilon negative": (("epsilon = 1", "epsilon = -0.5"), "greater than 0"),
+    "unknown mechanism": (('"dist-dp"', '"dist-pd"'), 'did you mean "dist-dp"'),
+    "unknown policy": (("first-batch", 'name = "x"\nfirst-batch'), "policy"),
+    "not TOML": (("[nodes]", "[nodes"), "is not valid TOML"),
+    "missing section": (("[experiment]", "[experimental]"), "experiment"),
+    "too few users": (("users = 60", "users = 5"), "which the first batch asks"),
+    "horizon too small": (
+        ('name = "small"', 'name = "small"\nhorizon = 50'),
+        "horizon",
+    ),
+    "missing table": (
+        ("[rewards]", '[rewards]\nsource = "table"\ntable = "none.csv"'),
+        "none.csv: no such file",
+    ),
+    "missing function": (
+        ("[rewards]", '[rewards]\nsource = "callable"\nfunction = "no_such:f"'),
+        "cannot import",
+    ),
+    "missing policy file": (("[nodes]", '[nodes]\npolicy = "no.toml"'), "no such file"),
+    "missing certificate": (
+        (
+            "[nodes]",
+            '[transport]\nkind = "grpc"\ncertificate = "c.pem"\nprivate-key = "k"\n'
+            "[nodes]",
+        ),
+        "c.pem cannot be read",
+    ),
+    "wrong transport": (("[nodes]", '[transport]\nkind = "flower"\n[nodes]'), "local"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_bad_input_is_one_clear_line_exit_2_and_nothing_written(
+    what: str, tmp_path: Path
+) -> None:
+    change, message = BROKEN[what]
+    text = SMALL + '[privacy]\nmechanism = "dist-dp"\nepsilon = 1\n'
+    experiment = write(tmp_path, text.replace(*change))
+    code, said = invoke("run", experiment, "--run-dir", tmp_path / "run")
+    assert code == 2, said
+    assert message in said
+    assert "\n" not in said.strip()
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_file_or_engine_is_named(tmp_path: Path) -> None:
+    code, said = invoke("run", tmp_path / "none.toml")
+    assert (code, "none.toml: no such file" in said) == (2, True)
+    code, said = invoke("run", write(tmp_path), "--engine", "locall")
+    assert (code, 'did you mean "local"' in said) == (2, True)
+    code, said = invoke("run", write(tmp_path), "--format", "jsn")
+    assert (code, "format" in said) == (2, True)
+
+
+def test_a_run_that_is_not_there_is_exit_3(tmp_path: Path) -> None:
+    for name in ("status", "verify", "resume"):
+        code, said = invoke(name, tmp_path / "none")
+        assert (code, "has a journal" in said) == (3, True)
+
+
+def test_a_directory_that_holds_a_run_is_not_overwritten(
+    finished: Path, tmp_path: Path
+) -> None:
+    code, said = invoke("run", write(tmp_path), "--run-dir", finished)
+    assert (code, "already holds a run" in said) == (3, True)
+
+
+def test_a_port_in_use_is_exit_4_and_nothing_written(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        text = SMALL + f'[transport]\nkind = "grpc"\nport = {port}\n'
+        code, said = invoke("run", write(tmp_path, text), "--run-dir", tmp_path / "run")
+    assert code == 4
+    assert f"127.0.0.1:{port}" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_certificate_and_key_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    import datetime
+
+    from protocol.certificates import make_authority
+
+    now = datetime.datetime.now(datetime.UTC)
+    one, two = (make_authority(name, now=now) for name in ("one", "two"))
+    (tmp_path / "c.pem").write_bytes(one.certificate)
+    (tmp_path / "k.pem").write_bytes(two.private_key)
+    text = SMALL + (
+        '[transport]\nkind = "grpc"\ncertificate = "c.pem"\nprivate-key = "k.pem"\n'
+    )
+    code, said = invoke("run", write(tmp_path, text), "--run-dir", tmp_path / "run")
+    assert code == 2
+    assert "does not fit transport.certificate" in said
+    (tmp_path / "c.pem").write_text("no certificate")
+    code, said = invoke("run", write(tmp_path, text), "--run-dir", tmp_path / "run")
+    assert (code, "BEGIN CERTIFICATE" in said) == (2, True)
+    assert not (tmp_path / "run").exists()
+
+
+SLOW = SMALL.replace("[rewards]", "[rewards]").replace(
+    "means = [0.1, 0.9, 0.2]",
+    'source = "callable"\nfunction = "tests.wallflower.slow_rewards:reward"',
+)
+
+
+def test_ctrl_c_leaves_a_run_that_resumes_and_verifies(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    process = subprocess.Popen(
+        command("run", write(tmp_path, SLOW), "--run-dir", run_dir),
+        cwd=tmp_path,
+        env={**environment(), "WALLFLOWER_TEST_SLOW": str(tmp_path / "go")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "go.asked").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    assert f"wallflower resume {run_dir}" in said
+    assert "Traceback" not in said
+    code, status = invoke("status", run_dir)
+    assert (code, "To go on: wallflower resume" in status) == (0, True)
+    (tmp_path / "go").touch()
+    done = subprocess.run(
+        command("resume", run_dir, "--format", "json"),
+        cwd=tmp_path,
+        env={**environment(), "WALLFLOWER_TEST_SLOW": str(tmp_path / "go")},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    result = as_json(done)
+    assert result["winner"] == "b"
+    assert result["cohorts"]["void"] == 3
+    assert invoke("verify", run_dir)[0] == 0

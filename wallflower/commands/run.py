@@ -1,0 +1,124 @@
+"""``wallflower run``, ``resume``, ``status``, ``verify``: an experiment's life."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from wallflower.result import RunResult
+
+_Format = Annotated[
+    str, typer.Option("--format", help="human or json.", metavar="NAME")
+]
+_Run = Annotated[
+    str, typer.Argument(help="The run's directory, or its id.", metavar="RUN")
+]
+
+NOT_VERIFIED = 3
+
+
+def run(
+    experiment: Annotated[
+        Path, typer.Argument(help="The experiment's TOML file.", metavar="FILE")
+    ],
+    engine: Annotated[
+        str,
+        typer.Option(help="local, simulation or deployment.", metavar="NAME"),
+    ] = "local",
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the record goes; by default runs/<id>.", metavar="FOLDER"
+        ),
+    ] = None,
+    output: _Format = "human",
+) -> None:
+    """Run a private experiment to its end, with a live view."""
+    from wallflower.output import check_format
+    from wallflower.running import start_run
+
+    check_format(output)
+    _show("run", start_run(experiment, engine, run_dir), output)
+
+
+def resume(run: _Run, output: _Format = "human") -> None:
+    """Go on with a run after Ctrl-C or a crash."""
+    from wallflower.output import check_format
+    from wallflower.running import resume_run
+
+    check_format(output)
+    _show("resume", resume_run(run), output)
+
+
+def status(run: _Run, output: _Format = "human") -> None:
+    """Show where a run stands; it may be under way."""
+    from strategy.journal import Journal
+    from wallflower.output import check_format
+    from wallflower.result import read_result
+    from wallflower.running import find_run
+
+    check_format(output)
+    with Journal.read(find_run(run)) as journal:
+        result = read_result(journal)
+    _show("status", result, output)
+
+
+def verify(run: _Run, output: _Format = "human") -> None:
+    """Replay a run's journal and recompute everything it claims; exit 3 if it fails."""
+    from strategy.journal import Journal
+    from strategy.verify import verify as checks_of
+    from wallflower.output import check_format, print_json
+    from wallflower.running import find_run
+
+    check_format(output)
+    directory = find_run(run)
+    with Journal.read(directory) as journal:
+        checks = checks_of(journal)
+        run_id = journal.run_id
+    good = all(check.holds for check in checks)
+    if output == "json":
+        print_json(
+            "verify",
+            {
+                "run": run_id,
+                "run_dir": str(directory),
+                "holds": good,
+                "checks": [
+                    {
+                        "name": check.name,
+                        "holds": check.holds,
+                        "looked_at": check.looked_at,
+                        "problems": list(check.problems),
+                    }
+                    for check in checks
+                ],
+            },
+        )
+    else:
+        for check in checks:
+            typer.echo(f"{'ok   ' if check.holds else 'FAILS'} {check.name}")
+            for problem in check.problems:
+                typer.echo(f"      {problem}")
+        typer.echo(f"{run_id}: {checks[0].looked_at}")
+        typer.echo("The record holds." if good else "The record does NOT hold.")
+    if not good:
+        raise typer.Exit(NOT_VERIFIED)
+
+
+def _show(command: str, result: RunResult, output: str) -> None:
+    from wallflower.output import print_json
+    from wallflower.result_view import print_result
+
+    if output == "json":
+        print_json(command, result.as_json())
+        return
+    print_result(result)
+    if result.finished is None:
+        typer.echo(f"To go on: wallflower resume {result.run_dir}")
+    else:
+        typer.echo(
+            f"Record: {result.run_dir}; check it by: wallflower verify {result.run_dir}"
+        )

@@ -1,0 +1,138 @@
+"""What a run has come to, read from its journal: for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.identity import trust_label
+from strategy.config import ExperimentConfig
+from strategy.journal import Journal
+from strategy.records import SUMMED, VOID, RoundRecord
+
+_ENDINGS = {
+    "horizon": "the users of the experiment's horizon do not suffice for another batch",
+    "budget": "the budget of users is used up",
+    "users-exhausted": "no users are left who may still be asked",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The state of a run, finished or not."""
+
+    run_id: str
+    run_dir: str
+    engine: str
+    config: ExperimentConfig
+    rounds: int
+    last: RoundRecord | None
+    invited: int
+    answered: int
+    cohorts: int
+    void: int
+    open: int
+
+    @property
+    def finished(self) -> str | None:
+        """Why the experiment is over, or None."""
+        return None if self.last is None else self.last.finished
+
+    @property
+    def winner(self) -> str | None:
+        """The name of the only arm that is left."""
+        if self.last is None or self.finished != "winner":
+            return None
+        (active,) = (view["arm"] for view in self.last.views if view["active"])
+        return self.config.experiment.arms[int(active)]
+
+    @property
+    def trust(self) -> str:
+        """What must be believed of the server."""
+        stated = self.config.secure_sum
+        return trust_label(
+            enrolled=stated.enrolment is not None or stated.server == "malicious",
+            malicious_server=stated.server == "malicious",
+        )
+
+    def sentence(self) -> str:
+        """The result and the guarantee, in words."""
+        return f"{self._outcome()} {self._promise()}"
+
+    def _outcome(self) -> str:
+        arms = self.config.experiment.arms
+        chance = float(self.config.experiment.failure_probability)
+        if self.last is None:
+            return "No batch is finished yet."
+        if self.winner is not None:
+            return (
+                f'"{self.winner}" is the best of {len(arms)} arms; the chance that a '
+                f"better one was dropped is at most {chance:g}."
+            )
+        left = [arms[view["arm"]] for view in self.last.views if view["active"]]
+        names = ", ".join(f'"{name}"' for name in left)
+        if self.finished is None:
+            return f"Not finished: {len(left)} of {len(arms)} arms are left ({names})."
+        why = _ENDINGS.get(self.finished, self.finished)
+        return f"Undecided between {names}: {why}."
+
+    def _promise(self) -> str:
+        spent = {} if self.last is None else self.last.spent
+        if not spent.get("sentence"):
+            return "Nobody has spent any privacy."
+        times = int(spent["participations"])
+        often = "nobody was asked twice" if times == 1 else f"asked {times} times each"
+        total = spent.get("total-epsilon") or spent["approximate-epsilon"]
+        delta = "" if spent.get("total-epsilon") else " at δ = 10⁻⁶"
+        return (
+            f"{spent['sentence']} At most {times} participation"
+            f"{'' if times == 1 else 's'} ({often}): ε = {total}{delta} in all; "
+            f"{self.trust}."
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Give JSON types."""
+        return {
+            "run": self.run_id,
+            "run_dir": self.run_dir,
+            "engine": self.engine,
+            "experiment": self.config.experiment.name,
+            "finished": self.finished,
+            "winner": self.winner,
+            "rounds": self.rounds,
+            "users": {
+                "invited": self.invited,
+                "answered": self.answered,
+                "lost": self.invited - self.answered,
+            },
+            "cohorts": {"asked": self.cohorts, "void": self.void, "open": self.open},
+            "arms": [
+                self._arm(view) for view in (self.last.views if self.last else ())
+            ],
+            "guarantee": None if self.last is None else dict(self.last.spent),
+            "trust": self.trust,
+            "sentence": self.sentence(),
+        }
+
+    def _arm(self, view: Mapping[str, Any]) -> dict[str, Any]:
+        return {"name": self.config.experiment.arms[view["arm"]], **view}
+
+
+def read_result(journal: Journal) -> RunResult:
+    """Sum a journal up."""
+    cohorts = journal.cohorts()
+    rounds = journal.rounds()
+    return RunResult(
+        run_id=journal.run_id,
+        run_dir=str(journal.run_dir),
+        engine=journal.engine,
+        config=journal.config,
+        rounds=len(rounds),
+        last=rounds[-1] if rounds else None,
+        invited=sum(len(users) for _, _, users in journal.invitations()),
+        answered=sum(c.result.survivors for c in cohorts if c.result is not None),
+        cohorts=len(cohorts),
+        void=sum(cohort.state == VOID for cohort in cohorts),
+        open=sum(cohort.state not in (VOID, SUMMED) for cohort in cohorts),
+    )

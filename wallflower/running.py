@@ -1,0 +1,99 @@
+"""Start a run or go on with one: run directory, engine, view, and a clean way out."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import secrets
+import sys
+from pathlib import Path
+
+from protocol.errors import ConfigError, InputError, JournalError, WallflowerError
+from protocol.test_mode import WARNING
+from strategy.config import ExperimentConfig, load_config
+from strategy.journal import Journal
+from strategy.policy_setup import policy_for
+from strategy.run_store import FILE_NAME
+from wallflower.engines import EngineJob, engine_check, engine_named
+from wallflower.live_view import RunView
+from wallflower.result import RunResult, read_result
+
+RUNS = Path("runs")
+INTERRUPTED = 130
+
+
+def start_run(experiment: Path, engine: str, run_dir: Path | None) -> RunResult:
+    """Begin a run; nothing is written before everything that can be checked is."""
+    config = load_config(experiment)
+    engine_named(engine)
+    try:
+        config.mechanism()
+        policy = policy_for(config)
+        needed = sum(wish.size for wish in policy.wishes())
+        if engine != "deployment" and config.nodes.population < needed:
+            raise InputError(
+                "nodes",
+                f"{config.nodes.population} users in all",
+                f"at least {needed}, which the first batch asks",
+            )
+        engine_check(engine)(config)
+    except ConfigError:
+        raise
+    except InputError as error:
+        raise ConfigError(str(experiment), str(error)) from None
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    new_id = f"{config.experiment.name}-{stamp}-{secrets.token_hex(2)}"
+    directory = RUNS / new_id if run_dir is None else run_dir
+    run_id = new_id if run_dir is None else f"{run_dir.name}-{secrets.token_hex(4)}"
+    Journal.create(directory, run_id, config, engine).close()
+    return _carry_out(directory, config, engine, run_id)
+
+
+def resume_run(run: str) -> RunResult:
+    """Go on with a run from its last finished round."""
+    directory = find_run(run)
+    with Journal.read(directory) as journal:
+        result = read_result(journal)
+    if result.finished is not None:
+        sys.stderr.write(f"{directory} is finished already\n")
+        return result
+    engine_check(result.engine)(result.config)
+    return _carry_out(directory, result.config, result.engine, result.run_id)
+
+
+def find_run(run: str) -> Path:
+    """Find a run by its directory, or by its id below ``runs/``."""
+    for directory in (Path(run), RUNS / run):
+        if (directory / FILE_NAME).is_file():
+            return directory
+    raise JournalError(f"no run {run}: neither {run} nor {RUNS / run} has a journal")
+
+
+def _carry_out(
+    directory: Path, config: ExperimentConfig, engine: str, run_id: str
+) -> RunResult:
+    if config.test.noise_seed is not None:
+        sys.stderr.write(f"{WARNING}\n")
+    with RunView(config.experiment.arms) as view:
+        job = EngineJob(config, directory, run_id, view.listen)
+        try:
+            asyncio.run(engine_named(engine)(job))
+        except KeyboardInterrupt:
+            raise InterruptedRun(directory) from None
+        except WallflowerError:
+            sys.stderr.write(f"to go on: wallflower resume {directory}\n")
+            raise
+    with Journal.read(directory) as journal:
+        return read_result(journal)
+
+
+class InterruptedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's wish)
+    """Ctrl-C: the run waits to be resumed."""
+
+    exit_code = INTERRUPTED
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(
+            "interrupted; finished rounds are kept, the cohorts under way are void. "
+            f"To go on: wallflower resume {directory}"
+        )
