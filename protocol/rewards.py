@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from protocol.errors import InputError
 from protocol.settings import nearest
@@ -137,7 +137,7 @@ class GaussianRewards(_ContinuousRewards):
         )
         self._means = (
             self._centres * (special.ndtr(high) - special.ndtr(low))
-            + self._deviation * (stats.norm.pdf(low) - stats.norm.pdf(high))
+            + self._deviation * (_density(low) - _density(high))
             + special.ndtr(-high)
         )
 
@@ -159,7 +159,7 @@ class GaussianRewards(_ContinuousRewards):
 
     def _moment_below(self, arms: Indices, points: Doubles) -> Doubles:
         standard = self._standard(arms, points)
-        density = np.exp(-(standard**2) / 2) / np.sqrt(2 * np.pi)
+        density = _density(standard)
         return np.asarray(
             self._centres[arms, None] * special.ndtr(standard)
             - self._deviation * density
@@ -242,6 +242,11 @@ def _rounded_values(values: Doubles, precision: int) -> Doubles:
     law = np.bincount(floor, weights=1 - upward, minlength=precision + 1)
     law += np.bincount(floor + 1, weights=upward, minlength=precision + 1)
     return np.asarray(law / law.sum())
+
+
+def _density(standard: Doubles) -> Doubles:
+    # scipy.stats has it too, and takes two seconds to import.
+    return np.asarray(np.exp(-(standard**2) / 2) / np.sqrt(2 * np.pi))
 
 
 def checked_means(means: Sequence[float] | Doubles) -> Doubles:

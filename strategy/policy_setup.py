@@ -38,14 +38,14 @@ def policy_spec(config: ExperimentConfig) -> PolicySpec:
 
 def policy_for(config: ExperimentConfig) -> Policy:
     """Start a policy; refuses a horizon that does not hold one first batch."""
-    policy = build_policy(policy_spec(config))
+    spec = policy_spec(config)
+    policy = build_policy(spec)
     if policy.finished is not None:
+        needed = spec.arms * spec.resolved().first_batch
         raise InputError(
             "horizon",
             config.horizon,
-            f"enough users for a first batch for each of the "
-            f"{len(config.experiment.arms)} arms; with fewer users nothing can be "
-            "learnt at this epsilon",
+            f"at least {needed} users: one first batch for each of {spec.arms} arms",
         )
     return policy
 

@@ -17,8 +17,8 @@ from click.exceptions import Abort, ClickException, NoArgsIsHelpError
 from protocol.errors import WallflowerError
 from wallflower.commands import keys
 from wallflower.commands.plan import plan
-from wallflower.commands.simulate import simulate
 from wallflower.commands.run import resume, run, status, verify
+from wallflower.commands.simulate import simulate
 
 # With rich installed, typer escapes "[default: …]" for rich even where it prints the
 # plain help we want: the backslash would be seen.

@@ -72,7 +72,7 @@ TAMPERING = {
     "a sum": (
         'UPDATE cohort SET result = replace(result, \'"released": "\', '
         '\'"released": "1\') WHERE arm = 1',
-        "decoded wrongly",
+        "the record cannot be replayed",
     ),
     "a decoded total": (
         'UPDATE cohort SET result = replace(result, \'"total": "\', '
@@ -134,7 +134,7 @@ BROKEN = {
     "unknown policy": (("first-batch", 'name = "x"\nfirst-batch'), "policy"),
     "not TOML": (("[nodes]", "[nodes"), "is not valid TOML"),
     "missing section": (("[experiment]", "[experimental]"), "experiment"),
-    "too few users": (("users = 60", "users = 5"), "which the first batch asks"),
+    "too few users": (("users = 60", "users = 5"), "at least 120 users"),
     "horizon too small": (
         ('name = "small"', 'name = "small"\nhorizon = 50'),
         "horizon",
@@ -171,6 +171,17 @@ def test_bad_input_is_one_clear_line_exit_2_and_nothing_written(
     assert code == 2, said
     assert message in said
     assert "\n" not in said.strip()
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_horizon_beyond_the_users_does_not_hide_that_they_are_too_few(
+    tmp_path: Path,
+) -> None:
+    text = SMALL.replace("users = 60", "users = 5").replace(
+        'name = "small"', 'name = "small"\nhorizon = 9999'
+    )
+    code, said = invoke("run", write(tmp_path, text), "--run-dir", tmp_path / "run")
+    assert (code, "at least 120, which the first batch asks" in said) == (2, True)
     assert not (tmp_path / "run").exists()
 
 
@@ -227,7 +238,7 @@ def test_a_certificate_and_key_that_do_not_fit_are_refused(tmp_path: Path) -> No
     assert not (tmp_path / "run").exists()
 
 
-SLOW = SMALL.replace("[rewards]", "[rewards]").replace(
+SLOW = SMALL.replace(
     "means = [0.1, 0.9, 0.2]",
     'source = "callable"\nfunction = "tests.wallflower.slow_rewards:reward"',
 )
