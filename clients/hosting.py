@@ -23,8 +23,10 @@ from protocol.identity import NodeIdentity, Trust
 from protocol.law import BitSource
 from protocol.mechanism import CohortMechanism
 from protocol.session import ClientSession
+from protocol.sum_envelope import parse
 from protocol.test_mode import noise_bits
 from protocol.wire.cohort_pb2 import CohortSpec
+from protocol.wire.sum_state_pb2 import ClientState
 
 # Runs whose keys a node keeps at a time; an older run's are made anew if it comes back.
 _MOST_RUNS = 8
@@ -60,6 +62,8 @@ class SessionOpener:
             require_malicious=policy.malicious_server,
         )
         self._keyrings: dict[str, ClientKeyring] = {}
+        # Makes the keyring of a run; replaced where several processes serve one node.
+        self.new_keyring: Callable[[str], ClientKeyring] = ClientKeyring
 
     def open(self, spec: CohortSpec) -> ClientSession:
         """Begin a cohort."""
@@ -72,8 +76,9 @@ class SessionOpener:
             self._keyring(spec.run_id),
         )
 
-    def restore(self, snapshot: bytes, run_id: str) -> ClientSession:
+    def restore(self, snapshot: bytes) -> ClientSession:
         """Go on with a cohort that another process of this node began."""
+        run_id = parse(ClientState, snapshot).spec.run_id
         return restore_session(
             snapshot, self._identity, self._trust, self._limits, self._keyring(run_id)
         )
@@ -83,7 +88,7 @@ class SessionOpener:
         if keyring is None:
             while len(self._keyrings) >= _MOST_RUNS:
                 del self._keyrings[next(iter(self._keyrings))]
-            keyring = self._keyrings[run_id] = ClientKeyring(run_id)
+            keyring = self._keyrings[run_id] = self.new_keyring(run_id)
         return keyring
 
 

@@ -25,6 +25,7 @@ ADDRESS: Final = "address"  # of the desk, host:port
 TOKEN: Final = "token"  # noqa: S105 (the key's name, not a token)
 CERTIFICATE: Final = "certificate"  # of the authority behind the desk's, PEM
 REASON: Final = "reason"  # why a node left the desk
+RUN_OVER: Final = "run-over"  # … because there is nothing left to do
 
 
 def action(message_type: str) -> str:

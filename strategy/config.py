@@ -126,13 +126,15 @@ class TransportSettings:
     `kind` ``auto`` is memory for ``local``, flower for ``simulation``, grpc for
     ``deployment``. `stage_timeout_s` bounds every stage of a secure sum,
     `reward_timeout_s` the stage in which users pull the arm. `attempts` bounds how
-    often a void cohort is recruited again. `certificate`, `private_key`: the desk's;
-    without them an engine on loopback makes its own.
+    often a void cohort is recruited again. `public_address` is the ``host:port`` under
+    which nodes reach the desk where that differs from `host` and `port`. `certificate`,
+    `private_key`: the desk's; without them an engine on loopback makes its own.
     """
 
     kind: str = "auto"
     host: str = "127.0.0.1"
     port: int = 0
+    public_address: str = ""
     certificate: Path | None = None
     private_key: Path | None = None
     stage_timeout_s: float = 60.0

@@ -21,8 +21,6 @@ from strategy.grid_dispatcher import Fields
 
 log = logging.getLogger("wallflower.flower")
 
-RUN_OVER = "run-over"
-
 
 @dataclass(frozen=True, slots=True)
 class SummonsPace:
@@ -103,7 +101,7 @@ class Summons:
                 timeout_s=self._pace.attend_s,
             )
             reason = failure or (reply or {}).get(flower_record.REASON)
-            if reason == RUN_OVER:
+            if reason == flower_record.RUN_OVER:
                 return
             self.failures[str(reason)] += 1
             log.warning("Flower node %d left the desk (%s)", flower_id, reason)

@@ -148,17 +148,23 @@ async def stop_tree(process: asyncio.subprocess.Process) -> None:
     """Stop a child and all its descendants: asked first, then killed."""
     try:
         parent = psutil.Process(process.pid)
-        family = [*parent.children(recursive=True), parent]
+        below = parent.children(recursive=True)
     except psutil.NoSuchProcess:
-        family = []
-    for member in family:
+        parent, below = None, []
+    for member in [*below, *([parent] if parent else [])]:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.terminate()
-    _, alive = await asyncio.to_thread(psutil.wait_procs, family, _STOP_TIMEOUT_S)
+    # Our own child is asyncio's to wait for; psutil would take its exit code away.
+    _, alive = await asyncio.to_thread(psutil.wait_procs, below, _STOP_TIMEOUT_S)
     for member in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
-    await process.wait()
+    try:
+        async with asyncio.timeout(_STOP_TIMEOUT_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 async def _start(
@@ -226,7 +232,9 @@ async def flwr_run(
     on_line : Callable
         Gets every line that the command or the ServerApp writes.
     """
-    command = ["run", str(app), site.connection, "--stream", "-c", str(run_config)]
+    # Without a name `flwr` takes the default connection of its config.
+    name = [site.connection] if site.connection else []
+    command = ["run", str(app), *name, "--stream", "-c", str(run_config)]
     if federation:
         pairs = " ".join(f"{key}={value}" for key, value in federation.items())
         command += ["--federation-config", pairs]
@@ -244,7 +252,7 @@ async def flwr_run(
     except asyncio.CancelledError:
         await stop_tree(process)
         if run_id:
-            await flwr(site, "stop", run_id, site.connection)
+            await flwr(site, "stop", run_id, *name)
         raise
     if not run_id:
         raise UnavailableError(f"`flwr run` did not start the app: {last}")
@@ -264,9 +272,8 @@ async def _settled_status(site: FlowerSite, run_id: str) -> str:
 
 async def run_status(site: FlowerSite, run_id: str) -> str:
     """Give the status that Flower has for a run, such as ``finished:completed``."""
-    _, output = await flwr(
-        site, "ls", site.connection, "--run-id", run_id, "--format", "json"
-    )
+    name = [site.connection] if site.connection else []
+    _, output = await flwr(site, "ls", *name, "--run-id", run_id, "--format", "json")
     runs = _json_in(output).get("runs") or []
     return str(runs[0].get("status", "unknown")) if runs else "unknown"
 

@@ -67,27 +67,43 @@ def hosted_nodes(
     config: ExperimentConfig, ledger: Ledger, enrolment: Enrolment | None
 ) -> Mapping[str, Node]:
     """Build every node of ``[nodes]`` with the rewards of ``[rewards]``."""
-    source = _sources(config)
-    setup = NodeSetup(
+    setup = hosted_setup(
+        config,
+        ledger,
+        lambda name: enrolment.identities[name] if enrolment else None,
+        enrolment.public_key if enrolment else None,
+    )
+    trust = setup.trust()
+    return {
+        name: make_node(setup, name, hosted_users(setup, name, count), trust)
+        for name, count in zip(node_names(config), config.nodes.sizes, strict=True)
+    }
+
+
+def hosted_setup(
+    config: ExperimentConfig,
+    ledger: Ledger,
+    identity: Callable[[str], NodeIdentity | None],
+    enrolment_key: bytes | None,
+) -> NodeSetup:
+    """Give what all nodes of ``[nodes]`` share."""
+    return NodeSetup(
         policy=agreed_policy(config),
         ledger=ledger,
-        source=source,
-        identity=lambda name: enrolment.identities[name] if enrolment else None,
-        enrolment_key=enrolment.public_key if enrolment else None,
+        source=_sources(config),
+        identity=identity,
+        enrolment_key=enrolment_key,
         noise_seed=config.test.noise_seed,
         reward_timeout_s=config.transport.reward_timeout_s,
     )
-    trust = setup.trust()
-    nodes = {}
-    for name, count in zip(node_names(config), config.nodes.sizes, strict=True):
-        own = source(name)
-        users = (
-            own.users
-            if isinstance(own, TableRewards)
-            else tuple(f"u{number}" for number in range(count))
-        )
-        nodes[name] = make_node(setup, name, users, trust)
-    return nodes
+
+
+def hosted_users(setup: NodeSetup, name: str, count: int) -> tuple[str, ...]:
+    """Name the users of a hosted node: its table's, or numbered ones."""
+    source = setup.source(name)
+    if isinstance(source, TableRewards):
+        return source.users
+    return tuple(f"u{number}" for number in range(count))
 
 
 def _sources(config: ExperimentConfig) -> Callable[[str], RewardSource]:

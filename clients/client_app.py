@@ -1,0 +1,141 @@
+"""The Flower ClientApp: a node that Flower can call.
+
+Flower calls one function per message, in a process that may be new each time. *hello*
+tells the node's stable name; *work* answers one bundle of requests; *attend* goes to
+the desk and stays there until the run is over. What a node is made of comes from its
+provider: its own home in a deployment, the experiment's file in a simulation.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from clients.loop_thread import LoopThread
+from protocol import flower_record
+from protocol.attendance import RunToken
+from protocol.errors import MalformedMessageError, WallflowerError
+
+log = logging.getLogger("wallflower.flower")
+
+Result = TypeVar("Result")
+HOME = "wallflower-home"  # in a SuperNode's --node-config
+PARTITION = "partition-id"  # what Flower's simulation gives to every node
+
+# Who makes the nodes: "module:attribute", a NodeProvider. Simulated nodes belong to the
+# operator's tools, which clients never import; hence a name.
+_OWN_HOME = "clients.node_home:provider"
+_SIMULATED = "wallflower.simulated_nodes:provider"
+
+
+class NodeProvider(Protocol):
+    """Knows the nodes that this process serves."""
+
+    def name(self, context: Context) -> str:
+        """Give the node's stable name."""
+        ...
+
+    async def work(self, context: Context, body: bytes) -> bytes:
+        """Answer one NodeRequest; state goes to the node's own store."""
+        ...
+
+    async def attend(
+        self,
+        context: Context,
+        *,
+        address: str,
+        certificate: bytes,
+        run_id: str,
+        token: RunToken,
+    ) -> str:
+        """Attend the desk until the run is over; give the desk's reason."""
+        ...
+
+
+app = ClientApp()
+_loop = LoopThread()
+
+
+@app.query(flower_record.action(flower_record.HELLO))
+def hello(message: Message, context: Context) -> Message:
+    """Tell the node's stable name."""
+    name = _guarded(lambda: _provider(context).name(context))
+    return _reply(message, {flower_record.NAME: name})
+
+
+@app.query(flower_record.action(flower_record.WORK))
+def work(message: Message, context: Context) -> Message:
+    """Answer one bundle of requests."""
+    body = _field(message, flower_record.BODY, bytes)
+    answer = _guarded(lambda: _run(_provider(context).work(context, body)))
+    return _reply(message, {flower_record.BODY: answer})
+
+
+@app.query(flower_record.action(flower_record.ATTEND))
+def attend(message: Message, context: Context) -> Message:
+    """Go to the desk and stay until the run is over."""
+    address = _field(message, flower_record.ADDRESS, str)
+    certificate = _field(message, flower_record.CERTIFICATE, bytes)
+    run_id = _field(message, flower_record.RUN_ID, str)
+    token = RunToken.from_text(_field(message, flower_record.TOKEN, str))
+    try:
+        _run(
+            _provider(context).attend(
+                context,
+                address=address,
+                certificate=certificate,
+                run_id=run_id,
+                token=token,
+            )
+        )
+        reason = flower_record.RUN_OVER
+    except WallflowerError as error:
+        # Expected ways to leave early; the server decides whether to send again.
+        log.warning("left the desk: %s", error)
+        reason = type(error).__name__
+    return _reply(message, {flower_record.REASON: reason})
+
+
+def _provider(context: Context) -> NodeProvider:
+    """Find who makes this node: its own home first, whatever the server says."""
+    name = _OWN_HOME if HOME in context.node_config else _SIMULATED
+    if name == _SIMULATED and PARTITION not in context.node_config:
+        raise MalformedMessageError(
+            f"this SuperNode has no home; start it with --node-config '{HOME}=\"…\"'"
+        )
+    module, _, attribute = name.partition(":")
+    provider: NodeProvider = getattr(importlib.import_module(module), attribute)
+    return provider
+
+
+def _run(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    return _loop.run(coroutine)
+
+
+def _guarded(function: Callable[[], Result]) -> Result:
+    """Keep the text of unexpected errors on the node: Flower would send it on."""
+    try:
+        return function()
+    except WallflowerError:
+        raise
+    except Exception as error:
+        log.exception("the node failed")
+        raise RuntimeError(f"the node failed ({type(error).__name__})") from None
+
+
+def _field(message: Message, key: str, kind: type[Result]) -> Result:
+    record = message.content.config_records.get(flower_record.RECORD, ConfigRecord())
+    value = record.get(key)
+    if not isinstance(value, kind):
+        raise MalformedMessageError(f'a Flower message has no "{key}"')
+    return value
+
+
+def _reply(message: Message, fields: dict[str, bytes | str]) -> Message:
+    record = ConfigRecord(dict(fields))
+    return Message(RecordDict({flower_record.RECORD: record}), reply_to=message)

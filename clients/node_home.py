@@ -1,0 +1,199 @@
+"""A deployed node's home: who it is, who lives there, on which terms.
+
+The folder named by ``wallflower-home`` in the SuperNode's ``--node-config`` holds
+``node.toml`` and the node's state (ledger, sessions). The keys lie beside it or in the
+folder that the file names. Nothing in it comes from the server.
+
+::
+
+    [node]
+    users = 250                # or a list of pseudonyms
+    keys = "/etc/wallflower/nodes/clinic-7"
+    [policy]
+    largest-epsilon = 1
+    [rewards]
+    source = "grpc"
+    address = "127.0.0.1:7000"
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flwr.app import Context
+
+from clients.attendance import Invitation, attend
+from clients.hosting import NodeSetup, SessionOpener, make_node
+from clients.ledger import Ledger
+from clients.node import Node
+from clients.node_lock import node_lock
+from clients.policy import ClientPolicy
+from clients.reward_sources import TableRewards, reward_source
+from clients.run_keys import stored_keyring
+from clients.session_store import SessionStore
+from clients.sessions import Sessions, StoredSessions
+from protocol import keyfiles
+from protocol.attendance import RunToken
+from protocol.errors import ConfigError, InputError
+from protocol.identity import NodeIdentity, Trust
+from protocol.population import LARGEST_NODE, RewardSettings
+from protocol.quantities import whole
+from protocol.settings import read_toml, settings_from
+
+FILE_NAME = "node.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSection:
+    """``[node]``: who the node is and who lives there.
+
+    Attributes
+    ----------
+    name : only without an enrolment certificate, which has the name.
+    users : how many, or their pseudonyms; a table source brings its own.
+    arms : names of the arms, in the experiment's order; for a table source.
+    keys : folder with identity.key, identity.certificate, enrolment.pub, ca.crt;
+        the home itself by default.
+    reward_timeout_s : after so many seconds a reward counts as lost.
+    """
+
+    name: str = ""
+    users: int | tuple[str, ...] = 1
+    arms: tuple[str, ...] = ()
+    keys: Path | None = None
+    reward_timeout_s: float = 3600.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.users, int):
+            whole("users", self.users, at_least=1, at_most=LARGEST_NODE)
+        elif not self.users or len(set(self.users)) != len(self.users):
+            raise InputError("users", "an empty or repeating list", "different names")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """All that ``node.toml`` says."""
+
+    rewards: RewardSettings
+    node: NodeSection = field(default_factory=NodeSection)
+    policy: ClientPolicy = field(default_factory=ClientPolicy)
+
+
+class NodeHome:
+    """One home, read once: makes the node for a message or for a run.
+
+    Parameters
+    ----------
+    path : Path
+        The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        where = path / FILE_NAME
+        self.file = settings_from(NodeFile, read_toml(where), str(where))
+        section = self.file.node
+        self.keys = path if section.keys is None else path / section.keys
+        self.identity = self._identity()
+        self.name = self.identity.node_id
+        if self.file.rewards.source == "table" and not section.arms:
+            raise ConfigError(f"{where}.node", '"arms" is missing for a table source')
+
+    def _identity(self) -> NodeIdentity:
+        if (self.keys / keyfiles.IDENTITY_CERTIFICATE).exists():
+            return keyfiles.read_identity(self.keys)
+        name, key = self.file.node.name, self.keys / keyfiles.IDENTITY_KEY
+        if not name:
+            raise ConfigError(
+                str(self.path / FILE_NAME),
+                f"no name, and no {keyfiles.IDENTITY_CERTIFICATE} in {self.keys}",
+            )
+        if not key.exists():
+            seed = NodeIdentity.generate(name).private_bytes()
+            keyfiles.write_private(key, keyfiles.private_key_pem(seed))
+        return NodeIdentity.from_private_bytes(name, keyfiles.read_seed(key))
+
+    def trust(self) -> Trust | None:
+        """Whom this node believes, as of now; None without an enrolment key."""
+        if not (self.keys / keyfiles.ENROLMENT_PUBLIC).exists():
+            return None
+        return keyfiles.read_trust(self.keys, now=int(time.time()))
+
+    def authority(self, given: bytes) -> bytes:
+        """Give the root certificate for the desk: the node's own before a given one."""
+        own = self.keys / keyfiles.AUTHORITY_CERTIFICATE
+        return own.read_bytes() if own.exists() else given
+
+    def node(self, ledger: Ledger, store: SessionStore | None = None) -> Node:
+        """Make the node; with a `store` its sessions survive the process."""
+        section, trust = self.file.node, self.trust()
+        source = reward_source(self.file.rewards, self.name, section.arms)
+        if isinstance(source, TableRewards):
+            users = source.users
+        elif isinstance(section.users, int):
+            users = tuple(f"u{number}" for number in range(section.users))
+        else:
+            users = section.users
+        setup = NodeSetup(
+            policy=self.file.policy,
+            ledger=ledger,
+            source=lambda name: source,
+            identity=lambda name: self.identity,
+            enrolment_key=None if trust is None else trust.enrolment_key,
+            reward_timeout_s=section.reward_timeout_s,
+        )
+
+        def stored(opener: SessionOpener) -> Sessions:
+            assert store is not None
+            opener.new_keyring = stored_keyring(store, self.name)
+            return StoredSessions(store, self.name, opener.restore)
+
+        sessions = None if store is None else stored
+        return make_node(setup, self.name, users, trust, sessions)
+
+
+class HomeProvider:
+    """A `NodeProvider` for SuperNodes that have a home; homes are read once."""
+
+    def __init__(self) -> None:
+        self._homes: dict[Path, NodeHome] = {}
+
+    def name(self, context: Context) -> str:
+        """Give the name on the node's certificate, or in its file."""
+        return self._home(context).name
+
+    async def work(self, context: Context, body: bytes) -> bytes:
+        """Answer one request; a second one at the same time is turned away."""
+        home = self._home(context)
+        with node_lock(home.path), Ledger(home.path / "ledger.sqlite") as ledger:
+            store = SessionStore(home.path)
+            try:
+                return await home.node(ledger, store).handle(body)
+            finally:
+                store.close()
+
+    async def attend(
+        self,
+        context: Context,
+        *,
+        address: str,
+        certificate: bytes,
+        run_id: str,
+        token: RunToken,
+    ) -> str:
+        """Attend the desk with sessions that never leave memory."""
+        home = self._home(context)
+        invitation = Invitation(address, home.authority(certificate), run_id, token)
+        with Ledger(home.path / "ledger.sqlite") as ledger:
+            return await attend(invitation, home.identity, home.node(ledger))
+
+    def _home(self, context: Context) -> NodeHome:
+        path = Path(str(context.node_config["wallflower-home"]))
+        if path not in self._homes:
+            self._homes[path] = NodeHome(path)
+        return self._homes[path]
+
+
+provider = HomeProvider()

@@ -1,0 +1,144 @@
+"""A desk for a run that Flower carries: opened by the ServerApp, attended by all nodes.
+
+Address, certificate and key come from ``[transport]``; whom to admit, from
+``[secure-sum] enrolment``. The secret behind the run's tokens lies in the run
+directory, so that nodes find their way back to a server that was restarted.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from protocol import flower_record, keyfiles
+from protocol.attendance import RunTokens
+from protocol.certificates import KeyPair, make_authority, make_server_certificate
+from protocol.errors import ConfigError, InputError
+from strategy.config import ExperimentConfig, TransportSettings
+from strategy.desk import Desk
+from strategy.desk_admission import Admission, EnrolledKeys, FirstUseKeys, TokenHolders
+from strategy.desk_settings import DeskSettings
+from strategy.flower_port import FlowerPort
+from strategy.grid_dispatcher import Fields
+from strategy.summons import Summons, SummonsPace
+
+HOLDER = "flower/"  # + Flower's number of a node: whom a token is issued to
+SECRET_FILE = "desk.secret"  # noqa: S105 (a file's name)
+_TOKEN_DAYS = 30
+# How long nodes may need to come back after a restart before asking them fails.
+_RETURN_S = 60.0
+
+
+def enrolment_key(config: ExperimentConfig) -> bytes | None:
+    """Read the public enrolment key that ``[secure-sum] enrolment`` names."""
+    path = config.secure_sum.enrolment
+    if path is None:
+        if config.secure_sum.server == "malicious":
+            raise ConfigError(
+                "secure-sum.enrolment",
+                'is missing; server = "malicious" needs the public enrolment key',
+            )
+        return None
+    return keyfiles.read_public(path)
+
+
+@asynccontextmanager
+async def flower_desk(
+    config: ExperimentConfig,
+    run_id: str,
+    run_dir: Path,
+    port: FlowerPort,
+    *,
+    pace: SummonsPace | None = None,
+) -> AsyncIterator[Desk]:
+    """Open the run's desk and keep every node that Flower lists attending it."""
+    transport = config.transport
+    root, server = desk_certificates(transport)
+    tokens = RunTokens(run_id, _run_secret(run_dir))
+    key = enrolment_key(config)
+    admission = Admission(
+        tokens,
+        FirstUseKeys() if key is None else _enrolled(key, config),
+        malicious_server=config.secure_sum.server == "malicious",
+        holders=TokenHolders(HOLDER),
+    )
+    desk = Desk(admission, server, DeskSettings(return_s=_RETURN_S))
+    listening = await desk.open(f"{transport.host}:{transport.port}")
+    address = transport.public_address or f"{transport.host}:{listening}"
+    expiry = int(time.time()) + _TOKEN_DAYS * 86_400
+
+    def invitation(flower_id: int) -> Fields:
+        token = tokens.issue_to(f"{HOLDER}{flower_id}", expiry=expiry)
+        return {
+            flower_record.ADDRESS: address,
+            flower_record.CERTIFICATE: root,
+            flower_record.RUN_ID: run_id,
+            flower_record.TOKEN: token.to_text(),
+        }
+
+    run_over: str | None = None  # an error or a stop: nodes wait for a resumed server
+    try:
+        async with Summons(port, invitation, pace).kept():
+            yield desk
+            run_over = "finished"
+    finally:
+        await desk.close(run_over)
+
+
+def desk_certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:
+    """Give the certificate that nodes without their own believe, and the desk's pair.
+
+    Without files a desk on loopback makes its own; any other address needs real ones.
+    """
+    if transport.certificate is not None and transport.private_key is not None:
+        try:
+            certificate = transport.certificate.read_bytes()
+        except OSError as error:
+            raise ConfigError(
+                "transport.certificate",
+                f"{transport.certificate} cannot be read ({error.strerror})",
+            ) from None
+        return certificate, KeyPair(
+            certificate, keyfiles.read_private(transport.private_key)
+        )
+    if not _is_loopback(transport.host):
+        raise InputError(
+            "transport.host", transport.host, "loopback, unless certificate is given"
+        )
+    now = datetime.datetime.now(datetime.UTC)
+    authority = make_authority("Wallflower desk", now=now, days=_TOKEN_DAYS)
+    server = make_server_certificate(
+        authority, [transport.host], now=now, days=_TOKEN_DAYS
+    )
+    return authority.certificate, server
+
+
+def _enrolled(key: bytes, config: ExperimentConfig) -> EnrolledKeys:
+    assert config.secure_sum.enrolment is not None
+    beside = config.secure_sum.enrolment.with_name(keyfiles.REVOKED)
+    return EnrolledKeys(key, keyfiles.read_revoked(beside))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _run_secret(run_dir: Path) -> bytes:
+    """Read the run's secret, or make it for a new run."""
+    path = run_dir / SECRET_FILE
+    try:
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        return keyfiles.read_private(path)
+    with os.fdopen(file, "wb") as handle:
+        secret = RunTokens.new_secret()
+        handle.write(secret)
+    return secret

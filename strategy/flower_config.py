@@ -1,0 +1,39 @@
+"""What Flower's run config says: which experiment, and where its run lies.
+
+``[tool.flwr.app.config]`` in pyproject.toml has the keys, ``flwr run -c`` their values:
+`config` holds a whole experiment as canonical JSON (`wallflower run` does that), else
+`experiment` names a TOML file, sought in the working directory and in the app. Nodes
+of a simulation read the same run config: both sides find the same experiment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from protocol.errors import ConfigError
+from strategy.config import ExperimentConfig, config_from_canonical, load_config
+
+
+def experiment(run_config: Mapping[str, str]) -> ExperimentConfig:
+    """Read the experiment that a run config names."""
+    if run_config.get("config"):
+        return config_from_canonical(run_config["config"])
+    name = run_config.get("experiment", "")
+    if not name:
+        raise ConfigError("run config", '"experiment" names no file')
+    for folder in (Path.cwd(), Path(__file__).resolve().parent.parent):
+        if (folder / name).is_file():
+            return load_config(folder / name)
+    return load_config(Path(name))
+
+
+def run_directory(
+    run_config: Mapping[str, str], config: ExperimentConfig, flower_run_id: int
+) -> Path:
+    """Give the run directory: as told, else below Flower's home, named by its run."""
+    if run_config.get("run-dir"):
+        return Path(run_config["run-dir"])
+    home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
+    return home / "wallflower" / f"{config.experiment.name}-{flower_run_id}"

@@ -1,0 +1,104 @@
+"""The Flower ServerApp: one experiment, from `flwr run` to its winner.
+
+The run config says which experiment (`strategy.flower_config`); the journal and the log
+of events go to the run directory, never to Flower.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from logging import INFO
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.common import log
+from flwr.serverapp import Grid, ServerApp
+from flwr.superlink.grid import InMemoryGrid
+
+from protocol.errors import WallflowerError
+from strategy import events
+from strategy.config import ExperimentConfig
+from strategy.event_log import EventLog
+from strategy.flower_config import experiment, run_directory
+from strategy.flower_strategy import DEPLOYMENT, SIMULATION, PrivateBandit
+from strategy.server_app_files import FAILURE_FILE
+from strategy.simulated_trust import simulated_enrolment_key
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the experiment that the run config names."""
+    run_config = {key: str(value) for key, value in context.run_config.items()}
+    config = experiment(run_config)
+    engine = run_config.get("engine") or (
+        SIMULATION if isinstance(grid, InMemoryGrid) else DEPLOYMENT
+    )
+    run_dir = run_directory(run_config, config, context.run_id)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    (run_dir / FAILURE_FILE).unlink(missing_ok=True)
+    simulated = engine == SIMULATION
+    with EventLog(run_dir) as event_log:
+
+        async def listen(event: events.Event) -> None:
+            await event_log.listen(event)
+            _tell(event)
+
+        strategy = PrivateBandit(
+            config,
+            run_dir,
+            engine=engine,
+            trust_key=simulated_enrolment_key(config, run_dir) if simulated else None,
+            listen=listen,
+        )
+        try:
+            strategy.start(grid)
+        except WallflowerError as error:
+            # Flower keeps only that the run failed; the launcher tells what failed.
+            _leave_note(run_dir, error)
+            raise
+    for line in _table(config, strategy):
+        log(INFO, "%s", line)
+
+
+def _leave_note(run_dir: Path, error: WallflowerError) -> None:
+    note = {"error": type(error).__name__, "text": str(error), "exit": error.exit_code}
+    (run_dir / FAILURE_FILE).write_text(json.dumps(note), encoding="utf-8")
+
+
+def _tell(event: events.Event) -> None:
+    """Say in Flower's log how the run goes."""
+    if isinstance(event, events.RunStarted):
+        log(INFO, "%d nodes with %d users", event.nodes, event.population)
+    elif isinstance(event, events.CohortEnded) and event.void is not None:
+        log(logging.WARNING, "cohort %s is void: %s", event.cohort_id, event.void)
+    elif isinstance(event, events.RoundFinished):
+        log(
+            INFO,
+            "[BATCH %d] %d arms left, %d users summed, %d lost, %.2f s",
+            event.number,
+            sum(view.active for view in event.views),
+            event.answered,
+            event.lost,
+            event.seconds,
+        )
+
+
+def _table(config: ExperimentConfig, strategy: PrivateBandit) -> list[str]:
+    """Write the arms' estimates and intervals, best first."""
+    names = config.experiment.arms
+    width = max(len(name) for name in names)
+    views = sorted(
+        strategy.arms, key=lambda v: (v.active, v.estimate or 0.0), reverse=True
+    )
+    lines = [f"Result ({strategy.finished or 'stopped'}), {strategy.run_dir}"]
+    for view in views:
+        estimate = "–" if view.estimate is None else f"{view.estimate:.4f}"
+        state = "active" if view.active else f"out in batch {view.eliminated_in}"
+        lines.append(
+            f"  {names[view.arm]:<{width}}  {estimate:>7}  "
+            f"[{view.lower:.4f}, {view.upper:.4f}]  {view.users:>9} users  {state}"
+        )
+    return lines

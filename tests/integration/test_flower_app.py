@@ -1,0 +1,217 @@
+"""The Flower app as it is, on a Grid in this process: real ServerApp and ClientApp."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+
+from clients.client_app import app as client_app
+from protocol.errors import ConfigError, InputError
+from protocol.population import NodeSettings, RewardSettings
+from strategy import events
+from strategy.config import (
+    ExperimentConfig,
+    ExperimentSettings,
+    PolicySettings,
+    SecureSumSettings,
+    TestSettings,
+    TransportSettings,
+)
+from strategy.event_log import decode
+from strategy.flower_strategy import ESTIMATES, SIMULATION, PrivateBandit
+from strategy.journal import Journal
+from strategy.server_app import app as server_app
+from wallflower.engines import EngineJob
+from wallflower.in_process_grid import InProcessGrid, partitions
+from wallflower.local_engine import run_local
+
+MEANS = (0.2, 0.9, 0.3)
+
+
+def config(**sections: object) -> ExperimentConfig:
+    """An experiment whose noise and rewards follow from a seed: no false alarms."""
+    given: dict[str, object] = {
+        "experiment": ExperimentSettings("test", ("a", "b", "c")),
+        "policy": PolicySettings(first_batch=15),
+        "nodes": NodeSettings(12, 60),
+        "rewards": RewardSettings(means=MEANS),
+        "test": TestSettings(noise_seed=7),
+    }
+    return ExperimentConfig(**(given | sections))  # type: ignore[arg-type]
+
+
+def run_config(experiment: ExperimentConfig, run_dir: Path) -> dict[str, str]:
+    return {
+        "config": experiment.canonical(),
+        "run-dir": str(run_dir),
+        "engine": SIMULATION,
+    }
+
+
+def flower_run(experiment: ExperimentConfig, run_dir: Path, *, nodes: int = 0) -> None:
+    """Run the ServerApp against the ClientApp, as Flower's simulation would."""
+    said = run_config(experiment, run_dir)
+    count = nodes or experiment.nodes.count
+    with InProcessGrid(client_app, partitions(count), said) as grid:
+        context = Context(1, 0, {}, RecordDict(), dict(said))
+        server_app(grid=grid, context=context)
+
+
+def sums(run_dir: Path) -> Mapping[tuple[int, int], tuple[int | None, int, int]]:
+    """What every cohort gave: (batch, arm) → released sum, analyzed total, users."""
+    with Journal.read(run_dir) as journal:
+        return {
+            (cohort.batch, cohort.arm): (
+                cohort.result.released,
+                cohort.result.total,
+                cohort.result.survivors,
+            )
+            for cohort in journal.cohorts()
+            if cohort.result is not None
+        }
+
+
+def best(run_dir: Path) -> list[bool]:
+    with Journal.read(run_dir) as journal:
+        last = journal.last_round()
+    assert last is not None
+    assert last.finished == "winner"
+    return [view["active"] for view in last.views]
+
+
+@pytest.mark.parametrize("backend", ["committee", "secagg-plus"])
+def test_the_flower_app_finds_the_best_arm(backend: str, tmp_path: Path) -> None:
+    flower_run(config(secure_sum=SecureSumSettings(backend=backend)), tmp_path)
+    assert best(tmp_path) == [False, True, False]
+
+
+def test_noise_from_the_operating_system_finds_it_too(tmp_path: Path) -> None:
+    # Wrong with probability at most 1/20 by the experiment's own promise, at gaps of
+    # 0.6 far more rarely: no failure in 200 runs.
+    flower_run(config(test=TestSettings()), tmp_path)
+    assert best(tmp_path) == [False, True, False]
+
+
+def test_a_lying_server_is_withstood_by_simulated_nodes_too(tmp_path: Path) -> None:
+    flower_run(config(secure_sum=SecureSumSettings(server="malicious")), tmp_path)
+    assert best(tmp_path) == [False, True, False]
+
+
+@pytest.mark.parametrize("backend", ["committee", "secagg-plus"])
+async def test_flower_and_the_local_engine_agree_on_every_sum(
+    backend: str, tmp_path: Path
+) -> None:
+    experiment = config(secure_sum=SecureSumSettings(backend=backend))
+    local, flower = tmp_path / "local", tmp_path / "flower"
+    Journal.create(local, "run", experiment, "local").close()
+    await run_local(EngineJob(experiment, local, "run", events.ignore))
+    await asyncio.to_thread(flower_run, experiment, flower)
+    assert sums(local) == sums(flower)
+    assert len(sums(local)) >= 6
+
+
+def test_the_log_of_events_tells_the_whole_run(tmp_path: Path) -> None:
+    flower_run(config(), tmp_path)
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    heard = [decode(line) for line in lines]
+    assert isinstance(heard[0], events.RunStarted)
+    assert heard[0].nodes == 12
+    assert isinstance(heard[-1], events.RoundFinished)
+    assert heard[-1].finished == "winner"
+
+
+def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
+    experiment = config()
+    flower_run(experiment, tmp_path)
+    before = sums(tmp_path)
+    flower_run(experiment, tmp_path)
+    assert sums(tmp_path) == before
+
+
+def test_a_run_stopped_after_a_batch_goes_on_with_users_never_asked(
+    tmp_path: Path,
+) -> None:
+    experiment = config()
+    said = run_config(experiment, tmp_path)
+    with InProcessGrid(client_app, partitions(12), said) as grid:
+        strategy = PrivateBandit(experiment, tmp_path, engine=SIMULATION)
+        strategy.start(grid, num_rounds=1)
+        assert strategy.finished is None
+    flower_run(experiment, tmp_path)
+    assert best(tmp_path) == [False, True, False]
+    with Journal.read(tmp_path) as journal:
+        asked = [
+            (node, user) for _, node, users in journal.invitations() for user in users
+        ]
+    assert len(asked) == len(set(asked))
+
+
+def test_anyones_server_app_can_start_the_strategy(tmp_path: Path) -> None:
+    experiment = config()
+    seen: list[tuple[int, int]] = []
+
+    def evaluate(batch: int, arrays: ArrayRecord) -> MetricRecord:
+        seen.append((batch, len(arrays[ESTIMATES].numpy())))
+        return MetricRecord({"seen": batch})
+
+    said = run_config(experiment, tmp_path)
+    with InProcessGrid(client_app, partitions(12), said) as grid:
+        strategy = PrivateBandit(experiment, tmp_path, engine=SIMULATION)
+        result = strategy.start(grid, evaluate_fn=evaluate)
+    assert strategy.finished == "winner"
+    assert [view.active for view in strategy.arms] == [False, True, False]
+    batches = list(result.train_metrics_clientapp)
+    assert batches == list(range(1, len(batches) + 1))
+    assert result.train_metrics_clientapp[batches[-1]]["active-arms"] == 1
+    assert seen == [(batch, 3) for batch in batches]
+    assert list(result.evaluate_metrics_serverapp) == batches
+    assert isinstance(result.arrays[ESTIMATES], Array)
+    assert strategy.messages_sent > 12
+
+
+def test_flowers_own_rounds_would_send_nothing(tmp_path: Path) -> None:
+    strategy = PrivateBandit(config(), tmp_path)
+    with InProcessGrid(client_app, partitions(2)) as grid:
+        arrays, record = ArrayRecord(), ConfigRecord()
+        assert list(strategy.configure_train(1, arrays, record, grid)) == []
+        assert list(strategy.configure_evaluate(1, arrays, record, grid)) == []
+    assert strategy.aggregate_train(1, []) == (None, None)
+    assert strategy.aggregate_evaluate(1, []) is None
+
+
+def test_the_transport_follows_the_engine_unless_it_is_chosen(tmp_path: Path) -> None:
+    def transport(engine: str, kind: str = "auto") -> str:
+        chosen = config(transport=TransportSettings(kind=kind))
+        return PrivateBandit(chosen, tmp_path, engine=engine).transport
+
+    assert transport("simulation") == "flower"
+    assert transport("deployment") == "grpc"
+    assert transport("deployment", "flower") == "flower"
+
+
+def test_fewer_nodes_than_described_still_run(tmp_path: Path) -> None:
+    experiment = config(transport=TransportSettings(attend_timeout_s=0.3))
+    flower_run(experiment, tmp_path, nodes=8)
+    assert best(tmp_path) == [False, True, False]
+
+
+def test_what_ends_a_server_app_is_noted_for_its_launcher(tmp_path: Path) -> None:
+    experiment = config()
+    Journal.create(tmp_path, "run", experiment, "local").close()
+    changed = config(nodes=NodeSettings(13, 60))
+    with pytest.raises(ConfigError):
+        flower_run(changed, tmp_path)
+    note = json.loads((tmp_path / "failure.json").read_text())
+    assert (note["error"], note["exit"]) == ("ConfigError", 2)
+
+
+def test_a_run_config_without_an_experiment_is_refused(tmp_path: Path) -> None:
+    with InProcessGrid(client_app, partitions(2)) as grid:
+        context = Context(1, 0, {}, RecordDict(), {"experiment": ""})
+        with pytest.raises(InputError, match="names no file"):
+            server_app(grid=grid, context=context)

@@ -1,0 +1,112 @@
+"""Carry a job by `flwr run`: what the simulation and the deployment engine share.
+
+The ServerApp runs in a process of Flower's. It gets the experiment and the run
+directory by the run config, writes journal and events there, and leaves a note when it
+fails; here the events become the live view and the note becomes the error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import tomllib
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+
+from protocol import errors
+from protocol.errors import ConfigError, UnavailableError, WallflowerError
+from strategy import event_log
+from strategy.server_app_files import FAILURE_FILE
+from wallflower.engines import EngineJob
+from wallflower.flower_process import FlowerRun, FlowerSite, flwr_run
+
+LOG_FILE = "flower.log"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def app_folder() -> Path:
+    """Find the Flower app: the folder with our pyproject.toml, above this package."""
+    folder = Path(__file__).resolve().parent.parent
+    try:
+        described = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
+        described["tool"]["flwr"]["app"]["components"]
+    except (OSError, KeyError, tomllib.TOMLDecodeError):
+        raise ConfigError(
+            str(folder),
+            "is not the Flower app; run from a clone, or install with `pip install -e`",
+        ) from None
+    return folder
+
+
+async def carry(
+    job: EngineJob,
+    site: FlowerSite,
+    engine: str,
+    federation: Mapping[str, int | float] | None = None,
+) -> None:
+    """Submit the app and follow it to its end; raises what ended it early."""
+    run_config = _run_config(job, engine)
+    (job.run_dir / FAILURE_FILE).unlink(missing_ok=True)
+    over = asyncio.Event()
+    start = event_log.size(job.run_dir)
+    tail: deque[str] = deque(maxlen=20)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_relay(job, over, start))
+        try:
+            with (job.run_dir / LOG_FILE).open("a", encoding="utf-8") as log:
+
+                def keep(line: str) -> None:
+                    plain = _COLOURS.sub("", line)
+                    log.write(plain + "\n")
+                    tail.append(plain)
+
+                run = await flwr_run(
+                    site, app_folder(), run_config, federation, on_line=keep
+                )
+        finally:
+            over.set()
+    _judge(job, run, tail)
+
+
+def _run_config(job: EngineJob, engine: str) -> Path:
+    """Write the run config that the app gets."""
+    values = {
+        "config": job.config.canonical(),
+        "run-dir": str(job.run_dir.resolve()),
+        "engine": engine,
+    }
+    path = job.run_dir / "flower" / "run-config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # JSON's strings are TOML's basic strings.
+    lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+async def _relay(job: EngineJob, over: asyncio.Event, start: int) -> None:
+    async for event in event_log.follow(job.run_dir, over, offset=start):
+        await job.listen(event)
+
+
+def _judge(job: EngineJob, run: FlowerRun, tail: deque[str]) -> None:
+    """Raise the error that the ServerApp noted, or that Flower knows of."""
+    note = job.run_dir / FAILURE_FILE
+    if note.exists():
+        raise _noted(json.loads(note.read_text(encoding="utf-8")))
+    if not run.completed:
+        last = next((line for line in reversed(tail) if "ERROR" in line), "")
+        raise UnavailableError(
+            f"Flower's run {run.run_id} ended as {run.status}; see "
+            f"{job.run_dir / LOG_FILE} {last.strip()}".rstrip()
+        )
+
+
+def _noted(note: Mapping[str, str | int]) -> WallflowerError:
+    """Make the error again that ended the ServerApp, with its exit code."""
+    found = getattr(errors, str(note["error"]), WallflowerError)
+    kind = found if issubclass(found, WallflowerError) else WallflowerError
+    error: WallflowerError = kind.__new__(kind)
+    Exception.__init__(error, str(note["text"]))
+    return error
