@@ -24,8 +24,13 @@ class ShiftedSkellam(ShiftedNoise):
         self._variance = float(law.variance())
 
     def build(self, reach: int) -> LogMasses:
-        """Ratios downwards from Amos's bounds."""
+        """Ratios downwards from Amos's bounds.
+
+        A step shrinks the error of the start by e^{−2 asinh(v/z)}; it begins far
+        enough out to have vanished at `reach`.
+        """
         variance = self._variance
+        outer = reach + math.ceil(20 / math.asinh(reach / variance))
         with precision(128):
             exact = ball(self._law.variance_parameter)
             log_at_zero = float((exact.bessel_i(arb(0), True).log()).mid())
@@ -37,10 +42,10 @@ class ShiftedSkellam(ShiftedNoise):
         return masses_by_ratios(
             log_at_zero,
             abs(log_at_zero) * 2.0**-50,
-            amos_ratio(reach + 1, variance),
+            amos_ratio(outer + 1, variance),
             step,
-            reach,
-        )
+            outer,
+        ).up_to(reach)
 
     def log_far_mass(self, beyond: int) -> float:
         """The terms of order one."""

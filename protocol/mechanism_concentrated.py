@@ -131,13 +131,18 @@ class ConcentratedCohort(CohortMechanism):
 
     def guarantee(self) -> Guarantee:
         """½ε̂²-CDP while h honest users answer."""
-        epsilon = concentrated_epsilon(
-            self.epsilon, self.share_variance, self.honest_floor
-        )
-        promise = Guarantee("concentrated", epsilon, "distributed", "")
-        sentence = approximate_sentence(
-            promise.approximate(SENTENCE_DELTA),
-            SEES_THE_SUMS,
-            floor_condition(self.cohort_size, self.honest_floor),
-        )
-        return replace(promise, sentence=sentence)
+        return _guarantee(self)
+
+
+@functools.lru_cache(maxsize=4096)
+def _guarantee(cohort: ConcentratedCohort) -> Guarantee:
+    epsilon = concentrated_epsilon(
+        cohort.epsilon, cohort.share_variance, cohort.honest_floor
+    )
+    promise = Guarantee("concentrated", epsilon, "distributed", "")
+    sentence = approximate_sentence(
+        promise.approximate(SENTENCE_DELTA),
+        SEES_THE_SUMS,
+        floor_condition(cohort.cohort_size, cohort.honest_floor),
+    )
+    return replace(promise, sentence=sentence)

@@ -111,10 +111,15 @@ class RenyiCohort(CohortMechanism):
 
     def guarantee(self) -> Guarantee:
         """The Rényi curve of this cohort's own g, while h honest users answer."""
-        promise = Guarantee("renyi", self.epsilon, "distributed", "", self.precision)
-        sentence = approximate_sentence(
-            promise.approximate(SENTENCE_DELTA),
-            SEES_THE_SUMS,
-            floor_condition(self.cohort_size, self.honest_floor),
-        )
-        return replace(promise, sentence=sentence)
+        return _guarantee(self)
+
+
+@functools.lru_cache(maxsize=4096)
+def _guarantee(cohort: RenyiCohort) -> Guarantee:
+    promise = Guarantee("renyi", cohort.epsilon, "distributed", "", cohort.precision)
+    sentence = approximate_sentence(
+        promise.approximate(SENTENCE_DELTA),
+        SEES_THE_SUMS,
+        floor_condition(cohort.cohort_size, cohort.honest_floor),
+    )
+    return replace(promise, sentence=sentence)
