@@ -96,8 +96,8 @@ def chernoff(log_mgf: Callable[[float], float], beyond: int, largest: float) -> 
     Any λ in (0, largest) is valid; a grid finds a good one.
     """
     best = 0.0
-    for k in range(1, 200):
-        argument = largest * k / 200
+    for k in range(1, 33):
+        argument = largest * k / 33
         best = min(best, log_mgf(argument) - argument * (beyond + 1))
     return best
 
