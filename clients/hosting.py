@@ -22,9 +22,9 @@ from protocol.bits import OsBits
 from protocol.identity import NodeIdentity, Trust
 from protocol.law import BitSource
 from protocol.mechanism import CohortMechanism
+from protocol.repeatable import noise_bits
 from protocol.session import ClientSession
 from protocol.sum_envelope import parse
-from protocol.test_mode import noise_bits
 from protocol.wire.cohort_pb2 import CohortSpec
 from protocol.wire.sum_state_pb2 import ClientState
 

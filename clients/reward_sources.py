@@ -23,8 +23,8 @@ from clients.rewards import (
 )
 from protocol.errors import ConfigError
 from protocol.population import RewardSettings
+from protocol.repeatable import seeded_rewards
 from protocol.rewards import RewardModel, synthetic_rewards
-from protocol.test_mode import seeded_rewards
 
 # One slow callable per user must not start a thread per user.
 _MOST_CALLS_AT_ONCE = 64

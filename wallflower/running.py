@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from protocol.errors import ConfigError, InputError, JournalError, WallflowerError
-from protocol.test_mode import WARNING
+from protocol.repeatable import WARNING
 from strategy.config import ExperimentConfig, load_config
 from strategy.journal import Journal
 from strategy.policy_setup import policy_for
