@@ -1,0 +1,289 @@
+"""Secure sums through the desk: loopback gRPC with TLS, one stream per node.
+
+``make bench-secagg`` runs it after the in-process part. The server (desk, driver,
+server machine, spool) is this process; the nodes share further processes, each node
+with its own connection, identity and keys. Figures: users per wall-clock second over
+whole cohorts, CPU seconds of both sides, bytes per user on the streams, and this
+process's memory after each cohort has closed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import psutil
+
+from benchmarks.desk_nodes import RUN, value_of
+from protocol.attendance import RunTokens
+from protocol.certificates import make_authority, make_server_certificate
+from protocol.identity import EnrolmentKey, Trust
+from protocol.port import Answer, Request
+from protocol.session import SecureSum
+from protocol.threat import Threat
+from protocol.wire.cohort_pb2 import CohortSpec
+from protocol.wire.node_pb2 import (
+    CloseCohort,
+    CohortStage,
+    NodeAnswer,
+    NodeRequest,
+    Task,
+)
+from strategy.desk import Desk
+from strategy.desk_admission import Admission, EnrolledKeys
+from strategy.desk_settings import DeskSettings
+from strategy.secure_sum import ServerKeyring, backend_modulus, server_session
+from strategy.spool import Spool
+from strategy.sum_driver import Deadlines, Refusal, run_session
+
+THREAT = Threat(Fraction(1, 10), Fraction(1, 10))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cohort through the desk."""
+
+    cohort: str
+    nodes: int
+    users_per_s: float
+    server_cpu_s: float
+    nodes_cpu_s: float
+    up_bytes_per_user: float
+    down_bytes_per_user: float
+    memory_mib: float
+
+
+class Office:
+    """The server's side of the benchmark."""
+
+    def __init__(self, desk: Desk, nodes: list[str], trust: Trust | None) -> None:
+        self._desk = desk
+        self._nodes = nodes
+        self._trust = trust
+        self._keyring = ServerKeyring(RUN)
+
+    def spec(self, backend: str, cohort_id: str) -> CohortSpec:
+        """Describe a cohort of all nodes, one user each."""
+        count = len(self._nodes)
+        return CohortSpec(
+            run_id=RUN,
+            batch=1,
+            cohort_id=cohort_id,
+            mechanism="dist-dp",
+            cohort_size=count,
+            honest_floor=1,
+            quorum=max(2, count * 8 // 10),
+            backend=backend,
+            modulus=backend_modulus(backend, 2_000_000_011),
+            threat=THREAT.to_wire(),
+        )
+
+    async def cohort(self, backend: str, cohort_id: str, spool: Spool) -> None:
+        """Run one cohort from start to sum, check the sum, close it everywhere."""
+        spec = self.spec(backend, cohort_id)
+
+        def wrap(party: str, stage: str, message: bytes) -> Request:
+            task = Task(task_id=stage, stage=CohortStage(spec=spec, message=message))
+            body = NodeRequest(run_id=RUN, tasks=[task]).SerializeToString()
+            return Request(party, f"{cohort_id}/{stage}", body)
+
+        def unwrap(answer: Answer) -> bytes | Refusal:
+            [entry] = NodeAnswer.FromString(answer.body).answers
+            if entry.WhichOneof("kind") == "refusal":
+                return Refusal(entry.refusal.code)
+            return entry.message
+
+        outcome = await run_session(
+            server_session(
+                spec,
+                dict.fromkeys(self._nodes, 1),
+                trust=self._trust,
+                keyring=self._keyring,
+            ),
+            self._desk,
+            wrap,
+            unwrap,
+            Deadlines(300),
+            spool.cohort(cohort_id),
+        )
+        if not isinstance(outcome, SecureSum):
+            raise RuntimeError(f"the cohort was void: {outcome}")
+        if outcome.users != len(self._nodes):
+            raise RuntimeError(f"{outcome.users} of {len(self._nodes)} users survived")
+        if outcome.total != sum(map(value_of, self._nodes)) % spec.modulus:
+            raise RuntimeError("the sum is wrong")
+        await spool.cohort(cohort_id).forget()
+        await self._close(cohort_id)
+
+    async def _close(self, cohort_id: str) -> None:
+        task = Task(task_id="close", close=CloseCohort(cohort_id=cohort_id))
+        body = NodeRequest(run_id=RUN, tasks=[task]).SerializeToString()
+        requests = [Request(node, f"{cohort_id}/close", body) for node in self._nodes]
+        async with aclosing(self._desk.ask(requests, timeout_s=60)) as answers:
+            async for answer in answers:
+                if answer.failure is not None:
+                    raise RuntimeError(f"closing failed: {answer.failure}")
+
+
+@contextmanager
+def node_processes(
+    folder: Path, config: dict[str, object], nodes: list[str], processes: int
+) -> Iterator[list[psutil.Process]]:
+    """Start the nodes in `processes` processes; stop them at the end."""
+    started: list[psutil.Process] = []
+    for number in range(processes):
+        path = folder / f"nodes-{number}.json"
+        path.write_text(json.dumps({**config, "nodes": nodes[number::processes]}))
+        started.append(
+            psutil.Popen([sys.executable, "-m", "benchmarks.desk_nodes", str(path)])
+        )
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(30)
+
+
+async def measure(
+    count: int, backend: str, cohorts: int, processes: int, enrolled: bool
+) -> list[Row]:
+    """Let `count` nodes attend, then run `cohorts` cohorts over all of them."""
+    now = datetime.now(UTC)
+    authority = make_authority("benchmark authority", now=now)
+    server = make_server_certificate(authority, ["127.0.0.1"], now=now)
+    enrolment, tokens = EnrolmentKey.generate(), RunTokens(RUN, os.urandom(32))
+    desk = Desk(
+        Admission(tokens, EnrolledKeys(enrolment.public_key)), server, DeskSettings()
+    )
+    port = await desk.open("127.0.0.1:0")
+    nodes = [f"node-{index:05d}" for index in range(count)]
+    expiry = int(time.time()) + 3600
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name, Spool(Path(name) / "spool") as spool:
+        config: dict[str, object] = {
+            "address": f"127.0.0.1:{port}",
+            "root": authority.certificate.decode(),
+            "enrolment": enrolment.private_bytes().hex(),
+            "enrolled": enrolled,
+            "tokens": {
+                node: tokens.issue(node, expiry=expiry).to_text() for node in nodes
+            },
+        }
+        with node_processes(Path(name), config, nodes, processes) as others:
+            began = time.perf_counter()
+            missing = await desk.wait_for(nodes, timeout_s=300)
+            if missing:
+                raise RuntimeError(f"{len(missing)} nodes did not attend")
+            seconds = time.perf_counter() - began
+            print(f"{count} nodes attend after {seconds:.1f} s", file=sys.stderr)
+            trust = Trust(enrolment.public_key, int(time.time())) if enrolled else None
+            office = Office(desk, nodes, trust)
+            for number in range(cohorts):
+                rows.append(
+                    await _one(desk, office, backend, f"cohort-{number}", spool, others)
+                )
+                print(_line(rows[-1]), file=sys.stderr, flush=True)
+            await desk.close("finished")
+    return rows
+
+
+async def _one(
+    desk: Desk,
+    office: Office,
+    backend: str,
+    cohort_id: str,
+    spool: Spool,
+    others: list[psutil.Process],
+) -> Row:
+    nodes, own = len(await desk.nodes()), psutil.Process()
+    up, down = desk.stats.bytes_in, desk.stats.bytes_out
+    server_cpu, nodes_cpu = _cpu([own]), _cpu(others)
+    began = time.perf_counter()
+    await office.cohort(backend, cohort_id, spool)
+    seconds = time.perf_counter() - began
+    return Row(
+        f"{backend}, {cohort_id}",
+        nodes,
+        nodes / seconds,
+        _cpu([own]) - server_cpu,
+        _cpu(others) - nodes_cpu,
+        (desk.stats.bytes_in - up) / nodes,
+        (desk.stats.bytes_out - down) / nodes,
+        own.memory_info().rss / 2**20,
+    )
+
+
+def _cpu(processes: list[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+_HEAD = (
+    "| n | cohort through the desk | users/s | CPU s (server + nodes) "
+    "| bytes up | bytes down | server MiB after |"
+)
+
+
+def _line(row: Row) -> str:
+    return (
+        f"| {row.nodes} | {row.cohort} | {row.users_per_s:.0f} "
+        f"| {row.server_cpu_s:.2f} + {row.nodes_cpu_s:.2f} "
+        f"| {row.up_bytes_per_user:.0f} | {row.down_bytes_per_user:.0f} "
+        f"| {row.memory_mib:.0f} |"
+    )
+
+
+def main() -> int:
+    """Print the table, or one JSON envelope."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--format", choices=("human", "json"), default="human")
+    parser.add_argument("--nodes", type=int, default=1024)
+    parser.add_argument("--cohorts", type=int, default=6)
+    parser.add_argument("--backend", default="committee")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--enrolled", action="store_true", help="verify peers' keys")
+    options = parser.parse_args()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    rows = asyncio.run(
+        measure(
+            options.nodes,
+            options.backend,
+            options.cohorts,
+            options.processes,
+            options.enrolled,
+        )
+    )
+    if options.format == "json":
+        envelope = {
+            "schema_version": 1,
+            "command": "bench-desk",
+            "rows": [asdict(row) for row in rows],
+        }
+        print(json.dumps(envelope))
+    else:
+        print(
+            "| n | cohort through the desk | users/s | CPU s (server + nodes) ", end=""
+        )
+        print("| bytes up | bytes down | server MiB after |")
+        print("|---|---|---|---|---|---|---|")
+        for row in rows:
+            print(_line(row))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
