@@ -67,6 +67,7 @@ clean:  ## remove everything that was generated
 
 bench-secagg: bench-env  ## secure sums, ours against Flower's stock SecAgg+
 	$(BIN)/python -W ignore -m benchmarks.secagg
+	$(BIN)/python -W ignore -m benchmarks.desk
 
 soak-secagg: env  ## secure sums at every size, 8,192 nodes included
 	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/test_secure_sum_sums.py
