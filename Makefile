@@ -62,6 +62,9 @@ soak-faults: env  ## 10,000 seeded fault schedules through the port (minutes)
 soak-desk: env  ## 100,000 hostile calls against the desk; its memory must stay flat
 	$(BIN)/python -m tests.integration.desk_abuse 100000
 
+bench-noise: bench-env  ## exact noise against float noise and OpenDP: ratios, table building
+	$(BIN)/python -m benchmarks.noise
+
 clean:  ## remove everything that was generated
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 

@@ -53,7 +53,12 @@ class CertifiedTable:
         self._law = law
         self._word_bits = word_bits
         self._thresholds = _certified(law, word_bits)
-        self._shift, self._guide = _guide(self._thresholds, word_bits)
+        # A word of more than 32 bits is read in two parts; the second one only if the
+        # first leaves the value open, since bits of the system cost more than the rest.
+        self._lead_bits = word_bits - 32 if word_bits > 32 else word_bits
+        shift = np.uint64(word_bits - self._lead_bits)
+        self._leads = (self._thresholds >> shift).astype(np.uint32)
+        self._shift, self._guide = _guide(self._leads, self._lead_bits)
         self._deeper: dict[int, tuple[list[int], int, int]] = {}
 
     def __len__(self) -> int:
@@ -68,7 +73,8 @@ class CertifiedTable:
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        return int(self._thresholds.nbytes + self._guide.nbytes)
+        arrays = (self._thresholds, self._leads, self._guide)
+        return sum(array.nbytes for array in arrays)
 
     def sample(self, count: int, bits: BitSource) -> Integers:
         """Draw `count` independent values."""
@@ -89,57 +95,67 @@ class CertifiedTable:
         values = np.empty(count, dtype=np.int64)
         for start in range(0, count, _BLOCK):
             block = values[start : start + _BLOCK]
-            words = bits.words(len(block))
-            self._draw(words >> np.uint64(64 - self._word_bits), block, bits)
+            halves = bits.words(-(-len(block) // 2)).view(np.uint32)[: len(block)]
+            self._draw(halves >> np.uint32(32 - self._lead_bits), block, bits)
             if signed:
                 # −1 and +1 from the sign bit; zero has only one sign.
-                block *= 1 - ((words & np.uint64(1)).view(np.int64) << 1)
+                block *= 1 - ((halves & np.uint32(1)).astype(np.int64) << 1)
         return values
 
     def _draw_one(self, bits: BitSource, *, signed: bool) -> int:
         """Draw as for a block, without the cost of arrays: a phone has one user."""
         word = int(bits.words(1)[0])
         first = word >> (64 - self._word_bits)
-        value = 0
-        if first >= int(self._thresholds[0]):
-            value = int(self._thresholds.searchsorted(np.uint64(first)))
-            if int(self._thresholds[value]) == first:
-                value = self._refine(first, value, bits)
+        value = int(self._thresholds.searchsorted(np.uint64(first)))
+        if int(self._thresholds[value]) == first:
+            value = self._refine(first, value, bits)
         return -value if signed and word & 1 else value
 
     def _draw(
-        self, first: NDArray[np.uint64], values: Integers, bits: BitSource
+        self, leads: NDArray[np.uint32], values: Integers, bits: BitSource
     ) -> None:
-        """Fill `values` from their first words; `bits` serves refinements."""
-        zero_below = self._thresholds[0]
-        if int(zero_below) >> (self._word_bits - 1):
+        """Fill `values` from the leading bits of their first words."""
+        zero_below = self._leads[0]
+        if int(zero_below) >> (self._lead_bits - 1):
             # More than half of all draws are zero: the share of one user in many.
             values[:] = 0
-            places = np.flatnonzero(first >= zero_below)
-            words = first[places]
-            found = self._find(words)
+            places = np.flatnonzero(leads >= zero_below)
+            leads = leads[places]
+            found = self._find(leads)
             values[places] = found
         else:
             places = None
-            words = first
-            found = self._find(words)
+            found = self._find(leads)
             values[:] = found
-        for index in np.flatnonzero(self._thresholds[found] == words).tolist():
-            place = index if places is None else int(places[index])
-            values[place] = self._refine(int(words[index]), int(found[index]), bits)
+        ties = np.flatnonzero(self._leads[found] == leads)
+        if len(ties):
+            decided = self._second_part(leads[ties], bits)
+            values[ties if places is None else places[ties]] = decided
 
-    def _find(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Give the first x with c_x ≥ u for every word u."""
-        table = self._thresholds
-        found = self._guide[(words >> self._shift).view(np.int64)]
-        behind = np.flatnonzero(table[found] < words)
+    def _second_part(self, leads: NDArray[np.uint32], bits: BitSource) -> Integers:
+        """Decide words whose leading bits agree with those of a threshold."""
+        words = leads.astype(np.uint64)
+        rest = self._word_bits - self._lead_bits
+        if rest:
+            words <<= np.uint64(rest)
+            words |= bits.words(len(words)) >> np.uint64(64 - rest)
+        values = np.searchsorted(self._thresholds, words).astype(np.int64)
+        for index in np.flatnonzero(self._thresholds[values] == words).tolist():
+            values[index] = self._refine(int(words[index]), int(values[index]), bits)
+        return values
+
+    def _find(self, leads: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Give the first x whose threshold's leading bits are ≥ those of the word."""
+        table = self._leads
+        found: NDArray[np.int64] = self._guide[leads >> self._shift]
+        behind = np.flatnonzero(table[found] < leads)
         for _ in range(_WALK):
             if not len(behind):
                 return found
             found[behind] += 1
-            behind = behind[table[found[behind]] < words[behind]]
+            behind = behind[table[found[behind]] < leads[behind]]
         if len(behind):
-            found[behind] = np.searchsorted(table, words[behind])
+            found[behind] = np.searchsorted(table, leads[behind])
         return found
 
     def _refine(self, value: int, candidate: int, bits: BitSource) -> int:
@@ -173,7 +189,7 @@ class CertifiedTable:
 
 
 def _certified(law: HalfLineLaw, word_bits: int) -> NDArray[np.uint64]:
-    tail_bits, guard_bits = word_bits, word_bits + 64
+    tail_bits, guard_bits = word_bits, word_bits + 60
     while True:
         thresholds = law.ladder(tail_bits, guard_bits).thresholds(word_bits)
         if thresholds is not None:
@@ -183,13 +199,18 @@ def _certified(law: HalfLineLaw, word_bits: int) -> NDArray[np.uint64]:
 
 
 def _guide(
-    thresholds: NDArray[np.uint64], word_bits: int
-) -> tuple[np.uint64, NDArray[np.int64]]:
-    """Give, for each leading part of a word, the first x that it may lead to."""
-    leading = min(word_bits, max(8, len(thresholds).bit_length() + 1))
-    shift = np.uint64(word_bits - leading)
-    starts = np.arange(1 << leading, dtype=np.uint64) << shift
-    return shift, np.searchsorted(thresholds, starts).astype(np.int64)
+    leads: NDArray[np.uint32], lead_bits: int
+) -> tuple[np.uint32, NDArray[np.int64]]:
+    """Give, for each beginning of a word, the first x that it may lead to.
+
+    A beginning weighs an eighth of the largest mass, so that most draws need no step.
+    """
+    steps = np.diff(leads.astype(np.int64), prepend=0)
+    rarity = lead_bits + 1 - int(steps.max()).bit_length()
+    leading = min(lead_bits, max(8, min(20, rarity + 3)))
+    shift = np.uint32(lead_bits - leading)
+    starts = np.arange(1 << leading, dtype=np.uint32) << shift
+    return shift, np.searchsorted(leads, starts).astype(np.int64)
 
 
 class TableCache:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import threading
 from fractions import Fraction
 
@@ -103,23 +104,66 @@ def test_short_words_refine_and_still_give_the_law(law: LadderLaw) -> None:
     assert np.abs(values).max() >= len(table) // 2
 
 
-@every_law
-def test_one_draw_and_many_draws_read_words_alike(law: LadderLaw) -> None:
-    table = CertifiedTable(law, 63)
-    words = SeededBits(9).words(3000)
+class Scripted:
+    """Lay out first halves of words, then the second parts that ties ask for."""
 
-    class Replay:
-        def __init__(self, rest: NDArray[np.uint64]) -> None:
-            self.rest = rest
+    def __init__(self, halves: list[int], second: int) -> None:
+        self._first = np.array(halves, dtype=np.uint32).view(np.uint64)
+        self._second = second << 32
+        self.ties = 0
 
-        def words(self, count: int) -> NDArray[np.uint64]:
-            given, self.rest = self.rest[:count], self.rest[count:]
+    def words(self, count: int) -> NDArray[np.uint64]:
+        if len(self._first):
+            given, self._first = self._first, self._first[:0]
+            assert len(given) == count
             return given
+        self.ties += count
+        return np.full(count, self._second, dtype=np.uint64)
 
-    many = table.sample_signed(3000, Replay(words))
-    replay = Replay(words)
-    single = [int(table.sample_signed(1, replay)[0]) for _ in range(3000)]
-    assert many.tolist() == single
+
+@every_law
+@pytest.mark.parametrize("second", [0, 1 << 31, 0xFFFF0000])
+def test_a_block_reads_the_second_part_of_a_word_only_for_ties(
+    law: LadderLaw, second: int
+) -> None:
+    """All leading parts of 40-bit words, against a search among whole words."""
+    table = CertifiedTable(law, 40)
+    thresholds = table.thresholds.tolist()
+    bits = Scripted([lead << 24 for lead in range(256)], second)
+    values = table.sample(256, bits).tolist()
+    leads = {threshold >> 32 for threshold in thresholds}
+    assert bits.ties == len(leads)
+    for lead, value in enumerate(values):
+        word = lead << 32 | (second if lead in leads else 0)
+        assert word not in thresholds
+        assert value == bisect.bisect_right(thresholds, word)
+
+
+def test_a_word_equal_to_a_threshold_is_refined_in_a_block() -> None:
+    table = CertifiedTable(DiscreteLaplace(Fraction(2)), 40)
+    threshold = int(table.thresholds[3])
+    halves = [(threshold >> 32) << 24] * 2
+    for further, value in ((0, 3), (2**32 - 1, 4)):
+        bits = Sequence64(halves, [threshold % 2**32, further])
+        assert table.sample(2, bits).tolist() == [value, value]
+
+
+class Sequence64:
+    """First halves, then whole rounds of the same word, in the highest 32 bits."""
+
+    def __init__(self, halves: list[int], rounds: list[int]) -> None:
+        self._first = np.array(halves, dtype=np.uint32).view(np.uint64)
+        self._rounds = rounds
+        self._singles = 0
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        if len(self._first):
+            given, self._first = self._first, self._first[:0]
+            return given
+        if count > 1:
+            return np.full(count, self._rounds[0] << 32, dtype=np.uint64)
+        # Refinements draw forty bits at a time, one value after the other.
+        return np.array([(self._rounds[1] << 32) | 0xFFFFFFFF], dtype=np.uint64)
 
 
 def test_a_signed_draw_is_fair_and_independent_of_the_magnitude() -> None:

@@ -1,0 +1,206 @@
+"""The difference of two Pólya draws: shares of discrete Laplace noise, or many."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import ClassVar
+
+from flint import arb
+
+from protocol.enclosures import (
+    Ball,
+    ball,
+    precision,
+    scaled_floor,
+)
+from protocol.errors import InputError
+from protocol.ladder import Ladder, climb
+from protocol.law import BitSource, Integers
+from protocol.laws_base import (
+    LadderLaw,
+    check_listable,
+    far_out,
+    far_out_argument,
+)
+from protocol.laws_counts import (
+    MOST_PARTS,
+    Polya,
+    check_shape_and_rate,
+    log_one_sided,
+    one_minus_exp,
+)
+from protocol.laws_laplace import DiscreteLaplace
+
+_MOST_LADDER_PARTS = 2000  # each part costs two bits in all numbers
+_LONG_LADDER = 2000  # scale from which one closed form is cheaper than all masses
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeBinomialDifference(LadderLaw):
+    """Difference of two independent Pólya(shape, e^{−rate}) draws.
+
+    The law of a cohort's noise when shares calibrated to h users come from R·h of them;
+    shape 1 is Lap_ℤ(1/rate). Closed under sums: shapes add up.
+
+    Notes
+    -----
+    A_k = P(X = k) and C_k, the coefficients of (1−qz)^{−R}(1−q/z)^{−R} and of
+    (1−qz)^{−R}(1−q/z)^{−R−1}, obey, from comparing coefficients in z·dA/dz,
+
+        A_{k−1} = [(k−R)·A_k + R(1−q²)·C_k] / (q(k−1+R)),   C_{k−1} = A_{k−1} + q·C_k,
+
+    which is positive, hence stable, for k ≥ R. For k < R a term is negative and the
+    lost bits are counted. C falls with k, so that its first value is its smallest. The
+    start is Gauss's function ₂F₁.
+    """
+
+    shape: Fraction
+    rate: Fraction
+    symmetric: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_shape_and_rate(self.shape, self.rate)
+
+    def mass(self, x: int) -> Ball:
+        """P(X = x) = (1−q)^{2R} q^x (R)_x/x! · ₂F₁(R, R+x; x+1; q²)."""
+        return self._coefficient(x, extra=0)
+
+    def pmf(self, x: int) -> float:
+        """P(X = x); ₂F₁ takes milliseconds, so a short ladder answers instead."""
+        if self.rate * _LONG_LADDER > 1 and self.shape <= MOST_PARTS:
+            return float(self.pmf_range(x, x)[0])
+        return LadderLaw.pmf(self, x)
+
+    def _smallest_magnitude(self, level: Fraction) -> int:
+        """Exact up to MOST_PARTS parts, above by Chernoff's bound: never too small."""
+        if self.shape <= MOST_PARTS:
+            return LadderLaw._smallest_magnitude(self, level)
+        return self._chernoff(level)
+
+    def _chernoff(self, level: Fraction) -> int:
+        """Give k with 2·M(λ)·e^{−λ(k+1)} ≤ level, for a λ near the best one."""
+        tail_bits = (level.denominator // level.numerator).bit_length()
+        argument = Fraction(far_out_argument(self, tail_bits))
+        with precision(256):
+            rate, shift = ball(self.rate), ball(argument)
+            parts = 2 * one_minus_exp(rate).log()
+            parts -= one_minus_exp(rate - shift).log()
+            parts -= one_minus_exp(rate + shift).log()
+            needed = (ball(self.shape) * parts + (2 / ball(level)).log()) / shift
+            return max(0, int(needed.upper().ceil().unique_fmpz()) - 1)
+
+    def _coefficient(self, x: int, extra: int) -> Ball:
+        shape, rate = ball(self.shape), ball(self.rate)
+        front = (x + shape).lgamma() - shape.lgamma() - arb(x + 1).lgamma()
+        front += 2 * shape * one_minus_exp(rate).log() - rate * x
+        series = (-2 * rate).exp().hypgeom_2f1(shape + extra, shape + x, arb(x + 1))
+        return front.exp() * series
+
+    def _reach(self, tail_bits: int) -> int:
+        """Guess k with P(|X| > k) ≤ 2^−tail_bits; the loop checks what is missing.
+
+        |X| > k needs one of two Pólya draws above k. Below shape one their masses fall
+        by q or more a step, so that is at most 2·P(G = k+1)/(1−q): far tighter for a
+        small share than Chernoff's bound.
+        """
+        high = far_out(self, tail_bits)
+        if self.shape >= 1:
+            return high
+        shape, rate = float(self.shape), float(self.rate)
+        limit = -(tail_bits + 2) * math.log(2) - (shape - 1) * math.log(
+            -math.expm1(-rate)
+        )
+
+        def far_enough(k: int) -> bool:
+            weight = math.lgamma(k + 1 + shape) - math.lgamma(shape)
+            return weight - math.lgamma(k + 2) - rate * (k + 1) <= limit
+
+        return bisect.bisect_left(range(high), True, lo=1, key=far_enough)
+
+    def _doubled_mass(self, x: int) -> Ball:
+        return 2 * self._coefficient(x, extra=0)
+
+    def _doubled_companion(self, x: int) -> Ball:
+        """R(1−q²)·C_x times 2 and the denominator of R, as the loop holds it."""
+        gap = self.shape.numerator * one_minus_exp(2 * ball(self.rate))
+        return 2 * gap * self._coefficient(x, extra=1)
+
+    def log_mgf(self, argument: float) -> float:
+        """R times the log-MGF of Lap_ℤ(1/rate)."""
+        rate = float(self.rate)
+        both = log_one_sided(rate, argument) + log_one_sided(rate, -argument)
+        return float(self.shape) * both
+
+    def variance(self) -> float:
+        """2R q/(1−q)²."""
+        return 2 * Polya(self.shape, self.rate).variance()
+
+    @property
+    def wide(self) -> bool:
+        """True if its two Pólya halves are."""
+        return Polya(self.shape, self.rate).wide
+
+    def sample_wide(self, count: int, bits: BitSource) -> Integers:
+        """Draw the two halves and subtract."""
+        half = Polya(self.shape, self.rate)
+        return half.sample_wide(count, bits) - half.sample_wide(count, bits)
+
+    def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
+        """Run the recurrence of the class down from where the tail is small enough."""
+        if self.shape == 1:
+            return DiscreteLaplace(1 / self.rate).ladder(tail_bits, guard_bits)
+        check_listable("rate", self.rate, 1 / self.rate)
+        if self.shape > _MOST_LADDER_PARTS:
+            raise InputError(
+                "shape", self.shape, f"at most {_MOST_LADDER_PARTS} to list all masses"
+            )
+        top, bottom = self.shape.numerator, self.shape.denominator
+        # Below k = R each step loses less than two bits (see _lost_bits).
+        guard_bits += 2 * math.ceil(self.shape)
+        last = self._reach(tail_bits)
+        # Constants of the recurrence, the smallest of them still exact to the guard.
+        fine = guard_bits + 48 + math.ceil(3 * self.rate)
+        inverse = scaled_floor(lambda: ball(self.rate).exp(), fine, guard_bits)
+        ratio = scaled_floor(lambda: (-ball(self.rate)).exp(), fine, guard_bits)
+        gap = top * scaled_floor(
+            lambda: one_minus_exp(2 * ball(self.rate)), fine, guard_bits
+        )
+
+        def attempt(shift: int) -> tuple[list[int], int] | None:
+            nonlocal last
+            start = [
+                scaled_floor(partial(formula, last), shift, guard_bits)
+                for formula in (self._doubled_mass, self._doubled_companion)
+            ]
+            if not all(start):
+                return None
+            mass, companion = start
+            masses = [mass]
+            lost = 0.0
+            factor = last * bottom - top
+            below = (last - 1) * bottom + top
+            for _ in range(last):
+                if factor < 0:
+                    lost += _lost_bits(-factor * mass, companion)
+                mass = ((factor * mass + companion) * inverse >> fine) // below
+                companion = (gap * mass + ratio * companion) >> fine
+                masses.append(mass)
+                factor -= bottom
+                below -= bottom
+            masses[-1] //= 2
+            masses.reverse()
+            if (1 << shift) - sum(masses) > 1 << (shift - tail_bits):
+                last += last // 8 + 1
+                return attempt(shift)
+            return masses, math.ceil(lost)
+
+        return climb(attempt, guard_bits, guard_bits + tail_bits + 48)
+
+
+def _lost_bits(negative: int, positive: int) -> float:
+    """Bits of relative accuracy lost in positive − negative."""
+    return math.log2((positive + negative) / (positive - negative))
