@@ -275,6 +275,8 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # 3 and 3.0 are the same seconds
     return value
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from protocol.errors import ConfigError
 from strategy.config import (
     ExperimentConfig,
+    TransportSettings,
     config_from_canonical,
     differences,
     load_config,
@@ -94,3 +96,11 @@ def test_broken_files_are_refused_in_one_line(
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "experiment.toml" in str(caught.value)
+
+
+def test_whole_numbers_of_seconds_have_one_canonical_form(tmp_path: Path) -> None:
+    one = load(tmp_path, GOOD + "[transport]\nstage-timeout-s = 3\n")
+    two = load(tmp_path, GOOD + "[transport]\nstage-timeout-s = 3.0\n")
+    three = dataclasses.replace(one, transport=TransportSettings(stage_timeout_s=3))
+    assert one.fingerprint() == two.fingerprint() == three.fingerprint()
+    assert config_from_canonical(three.canonical()).fingerprint() == one.fingerprint()
