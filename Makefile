@@ -77,3 +77,6 @@ soak-secagg: env  ## secure sums at every size, 8,192 nodes included
 
 soak-machines: env  ## 10,000 seeded fault schedules on the secure-sum machines alone
 	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/test_secure_sum_faults.py
+
+soak-kill: env  ## kill a run's server 20 times at random moments, resume, verify
+	$(BIN)/pytest -m soak -s tests/integration/test_kill.py

@@ -177,6 +177,15 @@ class Ledger:
             self._thread.submit(self._drain)
         await waits
 
+    async def check(self, entry: Spend) -> None:
+        """Raise what `spend` would raise now, and write nothing."""
+
+        def look() -> None:
+            self._catch_up()
+            self._accounts.get(entry.node_id, _Account()).check(entry)
+
+        await asyncio.wrap_future(self._thread.submit(look))
+
     async def answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
         """Tell whether a cohort was answered before, in this process or another."""
 

@@ -204,6 +204,8 @@ class Node:
             raise RefusalError("user-repeated", "no user, or a user named twice")
         if not self._members.issuperset(users):
             raise RefusalError("user-unknown", "a user who does not live here")
+        # Nobody is shown an arm whose answer could not be sent.
+        await self._parts.ledger.check(self._spend(spec, mechanism, users))
         pulled = await pull_rewards(
             self._parts.source,
             Pull(
