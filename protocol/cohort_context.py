@@ -70,9 +70,9 @@ def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
     )
 
 
-def context_of(spec: cohort_pb2.CohortSpec, roster: bytes) -> bytes:
-    """Bind a cohort's description to the digest of its roster."""
-    return digest("wallflower/v1/context", spec_digest(spec), roster)
+def context_of(spec: cohort_pb2.CohortSpec, roster: bytes, size: int) -> bytes:
+    """Bind a cohort's description to its roster, by digest and size."""
+    return digest("wallflower/v1/context", spec_digest(spec), roster, size)
 
 
 def draw_order(context: bytes, parties: Sequence[str]) -> list[str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from clients.secure_sum import ClientKeyring, ClientLimits, client_session
 from protocol.errors import ProtocolError, RefusalError
@@ -18,6 +21,7 @@ from protocol.session import (
     Step,
     Void,
 )
+from protocol.sum_envelope import unwrap, wrap
 from protocol.threat import Threat, quorum_for
 from protocol.wire.cohort_pb2 import CohortSpec
 from strategy.secure_sum import ServerKeyring, backend_modulus, server_session
@@ -156,3 +160,31 @@ def open_cohort(
         )
     server = server_session(spec, parties, trust=trust, keyring=server_keyring)
     return Cohort(spec, parties, dict(values), server, clients)
+
+
+def asks(cohort: Cohort, stage: str) -> Ask:
+    """Carry out a cohort up to a stage and give that stage's messages."""
+    step = cohort.server.start()
+    while isinstance(step, Ask) and step.stage != stage:
+        step = cohort.step(step, lambda s, p: True, lambda s, p: True)
+    assert isinstance(step, Ask), step
+    return step
+
+
+Payload = TypeVar("Payload", bound=Message)
+
+
+def forged(
+    body: bytes, kind: type[Payload], change: Callable[[Payload], object]
+) -> bytes:
+    """Rewrite a message as a lying server would: well-formed, checksum and all."""
+    envelope = unwrap(body)
+    payload = kind.FromString(envelope.payload)
+    change(payload)
+    return wrap(
+        envelope.stage,
+        envelope.context,
+        envelope.sender,
+        envelope.receiver,
+        payload.SerializeToString(),
+    )

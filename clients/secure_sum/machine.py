@@ -168,7 +168,7 @@ class ClientMachine(abc.ABC):
         up to 64 nodes, and any cohort that must withstand a lying server.
         """
         spec, limits = self.setting.spec, self.setting.limits
-        context = context_of(spec, note.digest)
+        context = context_of(spec, note.digest, note.size)
         if envelope.context != context:
             raise WrongContextError("the message belongs to another cohort or roster")
         if self.context:

@@ -68,7 +68,7 @@ class ServerMachine(abc.ABC):
         """Fix who takes part; the context of every later message follows."""
         body = roster_bytes(roster)
         digest = roster_digest(body)
-        self.context = context_of(self.opening.spec, digest)
+        self.context = context_of(self.opening.spec, digest, len(roster))
         told = len(roster) <= COMPLETE_UP_TO or self.threat.malicious_server
         self.roster_note = RosterNote(
             digest=digest, size=len(roster), roster=body if told else b""
