@@ -64,6 +64,7 @@ def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
         "wallflower/v1/cohort",
         spec.run_id,
         spec.cohort_id,
+        spec.arm_name,
         spec.mechanism,
         spec.backend,
         repr(numbers),

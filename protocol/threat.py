@@ -95,6 +95,16 @@ class Threat:
         """⌊δn⌋: how many of n nodes may vanish; drawn sizes allow for ⌈δn⌉."""
         return math.floor(self.dropout * nodes)
 
+    def among(self, invited: int, left: int) -> Threat:
+        """Say what the threat is among `left` of `invited` nodes.
+
+        Those who vanished may all be honest, so as many colluders are left as there
+        were: their fraction grows. Raises InputError where nobody honest is left.
+        """
+        if left >= invited:
+            return self
+        return replace(self, corrupt=Fraction(self.corrupt_nodes(invited), left))
+
     @property
     def drawn_privacy_bits(self) -> int:
         """σ, plus what a malicious server gains by trying many cohort ids."""

@@ -41,7 +41,7 @@ from protocol.session import Contribution
 from protocol.stages import ADVERTISE, CONFIRM, MASK, SHARE, UNMASK
 from protocol.standing import confirmation, read_standing
 from protocol.sum_envelope import parse
-from protocol.threat import Sizes, graph_size
+from protocol.threat import Sizes, Threat, graph_size
 from protocol.wire.secure_sum_pb2 import (
     AdvertiseRequest,
     ConfirmAnswer,
@@ -75,6 +75,7 @@ class SecaggPlusClient(ClientMachine):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         self._invited: dict[str, int] | None = None
+        self._invited_size = 0
         self._mask_key: OwnKey | None = None
         self._self_seed = b""
         self._value = 0
@@ -107,6 +108,7 @@ class SecaggPlusClient(ClientMachine):
         if self._invited is None:
             # The roster of those who advertised replaces the roster of the invited.
             self._invited, self.roster, self.context = self.roster or {}, None, b""
+            self._invited_size = self.roster_size
         self.check_roster(request.roster, envelope)
         check_roster_shrank(self._invited or None, self.roster)
         check_neighbours(
@@ -143,12 +145,16 @@ class SecaggPlusClient(ClientMachine):
 
     def _stands(self, standing: Standing) -> dict[str, int] | None:
         return check_standing(
-            standing, self.setting, self.threat, self.roster, self.roster_size
+            standing, self.setting, self._threat_now(), self.roster, self.roster_size
         )
+
+    def _threat_now(self) -> Threat:
+        """As many colluders as among the invited, in a roster that has shrunk."""
+        return self.threat.among(self._invited_size, self.roster_size)
 
     def _sizes(self) -> Sizes:
         """Derive k and t from the threat; the server is never asked for them."""
-        return graph_size(self.threat, self.roster_size)
+        return graph_size(self._threat_now(), self.roster_size)
 
     def _answer(self, envelope: Envelope, contribution: Contribution | None) -> bytes:
         stage, payload = envelope.stage, envelope.payload
@@ -297,6 +303,7 @@ class SecaggPlusClient(ClientMachine):
             sharers=self._sharers.SerializeToString(),
             survivors=self._survivors.SerializeToString(),
             invited=roster_bytes(self._invited) if self._invited else b"",
+            invited_size=self._invited_size,
         ).SerializeToString(deterministic=True)
 
     def _resume_own(self, body: bytes) -> None:
@@ -313,3 +320,4 @@ class SecaggPlusClient(ClientMachine):
         self._survivors = parse(Standing, state.survivors)
         if self.has_answered(SHARE):
             self._invited = read_roster(state.invited) if state.invited else {}
+        self._invited_size = state.invited_size

@@ -118,7 +118,7 @@ class Answered(_message.Message):
     def __init__(self, request: _Optional[bytes] = ..., answer: _Optional[bytes] = ...) -> None: ...
 
 class PlusState(_message.Message):
-    __slots__ = ("mask_key", "self_seed", "value", "users", "share_request", "senders", "shares", "sharers", "survivors", "invited")
+    __slots__ = ("mask_key", "self_seed", "value", "users", "share_request", "senders", "shares", "sharers", "survivors", "invited", "invited_size")
     class SharesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -136,6 +136,7 @@ class PlusState(_message.Message):
     SHARERS_FIELD_NUMBER: _ClassVar[int]
     SURVIVORS_FIELD_NUMBER: _ClassVar[int]
     INVITED_FIELD_NUMBER: _ClassVar[int]
+    INVITED_SIZE_FIELD_NUMBER: _ClassVar[int]
     mask_key: bytes
     self_seed: bytes
     value: int
@@ -146,4 +147,5 @@ class PlusState(_message.Message):
     sharers: bytes
     survivors: bytes
     invited: bytes
-    def __init__(self, mask_key: _Optional[bytes] = ..., self_seed: _Optional[bytes] = ..., value: _Optional[int] = ..., users: _Optional[int] = ..., share_request: _Optional[_Union[_secure_sum_pb2.ShareRequest, _Mapping]] = ..., senders: _Optional[_Iterable[int]] = ..., shares: _Optional[_Mapping[int, bytes]] = ..., sharers: _Optional[bytes] = ..., survivors: _Optional[bytes] = ..., invited: _Optional[bytes] = ...) -> None: ...
+    invited_size: int
+    def __init__(self, mask_key: _Optional[bytes] = ..., self_seed: _Optional[bytes] = ..., value: _Optional[int] = ..., users: _Optional[int] = ..., share_request: _Optional[_Union[_secure_sum_pb2.ShareRequest, _Mapping]] = ..., senders: _Optional[_Iterable[int]] = ..., shares: _Optional[_Mapping[int, bytes]] = ..., sharers: _Optional[bytes] = ..., survivors: _Optional[bytes] = ..., invited: _Optional[bytes] = ..., invited_size: _Optional[int] = ...) -> None: ...

@@ -26,7 +26,13 @@ from protocol.session import PartyId, SecureSum, Step
 from protocol.stages import ADVERTISE, CONFIRM, MASK, SHARE, UNMASK
 from protocol.standing import confirmation, standing_of
 from protocol.sum_envelope import parse
-from protocol.threat import COMPLETE_UP_TO, Sizes, graph_size, least_contributors
+from protocol.threat import (
+    COMPLETE_UP_TO,
+    Sizes,
+    Threat,
+    graph_size,
+    least_contributors,
+)
 from protocol.wire.secure_sum_pb2 import (
     ConfirmAnswer,
     Envelope,
@@ -60,7 +66,12 @@ class SecaggPlusServer(ServerMachine):
     @property
     def sizes(self) -> Sizes:
         """k and t for those who advertised."""
-        return graph_size(self.threat, len(self._advertised))
+        return graph_size(self.threat_now, len(self._advertised))
+
+    @property
+    def threat_now(self) -> Threat:
+        """As many colluders as among the invited, in a roster that has shrunk."""
+        return self.threat.among(len(self.parties), len(self._advertised))
 
     @property
     def survivors(self) -> dict[PartyId, int]:
@@ -155,8 +166,9 @@ class SecaggPlusServer(ServerMachine):
 
     def _short(self, standing: dict[PartyId, int], asked: int, what: str) -> str | None:
         """Say why a set is too small to go on with, or None."""
+        threat = self.threat.among(len(self.parties), asked)
         needed, quorum = (
-            least_contributors(self.threat, asked),
+            least_contributors(threat, asked),
             self.opening.spec.quorum,
         )
         if len(standing) < needed:

@@ -202,14 +202,15 @@ def test_a_wrong_tally_is_located_and_the_sum_stays_exact() -> None:
 def test_more_wrong_tallies_than_can_be_located_void_the_cohort() -> None:
     cohort = fresh("committee", 8)  # t = 2: 3 wrong of 8 are located, 4 are not
     ask = asks(cohort, "tally")
+    wrong = iter((7, 8, 11, 16))
+
+    def spoil(answer: wire.TallyAnswer) -> None:
+        answer.total = (answer.total + next(wrong)) % cohort.spec.modulus
+
     for index, (party, body) in enumerate(ask.messages.items()):
         answer = cohort.answer(party, body)
         if index < 4:
-            answer = forged(
-                answer,
-                wire.TallyAnswer,
-                lambda m, i=index: setattr(m, "total", (m.total + 7 + i * i) % 1009),
-            )
+            answer = forged(answer, wire.TallyAnswer, spoil)
         cohort.server.receive(party, answer)
     outcome = cohort.server.advance()
     assert isinstance(outcome, Void)
