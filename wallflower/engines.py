@@ -50,6 +50,7 @@ class Engine(Protocol):
 
 # name → "module:attribute"; the attribute is an Engine.
 ENGINES: dict[str, str] = {
+    "fast": "wallflower.plain_engine:run_plain",
     "local": "wallflower.local_engine:run_local",
     "simulation": "wallflower.simulation_engine:run_simulation",
     "deployment": "wallflower.deployment_engine:run_deployment",

@@ -26,17 +26,15 @@ from protocol.certificates import (
 )
 from protocol.errors import ConfigError, InputError, UnavailableError
 from protocol.identity import Trust
-from protocol.port import NodeId, NodePort
-from protocol.session import ServerSession
-from protocol.wire.cohort_pb2 import CohortSpec
+from protocol.port import NodePort
 from strategy.config import ExperimentConfig, TransportSettings
 from strategy.desk import Desk
 from strategy.desk_admission import Admission, EnrolledKeys
 from strategy.desk_settings import DeskSettings
 from strategy.journal import Journal
 from strategy.memory_port import MemoryPort
-from strategy.orchestrator import OpenSession, Orchestrator
-from strategy.secure_sum import ServerKeyring, server_session
+from strategy.orchestrator import Orchestrator
+from strategy.session_opener import session_opener
 from wallflower.engines import EngineJob
 from wallflower.population import (
     Enrolment,
@@ -100,16 +98,6 @@ def _check_port(transport: TransportSettings) -> None:
             f"the desk cannot listen on {transport.host}:{transport.port} "
             f"({error.strerror}); free the port or set transport.port = 0 for any"
         ) from None
-
-
-def session_opener(run_id: str, trust: Trust | None) -> OpenSession:
-    """Open server sessions that share one keyring for the run."""
-    keyring = ServerKeyring(run_id)
-
-    def opened(spec: CohortSpec, parties: Mapping[NodeId, int]) -> ServerSession:
-        return server_session(spec, parties, trust=trust, keyring=keyring)
-
-    return opened
 
 
 @asynccontextmanager

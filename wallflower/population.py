@@ -90,7 +90,7 @@ def hosted_setup(
     return NodeSetup(
         policy=agreed_policy(config),
         ledger=ledger,
-        source=_sources(config),
+        source=reward_sources(config),
         identity=identity,
         enrolment_key=enrolment_key,
         noise_seed=config.test.noise_seed,
@@ -100,13 +100,17 @@ def hosted_setup(
 
 def hosted_users(setup: NodeSetup, name: str, count: int) -> tuple[str, ...]:
     """Name the users of a hosted node: its table's, or numbered ones."""
-    source = setup.source(name)
+    return users_of(setup.source(name), count)
+
+
+def users_of(source: RewardSource, count: int) -> tuple[str, ...]:
+    """Name the users behind a source: its table's, or numbered ones."""
     if isinstance(source, TableRewards):
         return source.users
     return tuple(f"u{number}" for number in range(count))
 
 
-def _sources(config: ExperimentConfig) -> Callable[[str], RewardSource]:
+def reward_sources(config: ExperimentConfig) -> Callable[[str], RewardSource]:
     """Give each node's source; all share one unless each has a file of its own."""
     settings = config.rewards
     if settings is None:
@@ -128,8 +132,12 @@ def _sources(config: ExperimentConfig) -> Callable[[str], RewardSource]:
 
 def check_rewards(config: ExperimentConfig) -> None:
     """Refuse a reward source that cannot be opened: files, functions, addresses."""
-    source = _sources(config)
+    source = reward_sources(config)
     own_file = config.rewards is not None and "{node}" in str(config.rewards.table)
+    if isinstance(source(node_names(config)[0]), TableRewards) and not own_file:
+        raise ConfigError(
+            "rewards.table", "needs {node} in its name: a table belongs to one node"
+        )
     for name in node_names(config) if own_file else node_names(config)[:1]:
         source(name)
 

@@ -23,7 +23,7 @@ from strategy.events import Event
 from strategy.journal import Journal
 from strategy.memory_port import MemoryPort
 from strategy.orchestrator import Orchestrator
-from wallflower.local_engine import session_opener
+from strategy.session_opener import session_opener
 from wallflower.population import Enrolment, hosted_nodes
 
 RUN = "test-run"

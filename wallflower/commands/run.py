@@ -26,7 +26,7 @@ def run(
     ],
     engine: Annotated[
         str,
-        typer.Option(help="local, simulation or deployment.", metavar="NAME"),
+        typer.Option(help="local, simulation, deployment or fast.", metavar="NAME"),
     ] = "local",
     run_dir: Annotated[
         Path | None,

@@ -1,0 +1,215 @@
+"""The ``fast`` engine of ``wallflower run``: the sums alone.
+
+Same draws, rewards, randomizer, analyzer, policy and journal as every other engine, but
+the users' integers are simply added up: no nodes, no ledger, no secure sum, no
+transport. It rehearses an experiment in moments. With ``test.noise-seed`` its sums are
+those of ``local`` and ``simulation``, bit by bit, which shows that crypto and transport
+change nothing. It protects nobody: whoever runs it holds every reward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clients.hosting import real_randomizer, seeded_randomizer
+from clients.rewards import Pull, RewardSource, pull_rewards
+from protocol.cohort import cohort_mechanism
+from protocol.errors import InputError
+from protocol.wire.cohort_pb2 import CohortSpec
+from strategy import events
+from strategy.analyzer import analyze
+from strategy.cohort_spec import cohort_spec, floor_rule
+from strategy.cohorts import Draw, UserRegistry, UsersExhaustedError
+from strategy.config import ExperimentConfig
+from strategy.journal import Journal
+from strategy.orchestrator import USERS_EXHAUSTED
+from strategy.policy import CohortOutcome, CohortWish, Policy
+from strategy.policy_setup import policy_for
+from strategy.records import CohortRecord, RoundRecord, SumRecord
+from strategy.spending import spent
+from wallflower.engines import EngineJob
+from wallflower.population import (
+    check_rewards,
+    node_names,
+    reward_sources,
+    users_of,
+)
+
+
+def check(config: ExperimentConfig) -> None:
+    """Refuse what would fail later."""
+    check_rewards(config)
+
+
+async def run_plain(job: EngineJob) -> None:
+    """Drive a job to its end; see `wallflower.engines.Engine`."""
+    with Journal.resume(job.run_dir, job.config) as journal:
+        if journal.cohorts():
+            raise InputError(
+                "run", str(job.run_dir), "a new one: engine fast begins anew"
+            )
+        await _Rehearsal(job, journal).run()
+
+
+@dataclass(slots=True)
+class _Cohort:
+    """A cohort with the integers of its users added up."""
+
+    record: CohortRecord
+    outcome: CohortOutcome
+    result: SumRecord
+
+
+class _Rehearsal:
+    """One run without nodes."""
+
+    def __init__(self, job: EngineJob, journal: Journal) -> None:
+        self._config = job.config
+        self._job = job
+        self._journal = journal
+        self._source = reward_sources(job.config)
+        seed = job.config.test.noise_seed
+        self._registry = UserRegistry(job.config.privacy.max_participations, seed)
+        counts = zip(node_names(job.config), job.config.nodes.sizes, strict=True)
+        for name, count in sorted(counts):
+            self._registry.add_node(name, users_of(self._source(name), count))
+        self._randomizer = real_randomizer()
+        self._specs: list[CohortSpec] = []
+        self._asked = self._answered = 0
+
+    async def run(self) -> None:
+        """Go from wish to sum to decision until the policy has enough."""
+        policy = policy_for(self._config)
+        await self._job.listen(
+            events.RunStarted(
+                self._job.run_id,
+                self._config.experiment.arms,
+                len(self._registry.nodes),
+                self._registry.population,
+                self._config.horizon,
+                0,
+            )
+        )
+        number = 1
+        while policy.finished is None:
+            await self._round(number, policy)
+            number += 1
+
+    async def _round(self, number: int, policy: Policy) -> None:
+        started = time.monotonic()
+        wishes = policy.wishes()
+        cohorts: list[_Cohort] = []
+        try:
+            draws = self._draws(wishes)
+        except UsersExhaustedError:
+            policy.stop(USERS_EXHAUSTED)
+        else:
+            for wish, draw in zip(wishes, draws, strict=True):
+                cohorts.append(await self._cohort(number, wish, draw))
+            policy.observe([cohort.outcome for cohort in cohorts])
+        await asyncio.to_thread(self._write, number, policy, cohorts)
+        await self._job.listen(
+            events.RoundFinished(
+                number,
+                tuple(policy.arms()),
+                self._asked,
+                self._answered,
+                self._asked - self._answered,
+                policy.finished,
+                time.monotonic() - started,
+            )
+        )
+
+    def _draws(self, wishes: Sequence[CohortWish]) -> list[Draw]:
+        """Draw as the orchestrator does, in the same order: same seed, same users."""
+        chosen = self._registry.choose(
+            sum(wish.size for wish in wishes),
+            self._config.secure_sum.nodes_per_cohort,
+            self._registry.nodes,
+        )
+        rule = floor_rule(self._config, len(chosen))
+        return [self._registry.draw(wish.size, rule, chosen) for wish in wishes]
+
+    async def _cohort(self, number: int, wish: CohortWish, draw: Draw) -> _Cohort:
+        spec = cohort_spec(self._config, self._job.run_id, wish, draw.floor, 1)
+        mechanism = cohort_mechanism(spec)
+        seed = self._config.test.noise_seed
+        total = survivors = 0
+        nodes: list[str] = []
+        for node_id, users in draw.users.items():
+            source: RewardSource = self._source(node_id)
+            pull = Pull(
+                spec.run_id,
+                spec.cohort_id,
+                spec.batch,
+                spec.arm,
+                spec.arm_name,
+                node_id,
+                users,
+            )
+            pulled = await pull_rewards(
+                source, pull, self._config.transport.reward_timeout_s
+            )
+            present = ~np.isnan(pulled.values)
+            if not present.any():
+                continue
+            names = list(itertools.compress(users, present))
+            randomize = (
+                self._randomizer if seed is None else seeded_randomizer(seed, node_id)
+            )
+            total += randomize(spec, mechanism, names, pulled.values[present])
+            survivors += len(names)
+            nodes.append(node_id)
+        released = total % spec.modulus
+        value = analyze(mechanism, released, spec.modulus)
+        self._asked += spec.cohort_size
+        self._answered += survivors
+        self._specs.append(spec)
+        return _Cohort(
+            CohortRecord(
+                spec.cohort_id,
+                number,
+                wish.batch,
+                wish.arm,
+                1,
+                wish.size,
+                spec.SerializeToString(deterministic=True),
+                draw.users,
+            ),
+            CohortOutcome(
+                batch=spec.batch,
+                arm=spec.arm,
+                cohort_size=spec.cohort_size,
+                honest_floor=spec.honest_floor,
+                survivors=survivors,
+                precision=mechanism.precision,
+                total=value,
+            ),
+            SumRecord(
+                spec.cohort_id,
+                None if mechanism.server_noise() is not None else released,
+                spec.modulus,
+                value,
+                mechanism.precision,
+                survivors,
+                tuple(nodes),
+            ),
+        )
+
+    def _write(self, number: int, policy: Policy, cohorts: Sequence[_Cohort]) -> None:
+        self._journal.invite([cohort.record for cohort in cohorts])
+        record = RoundRecord(
+            number,
+            tuple(dataclasses.asdict(view) for view in policy.arms()),
+            policy.state(),
+            spent(self._specs, self._registry.most_invited),
+            policy.finished,
+        )
+        self._journal.finish_round(record, [cohort.result for cohort in cohorts])
