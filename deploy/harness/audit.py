@@ -8,9 +8,10 @@ more: its rewards are a function of arm and user, so with the mechanism ``non-pr
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +40,7 @@ class Audit:
         return exact and self.users_twice == 0
 
 
-def audit(run_dir: Path, means: Sequence[float]) -> Audit:
+def audit(run_dir: Path, truth: Mapping[str, float]) -> Audit:
     """Recompute what a noiseless laboratory run must have summed."""
     with Journal.read(run_dir) as journal:
         cohorts = journal.cohorts()
@@ -65,8 +66,8 @@ def audit(run_dir: Path, means: Sequence[float]) -> Audit:
         if len(users) != cohort.result.survivors:
             continue  # a node lost single users: the sum is fine but not ours to check
         checked += 1
-        truth = expected_sum(cohort.arm, users, means)
-        wrong += cohort.result.total != truth * cohort.result.precision
+        expected = expected_sum(arms[cohort.arm], users, truth)
+        wrong += cohort.result.total != expected * cohort.result.precision
     last = rounds[-1] if rounds else None
     active = [view["arm"] for view in last.views if view["active"]] if last else []
     return Audit(
@@ -82,10 +83,10 @@ def audit(run_dir: Path, means: Sequence[float]) -> Audit:
     )
 
 
-def expected_sum(arm: int, users: Sequence[str], means: Sequence[float]) -> int:
+def expected_sum(arm: str, users: Sequence[str], truth: Mapping[str, float]) -> int:
     """Add up the rewards of these users as the nodes' source would give them."""
     os.environ.pop(GATE, None)
-    os.environ[MEANS] = " ".join(str(mean) for mean in means)
+    os.environ[MEANS] = json.dumps(truth)
 
     async def collect() -> float:
         return sum([await reward(arm, user) for user in users])

@@ -20,7 +20,7 @@ from deploy.harness.processes import Process, until
 from deploy.harness.rewards import GATE, MEANS
 
 ARMS = ("control", "question", "number")
-TRUE_MEANS = (0.15, 0.2, 0.85)
+TRUE_MEANS = (0.45, 0.5, 0.8)
 BEST = "number"
 
 
@@ -28,7 +28,7 @@ BEST = "number"
 class Plan:
     """What the laboratory's experiment asks for."""
 
-    users: int = 400  # on every node
+    users: int = 1500  # on every node
     corrupt: str = "0.1"
     dropout: str = "0.3"
     stage_timeout_s: float = 10.0
@@ -37,6 +37,11 @@ class Plan:
     means: Sequence[float] = TRUE_MEANS
     backend: str = "committee"
     mechanism: str = "dist-dp"
+
+    @property
+    def truth(self) -> dict[str, float]:
+        """The mean of each arm."""
+        return dict(zip(self.arms, self.means, strict=True))
 
 
 def write_node(built: Consortium, name: str, plan: Plan) -> None:
@@ -62,7 +67,7 @@ def write_experiment(built: Consortium, plan: Plan, nodes: int) -> Path:
     path.write_text(
         f'[experiment]\nname = "laboratory"\narms = [{arms}]\n\n'
         f'[privacy]\nmechanism = "{plan.mechanism}"\nepsilon = 1\n\n'
-        '[policy]\nname = "elimination"\nfirst-batch = 150\n\n'
+        '[policy]\nname = "elimination"\nfirst-batch = 60\n\n'
         f'[secure-sum]\nbackend = "{plan.backend}"\ncorrupt = {plan.corrupt}\n'
         f'dropout = {plan.dropout}\nenrolment = "{keys / "enrolment.pub"}"\n\n'
         f'[transport]\nkind = "grpc"\nhost = "{built.desk_host}"\n'
@@ -80,7 +85,7 @@ def node_environment(built: Consortium, name: str, plan: Plan) -> dict[str, str]
     """Give what a node's reward source reads."""
     return {
         GATE: str(gate_of(built, name)),
-        MEANS: " ".join(str(mean) for mean in plan.means),
+        MEANS: json.dumps(plan.truth),
         "WALLFLOWER_LOGS": "json",
     }
 
@@ -159,7 +164,7 @@ def start_run(built: Consortium, experiment: Path, name: str) -> LabRun:
 
 def start_resume(built: Consortium, run_dir: Path) -> LabRun:
     """Start ``wallflower resume``."""
-    return _start(built, run_dir, ["resume", str(run_dir), "--engine", "deployment"])
+    return _start(built, run_dir, ["resume", str(run_dir)])
 
 
 def _start(built: Consortium, run_dir: Path, arguments: list[str]) -> LabRun:

@@ -87,7 +87,7 @@ def try_fault(built: Consortium, experiment: Path, fault: Fault) -> Row:
         for repair in lab.repairs:
             repair()
         verified = wallflower(built, "verify", str(run_dir)).returncode == 0
-        found = audit(run_dir, PLAN.means)
+        found = audit(run_dir, PLAN.truth)
     return Row(
         fault.name,
         fault.phase,

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 from pathlib import Path
 
 GATE = "WALLFLOWER_LAB_GATE"
-MEANS = "WALLFLOWER_LAB_MEANS"  # one mean per arm, separated by spaces
+MEANS = "WALLFLOWER_LAB_MEANS"  # JSON: the mean of each arm, by name
 _POLL_S = 0.02
 
 
-async def reward(arm: int, user: str) -> float:
+async def reward(arm: str, user: str) -> float:
     """Give 1 or 0 with the arm's mean, always the same for one user and arm."""
     gate = os.environ.get(GATE)
     while gate and Path(gate).exists():  # noqa: ASYNC110, ASYNC240
         await asyncio.sleep(_POLL_S)
-    means = [float(word) for word in os.environ[MEANS].split()]
+    mean: float = json.loads(os.environ[MEANS])[arm]
     digest = hashlib.sha256(f"{arm}/{user}".encode()).digest()
-    return float(int.from_bytes(digest[:8], "big") / 2**64 < means[arm])
+    return float(int.from_bytes(digest[:8], "big") / 2**64 < mean)
