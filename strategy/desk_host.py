@@ -81,7 +81,9 @@ async def flower_desk(
             flower_record.TOKEN: token.to_text(),
         }
 
-    run_over: str | None = None  # an error or a stop: nodes wait for a resumed server
+    # After an error nodes are let go: a resumed run sends for them again. After a kill
+    # they hear nothing and look for the desk for a while.
+    run_over = "failed"
     try:
         async with Summons(port, invitation, pace).kept():
             yield desk

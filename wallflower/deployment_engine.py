@@ -14,9 +14,10 @@ import os
 from pathlib import Path
 
 from protocol.errors import InputError
-from protocol.settings import nearest
+from strategy.config import ExperimentConfig
+from strategy.desk_host import desk_certificates, enrolment_key
 from wallflower.engines import EngineJob
-from wallflower.flower_launch import carry
+from wallflower.flower_launch import app_folder, carry, known_options
 from wallflower.flower_process import (
     CONNECTION,
     FlowerSite,
@@ -28,22 +29,28 @@ ENGINE = "deployment"
 OPTIONS = ("connection", "address", "root-certificates")
 
 
+def check(config: ExperimentConfig) -> None:
+    """Refuse what would fail later: transport, the desk's files, the app."""
+    kind = config.transport.kind
+    if kind == "memory":
+        raise InputError(
+            "transport.kind", f'"{kind}"', "auto, grpc or flower on engine deployment"
+        )
+    enrolment_key(config)
+    if kind != "flower":
+        desk_certificates(config.transport)
+    app_folder()
+
+
 async def run_deployment(job: EngineJob) -> None:
     """Drive a job to its end; see `wallflower.engines.Engine`."""
-    kind = job.config.transport.kind
-    if kind == "memory":
-        raise InputError("transport.kind", kind, "auto, grpc or flower on deployment")
+    check(job.config)
     await carry(job, _site(job), ENGINE)
 
 
 def _site(job: EngineJob) -> FlowerSite:
     """Find the SuperLink: by a connection's name, or by its address."""
-    options = dict(job.options)
-    for name in options:
-        if name not in OPTIONS:
-            raise InputError(
-                "option", f'"{name}"{nearest(name, OPTIONS)}', ", ".join(OPTIONS)
-            )
+    options = known_options(job, OPTIONS)
     if "address" not in options:
         home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
         return FlowerSite(flower_environment(home, {}), options.get("connection", ""))

@@ -12,11 +12,17 @@ import json
 import re
 import tomllib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from protocol import errors
-from protocol.errors import ConfigError, UnavailableError, WallflowerError
+from protocol.errors import (
+    ConfigError,
+    InputError,
+    UnavailableError,
+    WallflowerError,
+)
+from protocol.settings import nearest
 from strategy import event_log
 from strategy.server_app_files import FAILURE_FILE
 from wallflower.engines import EngineJob
@@ -38,6 +44,16 @@ def app_folder() -> Path:
             "is not the Flower app; run from a clone, or install with `pip install -e`",
         ) from None
     return folder
+
+
+def known_options(job: EngineJob, known: Sequence[str]) -> dict[str, str]:
+    """Give the engine's options; an unknown one is refused with the near miss."""
+    for name, _ in job.options:
+        if name not in known:
+            raise InputError(
+                "option", f'"{name}"{nearest(name, known)}', ", ".join(known)
+            )
+    return dict(job.options)
 
 
 async def carry(

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import secrets
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from protocol.errors import ConfigError, InputError, JournalError, WallflowerError
@@ -22,7 +23,21 @@ RUNS = Path("runs")
 INTERRUPTED = 130
 
 
-def start_run(experiment: Path, engine: str, run_dir: Path | None) -> RunResult:
+Options = tuple[tuple[str, str], ...]
+
+
+def engine_options(words: Sequence[str] | None) -> Options:
+    """Read ``KEY=VALUE`` words for an engine."""
+    for word in words or ():
+        if not word.partition("=")[0] or "=" not in word:
+            raise InputError("option", f'"{word}"', "KEY=VALUE")
+    pairs = [word.partition("=") for word in words or ()]
+    return tuple((key, value) for key, _, value in pairs)
+
+
+def start_run(
+    experiment: Path, engine: str, run_dir: Path | None, options: Options = ()
+) -> RunResult:
     """Begin a run; nothing is written before everything that can be checked is."""
     config = load_config(experiment)
     engine_named(engine)
@@ -46,10 +61,10 @@ def start_run(experiment: Path, engine: str, run_dir: Path | None) -> RunResult:
     directory = RUNS / new_id if run_dir is None else run_dir
     run_id = new_id if run_dir is None else f"{run_dir.name}-{secrets.token_hex(4)}"
     Journal.create(directory, run_id, config, engine).close()
-    return _carry_out(directory, config, engine, run_id)
+    return _carry_out(directory, config, engine, run_id, options)
 
 
-def resume_run(run: str) -> RunResult:
+def resume_run(run: str, options: Options = ()) -> RunResult:
     """Go on with a run from its last finished round."""
     directory = find_run(run)
     with Journal.read(directory) as journal:
@@ -58,7 +73,9 @@ def resume_run(run: str) -> RunResult:
         sys.stderr.write(f"{directory} is finished already\n")
         return result
     engine_check(result.engine)(result.config)
-    return _carry_out(directory, result.config, result.engine, result.run_id)
+    return _carry_out(
+        directory, result.config, result.engine, result.run_id, options
+    )
 
 
 def find_run(run: str) -> Path:
@@ -70,12 +87,16 @@ def find_run(run: str) -> Path:
 
 
 def _carry_out(
-    directory: Path, config: ExperimentConfig, engine: str, run_id: str
+    directory: Path,
+    config: ExperimentConfig,
+    engine: str,
+    run_id: str,
+    options: Options,
 ) -> RunResult:
     if config.test.noise_seed is not None:
         sys.stderr.write(f"{WARNING}\n")
     with RunView(config.experiment.arms) as view:
-        job = EngineJob(config, directory, run_id, view.listen)
+        job = EngineJob(config, directory, run_id, view.listen, options)
         try:
             asyncio.run(engine_named(engine)(job))
         except KeyboardInterrupt:

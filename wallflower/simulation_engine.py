@@ -1,8 +1,8 @@
 """The ``simulation`` engine: Flower's own, through `flwr run`, on a SuperLink of ours.
 
 One SuperLink per run, on a free port of loopback, with its own FLWR_HOME in the run
-directory; Ray starts as many actors as there are processors. `flwr run .` against
-anyone's SuperLink runs the same app.
+directory; Ray starts as many actors as there are processors (option ``processors``).
+`flwr run .` against anyone's SuperLink runs the same app.
 """
 
 from __future__ import annotations
@@ -10,24 +10,40 @@ from __future__ import annotations
 import os
 
 from protocol.errors import InputError
+from protocol.quantities import whole
+from strategy.config import ExperimentConfig
 from wallflower.engines import EngineJob
-from wallflower.flower_launch import carry
+from wallflower.flower_launch import app_folder, carry, known_options
 from wallflower.flower_process import simulation_superlink
+from wallflower.population import agreed_policy, check_rewards
 
 ENGINE = "simulation"
 
 
+OPTIONS = ("processors",)
+
+
+def check(config: ExperimentConfig) -> None:
+    """Refuse what would fail later: transport, policy file, reward source, app."""
+    kind = config.transport.kind
+    if kind not in ("auto", "flower"):
+        raise InputError(
+            "transport.kind", f'"{kind}"', "auto or flower on engine simulation"
+        )
+    agreed_policy(config)
+    check_rewards(config)
+    app_folder()
+
+
 async def run_simulation(job: EngineJob) -> None:
     """Drive a job to its end; see `wallflower.engines.Engine`."""
-    kind = job.config.transport.kind
-    if kind not in ("auto", "flower"):
-        raise InputError("transport.kind", kind, "auto or flower on engine simulation")
-    options = dict(job.options)
-    processors = int(options.get("processors", os.cpu_count() or 1))
+    check(job.config)
+    options = known_options(job, OPTIONS)
+    processors = options.get("processors", str(os.cpu_count() or 1))
     federation = {
         "num-supernodes": job.config.nodes.count,
         "client-resources-num-cpus": 1,
-        "init-args-num-cpus": processors,
+        "init-args-num-cpus": whole("processors", processors, at_least=1),
     }
     async with simulation_superlink(job.run_dir) as site:
         await carry(job, site, ENGINE, federation)

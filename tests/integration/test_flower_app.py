@@ -92,7 +92,7 @@ def test_the_flower_app_finds_the_best_arm(backend: str, tmp_path: Path) -> None
 
 def test_noise_from_the_operating_system_finds_it_too(tmp_path: Path) -> None:
     # Wrong with probability at most 1/20 by the experiment's own promise, at gaps of
-    # 0.6 far more rarely: no failure in 200 runs.
+    # 0.6 far more rarely: no failure in 100 runs.
     flower_run(config(test=TestSettings()), tmp_path)
     assert best(tmp_path) == [False, True, False]
 

@@ -13,6 +13,15 @@ if TYPE_CHECKING:
 _Format = Annotated[
     str, typer.Option("--format", help="human or json.", metavar="NAME")
 ]
+_Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        help="For the engine, KEY=VALUE; docs/flower.md lists them.",
+        metavar="KEY=VALUE",
+    ),
+]
 _Run = Annotated[
     str, typer.Argument(help="The run's directory, or its id.", metavar="RUN")
 ]
@@ -34,23 +43,25 @@ def run(
             help="Where the record goes; by default runs/<id>.", metavar="FOLDER"
         ),
     ] = None,
+    option: _Options = None,
     output: _Format = "human",
 ) -> None:
     """Run a private experiment to its end, with a live view."""
     from wallflower.output import check_format
-    from wallflower.running import start_run
+    from wallflower.running import engine_options, start_run
 
     check_format(output)
-    _show("run", start_run(experiment, engine, run_dir), output)
+    options = engine_options(option)
+    _show("run", start_run(experiment, engine, run_dir, options), output)
 
 
-def resume(run: _Run, output: _Format = "human") -> None:
+def resume(run: _Run, option: _Options = None, output: _Format = "human") -> None:
     """Go on with a run after Ctrl-C or a crash."""
     from wallflower.output import check_format
-    from wallflower.running import resume_run
+    from wallflower.running import engine_options, resume_run
 
     check_format(output)
-    _show("resume", resume_run(run), output)
+    _show("resume", resume_run(run, engine_options(option)), output)
 
 
 def status(run: _Run, output: _Format = "human") -> None:
