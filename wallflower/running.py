@@ -73,9 +73,7 @@ def resume_run(run: str, options: Options = ()) -> RunResult:
         sys.stderr.write(f"{directory} is finished already\n")
         return result
     engine_check(result.engine)(result.config)
-    return _carry_out(
-        directory, result.config, result.engine, result.run_id, options
-    )
+    return _carry_out(directory, result.config, result.engine, result.run_id, options)
 
 
 def find_run(run: str) -> Path:

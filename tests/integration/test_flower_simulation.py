@@ -1,0 +1,47 @@
+"""One experiment through `flwr run`: SuperLink, Ray and all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from protocol.population import NodeSettings
+from strategy import events
+from strategy.journal import Journal
+from strategy.verify import verify
+from tests.integration.test_flower_app import best, config, sums
+from wallflower.engines import EngineJob
+from wallflower.local_engine import run_local
+from wallflower.simulation_engine import run_simulation
+
+
+# Slow: Flower starts a SuperLink, a ServerApp and Ray, which takes 10 to 30 seconds.
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_flowers_simulation_agrees_with_the_local_engine_on_every_sum(
+    tmp_path: Path,
+) -> None:
+    experiment = config(nodes=NodeSettings(8, 90))
+    heard: list[events.Event] = []
+
+    async def listen(event: events.Event) -> None:
+        heard.append(event)
+
+    local, flower = tmp_path / "local", tmp_path / "flower"
+    Journal.create(local, "run", experiment, "local").close()
+    await run_local(EngineJob(experiment, local, "run", events.ignore))
+    Journal.create(flower, "run", experiment, "simulation").close()
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    await run_simulation(EngineJob(experiment, flower, "run", listen))
+
+    assert best(flower) == [False, True, False]
+    assert sums(local) == sums(flower)
+    assert len(sums(local)) >= 5
+    with Journal.read(flower) as journal:
+        assert all(check.holds for check in verify(journal))
+    assert isinstance(heard[0], events.RunStarted)
+    assert isinstance(heard[-1], events.RoundFinished)
+    after = psutil.Process().children(recursive=True)
+    assert [child for child in after if child.pid not in before] == []
