@@ -28,6 +28,8 @@ from protocol.identity import NodeIdentity
 from protocol.wire import desk_pb2
 
 CERTIFICATE_REFUSED = "desk-certificate-refused"
+# A desk must not make its nodes beat themselves to death.
+_FASTEST_BEAT_MS = 50
 _Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
@@ -159,7 +161,7 @@ class _Stream:
     ) -> None:
         self._call = call
         self._answering = answering
-        self._heartbeat_s = max(welcome.heartbeat_ms, 1) / 1000
+        self._heartbeat_s = max(welcome.heartbeat_ms, _FASTEST_BEAT_MS) / 1000
         self._outbox = Outbox(most=2 * welcome.window)
         self._heard_at = asyncio.get_running_loop().time()
         answering.outbox = self._outbox

@@ -48,6 +48,7 @@ STATUS = {
     "heartbeat-lost": "DEADLINE_EXCEEDED",
     "superseded": "ABORTED",
     "desk-closing": "UNAVAILABLE",
+    "desk-unready": "UNAVAILABLE",
     "run-over": "OK",
 }
 # Coming back will not help: the node stops and says why.

@@ -17,7 +17,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from protocol.attendance import STATUS
 from protocol.certificates import KeyPair, fingerprint
-from protocol.errors import InputError
+from protocol.errors import ConfigError, InputError
 from protocol.port import Answer, NodeId, Request
 from protocol.wire import desk_pb2
 from strategy.desk_admission import Admission, RefusedError
@@ -292,15 +292,23 @@ class Desk:
         while True:
             await asyncio.sleep(min(settings.heartbeat_s, settings.return_s) / 3)
             now = loop.time()
-            for node_id, stream in list(self._streams.items()):
+            for stream in list(self._streams.values()):
                 if now - stream.heard_at > 3 * settings.heartbeat_s:
                     stream.end("heartbeat-lost")
-                elif node_id in self._admission.revoked:
-                    stream.end("revoked")
+            self._end_revoked()
             for attendee in self._attendees.values():
                 away = not attendee.here and now - attendee.left_at > settings.return_s
                 if away and not attendee.idle:
                     attendee.fail_all("node-gone", now)
+
+    def _end_revoked(self) -> None:
+        try:
+            for node_id, stream in list(self._streams.items()):
+                if node_id in self._admission.revoked:
+                    stream.end("revoked")
+        except ConfigError as error:
+            # Nobody new gets in until the file is back; who is in stays.
+            self._event("revocations-unreadable", logging.ERROR, str(error))
 
     def _event(
         self,

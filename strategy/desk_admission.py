@@ -257,7 +257,11 @@ class Admission:
         now = self._clock()
         if hello.token_expiry < now:
             raise RefusedError("token-expired")
-        if hello.node_id in self.revoked:
+        try:
+            revoked = hello.node_id in self.revoked
+        except ConfigError:
+            raise RefusedError("desk-unready") from None
+        if revoked:
             raise RefusedError("revoked")
         self._keys.check(hello, now)
         self._check_holder(hello)

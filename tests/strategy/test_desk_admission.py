@@ -306,9 +306,26 @@ async def test_a_line_added_to_the_revocation_file_is_enough(tmp_path: Path) -> 
                 await tasks["b"]
 
 
-def test_a_missing_revocation_file_lets_nobody_in(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="unreadable"):
-        _ = "a" in RevokedNodes(tmp_path / "gone.txt")
+async def test_a_missing_revocation_file_lets_nobody_new_in(tmp_path: Path) -> None:
+    path = tmp_path / "revoked.txt"
+    path.write_text("")
+    house = House(revoked=RevokedNodes(path))
+    async with open_desk(house, faster(SETTINGS, heartbeat_s=0.1)) as (desk, port):
+        async with attending(house, port, {"in": Echo("in")}):
+            await desk.wait_for(["in"], timeout_s=60)
+            path.unlink()
+            with pytest.raises(ConfigError, match="unreadable"):
+                _ = "in" in house.revoked
+            async with intruder_at(port) as late:
+                await late.greet(house, house.identity("late"))
+                assert await late.status() == ("UNAVAILABLE", "desk-unready")
+            await asyncio.sleep(0.2)  # past a few looks at the file
+            [answer] = await gather(desk, request("in"))
+            assert answer.failure is None
+            path.write_text("in\n")
+            async with asyncio.timeout(60):
+                while await desk.nodes():  # noqa: ASYNC110 - the desk tells nobody
+                    await asyncio.sleep(0.01)
 
 
 async def test_listed_keys_let_in_the_listed_and_say_semi_honest() -> None:
