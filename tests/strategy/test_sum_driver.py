@@ -59,7 +59,7 @@ class CrashingPort:
 def stages_of(backend: str) -> list[str]:
     return {
         "committee": ["keys", "contribute", "tally"],
-        "secagg-plus": ["advertise", "share", "mask", "confirm", "unmask"],
+        "secagg-plus": ["advertise", "share", "mask", "unmask"],
     }[backend]
 
 
