@@ -215,7 +215,12 @@ class ExperimentConfig:
 
     def fingerprint(self) -> str:
         """SHA-256 of the canonical form."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()
+        return fingerprint_of(self.canonical())
+
+
+def fingerprint_of(canonical: str) -> str:
+    """SHA-256 of a canonical form."""
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def load_config(path: Path) -> ExperimentConfig:

@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import Self
 
 from protocol.errors import ConfigError, JournalError, UnavailableError
-from strategy.config import ExperimentConfig, config_from_canonical, differences
+from strategy.config import (
+    ExperimentConfig,
+    config_from_canonical,
+    differences,
+    fingerprint_of,
+)
 from strategy.records import CohortRecord, RoundRecord, StoredCohort, SumRecord
 from strategy.run_store import FILE_NAME, RunLock, RunStore
 
@@ -289,10 +294,11 @@ class Journal(RunStore):
             raise JournalError(
                 f"{self.path} has schema {version}, this program reads {SCHEMA_VERSION}"
             )
-        stored = self.config
-        if stored.fingerprint() != self._meta("fingerprint"):
+        # Of the text as it was written: a later version may know more keys.
+        text = self._meta("config")
+        if fingerprint_of(text) != self._meta("fingerprint"):
             raise JournalError(f"the config in {self.path} was altered")
-        if config is not None and (changes := differences(stored, config)):
+        if config is not None and (changes := differences(self.config, config)):
             raise ConfigError(
                 str(self.run_dir),
                 "the run began with another config; changed: " + "; ".join(changes),
