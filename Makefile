@@ -27,8 +27,10 @@ $(VENV)/ready-bench: $(VENV)/ready $(PINS)/bench.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/bench.txt
 	@touch $@
 
-demo: env  ## run the main job on an embedded default
-	$(BIN)/wallflower plan
+demo: env  ## two private experiments: readers behind gateways, then phones over gRPC
+	$(BIN)/wallflower run examples/headline.toml
+	$(BIN)/wallflower run examples/phones.toml
+	@echo "Next: examples/*.toml are yours to change; docs/running.md explains every key."
 
 test: env lint unit  ## everything CI checks
 

@@ -68,7 +68,22 @@ class ClientPolicy:
             one_of("backends", backend, KNOWN_BACKENDS)
 
     def check(self, spec: CohortSpec) -> CohortMechanism:
-        """Calibrate what the spec describes, or refuse it by name."""
+        """Calibrate what the spec describes, or refuse it by name.
+
+        Every stage of every node of a process asks, mostly about the same few cohorts:
+        what was accepted is remembered by the whole of its bytes.
+        """
+        key = id(self), spec.SerializeToString(deterministic=True)
+        known = _ACCEPTED.get(key)
+        if known is not None and known[0] is self:
+            return known[1]
+        mechanism = self._judge(spec)
+        while len(_ACCEPTED) >= _MOST_ACCEPTED:
+            del _ACCEPTED[next(iter(_ACCEPTED))]
+        _ACCEPTED[key] = self, mechanism
+        return mechanism
+
+    def _judge(self, spec: CohortSpec) -> CohortMechanism:
         if spec.mechanism not in self.mechanisms:
             raise RefusalError(
                 "mechanism-not-allowed",
@@ -128,6 +143,11 @@ class ClientPolicy:
                 f"a quorum of {spec.quorum} leaves no room for corrupt users beside "
                 f"{spec.honest_floor} honest ones",
             )
+
+
+# The policy is kept with its verdict, so that its id cannot come to mean another.
+_ACCEPTED: dict[tuple[int, bytes], tuple[ClientPolicy, CohortMechanism]] = {}
+_MOST_ACCEPTED = 1024
 
 
 def load_policy(path: Path) -> ClientPolicy:

@@ -70,25 +70,28 @@ class RunResult:
                 f'"{self.winner}" is the best of {len(arms)} arms; the chance that a '
                 f"better one was dropped is at most {chance:g}."
             )
-        left = [arms[view["arm"]] for view in self.last.views if view["active"]]
-        names = ", ".join(f'"{name}"' for name in left)
+        left = [view for view in self.last.views if view["active"]]
         if self.finished is None:
-            return f"Not finished: {len(left)} of {len(arms)} arms are left ({names})."
+            return f"Not finished: {len(left)} of {len(arms)} arms are left."
         why = _ENDINGS.get(self.finished, self.finished)
-        return f"Undecided between {names}: {why}."
+        leader = max(left, key=lambda view: float(view["lower"]))
+        return (
+            f'"{arms[leader["arm"]]}" leads with a mean of at least '
+            f"{leader['lower']:.3f}, but {len(left)} of {len(arms)} arms are left: "
+            f"{why}."
+        )
 
     def _promise(self) -> str:
         spent = {} if self.last is None else self.last.spent
         if not spent.get("sentence"):
             return "Nobody has spent any privacy."
         times = int(spent["participations"])
-        often = "nobody was asked twice" if times == 1 else f"asked {times} times each"
+        often = "twice" if times == 1 else f"more than {times} times"
         total = spent.get("total-epsilon") or spent["approximate-epsilon"]
         delta = "" if spent.get("total-epsilon") else " at δ = 10⁻⁶"
         return (
-            f"{spent['sentence']} At most {times} participation"
-            f"{'' if times == 1 else 's'} ({often}): ε = {total}{delta} in all; "
-            f"{self.trust}."
+            f"{spent['sentence']} Nobody was asked {often}: ε = {total}{delta} in "
+            f"all; {self.trust}."
         )
 
     def as_json(self) -> dict[str, Any]:
