@@ -29,6 +29,7 @@ IDENTITY_KEY = "identity.key"
 IDENTITY_CERTIFICATE = "identity.certificate"
 ENROLMENT_PUBLIC = "enrolment.pub"
 REVOKED = "revoked.txt"
+REVOKED_NODES = "revoked-nodes.txt"
 AUTHORITY_CERTIFICATE = "ca.crt"
 
 _HEAD = "-----BEGIN WALLFLOWER ENROLMENT CERTIFICATE-----"

@@ -21,7 +21,13 @@ from protocol.certificates import KeyPair, make_authority, make_server_certifica
 from protocol.errors import ConfigError, InputError
 from strategy.config import ExperimentConfig, TransportSettings
 from strategy.desk import Desk
-from strategy.desk_admission import Admission, EnrolledKeys, FirstUseKeys, TokenHolders
+from strategy.desk_admission import (
+    Admission,
+    EnrolledKeys,
+    FirstUseKeys,
+    RevokedNodes,
+    TokenHolders,
+)
 from strategy.desk_settings import DeskSettings
 from strategy.flower_port import FlowerPort
 from strategy.grid_dispatcher import Fields
@@ -63,7 +69,8 @@ async def flower_desk(
     key = enrolment_key(config)
     admission = Admission(
         tokens,
-        FirstUseKeys() if key is None else _enrolled(key, config),
+        FirstUseKeys() if key is None else EnrolledKeys(key, revoked_serials(config)),
+        _revoked_nodes(config),
         malicious_server=config.secure_sum.server == "malicious",
         holders=TokenHolders(HOLDER),
     )
@@ -120,10 +127,19 @@ def desk_certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:
     return authority.certificate, server
 
 
-def _enrolled(key: bytes, config: ExperimentConfig) -> EnrolledKeys:
-    assert config.secure_sum.enrolment is not None
-    beside = config.secure_sum.enrolment.with_name(keyfiles.REVOKED)
-    return EnrolledKeys(key, keyfiles.read_revoked(beside))
+def revoked_serials(config: ExperimentConfig) -> frozenset[int]:
+    """Read the serials revoked by now, from the file beside the enrolment key."""
+    path = config.secure_sum.enrolment
+    if path is None:
+        return frozenset()
+    return keyfiles.read_revoked(path.with_name(keyfiles.REVOKED))
+
+
+def _revoked_nodes(config: ExperimentConfig) -> RevokedNodes:
+    """Watch the file of revoked names, so that a node can be shut out during a run."""
+    path = config.secure_sum.enrolment
+    beside = None if path is None else path.with_name(keyfiles.REVOKED_NODES)
+    return RevokedNodes(beside if beside is not None and beside.exists() else None)
 
 
 def _is_loopback(host: str) -> bool:
@@ -136,11 +152,11 @@ def _is_loopback(host: str) -> bool:
 def _run_secret(run_dir: Path) -> bytes:
     """Read the run's secret, or make it for a new run."""
     path = run_dir / SECRET_FILE
-    try:
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
+    if path.exists():
         return keyfiles.read_private(path)
-    with os.fdopen(file, "wb") as handle:
-        secret = RunTokens.new_secret()
-        handle.write(secret)
+    secret = RunTokens.new_secret()
+    # Whole or not at all: a crash or a full disk must not leave half a secret behind.
+    draft = run_dir / f"{SECRET_FILE}.{os.getpid()}"
+    keyfiles.write_private(draft, secret)
+    draft.replace(path)
     return secret

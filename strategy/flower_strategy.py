@@ -33,12 +33,15 @@ from protocol.port import NodePort
 from strategy import events
 from strategy.bundling import BundlingPort
 from strategy.config import ExperimentConfig
-from strategy.desk_host import enrolment_key, flower_desk
+from strategy.desk import Desk
+from strategy.desk_host import enrolment_key, flower_desk, revoked_serials
 from strategy.flower_port import FlowerPort
 from strategy.journal import Journal
+from strategy.observing import observed
 from strategy.orchestrator import Orchestrator
 from strategy.policy import ArmView
 from strategy.session_opener import session_opener
+from strategy.telemetry import fan_out
 
 SIMULATION, DEPLOYMENT = "simulation", "deployment"
 ESTIMATES = "estimates"  # the array that holds the arms' means
@@ -147,18 +150,22 @@ class PrivateBandit(Strategy):
 
     async def _run(self, grid: Grid, listen: events.Listen) -> None:
         key = self._trust_key or enrolment_key(self.config)
-        trust = None if key is None else Trust(key, int(time.time()))
+        revoked = revoked_serials(self.config)
+        trust = None if key is None else Trust(key, int(time.time()), revoked)
         with self._journal() as journal:
             async with (
                 FlowerPort(grid) as flower,
                 self._port(flower, journal.run_id) as port,
+                observed(
+                    journal.run_id, port.stats if isinstance(port, Desk) else None
+                ) as watch,
             ):
                 orchestrator = Orchestrator(
                     self.config,
                     journal,
                     port,
                     session_opener(journal.run_id, trust),
-                    listen,
+                    fan_out(watch, listen),
                     expected_nodes=await self._expected(flower),
                 )
                 try:

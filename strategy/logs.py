@@ -13,7 +13,6 @@ import contextvars
 import datetime
 import json
 import logging
-import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -143,7 +142,14 @@ def install_json_logs(
     return handler
 
 
-def install_from_environment() -> None:
-    """Install JSON logs when ``WALLFLOWER_LOGS=json`` asks for them."""
-    if os.environ.get("WALLFLOWER_LOGS") == "json":
-        install_json_logs()
+@contextlib.contextmanager
+def installed_from(environment: Mapping[str, str]) -> Iterator[bool]:
+    """Write JSON logs inside when ``WALLFLOWER_LOGS=json`` asks for them."""
+    if environment.get("WALLFLOWER_LOGS") != "json":
+        yield False
+        return
+    handler = install_json_logs()
+    try:
+        yield True
+    finally:
+        logging.getLogger().removeHandler(handler)

@@ -35,6 +35,7 @@ from protocol.keyfiles import (
     IDENTITY_CERTIFICATE,
     IDENTITY_KEY,
     REVOKED,
+    REVOKED_NODES,
     armour,
     private_key_pem,
     public_key_pem,
@@ -45,7 +46,6 @@ from protocol.keyfiles import (
     write_private,
 )
 
-REVOKED_NODES = "revoked-nodes.txt"
 _NAME = "letters, digits, - and _, at most 60 characters"
 
 
