@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import secrets
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
 from clients.secure_sum.keyring import OwnKey
 from clients.secure_sum.machine import ClientMachine, Setting
 from clients.secure_sum.plus_checks import (
@@ -22,7 +20,7 @@ from clients.secure_sum.plus_checks import (
     check_standing,
     check_unmask,
 )
-from protocol.cohort_context import read_roster, roster_bytes
+from clients.secure_sum.plus_memory import PlusMemory
 from protocol.committee_seals import MOST_USERS, split
 from protocol.errors import AuthenticationError, RefusalError, WrongContextError
 from protocol.identity import Certificate
@@ -56,7 +54,6 @@ from protocol.wire.secure_sum_pb2 import (
     UnmaskAnswer,
     UnmaskRequest,
 )
-from protocol.wire.sum_state_pb2 import PlusState
 
 
 class SecaggPlusClient(ClientMachine):
@@ -74,17 +71,7 @@ class SecaggPlusClient(ClientMachine):
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
-        self._invited: dict[str, int] | None = None
-        self._invited_size = 0
-        self._mask_key: OwnKey | None = None
-        self._self_seed = b""
-        self._value = 0
-        self._users = 0
-        self._request = ShareRequest()
-        self._senders: list[int] = []
-        self._shares: dict[int, bytes] = {}
-        self._sharers = Standing()
-        self._survivors = Standing()
+        self.memory = PlusMemory()
 
     def _inspect(self, envelope: Envelope) -> None:
         stage, payload = envelope.stage, envelope.payload
@@ -95,7 +82,9 @@ class SecaggPlusClient(ClientMachine):
         elif stage == MASK:
             self._demand(SHARE)
             request = parse(MaskRequest, payload)
-            check_sharers(request, self._request.neighbours, self._sizes().threshold)
+            check_sharers(
+                request, self.memory.request.neighbours, self._sizes().threshold
+            )
             self._stands(request.sharers)
         elif stage == CONFIRM:
             self._demand(MASK)
@@ -105,12 +94,16 @@ class SecaggPlusClient(ClientMachine):
 
     def _inspect_share(self, request: ShareRequest, envelope: Envelope) -> None:
         self._demand(ADVERTISE)
-        if self._invited is None:
+        if self.memory.invited is None:
             # The roster of those who advertised replaces the roster of the invited.
-            self._invited, self.roster, self.context = self.roster or {}, None, b""
-            self._invited_size = self.roster_size
+            self.memory.invited, self.roster, self.context = (
+                self.roster or {},
+                None,
+                b"",
+            )
+            self.memory.invited_size = self.roster_size
         self.check_roster(request.roster, envelope)
-        check_roster_shrank(self._invited or None, self.roster)
+        check_roster_shrank(self.memory.invited or None, self.roster)
         check_neighbours(
             request, self.setting.party, self._sizes(), self.context, self.roster
         )
@@ -123,19 +116,19 @@ class SecaggPlusClient(ClientMachine):
         threshold = self._sizes().threshold
         check_unmask(
             request,
-            self._senders,
-            list(self._request.neighbours),
+            self.memory.senders,
+            list(self.memory.request.neighbours),
             threshold,
-            read_standing(self._sharers),
+            read_standing(self.memory.sharers),
             survivors,
         )
         if self.threat.malicious_server:
             self._demand(CONFIRM)
-            if request.survivors != self._survivors:
+            if request.survivors != self.memory.survivors:
                 raise WrongContextError("the survivors are not those confirmed")
             keys = [
                 Certificate.from_bytes(key.certificate).public_key
-                for key in self._request.keys
+                for key in self.memory.request.keys
             ]
             check_confirmations(request, self.context, keys, threshold)
 
@@ -150,7 +143,7 @@ class SecaggPlusClient(ClientMachine):
 
     def _threat_now(self) -> Threat:
         """As many colluders as among the invited, in a roster that has shrunk."""
-        return self.threat.among(self._invited_size, self.roster_size)
+        return self.threat.among(self.memory.invited_size, self.roster_size)
 
     def _sizes(self) -> Sizes:
         """Derive k and t from the threat; the server is never asked for them."""
@@ -172,8 +165,8 @@ class SecaggPlusClient(ClientMachine):
     def _advertise(self) -> bytes:
         """Announce two keys; the mask key may be rebuilt, so it is never reused."""
         setting = self.setting
-        self._mask_key = OwnKey.generate(whole_run=False)
-        key = PartyKey(key=self.own.public, mask_key=self._mask_key.public)
+        self.memory.mask_key = OwnKey.generate(whole_run=False)
+        key = PartyKey(key=self.own.public, mask_key=self.memory.mask_key.public)
         return signed(
             key,
             setting.spec.run_id,
@@ -183,18 +176,22 @@ class SecaggPlusClient(ClientMachine):
         ).SerializeToString()
 
     def _share(self, request: ShareRequest, contribution: Contribution) -> bytes:
-        assert self._mask_key is not None
+        assert self.memory.mask_key is not None
         setting, users = self.setting, contribution.users
         if users > MOST_USERS or (
             self.roster is not None and users > self.roster[setting.party]
         ):
             raise RefusalError("too-many-users", "more users than were invited")
-        self._request, self._value, self._users = request, contribution.value, users
-        self._self_seed = secrets.token_bytes(SECRET_BYTES)
+        self.memory.request, self.memory.value, self.memory.users = (
+            request,
+            contribution.value,
+            users,
+        )
+        self.memory.self_seed = secrets.token_bytes(SECRET_BYTES)
         sizes = self._sizes()
-        private = self._mask_key.private.private_bytes_raw()
+        private = self.memory.mask_key.private.private_bytes_raw()
         shares = share_secrets(
-            [self._self_seed, private], sizes.threshold, sizes.helpers
+            [self.memory.self_seed, private], sizes.threshold, sizes.helpers
         )
         salt, head = secrets.token_bytes(SALT_BYTES), share_head(self.context)
         sealed = [
@@ -213,15 +210,15 @@ class SecaggPlusClient(ClientMachine):
 
     def _mask(self, request: MaskRequest) -> bytes:
         listed = read_standing(request.sharers)
-        self._senders = list(request.senders)
-        self._sharers = request.sharers
-        salts = split(request.salts, len(self._senders), SALT_BYTES)
-        seals = split(request.sealed, len(self._senders), PLUS_SEAL_BYTES)
+        self.memory.senders = list(request.senders)
+        self.memory.sharers = request.sharers
+        salts = split(request.salts, len(self.memory.senders), SALT_BYTES)
+        seals = split(request.sealed, len(self.memory.senders), PLUS_SEAL_BYTES)
         head = share_head(self.context)
         for position, salt, users, sealed in zip(
-            self._senders, salts, request.users, seals, strict=True
+            self.memory.senders, salts, request.users, seals, strict=True
         ):
-            neighbour = self._request.neighbours[position]
+            neighbour = self.memory.request.neighbours[position]
             if listed is not None and listed.get(neighbour) != users:
                 raise WrongContextError(f"{neighbour} is listed with other users")
             info = share_info(head, neighbour, self.setting.party, salt)
@@ -232,7 +229,7 @@ class SecaggPlusClient(ClientMachine):
         self, position: int, neighbour: str, info: bytes, users: int, sealed: bytes
     ) -> None:
         """Keep a neighbour's shares; one whose seal does not open is not helped."""
-        key = self._request.keys[position]
+        key = self.memory.request.keys[position]
         try:
             plain = unseal(self.setting.keyring.pair(self.own, key.key), info, sealed)
         except AuthenticationError:
@@ -241,29 +238,32 @@ class SecaggPlusClient(ClientMachine):
         if sworn != users:
             raise WrongContextError(f"{neighbour} has other users than the server says")
         self.check_claim(neighbour, users, self.check_key(neighbour, key, mask=True))
-        self._shares[position] = both
+        self.memory.shares[position] = both
 
     def _masked(self) -> int:
-        assert self._mask_key is not None
+        assert self.memory.mask_key is not None
         modulus, me = self.setting.spec.modulus, self.setting.party
-        total = self._value + mask_value(
-            self._self_seed, mask_info(self.context, "self"), modulus
+        total = self.memory.value + mask_value(
+            self.memory.self_seed, mask_info(self.context, "self"), modulus
         )
         info = mask_info(self.context, "pair")
-        for position in self._senders:
-            theirs = self._request.keys[position].mask_key
+        for position in self.memory.senders:
+            theirs = self.memory.request.keys[position].mask_key
             seed = pair_key(
-                self._mask_key.private, self._mask_key.public, theirs, b"mask"
+                self.memory.mask_key.private,
+                self.memory.mask_key.public,
+                theirs,
+                b"mask",
             )
             mask = mask_value(seed, info, modulus)
-            total += mask if me < self._request.neighbours[position] else -mask
+            total += mask if me < self.memory.request.neighbours[position] else -mask
         return total % modulus
 
     def _confirm(self, survivors: Standing) -> bytes:
         """Sign who is in the sum; only one such set is ever signed."""
         if self.setting.identity is None:
             raise RefusalError("enrolment-required", "this node cannot sign")
-        self._survivors = survivors
+        self.memory.survivors = survivors
         text = confirmation(self.context, survivors)
         return ConfirmAnswer(
             signature=self.setting.identity.sign(text)
@@ -272,11 +272,11 @@ class SecaggPlusClient(ClientMachine):
     def _unmask(self, request: UnmaskRequest) -> bytes:
         answer = UnmaskAnswer(
             self_shares=[
-                self._shares.get(position, b"")[:SHARE_BYTES]
+                self.memory.shares.get(position, b"")[:SHARE_BYTES]
                 for position in request.present
             ],
             mask_shares=[
-                self._shares.get(position, b"")[SHARE_BYTES:]
+                self.memory.shares.get(position, b"")[SHARE_BYTES:]
                 for position in request.dropped
             ],
         ).SerializeToString()
@@ -284,40 +284,11 @@ class SecaggPlusClient(ClientMachine):
         return answer
 
     def _forget(self) -> None:
-        self._mask_key = None
-        self._self_seed = b""
-        self._value = 0
-        self._shares = {}
+        self.memory.forget()
 
     def _own_state(self) -> bytes:
-        return PlusState(
-            mask_key=self._mask_key.private.private_bytes_raw()
-            if self._mask_key
-            else b"",
-            self_seed=self._self_seed,
-            value=self._value,
-            users=self._users,
-            share_request=self._request,
-            senders=self._senders,
-            shares=self._shares,
-            sharers=self._sharers.SerializeToString(),
-            survivors=self._survivors.SerializeToString(),
-            invited=roster_bytes(self._invited) if self._invited else b"",
-            invited_size=self._invited_size,
-        ).SerializeToString(deterministic=True)
+        return self.memory.to_bytes()
 
     def _resume_own(self, body: bytes) -> None:
-        state = parse(PlusState, body)
-        if state.mask_key:
-            private = X25519PrivateKey.from_private_bytes(state.mask_key)
-            self._mask_key = OwnKey.of(private, whole_run=False)
-        self._self_seed = state.self_seed
-        self._value, self._users = state.value, state.users
-        self._request = state.share_request
-        self._senders = list(state.senders)
-        self._shares = dict(state.shares)
-        self._sharers = parse(Standing, state.sharers)
-        self._survivors = parse(Standing, state.survivors)
-        if self.has_answered(SHARE):
-            self._invited = read_roster(state.invited) if state.invited else {}
-        self._invited_size = state.invited_size
+        shared = self.has_answered(SHARE)
+        self.memory = PlusMemory.from_bytes(body, shared=shared)

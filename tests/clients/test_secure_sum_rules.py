@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import types
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -420,7 +421,7 @@ def test_survivors_other_than_those_confirmed_are_refused() -> None:
         victim = request.present.pop()
         request.dropped.append(victim)
         del request.confirmed[-1:], request.signatures[-1:]
-        gone = cohort.clients["node-00000"]._request.neighbours[victim]  # type: ignore[attr-defined]
+        gone = cohort.clients["node-00000"].memory.request.neighbours[victim]  # type: ignore[attr-defined]
         roster = {party: 1 for party in names(8) if party != gone}
         request.survivors.CopyFrom(
             wire.Standing(parties=7, users=7, roster=roster_bytes(roster))
@@ -620,14 +621,14 @@ def test_a_node_that_claims_more_users_than_its_certificate_allows_is_refused() 
 
 
 def reachable(root: object) -> list[object]:
+    """Everything an object holds, slots included, but no code."""
+    code = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
     seen: dict[int, object] = {}
     todo = [root]
     while todo:
         item = todo.pop()
-        if id(item) in seen or isinstance(item, type):
-            continue
-        seen[id(item)] = item
-        if isinstance(item, dict | list | tuple | set) or hasattr(item, "__dict__"):
+        if id(item) not in seen and not isinstance(item, code):
+            seen[id(item)] = item
             todo += gc.get_referents(item)
     return list(seen.values())
 
@@ -644,8 +645,11 @@ def test_a_closed_session_holds_no_secret(backend: str) -> None:
     asks(cohort, stage)
     secrets = [client.own.private.private_bytes_raw()]
     if backend == "secagg-plus":
-        secrets += [client._self_seed, client._mask_key.private.private_bytes_raw()]
-        secrets += list(client._shares.values())
+        secrets += [
+            client.memory.self_seed,
+            client.memory.mask_key.private.private_bytes_raw(),
+        ]
+        secrets += list(client.memory.shares.values())
     assert all(len(secret) >= 32 for secret in secrets)
     client.close()
     left = [item for item in reachable(client) if isinstance(item, bytes)]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from protocol.errors import InputError
 from protocol.primes import smallest_prime_at_least
-from protocol.shamir import evaluate, share_integer
+from protocol.shamir import Residues, evaluate, share_integer
+from protocol.uniform import uniform_integers
 
 NEAR_LARGEST = 2**62 - 57
 MODULI = [97, 65537, 2**31 - 1, smallest_prime_at_least(2**31), 2**61 - 1, NEAR_LARGEST]
@@ -80,3 +81,22 @@ def test_a_secret_outside_the_field_is_refused_and_not_shown() -> None:
     with pytest.raises(InputError) as caught:
         share_integer(123456, 2, 3, 97)
     assert "123456" not in str(caught.value)
+
+
+def test_sharing_draws_t_minus_1_fresh_coefficients_and_uses_them_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = []
+
+    def draw(count: int, modulus: int) -> Residues:
+        drawn.append(uniform_integers(count, modulus))
+        return drawn[-1]
+
+    monkeypatch.setattr("protocol.shamir.uniform_integers", draw)
+    shares = share_integer(5, 4, 6, 97)
+    (coefficients,) = drawn
+    assert coefficients.shape == (3,)
+    expected = evaluate(
+        np.array([5], dtype=np.uint64), coefficients.reshape(3, 1), 6, 97
+    )
+    assert shares == expected[:, 0].tolist()

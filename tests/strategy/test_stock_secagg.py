@@ -231,7 +231,7 @@ def test_user_counts_cannot_be_changed_on_the_way() -> None:
         roster = wire.Roster.FromString(request.sharers.roster)
         client: Any = cohort.clients["node-00000"]
         for index, position in enumerate(request.senders):
-            if client._request.neighbours[position] == "node-00001":
+            if client.memory.request.neighbours[position] == "node-00001":
                 request.users[index] = 5
         roster.users[list(roster.parties).index("node-00001")] = 5
         request.sharers.roster = roster.SerializeToString()
