@@ -82,6 +82,18 @@ def test_the_trade_off_lies_within_its_bounds(
     assert bounds.upper - bounds.lower < 1e-7
 
 
+@pytest.mark.parametrize("order", [1.5, 2, 5])
+def test_bounds_cover_what_sets_a_sum_of_gaussians_apart(order: float) -> None:
+    # Shares as narrow as σ = 3/4: their sum is visibly not a discrete Gaussian.
+    law = SumOfDiscreteGaussians(8, Fraction(9, 16))
+    here, there = logarithms(law, 3)
+    plain = math.log(np.exp(order * here - (order - 1) * there).sum()) / (order - 1)
+    bounds = shifted(law, 3).renyi(order)
+    alone = shifted(law.single, 3).renyi(order)
+    assert bounds.lower <= plain <= bounds.upper
+    assert not alone.lower - 1e-9 <= plain <= alone.upper + 1e-9
+
+
 @pytest.mark.parametrize(("law", "shift"), LAWS)
 def test_the_largest_shift_is_the_worst(law: LadderLaw, shift: int) -> None:
     divergences = [shifted(law, part).renyi(3).upper for part in range(1, shift + 1)]

@@ -5,8 +5,10 @@ from fractions import Fraction
 
 import pytest
 
+from protocol.bits import SeededBits
 from protocol.errors import InputError
 from strategy.policies import build_policy
+from strategy.policy import CohortOutcome
 from wallflower.plan import Plan, PlanRequest, make_plan
 
 REQUEST = PlanRequest(
@@ -151,3 +153,49 @@ def test_a_horizon_without_room_for_one_batch_says_what_it_takes() -> None:
 def test_settings_that_make_no_sense_are_refused(field: str, value: object) -> None:
     with pytest.raises(InputError):
         planned(**{field: value})
+
+
+def test_the_stated_users_do_tell_the_stated_gap_apart() -> None:
+    # 100 experiments of two arms 0.4 apart with a fixed seed. The plan's batch decides
+    # each with probability 0.95 by a bound that is far from tight, so fewer than 95
+    # decided has a chance below 10⁻⁹; a plan for half the gap decides about half.
+    request = dataclasses.replace(REQUEST, arms=2, gaps=(Fraction(2, 5),))
+    cost = make_plan(request).gaps[0]
+    assert cost.batch is not None
+    decided = sum(
+        decided_by(request, cost.batch, SeededBits.derived(7, run))
+        for run in range(100)
+    )
+    assert decided >= 95
+
+
+def decided_by(request: PlanRequest, batches: int, bits: SeededBits) -> bool:
+    policy = build_policy(request.policy())
+    spec = request.policy()
+    for _ in range(batches):
+        outcomes = []
+        for wish in policy.wishes():
+            one = spec.calibrated(
+                wish.size, spec.floor(wish.size), wish.wrap_probability
+            )
+            noise = one.total_noise()
+            assert noise is not None
+            # Bernoulli rewards of mean 0.7 and 0.3: one word of bits each.
+            uniform = bits.words(wish.size) / 2.0**64
+            good = int((uniform < (0.7, 0.3)[wish.arm]).sum())
+            total = good * one.precision + int(noise.sample(1, bits)[0])
+            outcomes.append(
+                CohortOutcome(
+                    wish.batch,
+                    wish.arm,
+                    wish.size,
+                    one.honest_floor,
+                    wish.size,
+                    one.precision,
+                    total,
+                )
+            )
+        policy.observe(outcomes)
+        if policy.finished:
+            break
+    return not policy.arms()[1].active
