@@ -82,6 +82,24 @@ def test_the_trade_off_lies_within_its_bounds(
     assert bounds.upper - bounds.lower < 1e-7
 
 
+@pytest.mark.parametrize(
+    "law",
+    [
+        Skellam(Fraction(400)),
+        NegativeBinomialDifference(Fraction(5, 4), Fraction(1, 10)),
+    ],
+)
+def test_upper_bounds_hold_however_early_the_sum_is_cut(
+    law: LadderLaw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact, cut = shifted(law, 10), shifted(law, 10)
+    monkeypatch.setattr(cut, "reach", lambda order: int(20 * order) + 40)
+    for order in (1.5, 3):
+        assert cut.renyi(order).upper > exact.renyi(order).upper
+        assert cut.renyi(order).lower < exact.renyi(order).lower
+    assert cut.hockey_stick(0.3).upper > exact.hockey_stick(0.3).upper
+
+
 @pytest.mark.parametrize("order", [1.5, 2, 5])
 def test_bounds_cover_what_sets_a_sum_of_gaussians_apart(order: float) -> None:
     # Shares as narrow as σ = 3/4: their sum is visibly not a discrete Gaussian.
