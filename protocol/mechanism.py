@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import abc
 import functools
+from collections.abc import Callable
 from fractions import Fraction
 from typing import ClassVar
 
@@ -85,6 +86,10 @@ class CohortMechanism(abc.ABC):
     @abc.abstractmethod
     def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
         """ln E exp(argument · total noise); an upper bound where no closed form is."""
+
+    def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
+        """`total_log_mgf` for fixed survivors, for who asks it very often."""
+        return lambda argument: self.total_log_mgf(argument, survivors)
 
     @abc.abstractmethod
     def guarantee(self) -> Guarantee:

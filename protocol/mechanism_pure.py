@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -117,6 +118,10 @@ class PureCohort(CohortMechanism):
     def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
         """The closed form of the law itself."""
         return self.total_noise(survivors).log_mgf(argument)
+
+    def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
+        """The closed form of the law itself, without looking the law up again."""
+        return self.total_noise(survivors).log_mgf
 
     def guarantee(self) -> Guarantee:
         """(ε, 0)-DP while h honest users answer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -108,6 +109,10 @@ class RenyiCohort(CohortMechanism):
     def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
         """σ²(cosh λ − 1), the closed form of the law itself."""
         return self.total_noise(survivors).log_mgf(argument)
+
+    def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
+        """The closed form of the law itself, without looking the law up again."""
+        return self.total_noise(survivors).log_mgf
 
     def guarantee(self) -> Guarantee:
         """The Rényi curve of this cohort's own g, while h honest users answer."""

@@ -17,15 +17,17 @@ from strategy.policy_spec import PolicySpec
 from strategy.radius import (
     LogMgf,
     Pool,
+    chernoff,
+    chernoff_at,
     cohort_noise,
-    own_radius,
-    pair_radius,
+    pair_log_mgf,
     paper_radius,
 )
 
 # Every older batch adds as much noise as the newest but fewer users; once three more
 # did not help, none will.
 _PATIENCE = 3
+_STEPS = (0.85, 1.0, 1.18, 1.4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +74,14 @@ class Confidence:
         if key not in self._pairs:
             level = pair_level(self._spec.failure_probability, batch, self._spec.arms)
 
-            def radius(pooled: int) -> float:
+            def pooling(pooled: int) -> tuple[LogMgf, float]:
                 first = self._pool(one[-pooled:])
                 second = first if one == other else self._pool(other[-pooled:])
-                return pair_radius(first, second, level)
+                harmonic = 1 / (1 / first.users + 1 / second.users)
+                return pair_log_mgf(first, second), harmonic
 
             longest = min(len(one), len(other))
-            self._pairs[key] = self._best(radius, longest)
+            self._pairs[key] = self._best(pooling, longest, level)
         return self._pairs[key]
 
     def own(self, history: History, batch: int) -> Bound:
@@ -87,10 +90,11 @@ class Confidence:
         if key not in self._own:
             level = side_level(self._spec.failure_probability, batch, self._spec.arms)
 
-            def radius(pooled: int) -> float:
-                return own_radius(self._pool(history[-pooled:]), level)
+            def pooling(pooled: int) -> tuple[LogMgf, float]:
+                pool = self._pool(history[-pooled:])
+                return pool.log_mgf, pool.users
 
-            self._own[key] = self._best(radius, len(history))
+            self._own[key] = self._best(pooling, len(history), level)
         return self._own[key]
 
     def paper(self, facts: CohortFacts, batch: int, active_arms: int) -> float:
@@ -107,17 +111,35 @@ class Confidence:
             failure_probability=spec.failure_probability,
         )
 
-    def _best(self, radius: Callable[[int], float], longest: int) -> Bound:
-        best = Bound(radius(1), 1)
-        if not self._spec.pooling:
+    def _best(
+        self,
+        pooling: Callable[[int], tuple[LogMgf, float]],
+        longest: int,
+        level: Fraction,
+    ) -> Bound:
+        """Give the pooling with the smallest radius.
+
+        The best λ moves little from one pooling to the next, so a few points near the
+        last one choose; only the chosen pooling is minimised to the end.
+        """
+        log_mgf, users = pooling(1)
+        radius, argument = chernoff(log_mgf, users, level)
+        best = Bound(radius, 1)
+        if not self._spec.pooling or longest == 1:
             return best
         for pooled in range(2, longest + 1):
             if pooled - best.pooled > _PATIENCE:
                 break
-            value = radius(pooled)
-            if value < best.radius:
-                best = Bound(value, pooled)
-        return best
+            log_mgf, users = pooling(pooled)
+            radius, argument = min(
+                (chernoff_at(log_mgf, argument * step, level), argument * step)
+                for step in _STEPS
+            )
+            if radius < best.radius:
+                best = Bound(radius, pooled)
+        log_mgf, users = pooling(best.pooled)
+        radius, _ = chernoff(log_mgf, users, level)
+        return Bound(min(radius, best.radius), best.pooled)
 
     def _pool(self, history: History) -> Pool:
         return Pool(

@@ -48,11 +48,15 @@ class Pool:
 def cohort_noise(cohort: CohortMechanism, survivors: int | None = None) -> LogMgf:
     """Give the log-MGF of a cohort's total noise in units of reward."""
     precision = cohort.precision
+    total = cohort.noise_log_mgf(survivors)
+    return lambda argument: total(argument / precision)
 
-    def log_mgf(argument: float) -> float:
-        return cohort.total_log_mgf(argument / precision, survivors)
 
-    return log_mgf
+def pair_log_mgf(one: Pool, other: Pool) -> LogMgf:
+    """Bound the log-MGF of the difference of two estimates."""
+    if one is other:
+        return lambda argument: 2 * one.log_mgf(argument)
+    return lambda argument: one.log_mgf(argument) + other.log_mgf(argument)
 
 
 def pair_radius(one: Pool, other: Pool, level: Fraction) -> float:
@@ -61,19 +65,23 @@ def pair_radius(one: Pool, other: Pool, level: Fraction) -> float:
     min over λ of [λ²/8 (1/N₁ + 1/N₂) + Σ ln M(λ/(g N)) + ln(1/level)] / λ; for equal
     pools this is MATH's [λ²N/4 + 2 Σ ln M(λ/g) + ln(1/δ)] / (λN).
     """
-    if one is other:
-        return _chernoff(lambda x: 2 * one.log_mgf(x), one.users / 2, level)
     harmonic = 1 / (1 / one.users + 1 / other.users)
-    return _chernoff(lambda x: one.log_mgf(x) + other.log_mgf(x), harmonic, level)
+    return chernoff(pair_log_mgf(one, other), harmonic, level)[0]
 
 
 def own_radius(pool: Pool, level: Fraction) -> float:
     """Bound one arm's estimate, one-sided, at `level`."""
-    return _chernoff(pool.log_mgf, pool.users, level)
+    return chernoff(pool.log_mgf, pool.users, level)[0]
 
 
-def _chernoff(log_mgf: LogMgf, users: float, level: Fraction) -> float:
-    """Minimise (log_mgf(λ) + ln(1/level)) / λ over λ > 0 by golden section in ln λ."""
+def chernoff_at(log_mgf: LogMgf, argument: float, level: Fraction) -> float:
+    """Give Chernoff's bound (log_mgf(λ) + ln(1/level)) / λ at one λ > 0."""
+    penalty = math.log(level.denominator) - math.log(level.numerator)
+    return (log_mgf(argument) + penalty) / argument
+
+
+def chernoff(log_mgf: LogMgf, users: float, level: Fraction) -> tuple[float, float]:
+    """Minimise Chernoff's bound over λ by golden section in ln λ; give it and λ."""
     penalty = math.log(level.denominator) - math.log(level.numerator)
 
     def bound(log_argument: float) -> float:
@@ -99,7 +107,9 @@ def _chernoff(log_mgf: LogMgf, users: float, level: Fraction) -> float:
             low, left, at_left = left, right, at_right
             right = low + _GOLDEN * (high - low)
             at_right = bound(right)
-    return min(at_left, at_right)
+    if at_left <= at_right:
+        return at_left, math.exp(left)
+    return at_right, math.exp(right)
 
 
 # (σ, h) of the paper's radius in units of reward, from ε, s and the survivors.

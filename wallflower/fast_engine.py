@@ -56,6 +56,8 @@ class FastElimination:
         radii = np.full(self._active.shape, np.inf)
         for last in range(1, len(self._history) + 1):
             here = self._heard == last
+            if not here.any():
+                continue
             bound = self._confidence.own(self._history[:last], last)
             estimates[here] = self._estimates(last, bound.pooled)[here]
             radii[here] = bound.radius

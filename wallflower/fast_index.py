@@ -69,6 +69,8 @@ class FastIndex:
         estimates, radii = np.full(shape, 0.5), np.full(shape, np.inf)
         for last in range(1, int(self._cohorts.max(initial=0)) + 1):
             here = self._cohorts == last
+            if not here.any():
+                continue
             history = self._history(last)
             bound = self._confidence.own(history, last)
             window = slice(last - bound.pooled, last)
