@@ -16,6 +16,7 @@ from click.exceptions import Abort, ClickException, NoArgsIsHelpError
 
 from protocol.errors import WallflowerError
 from wallflower.commands import keys
+from wallflower.commands.figures import figures
 from wallflower.commands.plan import plan
 from wallflower.commands.run import resume, run, status, verify
 from wallflower.commands.simulate import simulate
@@ -40,6 +41,7 @@ app.command("status")(status)
 app.command("verify")(verify)
 app.add_typer(keys.app, name="keys")
 app.command("simulate")(simulate)
+app.command("figures")(figures)
 
 
 @app.callback()
