@@ -82,3 +82,12 @@ soak-machines: env  ## 10,000 seeded fault schedules on the secure-sum machines 
 
 soak-kill: env  ## kill a run's server 20 times at random moments, resume, verify
 	$(BIN)/pytest -m soak -s tests/integration/test_kill.py
+bench-simulate: bench-env  ## the simulator's cost from T = 10^5 to 10^9, and against its peers
+	$(BIN)/python -m benchmarks.simulate
+
+check-regret: env  ## regret of 200 instances against the oracle table
+	$(BIN)/python -m benchmarks.regret
+
+figures: env  ## the pictures of docs/results.md
+	$(BIN)/wallflower figures --output docs/figures
+

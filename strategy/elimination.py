@@ -12,12 +12,13 @@ never depend on what was seen.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from protocol.errors import InputError
 from strategy.arm_record import ArmRecord, check_outcomes
-from strategy.confidence import confidence_for
+from strategy.confidence import Bound, confidence_for
 from strategy.policy import Arm, ArmView, CohortOutcome, CohortWish
 from strategy.policy_spec import PolicySpec
 from strategy.schedule import Schedule
@@ -150,32 +151,39 @@ class Elimination:
 
     def _drop(self, heard: Sequence[Arm]) -> None:
         """Drop each arm that another heard arm of this batch beats."""
-        compare = self._tight_gap if self.spec.radius == "tight" else self._paper_gap
+        compare = self._tight if self.spec.radius == "tight" else self._paper
         active = len(self._active())
+        known: dict[tuple[Arm, int], float] = {}
+
+        def estimate(arm: Arm, pooled: int) -> float:
+            if (arm, pooled) not in known:
+                known[arm, pooled] = self._records[arm].estimate(pooled)
+            return known[arm, pooled]
+
         losers: dict[Arm, str] = {}
         for arm in heard:
             # The rival that leads by most, relative to what the radius allows.
-            gaps = ((*compare(rival, arm, active), rival) for rival in heard)
-            gap, radius, rival = max(gaps, key=lambda item: item[0] - item[1])
+            gap, radius, rival = 0.0, math.inf, arm
+            for other in heard:
+                bound = compare(other, arm, active)
+                lead = estimate(other, bound.pooled) - estimate(arm, bound.pooled)
+                if lead - bound.radius > gap - radius:
+                    gap, radius, rival = lead, bound.radius, other
             if gap > radius:
                 losers[arm] = f"trails arm {rival} by {gap:.4g} > radius {radius:.4g}"
         for arm, reason in losers.items():
             self._records[arm].eliminated_in = self._batch
             self._records[arm].reason = reason
 
-    def _tight_gap(self, rival: Arm, arm: Arm, active: int) -> tuple[float, float]:
-        one, other = self._records[rival], self._records[arm]
-        bound = self._confidence.pair(one.facts, other.facts, self._batch)
-        gap = one.estimate(bound.pooled) - other.estimate(bound.pooled)
-        return gap, bound.radius
+    def _tight(self, one: Arm, other: Arm, active: int) -> Bound:
+        first, second = (self._records[arm].facts for arm in (one, other))
+        return self._confidence.pair(first, second, self._batch)
 
-    def _paper_gap(self, rival: Arm, arm: Arm, active: int) -> tuple[float, float]:
-        one, other = self._records[rival], self._records[arm]
-        radius = sum(
-            self._confidence.paper(record.facts[-1], self._batch, active)
-            for record in (one, other)
-        )
-        return one.estimate(1) - other.estimate(1), radius
+    def _paper(self, one: Arm, other: Arm, active: int) -> Bound:
+        """UCB < LCB: the lead exceeds both arms' radii together."""
+        facts = (self._records[arm].facts[-1] for arm in (one, other))
+        radii = (self._confidence.paper(f, self._batch, active) for f in facts)
+        return Bound(sum(radii), 1)
 
     def _view(self, arm: Arm) -> ArmView:
         record = self._records[arm]
