@@ -47,6 +47,7 @@ from protocol.wire.node_pb2 import (
 _log = logging.getLogger(__name__)
 
 MOST_TASKS = 10_000
+MOST_OPEN_COHORTS = 10_000
 
 
 class Randomize(Protocol):
@@ -167,6 +168,8 @@ class Node:
         if spec.run_id != run_id:
             raise RefusalError("wrong-run", "the cohort belongs to another run")
         mechanism = self._parts.policy.check(spec)
+        if spec.cohort_id not in self._locks and len(self._locks) >= MOST_OPEN_COHORTS:
+            raise RefusalError("too-many-cohorts", "cohorts are opened but not closed")
         # One stage of a cohort at a time: two copies of a request get one answer.
         lock = self._locks.setdefault(spec.cohort_id, asyncio.Lock())
         async with lock:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import socket
 from collections import Counter
 from pathlib import Path
 
@@ -104,3 +105,35 @@ async def test_events_hold_counts_and_bounds_but_no_sum_of_a_cohort(
         if isinstance(event, events.CohortEnded):
             fields = dataclasses.asdict(event)
             assert sums.isdisjoint(str(value) for value in fields.values())
+
+
+async def test_cancelling_a_run_at_the_desk_leaves_no_task_and_no_open_port(
+    tmp_path: Path,
+) -> None:
+    before = asyncio.all_tasks()
+    asked = asyncio.Event()
+
+    async def listen(event: Event) -> None:
+        if isinstance(event, events.CohortAsked):
+            asked.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    experiment = config(transport=TransportSettings(kind="grpc", port=port))
+    Journal.create(tmp_path / "run", "test-run", experiment, "local").close()
+    job = EngineJob(experiment, tmp_path / "run", "test-run", listen)
+    running = asyncio.create_task(run_local(job))
+    await asked.wait()
+    socket.create_connection(("127.0.0.1", port)).close()
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    await asyncio.sleep(0.1)
+    assert asyncio.all_tasks() <= before
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+    await run_local(job)  # and the run can be resumed
+    with Journal.read(tmp_path / "run") as journal:
+        last = journal.last_round()
+    assert last is not None
+    assert last.finished == "winner"
