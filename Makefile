@@ -91,3 +91,7 @@ check-regret: env  ## regret of 200 instances against the oracle table
 figures: env  ## the pictures of docs/results.md
 	$(BIN)/wallflower figures --output docs/figures
 
+
+
+bench-run: bench-env  ## whole experiments against Flower's stock SecAgg+: users/s, messages
+	$(BIN)/python -W ignore -m benchmarks.run

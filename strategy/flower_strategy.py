@@ -19,7 +19,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from logging import INFO
+from logging import INFO, WARNING
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,7 @@ from strategy.telemetry import fan_out
 
 SIMULATION, DEPLOYMENT = "simulation", "deployment"
 ESTIMATES = "estimates"  # the array that holds the arms' means
+_LOOK_S, _STILL_S = 0.05, 1.0
 
 
 class PrivateBandit(Strategy):
@@ -184,10 +185,29 @@ class PrivateBandit(Strategy):
                 yield desk
 
     async def _expected(self, flower: FlowerPort) -> int:
-        """Count the nodes to wait for: as described, or as Flower lists them now."""
-        if self.engine == SIMULATION:
-            return self.config.nodes.count
-        return max(2, len(await flower.flower_ids()))
+        """Count the nodes to wait for: all that Flower lists, once the list is still.
+
+        In simulation the ServerApp starts before the nodes exist.
+        """
+        described = self.config.nodes.count if self.engine == SIMULATION else 0
+        deadline = time.monotonic() + self.config.transport.attend_timeout_s
+        listed, still_since = 0, time.monotonic()
+        while time.monotonic() < deadline:
+            now_listed = len(await flower.flower_ids())
+            if now_listed != listed:
+                listed, still_since = now_listed, time.monotonic()
+            still = time.monotonic() - still_since > _STILL_S
+            if listed >= 2 and (listed == described or still):
+                break
+            await asyncio.sleep(_LOOK_S)
+        if described and listed != described:
+            log(
+                WARNING,
+                "Flower has %d nodes, the experiment describes %d; say so by "
+                '--federation-config "num-supernodes=%d"',
+                *(listed, described, described),
+            )
+        return max(2, min(listed, described) if described else listed)
 
     def _journal(self) -> Journal:
         if (self.run_dir / "journal.sqlite").exists():

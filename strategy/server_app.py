@@ -93,7 +93,10 @@ def _table(config: ExperimentConfig, strategy: PrivateBandit) -> list[str]:
     views = sorted(
         strategy.arms, key=lambda v: (v.active, v.estimate or 0.0), reverse=True
     )
-    lines = [f"Result ({strategy.finished or 'stopped'}), {strategy.run_dir}"]
+    lines = [
+        f"Result ({strategy.finished or 'stopped'}), {strategy.run_dir}, "
+        f"{strategy.messages_sent} Flower messages"
+    ]
     for view in views:
         estimate = "–" if view.estimate is None else f"{view.estimate:.4f}"
         state = "active" if view.active else f"out in batch {view.eliminated_in}"

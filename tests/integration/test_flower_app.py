@@ -26,9 +26,8 @@ from strategy.event_log import decode
 from strategy.flower_strategy import ESTIMATES, SIMULATION, PrivateBandit
 from strategy.journal import Journal
 from strategy.server_app import app as server_app
-from wallflower.engines import EngineJob
+from wallflower.engines import EngineJob, engine_named
 from wallflower.in_process_grid import InProcessGrid, partitions
-from wallflower.local_engine import run_local
 
 MEANS = (0.2, 0.9, 0.3)
 
@@ -76,6 +75,17 @@ def sums(run_dir: Path) -> Mapping[tuple[int, int], tuple[int | None, int, int]]
         }
 
 
+def decided(run_dir: Path) -> Mapping[tuple[int, int], tuple[int, int]]:
+    """What the policy saw: (batch, arm) → analyzed total, users."""
+    return {place: (total, users) for place, (_, total, users) in sums(run_dir).items()}
+
+
+async def engine_run(engine: str, experiment: ExperimentConfig, run_dir: Path) -> None:
+    Journal.create(run_dir, "run", experiment, engine).close()
+    job = EngineJob(experiment, run_dir, "run", events.ignore)
+    await engine_named(engine)(job)
+
+
 def best(run_dir: Path) -> list[bool]:
     with Journal.read(run_dir) as journal:
         last = journal.last_round()
@@ -103,15 +113,16 @@ def test_a_lying_server_is_withstood_by_simulated_nodes_too(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("backend", ["committee", "secagg-plus"])
-async def test_flower_and_the_local_engine_agree_on_every_sum(
+async def test_flower_the_local_and_the_fast_engine_agree_on_every_sum(
     backend: str, tmp_path: Path
 ) -> None:
     experiment = config(secure_sum=SecureSumSettings(backend=backend))
-    local, flower = tmp_path / "local", tmp_path / "flower"
-    Journal.create(local, "run", experiment, "local").close()
-    await run_local(EngineJob(experiment, local, "run", events.ignore))
+    local, fast, flower = tmp_path / "local", tmp_path / "fast", tmp_path / "flower"
+    await engine_run("local", experiment, local)
+    await engine_run("fast", experiment, fast)
     await asyncio.to_thread(flower_run, experiment, flower)
     assert sums(local) == sums(flower)
+    assert decided(fast) == decided(flower)
     assert len(sums(local)) >= 6
 
 
@@ -194,10 +205,13 @@ def test_the_transport_follows_the_engine_unless_it_is_chosen(tmp_path: Path) ->
     assert transport("deployment", "flower") == "flower"
 
 
-def test_fewer_nodes_than_described_still_run(tmp_path: Path) -> None:
-    experiment = config(transport=TransportSettings(attend_timeout_s=0.3))
-    flower_run(experiment, tmp_path, nodes=8)
+@pytest.mark.parametrize("nodes", [8, 14])
+def test_more_or_fewer_nodes_than_described_still_run_and_it_is_said(
+    nodes: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flower_run(config(), tmp_path, nodes=nodes)
     assert best(tmp_path) == [False, True, False]
+    assert f"Flower has {nodes} nodes, the experiment describes 12" in caplog.text
 
 
 def test_what_ends_a_server_app_is_noted_for_its_launcher(tmp_path: Path) -> None:

@@ -11,16 +11,15 @@ from protocol.population import NodeSettings
 from strategy import events
 from strategy.journal import Journal
 from strategy.verify import verify
-from tests.integration.test_flower_app import best, config, sums
+from tests.integration.test_flower_app import best, config, decided, engine_run, sums
 from wallflower.engines import EngineJob
-from wallflower.local_engine import run_local
 from wallflower.simulation_engine import run_simulation
 
 
 # Slow: Flower starts a SuperLink, a ServerApp and Ray, which takes 10 to 30 seconds.
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_flowers_simulation_agrees_with_the_local_engine_on_every_sum(
+async def test_flowers_simulation_agrees_with_the_other_engines_on_every_sum(
     tmp_path: Path,
 ) -> None:
     experiment = config(nodes=NodeSettings(8, 90))
@@ -29,15 +28,16 @@ async def test_flowers_simulation_agrees_with_the_local_engine_on_every_sum(
     async def listen(event: events.Event) -> None:
         heard.append(event)
 
-    local, flower = tmp_path / "local", tmp_path / "flower"
-    Journal.create(local, "run", experiment, "local").close()
-    await run_local(EngineJob(experiment, local, "run", events.ignore))
+    local, fast, flower = tmp_path / "local", tmp_path / "fast", tmp_path / "flower"
+    await engine_run("local", experiment, local)
+    await engine_run("fast", experiment, fast)
     Journal.create(flower, "run", experiment, "simulation").close()
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     await run_simulation(EngineJob(experiment, flower, "run", listen))
 
     assert best(flower) == [False, True, False]
     assert sums(local) == sums(flower)
+    assert decided(fast) == decided(flower)
     assert len(sums(local)) >= 5
     with Journal.read(flower) as journal:
         assert all(check.holds for check in verify(journal))

@@ -1,0 +1,282 @@
+"""Whole experiments against Flower's stock SecAgg+: users a second, messages a user.
+
+``make bench-run``. Rounds of one secure sum over n users, timed without start-up: ours
+on the local engine and in Flower's simulation, Flower's stock SecAgg+ in the same
+simulation, all in the same run on the same machine, so the ratios stand although the
+machine is shared. Ours includes what the stock rounds leave out: rewards, ledger,
+exact noise, journal, decisions. Memory is what 1,000 further nodes add to the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import re
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from clients.ledger import Ledger
+from protocol.population import NodeSettings, RewardSettings
+from protocol.port import Answer, NodeId, NodePort, Request
+from protocol.threat import Sizes, Threat, sparse_graph_size
+from strategy import events
+from strategy.config import ExperimentConfig, ExperimentSettings, PolicySettings
+from strategy.journal import Journal
+from strategy.memory_port import MemoryPort
+from strategy.orchestrator import Orchestrator
+from strategy.session_opener import session_opener
+from wallflower.engines import EngineJob
+from wallflower.flower_launch import LOG_FILE
+from wallflower.flower_process import flwr_run, simulation_superlink
+from wallflower.population import hosted_nodes, ledger_path
+from wallflower.simulation_engine import run_simulation
+
+STOCK_APP = Path(__file__).parent / "stock-secagg"
+TENTH = Fraction(1, 10)
+_MESSAGES = re.compile(r"(\d+) Flower messages")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured line."""
+
+    what: str
+    cohort: int
+    users_per_node: int
+    users_per_second: float
+    messages_per_user: float
+    ratio: float | None = None
+
+
+def experiment(cohort: int, users_per_node: int, rounds: int) -> ExperimentConfig:
+    """Two arms nobody can tell apart, batches of `cohort` users, for `rounds` rounds.
+
+    With one user per node every cohort meets new nodes; with more, the same 64 nodes.
+    """
+    users = 2 * cohort * rounds
+    one_each = users_per_node == 1
+    count = users if one_each else max(2, cohort // users_per_node)
+    return ExperimentConfig(
+        experiment=ExperimentSettings("bench", ("a", "b"), horizon=users),
+        policy=PolicySettings(first_batch=cohort, ratio=Fraction(1001, 1000)),
+        nodes=NodeSettings(count, 1 if one_each else users // count + 10),
+        rewards=RewardSettings(means=(0.5, 0.5)),
+    )
+
+
+class CountingPort:
+    """Counts the requests that really travel."""
+
+    def __init__(self, port: NodePort) -> None:
+        self._port = port
+        self.messages = 0
+
+    async def nodes(self) -> Sequence[NodeId]:
+        """Name the nodes that can be asked now."""
+        return await self._port.nodes()
+
+    async def ask(
+        self, requests: Sequence[Request], *, timeout_s: float
+    ) -> AsyncGenerator[Answer, None]:
+        """Ask and count."""
+        self.messages += len(requests)
+        async with aclosing(self._port.ask(requests, timeout_s=timeout_s)) as answers:
+            async for answer in answers:
+                yield answer
+
+
+def throughput(run_dir: Path) -> tuple[int, float]:
+    """Give the users in all sums and the seconds from first asked to last decided."""
+    with Journal.read(run_dir) as journal:
+        users = sum(c.result.survivors for c in journal.cohorts() if c.result)
+    with sqlite3.connect(f"file:{run_dir / 'journal.sqlite'}?mode=ro", uri=True) as db:
+        [first] = db.execute("SELECT min(asked_at) FROM cohort").fetchone()
+        [last] = db.execute("SELECT max(finished_at) FROM round").fetchone()
+    return users, last - first
+
+
+async def local(cohort: int, users_per_node: int, rounds: int, folder: Path) -> Row:
+    """Measure the local engine: real clients, crypto, ledger and journal."""
+    config = experiment(cohort, users_per_node, rounds)
+    with Journal.create(folder, "bench", config, "local") as journal:
+        with Ledger(ledger_path(folder)) as ledger:
+            port = CountingPort(MemoryPort(hosted_nodes(config, ledger, None)))
+            await Orchestrator(
+                config,
+                journal,
+                port,
+                session_opener("bench", None),
+                expected_nodes=config.nodes.count,
+            ).run()
+    users, seconds = throughput(folder)
+    messages = port.messages - config.nodes.count  # one each to describe themselves
+    return Row(
+        "Wallflower, local", cohort, users_per_node, users / seconds, messages / users
+    )
+
+
+async def simulation(
+    cohort: int, users_per_node: int, rounds: int, folder: Path
+) -> Row:
+    """Measure the same experiment in Flower's simulation, start-up left out."""
+    config = experiment(cohort, users_per_node, rounds)
+    Journal.create(folder, "bench", config, "simulation").close()
+    await run_simulation(EngineJob(config, folder, "bench", events.ignore))
+    users, seconds = throughput(folder)
+    found = _MESSAGES.findall((folder / LOG_FILE).read_text(encoding="utf-8"))
+    messages = int(found[-1]) - 2 * config.nodes.count  # hello and describe
+    return Row(
+        "Wallflower, Flower simulation",
+        cohort,
+        users_per_node,
+        users / seconds,
+        messages / users,
+    )
+
+
+async def stock(nodes: int, rounds: int, folder: Path) -> Row:
+    """Measure Flower's stock SecAgg+; the first round has Ray's start-up in it."""
+    # The smallest graph that keeps the promise of Bell et al. 2020: the fastest that
+    # the stock protocol may be. Its k is even, since k + 1 shares must be odd.
+    sizes = sparse_graph_size(Threat(TENTH, TENTH), nodes)
+    assert sizes is not None
+    report = folder / "report.json"
+    settings = _stock_settings(folder, nodes, rounds + 1, sizes, report)
+    federation = {
+        "num-supernodes": nodes,
+        "client-resources-num-cpus": 1,
+        "init-args-num-cpus": psutil.cpu_count() or 1,
+    }
+    async with simulation_superlink(folder) as site:
+        run = await flwr_run(site, STOCK_APP, settings, federation)
+    if not run.completed:
+        raise RuntimeError(f"the stock run ended as {run.status}")
+    measured = _read_json(report)
+    seconds = sum(measured["seconds"][1:])
+    per_user = measured["messages"] / (nodes * (rounds + 1))
+    return Row(
+        "Flower's stock SecAgg+, simulation",
+        nodes,
+        1,
+        nodes * rounds / seconds,
+        per_user,
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _stock_settings(
+    folder: Path, nodes: int, rounds: int, sizes: Sizes, report: Path
+) -> Path:
+    folder.mkdir(parents=True)
+    path = folder / "run-config.toml"
+    path.write_text(
+        f"nodes = {nodes}\nrounds = {rounds}\nshares = {sizes.helpers + 1}\n"
+        f'threshold = {sizes.threshold}\nreport = "{report}"\n'
+    )
+    return path
+
+
+def memory_per_1000_nodes(folder: Path) -> float:
+    """Give the MB that 1,000 further one-user nodes add to the local engine."""
+    config = dataclasses.replace(experiment(100, 1, 1), nodes=NodeSettings(1000, 1))
+    process = psutil.Process()
+    with Ledger(ledger_path(folder)) as ledger:
+        kept = [hosted_nodes(config, ledger, None)]  # what is loaded once
+        before = process.memory_info().rss
+        kept += [hosted_nodes(config, ledger, None) for _ in range(5)]
+        after = process.memory_info().rss
+        assert len(kept) == 6
+    return (after - before) / 5 / 2**20
+
+
+def measure(quick: bool, folder: Path) -> Iterator[Row]:
+    """Measure everything; the stock rows come first, ratios refer to equal n."""
+    sizes = [32] if quick else [32, 128]
+    stocks: dict[int, float] = {}
+    number = 0
+
+    def place() -> Path:
+        nonlocal number
+        number += 1
+        return folder / str(number)
+
+    for nodes in sizes:
+        row = asyncio.run(stock(nodes, 1 if nodes > 32 else 3, place()))
+        stocks[nodes] = row.users_per_second
+        yield row
+    for nodes in sizes:
+        row = asyncio.run(local(nodes, 1, 1000 // nodes, place()))
+        yield _against(row, stocks[nodes])
+    largest = sizes[-1]
+    row = asyncio.run(local(64 * 100, 100, 10, place()))
+    yield _against(row, stocks[largest])
+    for nodes in sizes:
+        row = asyncio.run(simulation(nodes, 1, 3 if nodes > 32 else 6, place()))
+        yield _against(row, stocks[nodes])
+    row = asyncio.run(simulation(64 * 100, 100, 4, place()))
+    yield _against(row, stocks[largest])
+
+
+def _against(row: Row, stock_users_per_second: float) -> Row:
+    ratio = row.users_per_second / stock_users_per_second
+    return dataclasses.replace(row, ratio=ratio)
+
+
+def main() -> int:
+    """Print the table, or one JSON envelope."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--format", choices=("human", "json"), default="human")
+    parser.add_argument("--quick", action="store_true", help="n = 32 only")
+    options = parser.parse_args()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="wf-bench-") as name:
+        folder = Path(name)
+        rows = []
+        for row in measure(options.quick, folder):
+            rows.append(row)
+            print(_line(row), file=sys.stderr, flush=True)
+        memory = memory_per_1000_nodes(folder)
+    if options.format == "json":
+        envelope = {
+            "schema_version": 1,
+            "command": "bench-run",
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "mb_per_1000_nodes": memory,
+        }
+        print(json.dumps(envelope))
+        return 0
+    print("| what | users in a cohort | users per node | users/s | messages/user | × |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        print(_line(row))
+    print(f"\nMemory: {memory:.1f} MB per 1,000 nodes (local engine, one user each).")
+    print(f"Measured in {time.monotonic() - started:.0f} s.")
+    return 0
+
+
+def _line(row: Row) -> str:
+    ratio = "" if row.ratio is None else f"{row.ratio:,.0f}×"
+    return (
+        f"| {row.what} | {row.cohort:,} | {row.users_per_node} "
+        f"| {row.users_per_second:,.1f} | {row.messages_per_user:.3f} | {ratio} |"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
