@@ -82,6 +82,7 @@ soak-machines: env  ## 10,000 seeded fault schedules on the secure-sum machines 
 
 soak-kill: env  ## kill a run's server 20 times at random moments, resume, verify
 	$(BIN)/pytest -m soak -s tests/integration/test_kill.py
+
 bench-simulate: bench-env  ## the simulator's cost from T = 10^5 to 10^9, and against its peers
 	$(BIN)/python -m benchmarks.simulate
 
@@ -90,8 +91,6 @@ check-regret: env  ## regret of 200 instances against the oracle table
 
 figures: env  ## the pictures of docs/results.md
 	$(BIN)/wallflower figures --output docs/figures
-
-
 
 bench-run: bench-env  ## whole experiments against Flower's stock SecAgg+: users/s, messages
 	$(BIN)/python -W ignore -m benchmarks.run
