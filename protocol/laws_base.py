@@ -22,7 +22,8 @@ from protocol.table import TABLES
 WIDEST_TABLE = 20_000
 WIDEST_LIST = 500_000
 # Doubles end at 2^−1074; no tail beyond that can be told from zero.
-_DEEPEST_TAIL_BITS = 1216
+_LISTED_TAIL_BITS = (128, 256, 512, 1216)
+_LARGEST_LIST = 1 << 30  # entries times bits: a few seconds
 
 
 def positive_rational(
@@ -65,7 +66,7 @@ class LadderLaw(NoiseLaw):
 
     def pmf_range(self, low: int, high: int) -> NDArray[np.float64]:
         """P(X = x) for x = low … high, each correct to the last digits."""
-        masses, _ = _doubles(self, _DEEPEST_TAIL_BITS if self._far(low, high) else 128)
+        masses = self._list_beyond(max(abs(low), abs(high)))[0]
         result = np.zeros(high - low + 1)
         places = np.arange(low, high + 1)
         if self.symmetric:
@@ -76,8 +77,18 @@ class LadderLaw(NoiseLaw):
             result[places != 0] /= 2
         return result
 
-    def _far(self, low: int, high: int) -> bool:
-        return max(abs(low), abs(high)) >= len(_doubles(self, 128)[0])
+    def _list_beyond(
+        self, magnitude: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """List P(|X| = k) and P(|X| > k) far enough for a last digit at `magnitude`.
+
+        Beyond the deepest list everything is below the smallest double.
+        """
+        for tail_bits in _LISTED_TAIL_BITS:
+            masses, tails = _doubles(self, tail_bits)
+            if magnitude < len(tails) and tails[magnitude] > 2.0 ** (64 - tail_bits):
+                break
+        return masses, tails
 
     def cdf(self, x: int) -> float:
         """P(X ≤ x), correct to the last digits of a double."""
@@ -89,12 +100,8 @@ class LadderLaw(NoiseLaw):
 
     def _upper_tail(self, magnitude: int) -> float:
         """P(|X| > magnitude)."""
-        for tail_bits in (128, _DEEPEST_TAIL_BITS):
-            tails = _doubles(self, tail_bits)[1]
-            # What lies beyond the ladder must not reach the last digit.
-            if magnitude < len(tails) and tails[magnitude] > 2.0 ** (64 - tail_bits):
-                return float(tails[magnitude])
-        return 0.0
+        tails = self._list_beyond(magnitude)[1]
+        return float(tails[magnitude]) if magnitude < len(tails) else 0.0
 
     def quantile(self, level: Fraction) -> int:
         """Smallest x with P(X ≤ x) ≥ level, decided by enclosures."""
@@ -167,6 +174,8 @@ def _doubles(
     law: LadderLaw, tail_bits: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """P(|X| = k) and P(|X| > k) as doubles, k = 0, 1, …"""
+    if far_out(law, tail_bits) * tail_bits > _LARGEST_LIST:
+        raise InputError("x", f"beyond 2^-{tail_bits} of the tail", "nearer the centre")
     ladder = law.ladder(tail_bits, tail_bits + 64)
     unit = 1 << ladder.shift
     masses = np.array([mass / unit for mass in ladder.masses])

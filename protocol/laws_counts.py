@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from flint import arb
 
+from protocol.difference_recurrence import one_minus_exp
 from protocol.enclosures import Ball, ball, nearest_double, precision, scaled_floor
 from protocol.ladder import Ladder, climb
 from protocol.law import BitSource, Integers
@@ -87,6 +88,8 @@ class Polya(LadderLaw):
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
         """P(x+1) = P(x) · q · (x+r)/(x+1), from P(0) = (1−q)^r."""
         check_listable("rate", self.rate, 1 / self.rate)
+        # The first mass is (1−q)^r: every part costs bits in all numbers.
+        check_listable("shape", self.shape, 500 * self.shape)
         top, bottom = self.shape.numerator, self.shape.denominator
 
         def attempt(shift: int) -> tuple[list[int], int] | None:
@@ -104,7 +107,7 @@ class Polya(LadderLaw):
             above, below = top, bottom
             while rest > enough:
                 for _ in range(_CHUNK):
-                    mass = (mass * ratio >> shift) * above // below
+                    mass = (mass * ratio * above >> shift) // below
                     masses.append(mass)
                     above += bottom
                     below += bottom
@@ -233,11 +236,6 @@ def check_shape_and_rate(shape: object, rate: object) -> None:
     """Refuse shapes and rates that are not exact or not sensible."""
     positive_rational("shape", shape, at_least=Fraction(1, 10**15), at_most=10**15)
     positive_rational("rate", rate, at_least=Fraction(1, 10**9), at_most=1000)
-
-
-def one_minus_exp(rate: Ball) -> Ball:
-    """Enclose 1 − e^{−rate} without cancellation."""
-    return -(-rate).expm1()
 
 
 def log_one_sided(rate: float, argument: float) -> float:

@@ -6,11 +6,12 @@ import bisect
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import ClassVar
 
 from flint import arb
 
+from protocol.difference_recurrence import Descent, Recurrence, one_minus_exp
 from protocol.enclosures import (
     Ball,
     ball,
@@ -18,7 +19,7 @@ from protocol.enclosures import (
     scaled_floor,
 )
 from protocol.errors import InputError
-from protocol.ladder import Ladder, climb
+from protocol.ladder import Ladder, accuracy_after, climb
 from protocol.law import BitSource, Integers
 from protocol.laws_base import (
     LadderLaw,
@@ -31,11 +32,12 @@ from protocol.laws_counts import (
     Polya,
     check_shape_and_rate,
     log_one_sided,
-    one_minus_exp,
 )
 from protocol.laws_laplace import DiscreteLaplace
 
 _MOST_LADDER_PARTS = 2000  # each part costs two bits in all numbers
+_SMALL_LEVEL = Fraction(1, 1000)  # a bound that lies well outside the centre
+_CHUNK = 256  # steps between two looks at the tail
 _LONG_LADDER = 2000  # scale from which one closed form is cheaper than all masses
 
 
@@ -46,16 +48,8 @@ class NegativeBinomialDifference(LadderLaw):
     The law of a cohort's noise when shares calibrated to h users come from R·h of them;
     shape 1 is Lap_ℤ(1/rate). Closed under sums: shapes add up.
 
-    Notes
-    -----
-    A_k = P(X = k) and C_k, the coefficients of (1−qz)^{−R}(1−q/z)^{−R} and of
-    (1−qz)^{−R}(1−q/z)^{−R−1}, obey, from comparing coefficients in z·dA/dz,
-
-        A_{k−1} = [(k−R)·A_k + R(1−q²)·C_k] / (q(k−1+R)),   C_{k−1} = A_{k−1} + q·C_k,
-
-    which is positive, hence stable, for k ≥ R. For k < R a term is negative and the
-    lost bits are counted. C falls with k, so that its first value is its smallest. The
-    start is Gauss's function ₂F₁.
+    Masses come from the recurrence of `protocol.difference_recurrence`, started from
+    Gauss's function ₂F₁.
     """
 
     shape: Fraction
@@ -77,9 +71,12 @@ class NegativeBinomialDifference(LadderLaw):
 
     def _smallest_magnitude(self, level: Fraction) -> int:
         """Exact up to MOST_PARTS parts, above by Chernoff's bound: never too small."""
-        if self.shape <= MOST_PARTS:
-            return LadderLaw._smallest_magnitude(self, level)
-        return self._chernoff(level)
+        if self.shape > MOST_PARTS:
+            return self._chernoff(level)
+        found = None
+        if level < _SMALL_LEVEL:
+            found = _searched(self, level)
+        return LadderLaw._smallest_magnitude(self, level) if found is None else found
 
     def _chernoff(self, level: Fraction) -> int:
         """Give k with 2·M(λ)·e^{−λ(k+1)} ≤ level, for a λ near the best one."""
@@ -150,7 +147,7 @@ class NegativeBinomialDifference(LadderLaw):
         return half.sample_wide(count, bits) - half.sample_wide(count, bits)
 
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
-        """Run the recurrence of the class down from where the tail is small enough."""
+        """Run the recurrence down to zero from where the tail is small enough."""
         if self.shape == 1:
             return DiscreteLaplace(1 / self.rate).ladder(tail_bits, guard_bits)
         check_listable("rate", self.rate, 1 / self.rate)
@@ -158,49 +155,81 @@ class NegativeBinomialDifference(LadderLaw):
             raise InputError(
                 "shape", self.shape, f"at most {_MOST_LADDER_PARTS} to list all masses"
             )
-        top, bottom = self.shape.numerator, self.shape.denominator
-        # Below k = R each step loses less than two bits (see _lost_bits).
+        # Below k = R each step loses less than two bits.
         guard_bits += 2 * math.ceil(self.shape)
+        recurrence = Recurrence.of(self.shape, self.rate, guard_bits)
         last = self._reach(tail_bits)
-        # Constants of the recurrence, the smallest of them still exact to the guard.
-        fine = guard_bits + 48 + math.ceil(3 * self.rate)
-        inverse = scaled_floor(lambda: ball(self.rate).exp(), fine, guard_bits)
-        ratio = scaled_floor(lambda: (-ball(self.rate)).exp(), fine, guard_bits)
-        gap = top * scaled_floor(
-            lambda: one_minus_exp(2 * ball(self.rate)), fine, guard_bits
-        )
 
         def attempt(shift: int) -> tuple[list[int], int] | None:
             nonlocal last
-            start = [
-                scaled_floor(partial(formula, last), shift, guard_bits)
-                for formula in (self._doubled_mass, self._doubled_companion)
-            ]
-            if not all(start):
+            state = self._start(last, shift, guard_bits)
+            if state is None:
                 return None
-            mass, companion = start
-            masses = [mass]
-            lost = 0.0
-            factor = last * bottom - top
-            below = (last - 1) * bottom + top
-            for _ in range(last):
-                if factor < 0:
-                    lost += _lost_bits(-factor * mass, companion)
-                mass = ((factor * mass + companion) * inverse >> fine) // below
-                companion = (gap * mass + ratio * companion) >> fine
-                masses.append(mass)
-                factor -= bottom
-                below -= bottom
+            masses = [state.mass, *recurrence.descend(state, last)]
             masses[-1] //= 2
             masses.reverse()
             if (1 << shift) - sum(masses) > 1 << (shift - tail_bits):
                 last += last // 8 + 1
                 return attempt(shift)
-            return masses, math.ceil(lost)
+            lost = math.ceil(state.lost_bits) + 1
+            return _lowered(masses, math.ceil(self.shape), guard_bits, lost), lost + 2
 
         return climb(attempt, guard_bits, guard_bits + tail_bits + 48)
 
+    def _start(self, place: int, shift: int, guard_bits: int) -> Descent | None:
+        """Enclose the recurrence at a place; None if the shift is too small."""
+        mass, companion = (
+            scaled_floor(partial(formula, place), shift, guard_bits)
+            for formula in (self._doubled_mass, self._doubled_companion)
+        )
+        return Descent(place, mass, companion) if mass and companion else None
 
-def _lost_bits(negative: int, positive: int) -> float:
-    """Bits of relative accuracy lost in positive − negative."""
-    return math.log2((positive + negative) / (positive - negative))
+    def _search_tail(self, level: Fraction) -> int | None:
+        """Smallest k with P(|X| > k) ≤ level from the masses beyond it alone.
+
+        What lies beyond the first mass is bounded by a geometric series: its ratio is
+        at most q for shapes up to one (A is then a moment sequence on [0, q]), and at
+        most that of the first two masses above (A is log-concave).
+
+        None if that does not settle it, or k comes close to R.
+        """
+        guard_bits = 128
+        tail_bits = (level.denominator // level.numerator).bit_length() + 24
+        shift = guard_bits + tail_bits + 96
+        state = self._start(self._reach(tail_bits), shift, guard_bits)
+        if state is None or state.place - _CHUNK < self.shape:
+            return None
+        recurrence = Recurrence.of(self.shape, self.rate, guard_bits)
+        accuracy = accuracy_after(state.place, guard_bits)
+        outermost = state.mass
+        masses = recurrence.descend(state, _CHUNK)
+        if self.shape <= 1:
+            ratio = Fraction(recurrence.ratio + 1, 1 << recurrence.fine)
+        else:
+            ratio = Fraction(outermost, masses[0]) * (1 + Fraction(1, 1 << accuracy))
+        beyond = math.ceil(2 * outermost * ratio / (1 - ratio))
+        limit = (level.numerator << shift) // level.denominator
+        tail, place = outermost, state.place + _CHUNK
+        while True:
+            for mass in masses:
+                place -= 1
+                if tail + mass > limit:
+                    above = tail + (tail >> accuracy) + 1 + beyond
+                    settled = above <= limit and tail + mass > limit + 1
+                    return place if settled else None
+                tail += mass
+            if state.place - _CHUNK < self.shape:
+                return None
+            masses = recurrence.descend(state, _CHUNK)
+
+
+def _lowered(masses: list[int], count: int, guard_bits: int, lost: int) -> list[int]:
+    """Lower the masses below R, which subtractions may have left too high."""
+    accuracy = accuracy_after(len(masses), guard_bits) - lost
+    centre = [mass - (mass >> accuracy) - 1 for mass in masses[:count]]
+    return centre + masses[count:]
+
+
+@lru_cache(maxsize=1024)
+def _searched(law: NegativeBinomialDifference, level: Fraction) -> int | None:
+    return law._search_tail(level)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from typing import ClassVar
 
+from protocol.difference_recurrence import one_minus_exp
 from protocol.enclosures import (
     Ball,
     ball,
@@ -23,10 +24,7 @@ from protocol.laws_base import (
     check_listable,
     positive_rational,
 )
-from protocol.laws_counts import (
-    log_one_sided,
-    one_minus_exp,
-)
+from protocol.laws_counts import log_one_sided
 from protocol.rejection import LogConcaveSampler
 
 

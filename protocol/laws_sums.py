@@ -123,6 +123,19 @@ class SumOfDiscreteGaussians(LadderLaw):
             reach = (square * (2 / ball(level)).log()).sqrt()
             return int(reach.upper().ceil().unique_fmpz()) - 1
 
+    def _smallest_magnitude(self, level: Fraction) -> int:
+        """Exact, or refused where the theorem leaves more than one candidate."""
+        if self._settled(level):
+            return LadderLaw._smallest_magnitude(self, level)
+        most = self._bound_by_closeness(level)
+        # The theorem bounds the tail from below as well.
+        inflation = Fraction(math.nextafter(math.exp(self.closeness()), math.inf))
+        if level * inflation < 1 and (
+            self.single.two_sided_bound(level * inflation) == most
+        ):
+            return most
+        raise InputError("level", level, "one that the closeness theorem can settle")
+
     def _settled(self, level: Fraction) -> bool:
         tail_bits = (level.denominator // level.numerator).bit_length() + 128
         return self._closeness_bits() > tail_bits + 64 or self._convolvable

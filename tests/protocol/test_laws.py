@@ -7,9 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import arb
 
 from protocol.bits import OsBits, SeededBits
-from protocol.enclosures import nearest_double
+from protocol.enclosures import nearest_double, precision
 from protocol.errors import InputError
 from protocol.laws import (
     DiscreteGaussian,
@@ -200,3 +201,44 @@ def test_an_exact_bound_that_would_take_minutes_is_refused_at_once(
 ) -> None:
     with pytest.raises(InputError, match="list all masses"):
         law.two_sided_bound(Fraction(1, 100))
+
+
+@pytest.mark.parametrize(
+    ("shape", "scale"), [("1/1000", 100), ("1/2", 10), ("11/10", 100), ("40", 50)]
+)
+@pytest.mark.parametrize("level", [Fraction(1, 10**6), Fraction(3, 10**15)])
+def test_a_bound_from_the_tail_alone_equals_that_from_all_masses(
+    shape: str, scale: int, level: Fraction
+) -> None:
+    law = NegativeBinomialDifference(Fraction(shape), Fraction(1, scale))
+    assert law._search_tail(level) == LadderLaw._smallest_magnitude(law, level)
+
+
+@pytest.mark.parametrize("shape", [Fraction(3, 2), Fraction(37, 3), Fraction(60)])
+def test_masses_below_the_shape_are_lower_bounds_like_all_others(
+    shape: Fraction,
+) -> None:
+    law = NegativeBinomialDifference(shape, Fraction(1, 3))
+    ladder = law.ladder(64, 128)
+    assert ladder.accuracy > 90
+    with precision(512):
+        for k in range(math.ceil(shape) + 2):
+            exact = law.mass(k) * (2 if k else 1) * arb(2) ** ladder.shift
+            assert exact >= ladder.masses[k]
+            slack = 1 + arb(2) ** -ladder.accuracy
+            assert exact <= ladder.masses[k] * slack
+
+
+def test_tails_far_below_one_part_in_a_double_are_right_to_the_last_digit() -> None:
+    laplace = DiscreteLaplace(Fraction(3))
+    same = NegativeBinomialDifference(Fraction(1), Fraction(1, 3))
+    for x in (-300, -900, -2000):
+        assert same.cdf(x) == pytest.approx(laplace.cdf(x), rel=1e-14)
+    assert same.cdf(-3000) == 0.0
+    assert same.pmf_range(-3000, -3000)[0] == 0.0
+
+
+def test_a_list_too_long_for_memory_is_refused() -> None:
+    law = NegativeBinomialDifference(Fraction(10, 9), Fraction(1, 400_000))
+    with pytest.raises(InputError, match="nearer the centre"):
+        law.cdf(-10)
