@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 
 from google.protobuf.message import DecodeError
@@ -18,6 +19,7 @@ from protocol.errors import MalformedMessageError
 from protocol.wire import cohort_pb2, secure_sum_pb2
 
 DIGEST_BYTES = 32
+_LIST = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def roster_bytes(parties: Mapping[str, int]) -> bytes:
@@ -48,10 +50,15 @@ def read_roster(body: bytes) -> dict[str, int]:
 
 
 def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
-    """Digest of every field of a cohort's public description."""
+    """Digest of every field of a cohort's public description.
+
+    Written as a JSON list of names and integers: unambiguous, and the same anywhere.
+    """
     threat = spec.threat
-    numbers = [spec.batch, spec.arm, spec.cohort_size, spec.honest_floor]
-    numbers += [spec.quorum, spec.modulus, int(threat.malicious_server)]
+    fields: list[str | int] = [spec.run_id, spec.cohort_id, spec.arm_name]
+    fields += (spec.mechanism, spec.backend)
+    fields += (spec.batch, spec.arm, spec.cohort_size, spec.honest_floor)
+    fields += (spec.quorum, spec.modulus, int(threat.malicious_server))
     for part in (
         spec.epsilon,
         spec.scale,
@@ -59,16 +66,8 @@ def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
         threat.corrupt,
         threat.dropout,
     ):
-        numbers += (part.numerator, part.denominator)
-    return digest(
-        "wallflower/v1/cohort",
-        spec.run_id,
-        spec.cohort_id,
-        spec.arm_name,
-        spec.mechanism,
-        spec.backend,
-        repr(numbers),
-    )
+        fields += (part.numerator, part.denominator)
+    return hashlib.sha256(b"wallflower/v1/cohort" + _LIST(fields).encode()).digest()
 
 
 def context_of(spec: cohort_pb2.CohortSpec, roster: bytes, size: int) -> bytes:

@@ -63,17 +63,15 @@ class Threat:
     @classmethod
     def from_wire(cls, message: cohort_pb2.Threat) -> Threat:
         """Read the public description of a cohort's threat."""
-        fractions: list[Fraction] = []
-        for name in ("corrupt", "dropout"):
-            part = getattr(message, name)
-            # An absent message means none; a present one must be a fraction.
-            if not message.HasField(name):
-                fractions.append(Fraction(0))
-            elif part.denominator == 0:
-                raise InputError(name, f"{part.numerator}/0", "a proper fraction")
-            else:
-                fractions.append(Fraction(part.numerator, part.denominator))
-        return cls(fractions[0], fractions[1], message.malicious_server)
+        corrupt, dropout = message.corrupt, message.dropout
+        # An absent message means none; a present one must be a fraction.
+        return _from_wire(
+            corrupt.numerator,
+            corrupt.denominator if message.HasField("corrupt") else 1,
+            dropout.numerator,
+            dropout.denominator if message.HasField("dropout") else 1,
+            message.malicious_server,
+        )
 
     def to_wire(self) -> cohort_pb2.Threat:
         """Write the public description of a cohort's threat."""
@@ -109,6 +107,21 @@ class Threat:
     def drawn_privacy_bits(self) -> int:
         """σ, plus what a malicious server gains by trying many cohort ids."""
         return self.privacy_bits + (self.grinding_bits if self.malicious_server else 0)
+
+
+@lru_cache(maxsize=256)
+def _from_wire(
+    corrupt: int, corrupt_of: int, dropout: int, dropout_of: int, malicious: bool
+) -> Threat:
+    for name, top, bottom in (
+        ("corrupt", corrupt, corrupt_of),
+        ("dropout", dropout, dropout_of),
+    ):
+        if bottom == 0:
+            raise InputError(name, f"{top}/0", "a proper fraction")
+    return Threat(
+        Fraction(corrupt, corrupt_of), Fraction(dropout, dropout_of), malicious
+    )
 
 
 @dataclass(frozen=True, slots=True)

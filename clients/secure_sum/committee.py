@@ -126,8 +126,7 @@ class CommitteeClient(ClientMachine):
         drawn = self._drawn()
         if drawn is not None and not drawn.issuperset(members):
             raise WrongContextError("the committee has members that were not drawn")
-        for member, key in zip(members, committee.keys, strict=True):
-            self.check_key(member, key)
+        self.check_keys(members, committee.keys)
 
     def _contribute(
         self, request: ContributeRequest, contribution: Contribution
@@ -170,10 +169,13 @@ class CommitteeClient(ClientMachine):
             raise WrongContextError("the closed set names a node not on the roster")
         if len({key.key for key in closed.keys}) != count:
             raise WrongContextError("two nodes of the closed set share a key")
-        for party, key, users in zip(
-            contributors, closed.keys, closed.users, strict=True
+        for party, users, capacity in zip(
+            contributors,
+            closed.users,
+            self.check_keys(contributors, closed.keys),
+            strict=True,
         ):
-            self.check_claim(party, users, self.check_key(party, key))
+            self.check_claim(party, users, capacity)
         needed = least_contributors(self.threat, self.roster_size)
         if count < needed:
             raise RefusalError("set-too-small", f"{count} nodes; at least {needed}")

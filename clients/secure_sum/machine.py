@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -26,7 +27,7 @@ from protocol.errors import (
     WrongContextError,
 )
 from protocol.identity import NodeIdentity, Trust
-from protocol.party_keys import check_lengths
+from protocol.sealing import KEY_BYTES
 from protocol.session import Contribution
 from protocol.sum_envelope import check_place, unwrap, wrap
 from protocol.threat import COMPLETE_UP_TO, Threat
@@ -197,15 +198,24 @@ class ClientMachine(abc.ABC):
         """Tell whether a stage had its answer."""
         return stage in self._answers
 
-    def check_key(self, party: str, key: PartyKey, *, mask: bool = False) -> int:
-        """Verify a peer's key; give how many users the peer may claim at most."""
-        check_lengths(key, mask=mask)
-        setting = self.setting
-        if setting.trust is None:
-            return MOST_USERS
-        return setting.keyring.capacity(
-            key, setting.spec.cohort_id, party, setting.trust
-        )
+    def check_keys(
+        self, parties: Sequence[str], keys: Iterable[PartyKey], *, mask: bool = False
+    ) -> list[int]:
+        """Verify peers' keys; give how many users each may claim at most."""
+        wanted = KEY_BYTES if mask else 0
+        listed = list(keys)
+        if any(
+            len(key.key) != KEY_BYTES or len(key.mask_key) != wanted for key in listed
+        ):
+            raise MalformedMessageError("a party's key has the wrong length")
+        setting, trust = self.setting, self.setting.trust
+        if trust is None:
+            return [MOST_USERS] * len(listed)
+        verify, cohort_id = setting.keyring.capacity, setting.spec.cohort_id
+        return [
+            verify(key, cohort_id, party, trust)
+            for party, key in zip(parties, listed, strict=True)
+        ]
 
     def check_claim(self, party: str, users: int, capacity: int) -> None:
         """Refuse a number of users that a party cannot have."""

@@ -107,8 +107,7 @@ class SecaggPlusClient(ClientMachine):
         check_neighbours(
             request, self.setting.party, self._sizes(), self.context, self.roster
         )
-        for party, key in zip(request.neighbours, request.keys, strict=True):
-            self.check_key(party, key, mask=True)
+        self.check_keys(request.neighbours, request.keys, mask=True)
 
     def _inspect_unmask(self, request: UnmaskRequest) -> None:
         self._demand(MASK)
@@ -237,7 +236,8 @@ class SecaggPlusClient(ClientMachine):
         both, sworn = unpack(plain)
         if sworn != users:
             raise WrongContextError(f"{neighbour} has other users than the server says")
-        self.check_claim(neighbour, users, self.check_key(neighbour, key, mask=True))
+        (capacity,) = self.check_keys([neighbour], [key], mask=True)
+        self.check_claim(neighbour, users, capacity)
         self.memory.shares[position] = both
 
     def _masked(self) -> int:

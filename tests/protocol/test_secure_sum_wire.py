@@ -123,8 +123,8 @@ def test_an_envelope_has_its_golden_bytes() -> None:
 
 
 ENVELOPE = "08031204050505051a01612a077061796c6f616432089398cfd7c3b97c30"
-SPEC_DIGEST = "a1809bf2dfd8f7a2a1fed55a29ee81a01085370af2fe82bfbcde35309963983d"
-CONTEXT = "fc7768846322adea21092fedb79b9ca6435a4e0c54ec132427a7ef451a46b957"
+SPEC_DIGEST = "33377063578839dd74a51f48a9da336baca22e95a9ceaff7ffc5deeb6eafd335"
+CONTEXT = "15d5496143a32758620ea67c70d6254a17de97eaa924e63f858b046c8d263d78"
 
 
 def test_digests_of_spec_and_context_are_golden() -> None:

@@ -176,3 +176,16 @@ def test_the_quorum_counts_the_largest_nodes_as_colluding() -> None:
 def test_a_sum_is_over_two_honest_nodes_at_least() -> None:
     threat = Threat(TENTH, TENTH)
     assert [least_contributors(threat, n) for n in (2, 3, 4, 20, 21)] == [2, 3, 3, 4, 5]
+
+
+def test_three_nodes_must_all_be_in_even_if_nobody_colludes() -> None:
+    assert least_contributors(Threat(Fraction(0), TENTH), 3) == 3
+
+
+def test_colluders_do_not_vanish_with_the_honest() -> None:
+    threat = Threat(TENTH, TENTH)
+    left = threat.among(20, 5)
+    assert left.corrupt_nodes(5) == threat.corrupt_nodes(20) == 2
+    assert threat.among(20, 20) == threat
+    with pytest.raises(InputError, match="corrupt"):
+        threat.among(20, 2)
