@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 FORMATS = ("human", "json")
-# Wide enough for the widest table when there is no terminal to ask.
-_PLAIN_WIDTH = 110
+# Numbers must never be cut: a narrow terminal folds lines of a table instead.
+_LEAST_WIDTH = 130
+_TEXT_WIDTH = 96
 
 
 def check_format(name: str) -> None:
@@ -39,12 +41,18 @@ def print_json(command: str, content: Mapping[str, Any]) -> None:
 
 
 def console() -> Console:
-    """Results go to stdout; colours and borders only for a terminal."""
+    """Results go to stdout; colours only for a terminal."""
     from rich.console import Console
 
     if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(highlight=False, width=_PLAIN_WIDTH, no_color=True)
+        own = Console(highlight=False)
+        return Console(highlight=False, width=max(own.width, _LEAST_WIDTH))
+    return Console(highlight=False, width=_LEAST_WIDTH, no_color=True)
+
+
+def print_text(out: Console, text: str) -> None:
+    """Write a paragraph, folded where lines are pleasant to read."""
+    out.print(text, width=min(_TEXT_WIDTH, shutil.get_terminal_size().columns))
 
 
 def table(*headings: str, title: str = "") -> Table:
@@ -55,5 +63,7 @@ def table(*headings: str, title: str = "") -> Table:
     style = box.SIMPLE_HEAD if sys.stdout.isatty() else box.SIMPLE
     result = Table(box=style, title=title or None, title_justify="left", pad_edge=False)
     for index, heading in enumerate(headings):
-        result.add_column(heading, justify="left" if index == 0 else "right")
+        result.add_column(
+            heading, justify="left" if index == 0 else "right", no_wrap=True
+        )
     return result

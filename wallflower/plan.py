@@ -125,7 +125,10 @@ def make_plan(request: PlanRequest) -> Plan:
     policy = request.policy()
     future = _Future(policy)
     batches: list[PlannedBatch] = []
-    while (planned := future.batch(len(batches) + 1)).users <= request.horizon:
+    for number in range(1, future.last_affordable + 1):
+        planned = future.batch(number)
+        if planned.users > request.horizon:
+            break
         batches.append(planned)
     if not batches:
         raise InputError(

@@ -7,7 +7,7 @@ from typing import Any
 
 from protocol.accounting import Bound
 from protocol.quantities import round_up
-from wallflower.output import console, print_json, table
+from wallflower.output import console, print_json, print_text, table
 from wallflower.plan import PRIVACY_DELTAS, GapCost, Plan, PlannedBatch
 from wallflower.plan_words import percent
 
@@ -16,6 +16,10 @@ _TRUST = {
     "server": "the server, which sees every outcome",
     "nobody": "nobody",
 }
+_LEGEND = (
+    "Rewards are rounded to multiples of 1/g; τ bounds the noise of a sum; bits are "
+    "what one user sends; the last column is the gap of means that is decided by then."
+)
 _DIGITS = {1e-5: "10⁻⁵", 1e-6: "10⁻⁶", 1e-9: "10⁻⁹"}
 
 
@@ -114,7 +118,7 @@ def _print_page(plan: Plan) -> None:
     )
     out.print()
     out.print("[bold]What a person is promised[/bold]")
-    out.print(plan.sentence, soft_wrap=False)
+    print_text(out, plan.sentence)
     out.print(f"Must be trusted: {_TRUST[plan.guarantee.trust]}.")
     if plan.guarantee.epsilon is not None:
         out.print(_equivalents(plan))
@@ -123,10 +127,11 @@ def _print_page(plan: Plan) -> None:
     out.print()
     out.print("[bold]What is sent[/bold] (if no arm falls early)")
     out.print(_batches(plan))
+    print_text(out, _LEGEND)
+    out.print()
     if plan.dropouts:
         out.print("[bold]When people do not answer[/bold]")
-        for line in _dropouts(plan):
-            out.print(line)
+        print_text(out, _dropouts(plan))
         out.print()
     sure = percent(1 - request.failure_probability)
     out.print(f"[bold]Users needed[/bold] to tell arms apart with probability {sure}")
@@ -161,17 +166,15 @@ def _batches(plan: Plan) -> Any:
     rows = table(
         "batch",
         "users per arm",
-        "precision g",
-        "noise bound τ",
+        "g",
+        "τ",
         "modulus m",
-        "bits per user",
-        "users in all",
+        "bits",
+        "users so far",
         "tells apart",
     )
     for planned in plan.batches:
         cohort = planned.cohort
-        # Rounded up: the gap shown is told apart, not one slightly smaller.
-        known = round_up(planned.separates, 3) if planned.separates <= 1 else "–"
         rows.add_row(
             str(planned.batch),
             f"{cohort.cohort_size:,}",
@@ -180,25 +183,30 @@ def _batches(plan: Plan) -> Any:
             f"{cohort.modulus:,}",
             str(cohort.bits_per_user),
             f"{planned.users:,}",
-            known,
+            _gap(planned.separates),
         )
     return rows
 
 
-def _dropouts(plan: Plan) -> list[str]:
-    floor = percent(plan.request.floor)
-    lines = [
-        f"Each person's noise counts on {floor} of the group. While so many honest "
-        "people answer, the promise",
-        "holds in full. With fewer, no sum is released and the group counts as used. "
-        "Were it released, ε would be",
-    ]
+def _gap(separates: float) -> str:
+    """Two digits, rounded up: the gap shown is told apart, not one a little smaller."""
+    if separates > 1:
+        return "–"
+    return round_up(separates, max(2, 1 - math.floor(math.log10(separates))))
+
+
+def _dropouts(plan: Plan) -> str:
     parts = [
         f"{round_up(effect.epsilon)} with {percent(effect.arriving)} of them"
         for effect in plan.dropouts
         if effect.arriving < 1
     ]
-    return [*lines, f"{', '.join(parts)}."]
+    return (
+        f"Each person's noise counts on {percent(plan.request.floor)} of the group. "
+        "While so many honest people answer, the promise holds in full. With fewer, no "
+        "sum is released and the group counts as used. Were it released, ε would be "
+        f"{', '.join(parts)}."
+    )
 
 
 def _gaps(plan: Plan) -> Any:

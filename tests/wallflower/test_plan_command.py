@@ -60,6 +60,14 @@ def test_the_page_is_plain_when_it_is_not_read_on_a_terminal() -> None:
         assert heading in done.stdout
 
 
+def test_large_numbers_are_never_cut() -> None:
+    done = wallflower(
+        *("plan", "--mechanism", "central-dp", "--horizon", "1e12", "--ratio", "10")
+    )
+    assert done.returncode == 0
+    assert "…" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
