@@ -67,6 +67,15 @@ soak-desk: env  ## 100,000 hostile calls against the desk; its memory must stay 
 bench-noise: bench-env  ## exact noise against float noise and OpenDP: ratios, table building
 	$(BIN)/python -m benchmarks.noise
 
+test-faults: env  ## faults on purpose over several hosts, and what came of each (root)
+	$(BIN)/python -m deploy.harness.report
+
+guide: env  ## follow docs/deployment.md word by word on two hosts (root)
+	$(BIN)/python -m deploy.harness.guide
+
+bench-deploy: env  ## one batch of ours beside one round of stock SecAgg+ (8 and 16 nodes)
+	$(BIN)/python -m benchmarks.deploy
+
 clean:  ## remove everything that was generated
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 

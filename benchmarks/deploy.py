@@ -29,6 +29,7 @@ from deploy.harness.experiment import (
 )
 from deploy.harness.flower import ROOT
 from deploy.harness.network import namespaces_available
+from deploy.harness.processes import end_in_order_on_sigterm
 
 STOCK = ROOT / "benchmarks" / "stock-secagg"
 
@@ -149,6 +150,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[8, 16])
     parser.add_argument("--no-stock", action="store_true", help="ours alone")
     arguments = parser.parse_args()
+    end_in_order_on_sigterm()
     namespaces = namespaces_available()
     where = "network namespaces" if namespaces else "loopback"
     sys.stdout.write(f"hosts: {where}\n")

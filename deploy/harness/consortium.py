@@ -40,6 +40,7 @@ class Consortium:
     desk_port: int
     network: Network | None
     node_environment: Callable[[Consortium, str], Mapping[str, str]]
+    kept: bool = False
     node_processes: dict[str, Process] = field(default_factory=dict)
 
     def home_of(self, name: str) -> Path:
@@ -71,6 +72,7 @@ class Consortium:
             node_config=f'wallflower-home="{home}"',
             extra=self.node_environment(self, name),
             prefix=prefix,
+            kept=self.kept,
         )
         self.node_processes[name] = process
         return process
@@ -81,6 +83,7 @@ class Consortium:
             f"{count} nodes online",
             lambda: self.operator.nodes_online() >= count,
             timeout_s,
+            pause_s=2.0,  # each look starts Flower's command line
         )
 
 
@@ -97,6 +100,7 @@ def consortium(
     node_environment: Callable[[Consortium, str], Mapping[str, str]] = (
         lambda built, name: {}
     ),
+    kept: bool = False,
 ) -> Iterator[Consortium]:
     """Build keys and hosts, start everything, and take all of it down again.
 
@@ -118,6 +122,9 @@ def consortium(
         False keeps SuperLink's state in memory.
     node_environment : Callable
         Gives further variables of a node's environment.
+    kept : bool
+        Nodes are started again whenever they end; only with namespaces, which is where
+        everything below a keeper is found again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -169,6 +176,7 @@ def consortium(
             desk_port,
             network,
             node_environment,
+            kept,
         )
         for name in nodes:
             operator.register(store.nodes / name / "flower.pub")

@@ -31,12 +31,14 @@ class Plan:
     users: int = 1500  # on every node
     corrupt: str = "0.1"
     dropout: str = "0.3"
-    stage_timeout_s: float = 10.0
-    reward_timeout_s: float = 20.0
+    stage_timeout_s: float = 15.0
+    reward_timeout_s: float = 30.0
+    attend_timeout_s: float = 45.0
     arms: Sequence[str] = ARMS
     means: Sequence[float] = TRUE_MEANS
     backend: str = "committee"
     mechanism: str = "dist-dp"
+    first_batch: int = 60
 
     @property
     def truth(self) -> dict[str, float]:
@@ -67,7 +69,7 @@ def write_experiment(built: Consortium, plan: Plan, nodes: int) -> Path:
     path.write_text(
         f'[experiment]\nname = "laboratory"\narms = [{arms}]\n\n'
         f'[privacy]\nmechanism = "{plan.mechanism}"\nepsilon = 1\n\n'
-        '[policy]\nname = "elimination"\nfirst-batch = 60\n\n'
+        f'[policy]\nname = "elimination"\nfirst-batch = {plan.first_batch}\n\n'
         f'[secure-sum]\nbackend = "{plan.backend}"\ncorrupt = {plan.corrupt}\n'
         f'dropout = {plan.dropout}\nenrolment = "{keys / "enrolment.pub"}"\n\n'
         f'[transport]\nkind = "grpc"\nhost = "{built.desk_host}"\n'
@@ -75,7 +77,8 @@ def write_experiment(built: Consortium, plan: Plan, nodes: int) -> Path:
         f'certificate = "{keys / "server.crt"}"\n'
         f'private-key = "{keys / "server.key"}"\n'
         f"stage-timeout-s = {plan.stage_timeout_s}\n"
-        f"reward-timeout-s = {plan.reward_timeout_s}\n\n"
+        f"reward-timeout-s = {plan.reward_timeout_s}\n"
+        f"attend-timeout-s = {plan.attend_timeout_s}\n\n"
         f"[nodes]\ncount = {nodes}\nusers = {plan.users}\n"
     )
     return path
@@ -122,7 +125,7 @@ class LabRun:
             self.seen += [json.loads(line) for line in whole.splitlines()]
         return self.seen
 
-    def until_event(self, kind: str, timeout_s: float = 90, **fields: Any) -> None:
+    def until_event(self, kind: str, timeout_s: float = 240, **fields: Any) -> None:
         """Wait for an event that has these fields; a run that ended first is over."""
 
         def found() -> bool:

@@ -21,6 +21,7 @@ import psutil
 
 from deploy.harness.consortium import Consortium
 from deploy.harness.experiment import LabRun, gate_of
+from deploy.harness.network import stop_all_in
 from deploy.harness.processes import until
 from protocol.errors import UnavailableError
 
@@ -87,13 +88,9 @@ class Lab:
     def kill_node(self, name: str) -> None:
         """SuperNode and everything below it lose power."""
         self.built.node_processes[name].kill()
-        for process in self.client_apps_left(name):
-            process.kill()
-
-    def client_apps_left(self, name: str) -> list[psutil.Process]:
-        """Find ClientApps that outlived their SuperNode, by their Flower home."""
-        home = str(self.built.home_of(name))
-        return [p for p in matching(CLIENT_APP) if home in environment_of(p)]
+        network = self.built.network
+        assert network is not None
+        stop_all_in(network.hosts[name].namespace)
 
     def restart_node(self, name: str) -> None:
         """Power comes back."""
@@ -109,25 +106,10 @@ def descendants(pid: int, word: str) -> list[psutil.Process]:
     return [process for process in family if word in command_line(process)]
 
 
-def matching(word: str) -> Iterator[psutil.Process]:
-    """Give processes whose command line has `word`."""
-    for process in psutil.process_iter():
-        if word in command_line(process):
-            yield process
-
-
 def command_line(process: psutil.Process) -> str:
     """Give a process's command line, or nothing when it is gone."""
     try:
         return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
-
-
-def environment_of(process: psutil.Process) -> str:
-    """Give the Flower home a process was started with."""
-    try:
-        return process.environ().get("FLWR_HOME", "")
     except psutil.Error:
         return ""
 
@@ -152,6 +134,20 @@ def node_killed_before_describing(lab: Lab) -> str:
     lab.until_batch_done()
     lab.restart_node(lab.victim)
     return "run began without it"
+
+
+def node_killed_giving_keys(lab: Lab) -> str:
+    """Kill a node while the committee's keys are collected; a slow line keeps it so."""
+    network = lab.built.network
+    assert network is not None
+    network.impair(lab.victim, loss=0.0, delay_ms=1000)
+    try:
+        lab.run.until_event("CohortProgress", stage="keys")
+        lab.kill_node(lab.victim)
+    finally:
+        network.restore(lab.victim)
+    lab.restart_node(lab.victim)
+    return "the others' keys sufficed"
 
 
 def node_killed_contributing(lab: Lab) -> str:
@@ -343,6 +339,7 @@ def fill_disk(lab: Lab) -> str:
 
 FAULTS: tuple[Fault, ...] = (
     Fault("node killed", "attending", node_killed_before_describing),
+    Fault("node killed", "committee keys", node_killed_giving_keys),
     Fault("node killed", "contribution", node_killed_contributing),
     Fault("node killed", "tally", node_killed_tallying),
     Fault("node killed", "between batches", node_killed_between_batches),

@@ -143,6 +143,15 @@ class Operator:
         return sum(node["status"] == "online" for node in listed["nodes"])
 
 
+# What systemd does for a node's service: start it again, and let nothing of the former
+# one live on. SuperLink turns away a SuperNode that lost power (exit code 305) until
+# its former heartbeat has run out, so a node without a keeper would stay away.
+_KEEPER = (
+    'set -m; while true; do "$@" & child=$!; wait "$child"; '
+    'kill -9 -- "-$child" 2>/dev/null; sleep 3; done'
+)
+
+
 def start_supernode(
     supervisor: Supervisor,
     name: str,
@@ -155,13 +164,15 @@ def start_supernode(
     node_config: str,
     extra: Mapping[str, str] | None = None,
     prefix: tuple[str, ...] = (),
+    kept: bool = False,
 ) -> Process:
     """Start a SuperNode that dials out; its own API stays on its loopback.
 
     `prefix` stands before the command, e.g. ``faketime`` for a host whose clock is
-    wrong.
+    wrong; `kept` starts it again whenever it ends, as a service manager does.
     """
     command = [
+        *(("bash", "-c", _KEEPER, "keeper") if kept else ()),
         *prefix,
         *("flower-supernode", "--root-certificates", str(keys / "ca.crt")),
         *("--auth-supernode-private-key", str(keys / "flower.key")),

@@ -20,7 +20,12 @@ from pathlib import Path
 
 from deploy.harness.flower import ROOT, environment
 from deploy.harness.network import Host, LoopbackHost, Network
-from deploy.harness.processes import Supervisor, listening, until
+from deploy.harness.processes import (
+    Supervisor,
+    end_in_order_on_sigterm,
+    listening,
+    until,
+)
 from protocol.errors import UnavailableError
 
 PAGE = ROOT / "docs" / "deployment.md"
@@ -149,6 +154,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="work here and keep it")
     arguments = parser.parse_args()
+    end_in_order_on_sigterm()
     steps: list[Done] = []
     with contextlib.ExitStack() as stack:
         folder = arguments.folder

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -129,13 +130,18 @@ class Supervisor:
         return process
 
 
-def until(what: str, condition: Callable[[], bool], timeout_s: float) -> float:
+def until(
+    what: str,
+    condition: Callable[[], bool],
+    timeout_s: float,
+    pause_s: float = 0.05,
+) -> float:
     """Wait for a condition; gives the seconds it took."""
     started = time.monotonic()
     while not condition():
         if time.monotonic() - started > timeout_s:
             raise UnavailableError(f"{what} did not happen within {timeout_s:g} s")
-        time.sleep(0.05)
+        time.sleep(pause_s)
     return time.monotonic() - started
 
 
@@ -150,6 +156,11 @@ def listening(host: Host, port: int) -> bool:
         host.command(["ss", "-Hltn"]), capture_output=True, text=True, check=False
     )
     return wanted in listed.stdout
+
+
+def end_in_order_on_sigterm() -> None:
+    """Turn SIGTERM into an ordinary exit, so that every context is left properly."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 def free_port() -> int:

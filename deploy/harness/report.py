@@ -26,12 +26,13 @@ from deploy.harness.experiment import (
     write_node,
 )
 from deploy.harness.faults import FAULTS, Fault, Lab, fill_disk, small_disk
+from deploy.harness.processes import end_in_order_on_sigterm
 from protocol.errors import WallflowerError
 
 NODES = ("clinic-a", "clinic-b", "clinic-c", "clinic-d")
-PLAN = Plan(mechanism="non-private")
+PLAN = Plan(mechanism="non-private", first_batch=24)
 _MOST_RESUMES = 3
-_RUN_TIMEOUT_S = 240
+_RUN_TIMEOUT_S = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def try_fault(built: Consortium, experiment: Path, fault: Fault) -> Row:
     started = time.monotonic()
     name = f"{fault.name} {fault.phase}".replace(" ", "-").replace(",", "").lower()
     run_dir = built.folder / "runs" / name.replace("'", "")
-    built.await_nodes(len(NODES), 180)
+    built.await_nodes(len(NODES), 300)
     with contextlib.ExitStack() as stack:
         if fault.hurt is fill_disk:
             stack.enter_context(small_disk(run_dir))
@@ -136,6 +137,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="keep logs and runs here")
     parser.add_argument("--json", type=Path, help="write the rows here as well")
     arguments = parser.parse_args()
+    end_in_order_on_sigterm()
     chosen = [f for f in FAULTS if arguments.only in f"{f.name} {f.phase}"]
     rows: list[Row] = []
     with contextlib.ExitStack() as stack:
@@ -149,6 +151,7 @@ def main() -> int:
                 lambda built, name: write_node(built, name, PLAN),
                 users=10_000,
                 node_environment=lambda b, name: node_environment(b, name, PLAN),
+                kept=True,
             )
         )
         experiment = write_experiment(built, PLAN, len(NODES))
