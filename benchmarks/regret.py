@@ -1,9 +1,8 @@
 """``make check-regret``: regret against the oracle table, 200 instances a cell.
 
 K = 10, T = 10⁶, easy, rewards of deviation 0.1, p = 0.1. The oracle's figures are means
-over another draw of 200 instances, with a standard error of 1 to 5 % of their own; the
-default seed is the one of 0 … 6, 42, 123 and 2022 whose instances are about as hard as
-the oracle's, judged by the rows of the paper's radius and DP-SE alone.
+over another draw of 200 instances, with a standard error of 1 to 5 % of their own, so
+that another ``--seed`` moves all rows up or down together by as much.
 Exit code 1 when a row that must be met is off by more than its tolerance.
 """
 
@@ -37,7 +36,7 @@ ROWS: dict[
         (0.95, 1.05),
     ),
     "DP-SE": ({"mechanism": "dp-se"}, (7628, 4623, 4285), (0.95, 1.05)),
-    "tight, last batch, 2^b": (LAST, (4631, 2300, 2137), None),
+    "tight, last batch, 2^b": (LAST, (4631, 2300, 2137), (0.95, 1.05)),
     "tight, pooled, 1.5^b": ({}, (2861, 1333, 1197), (0.95, 1.05)),
     "dp-klucb": ({"policy": "dp-klucb"}, (1997, 753, 678), (0.0, 1.15)),
     "dp-imed": ({"policy": "dp-imed"}, (1441, 601, 396), (0.0, 1.15)),
@@ -48,7 +47,7 @@ def main() -> int:
     """Print the table; give the number of rows that miss."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=42)
     arguments = parser.parse_args()
     count, seed = arguments.instances, arguments.seed
     means = drawn_means("easy", count, 10, seed).ravel()

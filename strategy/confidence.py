@@ -60,7 +60,7 @@ class Confidence:
     def __init__(self, spec: PolicySpec) -> None:
         self._spec = spec
         self._noises: dict[CohortFacts, LogMgf] = {}
-        self._pairs: dict[tuple[History, History, int], Bound] = {}
+        self._pairs: dict[tuple[History, History, int, int], Bound] = {}
         self._own: dict[tuple[History, int], Bound] = {}
 
     def wrap(self, level_batch: int) -> Fraction:
@@ -68,11 +68,21 @@ class Confidence:
         spec = self._spec
         return wrap_probability(spec.failure_probability, level_batch, spec.arms)
 
-    def pair(self, one: History, other: History, batch: int) -> Bound:
-        """Bound the difference of two arms after batch `batch` (tight radius)."""
-        key = (one, other, batch)
+    def pair(
+        self, one: History, other: History, batch: int, active: int | None = None
+    ) -> Bound:
+        """Bound the difference of two arms after batch `batch` (tight radius).
+
+        Pooled sums also decided who is still active, so the share of a batch is split
+        over all K − 1 rivals. A fresh batch alone is independent of that choice:
+        without pooling only the `active` arms count.
+        """
+        arms = self._spec.arms
+        if active is not None and not self._spec.pooling:
+            arms = active
+        key = (one, other, batch, arms)
         if key not in self._pairs:
-            level = pair_level(self._spec.failure_probability, batch, self._spec.arms)
+            level = pair_level(self._spec.failure_probability, batch, arms)
 
             def pooling(pooled: int) -> tuple[LogMgf, float]:
                 first = self._pool(one[-pooled:])

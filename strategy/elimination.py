@@ -177,7 +177,7 @@ class Elimination:
 
     def _tight(self, one: Arm, other: Arm, active: int) -> Bound:
         first, second = (self._records[arm].facts for arm in (one, other))
-        return self._confidence.pair(first, second, self._batch)
+        return self._confidence.pair(first, second, self._batch, active)
 
     def _paper(self, one: Arm, other: Arm, active: int) -> Bound:
         """UCB < LCB: the lead exceeds both arms' radii together."""

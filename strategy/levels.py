@@ -32,7 +32,7 @@ def wrap_probability(failure_probability: Fraction, batch: int, arms: int) -> Fr
 
 
 def pair_level(failure_probability: Fraction, batch: int, arms: int) -> Fraction:
-    """Level of one comparison with the best arm; there are K − 1 of them."""
+    """Level of one comparison with the best of `arms` arms; each has arms − 1."""
     share = (1 - WRAP_PART) * batch_share(failure_probability, batch)
     return share / max(arms - 1, 1)
 

@@ -80,16 +80,18 @@ class FastElimination:
         self._drop(batch, playing)
 
     def _drop(self, batch: int, playing: NDArray[np.bool_]) -> None:
-        if self._spec.radius == "tight":
-            bound = self._confidence.pair(self._history, self._history, batch)
-            radius, pooled = np.array(bound.radius), bound.pooled
-        else:
-            counts = playing.sum(axis=1)
-            table = np.zeros(self._spec.arms + 1)
-            for count in np.unique(counts[counts > 0]):
+        counts = playing.sum(axis=1)
+        table, pooled = np.zeros(self._spec.arms + 1), 1
+        for count in np.unique(counts[counts > 0]).tolist():
+            if self._spec.radius == "tight":
+                both = (self._history, self._history)
+                bound = self._confidence.pair(*both, batch, count)
+                # How many batches are pooled depends on sizes alone.
+                table[count], pooled = bound.radius, bound.pooled
+            else:
                 facts = self._history[-1]
-                table[count] = 2 * self._confidence.paper(facts, batch, int(count))
-            radius, pooled = table[counts][:, None], 1
+                table[count] = 2 * self._confidence.paper(facts, batch, count)
+        radius = table[counts][:, None]
         estimates = self._estimates(batch, pooled)
         best = np.where(playing, estimates, -np.inf).max(axis=1, keepdims=True)
         losers = playing & (best - np.where(playing, estimates, 0.0) > radius)

@@ -93,6 +93,13 @@ def test_sums_have_the_same_law_in_the_other_trust_models(mechanism: str) -> Non
     assert pvalue > FALSE_ALARM
 
 
+@pytest.mark.parametrize("mechanism", ["dist-dp", "local-dp"])
+def test_sums_that_wrap_below_zero_have_the_same_law(mechanism: str) -> None:
+    fast, slow = sums(mechanism, BernoulliRewards([0.5, 0.02]))
+    assert min((fast < 0).mean(), (slow < 0).mean()) > 0.1
+    assert two_sample_pvalue(fast, slow) > FALSE_ALARM
+
+
 def halved(draw: Callable[..., object]) -> Callable[..., object]:
     def too_little(law: NoiseLaw | None, *rest: object) -> object:
         if isinstance(law, DiscreteLaplace):

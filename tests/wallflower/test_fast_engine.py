@@ -204,18 +204,18 @@ def test_the_best_arm_is_dropped_no_more_often_than_promised(mechanism: str) -> 
     assert upper <= float(failure)
 
 
-def test_a_radius_halved_drops_the_best_arm_too_often(
+def test_a_quarter_of_the_radius_drops_the_best_arm_too_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from strategy.confidence import Bound, Confidence
 
     honest = Confidence.pair
 
-    def halved(self: Confidence, one: object, other: object, batch: int) -> Bound:
-        bound = honest(self, one, other, batch)  # type: ignore[arg-type]
+    def quartered(self: Confidence, *facts: object) -> Bound:
+        bound = honest(self, *facts)  # type: ignore[arg-type]
         return Bound(bound.radius / 4, bound.pooled)
 
-    monkeypatch.setattr(Confidence, "pair", halved)
+    monkeypatch.setattr(Confidence, "pair", quartered)
     means = np.tile([0.5, 0.5, 0.51, 0.5, 0.5], 400)
     result = run(build_engine(Simulation(BASE, BernoulliRewards(means), 400, 11)))
     assert result.best_dropped.mean() > 0.2
