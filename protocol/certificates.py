@@ -126,6 +126,23 @@ def fingerprint(certificate: bytes) -> bytes:
         ) from None
 
 
+def is_valid_at(certificate: bytes, moment: datetime.datetime) -> bool:
+    """Tell whether a certificate is in time at a moment (with a time zone)."""
+    fingerprint(certificate)
+    loaded = x509.load_pem_x509_certificate(certificate)
+    return loaded.not_valid_before_utc <= moment <= loaded.not_valid_after_utc
+
+
+def names_host(certificate: bytes, host: str) -> bool:
+    """Tell whether a certificate lists a host name or address (wildcards do not)."""
+    loaded = x509.load_pem_x509_certificate(certificate)
+    try:
+        names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return False
+    return _host(host) in list(names.value)
+
+
 def _builder(
     subject: x509.Name,
     issuer: x509.Name,

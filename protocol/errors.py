@@ -131,3 +131,11 @@ class JournalError(WallflowerError):
     """The record of a run is missing or inconsistent."""
 
     exit_code = 3
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Give the error that ended a TaskGroup: one failure stopped the others."""
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first

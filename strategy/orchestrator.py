@@ -19,7 +19,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from protocol.cohort import cohort_mechanism
-from protocol.errors import InputError, UnavailableError
+from protocol.errors import InputError, UnavailableError, first_error
 from protocol.port import NodeId, NodePort
 from protocol.session import SecureSum, ServerSession
 from protocol.wire.cohort_pb2 import CohortSpec
@@ -121,8 +121,7 @@ class Orchestrator:
         try:
             await self._run()
         except BaseExceptionGroup as group:
-            # One failure stopped the others; it is the one to report.
-            raise _first_of(group) from None
+            raise first_error(group) from None
 
     async def _run(self) -> None:
         await asyncio.to_thread(self._journal.void_open, "server-stopped")
@@ -385,10 +384,3 @@ def _outcome(asked: _Asked, end: SecureSum) -> tuple[CohortOutcome, SumRecord]:
         end.users,
         end.survivors,
     )
-
-
-def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    first: BaseException = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first

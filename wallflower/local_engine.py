@@ -20,11 +20,17 @@ from clients.node import Node
 from protocol.attendance import RunTokens
 from protocol.certificates import (
     KeyPair,
-    fingerprint,
+    is_valid_at,
     make_authority,
     make_server_certificate,
+    names_host,
 )
-from protocol.errors import ConfigError, InputError, UnavailableError
+from protocol.errors import (
+    ConfigError,
+    InputError,
+    UnavailableError,
+    first_error,
+)
 from protocol.identity import Trust
 from protocol.port import NodePort
 from strategy.config import ExperimentConfig, TransportSettings
@@ -112,8 +118,11 @@ async def _port(
         yield MemoryPort(nodes)
         return
     assert enrolment is not None
-    async with _desk(config, run_id, nodes, enrolment) as desk:
-        yield desk
+    try:
+        async with _desk(config, run_id, nodes, enrolment) as desk:
+            yield desk
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None
 
 
 @asynccontextmanager
@@ -182,9 +191,13 @@ def _certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:
 
 
 def _check_pair(pair: KeyPair, transport: TransportSettings) -> None:
-    """Refuse a certificate that is not one, or a key that is another's."""
+    """Refuse a certificate that nodes would refuse, or a key that is another's."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    fingerprint(pair.certificate)
+    where = f"transport.certificate {transport.certificate}"
+    if not is_valid_at(pair.certificate, datetime.datetime.now(datetime.UTC)):
+        raise ConfigError(where, "is expired or not valid yet; make a new one")
+    if not names_host(pair.certificate, transport.host):
+        raise ConfigError(where, f"does not name transport.host {transport.host}")
     try:
         context.load_cert_chain(str(transport.certificate), str(transport.private_key))
     except (ssl.SSLError, OSError) as error:

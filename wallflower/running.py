@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import secrets
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from strategy.config import ExperimentConfig, load_config
 from strategy.journal import Journal
 from strategy.policy_setup import policy_for
 from strategy.run_store import FILE_NAME
-from wallflower.engines import EngineJob, engine_check, engine_named
+from wallflower.engines import Engine, EngineJob, engine_check, engine_named
 from wallflower.live_view import RunView
 from wallflower.result import RunResult, read_result
 
@@ -96,14 +97,26 @@ def _carry_out(
     with RunView(config.experiment.arms) as view:
         job = EngineJob(config, directory, run_id, view.listen, options)
         try:
-            asyncio.run(engine_named(engine)(job))
-        except KeyboardInterrupt:
+            asyncio.run(_until_told(engine_named(engine), job))
+        except (KeyboardInterrupt, asyncio.CancelledError):
             raise InterruptedRun(directory) from None
         except WallflowerError:
             sys.stderr.write(f"to go on: wallflower resume {directory}\n")
             raise
     with Journal.read(directory) as journal:
         return read_result(journal)
+
+
+async def _until_told(engine: Engine, job: EngineJob) -> None:
+    """Run an engine; SIGTERM (systemd, Kubernetes) ends it as Ctrl-C does."""
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        await engine(job)
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 class InterruptedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's wish)

@@ -119,6 +119,10 @@ def blocking(arm: str, user: str) -> float:
     return 0.25 if arm == "a" else 0.75
 
 
+async def broken(arm: str, user: str) -> float:
+    raise RuntimeError("secret")
+
+
 async def test_a_plain_function_is_called_for_every_user() -> None:
     source = CallableRewards(find_function("tests.clients.test_rewards:blocking"))
     pulled = await ask(source, "x", "bad", "y")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.errors import UnavailableError
 from protocol.population import NodeSettings, RewardSettings
 from strategy import events
 from strategy.config import (
@@ -137,3 +138,14 @@ async def test_cancelling_a_run_at_the_desk_leaves_no_task_and_no_open_port(
         last = journal.last_round()
     assert last is not None
     assert last.finished == "winner"
+
+
+async def test_a_failure_behind_the_desk_is_reported_as_itself(tmp_path: Path) -> None:
+    experiment = config(
+        transport=TransportSettings(kind="grpc", attempts=1),
+        rewards=RewardSettings(
+            source="callable", function="tests.clients.test_rewards:broken"
+        ),
+    )
+    with pytest.raises(UnavailableError, match="no cohort of round 1 gave a sum"):
+        await run(experiment, tmp_path / "run")
