@@ -107,7 +107,7 @@ def test_a_node_sends_the_sum_of_its_users_in_law(name: str) -> None:
     """Both forms against each other: χ² of two samples at the stated rate."""
     mechanism = cohort(name)
     rewards = np.array([0.0, 1.0, 0.3, 0.77])
-    draws = 1500
+    draws = 1000
     modulus = mechanism.modulus
     bits = SeededBits.derived(11, name)
     together = [randomize_node(rewards, mechanism, modulus, bits) for _ in range(draws)]

@@ -44,7 +44,7 @@ def test_wrong_decodings_are_exactly_as_rare_as_promised(
     truth = mechanism.cohort_size * mechanism.precision * all_ones
     reach = noise.two_sided_bound(Fraction(1, 10**12))
     wrong = sum(
-        noise.pmf(x)
+        noise.cdf(x) - noise.cdf(x - 1)
         for x in range(-reach, reach + 1)
         if plain(mechanism, (truth + x) % mechanism.modulus) != truth + x
     )
