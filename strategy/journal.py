@@ -8,6 +8,7 @@ who may have been asked. A lock keeps two servers from running the same run.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from strategy.config import (
     fingerprint_of,
 )
 from strategy.records import CohortRecord, RoundRecord, StoredCohort, SumRecord
-from strategy.run_store import FILE_NAME, RunLock, RunStore
+from strategy.run_store import FILE_NAME, LOCK_NAME, RunLock, RunStore
 
 SCHEMA_VERSION = 1
 
@@ -93,9 +94,11 @@ class Journal(RunStore):
                 raise
         except BaseException:
             lock.release()
-            for leftover in run_dir.glob(FILE_NAME + "*"):
+            for leftover in (*run_dir.glob(FILE_NAME + "*"), run_dir / LOCK_NAME):
                 if leftover.is_file():
                     leftover.unlink()
+            with contextlib.suppress(OSError):  # it held something before
+                run_dir.rmdir()
             raise
         return journal
 

@@ -302,3 +302,49 @@ def test_ctrl_c_leaves_a_run_that_resumes_and_verifies(
     assert result["winner"] == "b"
     assert result["cohorts"]["void"] == 3
     assert invoke("verify", run_dir)[0] == 0
+
+
+def run_limited(
+    experiment: Path, run_dir: Path, largest_file: int
+) -> subprocess.CompletedProcess[str]:
+    """Run where no file can grow beyond a size, as on a full disk."""
+    limit = f'ulimit -f {largest_file // 1024}; exec "$@"'
+    return subprocess.run(
+        [
+            "bash",
+            "-c",
+            limit,
+            "bash",
+            *command("run", experiment, "--run-dir", run_dir),
+        ],
+        cwd=run_dir.parent,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_a_full_disk_is_exit_4_and_the_run_goes_on_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    run_dir = tmp_path / "run"
+    # 6,000 invitations do not fit where the journal's foundation does.
+    many = SMALL.replace("first-batch = 40", "first-batch = 2000").replace(
+        "users = 60", "users = 600"
+    )
+    done = run_limited(write(tmp_path, many), run_dir, 64 * 1024)
+    assert done.returncode == 4, done.stderr
+    assert "make room, then `wallflower resume" in done.stderr
+    assert "Traceback" not in done.stderr
+    code, said = invoke("resume", run_dir)
+    assert (code, '"b" is the best' in said) == (0, True)
+    assert invoke("verify", run_dir)[0] == 0
+
+
+def test_a_disk_that_is_full_from_the_start_leaves_nothing(tmp_path: Path) -> None:
+    done = run_limited(write(tmp_path), tmp_path / "run", 2 * 1024)
+    assert done.returncode == 4, done.stderr
+    assert "cannot be written" in done.stderr
+    assert not (tmp_path / "run").exists()
