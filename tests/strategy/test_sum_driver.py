@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -148,6 +149,54 @@ async def test_a_contributor_who_vanishes_before_the_restart_still_counts(
     assert isinstance(outcome, SecureSum)
     assert set(outcome.survivors) == set(nodes)
     assert outcome.total == exact(nodes, outcome)
+
+
+async def test_an_answer_received_before_a_crash_in_its_stage_still_counts(
+    tmp_path: Path,
+) -> None:
+    nodes, path = one_hot(12), tmp_path / "spool.sqlite"
+    present = dict(nodes)
+    port = MemoryPort(present)
+
+    class CrashOnceWritten(MemoryPort):
+        """Dies in the first stage once five answers are on disk."""
+
+        async def ask(
+            self, requests: Sequence[Request], *, timeout_s: float
+        ) -> AsyncGenerator[Answer, None]:
+            stream = port.ask(requests[:5], timeout_s=timeout_s)
+            async with aclosing(stream) as answers:
+                async for answer in answers:
+                    yield answer
+            async with asyncio.timeout(60):
+                while events_in(path) < 5:  # noqa: ASYNC110 - SQLite tells nobody
+                    await asyncio.sleep(0.01)
+            raise CrashError
+
+    with pytest.raises(CrashError):
+        await run_spooled(Sum(nodes), CrashOnceWritten(present), path)
+    asked: list[str] = []
+
+    class Listening(MemoryPort):
+        async def ask(
+            self, requests: Sequence[Request], *, timeout_s: float
+        ) -> AsyncGenerator[Answer, None]:
+            asked.extend(request.request_id for request in requests)
+            async with aclosing(port.ask(requests, timeout_s=timeout_s)) as answers:
+                async for answer in answers:
+                    yield answer
+
+    outcome = await run_spooled(Sum(nodes), Listening(present), path)
+    assert isinstance(outcome, SecureSum)
+    assert outcome.total == 2**12 - 1
+    assert asked.count("c1/keys") == 12 - 5  # only the silent ones are asked again
+
+
+def events_in(path: Path) -> int:
+    with sqlite3.connect(path) as database:
+        [(count,)] = database.execute("SELECT count(*) FROM event")
+    database.close()
+    return int(count)
 
 
 async def test_a_finished_cohort_is_not_run_again(tmp_path: Path) -> None:
