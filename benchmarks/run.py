@@ -57,7 +57,9 @@ class Row:
     users_per_node: int
     users_per_second: float
     messages_per_user: float
+    cpu_ms_per_user: float | None = None
     ratio: float | None = None
+    cpu_ratio: float | None = None
 
 
 def experiment(cohort: int, users_per_node: int, rounds: int) -> ExperimentConfig:
@@ -113,6 +115,7 @@ async def local(cohort: int, users_per_node: int, rounds: int, folder: Path) -> 
     with Journal.create(folder, "bench", config, "local") as journal:
         with Ledger(ledger_path(folder)) as ledger:
             port = CountingPort(MemoryPort(hosted_nodes(config, ledger, None)))
+            cpu = time.process_time()
             await Orchestrator(
                 config,
                 journal,
@@ -120,10 +123,16 @@ async def local(cohort: int, users_per_node: int, rounds: int, folder: Path) -> 
                 session_opener("bench", None),
                 expected_nodes=config.nodes.count,
             ).run()
+            cpu = time.process_time() - cpu
     users, seconds = throughput(folder)
     messages = port.messages - config.nodes.count  # one each to describe themselves
     return Row(
-        "Wallflower, local", cohort, users_per_node, users / seconds, messages / users
+        "Wallflower, local",
+        cohort,
+        users_per_node,
+        users / seconds,
+        messages / users,
+        1000 * cpu / users,
     )
 
 
@@ -172,6 +181,7 @@ async def stock(nodes: int, rounds: int, folder: Path) -> Row:
         1,
         nodes * rounds / seconds,
         per_user,
+        1000 * sum(measured["cpu_seconds"][1:]) / (nodes * rounds),
     )
 
 
@@ -208,7 +218,7 @@ def memory_per_1000_nodes(folder: Path) -> float:
 def measure(quick: bool, folder: Path) -> Iterator[Row]:
     """Measure everything; the stock rows come first, ratios refer to equal n."""
     sizes = [32] if quick else [32, 128]
-    stocks: dict[int, float] = {}
+    stocks: dict[int, Row] = {}
     number = 0
 
     def place() -> Path:
@@ -218,7 +228,7 @@ def measure(quick: bool, folder: Path) -> Iterator[Row]:
 
     for nodes in sizes:
         row = asyncio.run(stock(nodes, 1 if nodes > 32 else 3, place()))
-        stocks[nodes] = row.users_per_second
+        stocks[nodes] = row
         yield row
     for nodes in sizes:
         row = asyncio.run(local(nodes, 1, 1000 // nodes, place()))
@@ -233,9 +243,12 @@ def measure(quick: bool, folder: Path) -> Iterator[Row]:
     yield _against(row, stocks[largest])
 
 
-def _against(row: Row, stock_users_per_second: float) -> Row:
-    ratio = row.users_per_second / stock_users_per_second
-    return dataclasses.replace(row, ratio=ratio)
+def _against(row: Row, stock_row: Row) -> Row:
+    cpu_ratio = None
+    if row.cpu_ms_per_user is not None and stock_row.cpu_ms_per_user is not None:
+        cpu_ratio = stock_row.cpu_ms_per_user / row.cpu_ms_per_user
+    ratio = row.users_per_second / stock_row.users_per_second
+    return dataclasses.replace(row, ratio=ratio, cpu_ratio=cpu_ratio)
 
 
 def main() -> int:
@@ -261,8 +274,11 @@ def main() -> int:
         }
         print(json.dumps(envelope))
         return 0
-    print("| what | users in a cohort | users per node | users/s | messages/user | × |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| what | users in a cohort | users per node | users/s | messages/user "
+        "| CPU ms/user | × stock | × stock by CPU |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         print(_line(row))
     print(f"\nMemory: {memory:.1f} MB per 1,000 nodes (local engine, one user each).")
@@ -271,10 +287,13 @@ def main() -> int:
 
 
 def _line(row: Row) -> str:
+    cpu = "" if row.cpu_ms_per_user is None else f"{row.cpu_ms_per_user:,.2f}"
     ratio = "" if row.ratio is None else f"{row.ratio:,.0f}×"
+    cpu_ratio = "" if row.cpu_ratio is None else f"{row.cpu_ratio:,.0f}×"
     return (
         f"| {row.what} | {row.cohort:,} | {row.users_per_node} "
-        f"| {row.users_per_second:,.1f} | {row.messages_per_user:.3f} | {ratio} |"
+        f"| {row.users_per_second:,.1f} | {row.messages_per_user:.3f} "
+        f"| {cpu} | {ratio} | {cpu_ratio} |"
     )
 
 

@@ -43,8 +43,9 @@ class SimulatedRun:
         seed_file = run_dir / SEED_FILE
         self._seed = seed_file.read_bytes() if seed_file.exists() else None
         self._store = SessionStore(run_dir / "nodes", durable=False)
+        self._ledger = Ledger(ledger_path(run_dir))
         self._setup = hosted_setup(
-            config, Ledger(ledger_path(run_dir)), self._identity, self._enrolment_key()
+            config, self._ledger, self._identity, self._enrolment_key()
         )
         self._trust = self._setup.trust()
         self._nodes: dict[int, Node] = {}
@@ -62,6 +63,11 @@ class SimulatedRun:
                 self._setup, name, users, self._trust, self._sessions_of(name)
             )
         return self._nodes[number]
+
+    def close(self) -> None:
+        """Close the files; the run may go on in other processes."""
+        self._ledger.close()
+        self._store.close()
 
     def _sessions_of(self, name: str) -> _MakeSessions:
         return _MakeSessions(self._store, name)
@@ -124,7 +130,8 @@ class SimulatedProvider:
         if key not in self._runs:
             config = experiment(run_config)
             run_dir = run_directory(run_config, config, context.run_id)
-            self._runs.clear()  # an actor lives for one run
+            while self._runs:  # an actor lives for one run, a test for many
+                self._runs.popitem()[1].close()
             self._runs[key] = SimulatedRun(config, run_dir)
         return self._runs[key]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 from flwr.app import Context
 from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.common.typing import FitRes, Parameters, Scalar
@@ -51,6 +53,7 @@ class Counted:
     def __init__(self, inner: SecAggPlusWorkflow, grid: Grid) -> None:
         self.inner = inner
         self.seconds: list[float] = []
+        self.cpu_seconds: list[float] = []
         self.messages = 0
         self._push = grid.push_messages
         grid.push_messages = self._counted_push  # type: ignore[method-assign]
@@ -62,9 +65,21 @@ class Counted:
 
     def __call__(self, grid: Grid, context: Context) -> None:
         """Run one aggregation."""
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), _cpu_seconds()
         self.inner(grid, context)
         self.seconds.append(time.perf_counter() - start)
+        self.cpu_seconds.append(_cpu_seconds() - cpu)
+
+
+def _cpu_seconds() -> float:
+    """Processor time of this process and everything below it, Ray's actors too."""
+    own = psutil.Process()
+    total = 0.0
+    for process in [own, *own.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
 
 
 @app.main()
@@ -91,6 +106,7 @@ def main(grid: Grid, context: Context) -> None:
             {
                 "nodes": nodes,
                 "seconds": fit.seconds,
+                "cpu_seconds": fit.cpu_seconds,
                 "messages": fit.messages,
                 "means": strategy.means,
             }
