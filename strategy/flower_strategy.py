@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from logging import INFO, WARNING
 from pathlib import Path
 
@@ -41,6 +41,7 @@ from strategy.observing import observed
 from strategy.orchestrator import Orchestrator
 from strategy.policy import ArmView
 from strategy.session_opener import session_opener
+from strategy.spool import Spool
 from strategy.telemetry import fan_out
 
 SIMULATION, DEPLOYMENT = "simulation", "deployment"
@@ -153,7 +154,7 @@ class PrivateBandit(Strategy):
         key = self._trust_key or enrolment_key(self.config)
         revoked = revoked_serials(self.config)
         trust = None if key is None else Trust(key, int(time.time()), revoked)
-        with self._journal() as journal:
+        with self._journal() as journal, self._spool() as spool:
             async with (
                 FlowerPort(grid) as flower,
                 self._port(flower, journal.run_id) as port,
@@ -168,6 +169,7 @@ class PrivateBandit(Strategy):
                     session_opener(journal.run_id, trust),
                     fan_out(watch, listen),
                     expected_nodes=await self._expected(flower),
+                    spool=spool,
                 )
                 try:
                     await orchestrator.run()
@@ -208,6 +210,15 @@ class PrivateBandit(Strategy):
                 *(listed, described, described),
             )
         return max(2, min(listed, described) if described else listed)
+
+    @contextmanager
+    def _spool(self) -> Iterator[Spool | None]:
+        """Open the spool where nodes outlive the server; simulated ones do not."""
+        if self.engine == SIMULATION:
+            yield None
+            return
+        with Spool(self.run_dir / "spool.sqlite") as spool:
+            yield spool
 
     def _journal(self) -> Journal:
         if (self.run_dir / "journal.sqlite").exists():

@@ -14,30 +14,29 @@ import contextlib
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from protocol.cohort import cohort_mechanism
 from protocol.errors import InputError, UnavailableError, first_error
 from protocol.port import NodeId, NodePort
-from protocol.session import SecureSum, ServerSession
+from protocol.session import SecureSum
 from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import events
-from strategy.analyzer import analyze
 from strategy.cohort_spec import cohort_spec, floor_rule
-from strategy.cohorts import Draw, UserRegistry, UsersExhaustedError
+from strategy.cohorts import UserRegistry, UsersExhaustedError
 from strategy.config import ExperimentConfig
 from strategy.journal import Journal
+from strategy.open_cohorts import OpenCohorts, OpenSession
 from strategy.policy import CohortOutcome, CohortWish, Policy
 from strategy.policy_setup import policy_for, restored_policy
 from strategy.records import CohortRecord, RoundRecord, SumRecord
+from strategy.released import released_sum
 from strategy.requests import Closings, CohortTraffic
 from strategy.roll_call import RollCall
 from strategy.spending import spent
+from strategy.spool import Spool
 from strategy.sum_driver import Deadlines, run_session
-
-OpenSession = Callable[[CohortSpec, Mapping[NodeId, int]], ServerSession]
 
 # Stages in which users pull the arm, by back-end; they may take hours.
 _REWARD_STAGES = ("contribute", "mask")
@@ -53,7 +52,8 @@ class _Asked:
     wish: CohortWish
     record: CohortRecord
     traffic: CohortTraffic
-    draw: Draw
+    users: int
+    resumed: bool = False  # from before a restart; nobody is asked anew
 
 
 @dataclass(slots=True)
@@ -82,6 +82,9 @@ class Orchestrator:
         Hears every event.
     expected_nodes : int
         How many nodes to wait for before the first round.
+    spool : Spool, optional
+        Keeps open sessions, where nodes outlive the server: a restart then finishes
+        the cohorts whose contributions were all in.
     """
 
     def __init__(
@@ -92,11 +95,12 @@ class Orchestrator:
         open_session: OpenSession,
         listen: events.Listen = events.ignore,
         expected_nodes: int = 2,
+        spool: Spool | None = None,
     ) -> None:
         self._config = config
         self._journal = journal
         self._port = port
-        self._open_session = open_session
+        self._open = OpenCohorts(journal, open_session, spool)
         self._listen = listen
         self._expected_nodes = expected_nodes
         self._run_id = journal.run_id
@@ -124,13 +128,15 @@ class Orchestrator:
             raise first_error(group) from None
 
     async def _run(self) -> None:
-        await asyncio.to_thread(self._journal.void_open, "server-stopped")
+        last = await asyncio.to_thread(self._journal.last_round)
+        over = last is not None and last.finished is not None
+        number = 1 if last is None else last.number + 1
+        await self._open.recover(None if over else number)
         await self._roll_call.wait_for(
             self._expected_nodes, self._config.transport.attend_timeout_s
         )
         await asyncio.to_thread(self._mark_invited)
-        last = await asyncio.to_thread(self._journal.last_round)
-        if last is not None and last.finished is not None:
+        if over:
             return
         nodes = len(self._registry.nodes)
         policy = (
@@ -138,7 +144,6 @@ class Orchestrator:
             if last is None
             else restored_policy(last.policy_state)
         )
-        number = 1 if last is None else last.number + 1
         await self._listen(
             events.RunStarted(
                 self._run_id,
@@ -159,8 +164,9 @@ class Orchestrator:
         self._registry.mark_invited(
             (node_id, users) for _, node_id, users in self._journal.invitations()
         )
-        for _, _, users in self._journal.invitations():
-            self._tally.invited += len(users)
+        for cohort_id, _, users in self._journal.invitations():
+            if cohort_id not in self._open:  # those are counted when they are asked
+                self._tally.invited += len(users)
         for cohort in cohorts:
             self._specs.append(CohortSpec.FromString(cohort.spec))
             self._attempts[cohort.round_number, cohort.arm] = cohort.attempt
@@ -174,18 +180,24 @@ class Orchestrator:
         wishes = policy.wishes()
         try:
             chosen = self._chosen(wishes, present)
-            asked = [self._ask(number, wish, chosen) for wish in wishes]
+            asked = [
+                self._resumed(wish) or self._ask(number, wish, chosen)
+                for wish in wishes
+            ]
         except UsersExhaustedError:
             policy.stop(USERS_EXHAUSTED)
+            await self._open.drop()
             await self._finish(number, policy, [], started)
             return
-        await asyncio.to_thread(self._journal.invite, [one.record for one in asked])
+        await self._open.drop()
+        new = [one.record for one in asked if not one.resumed]
+        await asyncio.to_thread(self._journal.invite, new)
         await self._listen(
             events.RoundStarted(
                 number,
                 wishes[0].batch,
                 tuple(wish.arm for wish in wishes),
-                sum(one.draw.floor.cohort_size for one in asked),
+                sum(one.users for one in asked),
             )
         )
         async with asyncio.TaskGroup() as group:
@@ -219,6 +231,7 @@ class Orchestrator:
             policy.finished,
         )
         await asyncio.to_thread(self._journal.finish_round, record, sums)
+        await self._open.forget(one.cohort_id for one in sums)
         await self._listen(
             events.RoundFinished(
                 number,
@@ -258,9 +271,17 @@ class Orchestrator:
             spec.SerializeToString(deterministic=True),
             draw.users,
         )
-        return _Asked(
-            wish, record, CohortTraffic(spec, draw.users, self._closings), draw
-        )
+        traffic = CohortTraffic(spec, draw.users, self._closings)
+        return _Asked(wish, record, traffic, draw.floor.cohort_size)
+
+    def _resumed(self, wish: CohortWish) -> _Asked | None:
+        """Go on with the cohort that a restart interrupted after its set was closed."""
+        record = self._open.take(wish)
+        if record is None:
+            return None
+        spec = CohortSpec.FromString(record.spec)
+        traffic = CohortTraffic(spec, record.users, self._closings)
+        return _Asked(wish, record, traffic, spec.cohort_size, resumed=True)
 
     async def _fill(self, asked: _Asked) -> tuple[CohortOutcome, SumRecord] | None:
         """Fill one wish; a void cohort is recruited again, a bounded number of times.
@@ -285,7 +306,7 @@ class Orchestrator:
     async def _attempt(self, asked: _Asked) -> tuple[CohortOutcome, SumRecord] | None:
         """Run one cohort to its sum, or write down why there is none."""
         started = time.monotonic()
-        record, users = asked.record, asked.draw.floor.cohort_size
+        record, users = asked.record, asked.users
         self._tally.invited += users
         await self._listen(
             events.CohortAsked(
@@ -300,7 +321,7 @@ class Orchestrator:
         )
         ticker = asyncio.create_task(self._tell_progress(asked))
         try:
-            session = self._open_session(
+            session, kept = await self._open.session(
                 asked.traffic.spec, {n: len(u) for n, u in record.users.items()}
             )
             end = await run_session(
@@ -309,6 +330,7 @@ class Orchestrator:
                 asked.traffic.wrap,
                 asked.traffic.unwrap,
                 self._deadlines,
+                kept,
             )
         finally:
             ticker.cancel()
@@ -320,6 +342,7 @@ class Orchestrator:
         void = None if isinstance(end, SecureSum) else end.code
         if void is not None:
             await asyncio.to_thread(self._journal.void, record.cohort_id, void)
+            await self._open.forget([record.cohort_id])
         await self._listen(
             events.CohortEnded(
                 record.cohort_id,
@@ -332,7 +355,11 @@ class Orchestrator:
                 time.monotonic() - started,
             )
         )
-        return _outcome(asked, end) if isinstance(end, SecureSum) else None
+        return (
+            released_sum(asked.traffic.spec, end)
+            if isinstance(end, SecureSum)
+            else None
+        )
 
     async def _tell_progress(self, asked: _Asked) -> None:
         while True:
@@ -357,30 +384,3 @@ class Orchestrator:
             async with aclosing(stream) as answers:
                 async for _ in answers:
                     pass
-
-
-def _outcome(asked: _Asked, end: SecureSum) -> tuple[CohortOutcome, SumRecord]:
-    """Undo the wrap-around (Algorithm 3) and write the sum for policy and journal."""
-    spec = asked.traffic.spec
-    mechanism = cohort_mechanism(spec)
-    total = analyze(mechanism, end.total, end.modulus)
-    outcome = CohortOutcome(
-        batch=spec.batch,
-        arm=spec.arm,
-        cohort_size=spec.cohort_size,
-        honest_floor=spec.honest_floor,
-        survivors=end.users,
-        precision=mechanism.precision,
-        total=total,
-    )
-    # A sum that the server itself noises is never written down without the noise.
-    released = None if mechanism.server_noise() is not None else end.total
-    return outcome, SumRecord(
-        spec.cohort_id,
-        released,
-        end.modulus,
-        total,
-        mechanism.precision,
-        end.users,
-        end.survivors,
-    )

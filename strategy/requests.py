@@ -22,6 +22,8 @@ from protocol.wire.node_pb2 import (
 from strategy.sum_driver import Refusal
 
 _DESCRIBE = "describe"
+# Stages after the set of contributors is fixed, by back-end.
+CLOSED_STAGES = ("tally", "confirm", "unmask")
 
 
 class Closings:
@@ -76,7 +78,9 @@ class CohortTraffic:
         if stage != self.stage:
             self.stage, self.heard = stage, 0
         task_id = f"{self.spec.cohort_id}/{stage}"
-        tasks = self.closings.tasks(party)
+        # What is asked after the set is closed may be asked again after a restart and
+        # must then be the same to the byte: nothing else rides along.
+        tasks = [] if stage in CLOSED_STAGES else self.closings.tasks(party)
         tasks.append(
             Task(
                 task_id=task_id,

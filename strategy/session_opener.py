@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from protocol.identity import Trust
 from protocol.port import NodeId
 from protocol.session import ServerSession
 from protocol.wire.cohort_pb2 import CohortSpec
-from strategy.orchestrator import OpenSession
-from strategy.secure_sum import ServerKeyring, server_session
+from strategy.secure_sum import ServerKeyring, restore_session, server_session
 
 
-def session_opener(run_id: str, trust: Trust | None) -> OpenSession:
-    """Give an opener whose sessions share one keyring for the run."""
-    keyring = ServerKeyring(run_id)
+@dataclass(frozen=True, slots=True)
+class SessionOpener:
+    """Opens sessions that share one keyring for the run."""
 
-    def opened(spec: CohortSpec, parties: Mapping[NodeId, int]) -> ServerSession:
-        return server_session(spec, parties, trust=trust, keyring=keyring)
+    trust: Trust | None
+    keyring: ServerKeyring
 
-    return opened
+    def __call__(
+        self, spec: CohortSpec, parties: Mapping[NodeId, int]
+    ) -> ServerSession:
+        """Open a session for a new cohort."""
+        return server_session(spec, parties, trust=self.trust, keyring=self.keyring)
+
+    def restore(self, snapshot: bytes) -> ServerSession:
+        """Go on with a session from its snapshot."""
+        return restore_session(snapshot, trust=self.trust, keyring=self.keyring)
+
+
+def session_opener(run_id: str, trust: Trust | None) -> SessionOpener:
+    """Give an opener for one run."""
+    return SessionOpener(trust, ServerKeyring(run_id))

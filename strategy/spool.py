@@ -183,6 +183,13 @@ class CohortSpool:
         self._writing = False
         self._failure: BaseException | None = None
 
+    async def stage(self) -> str | None:
+        """The stage of the last snapshot; None for a cohort never started."""
+        stage: str | None = await self._value(
+            "SELECT stage FROM cohort WHERE cohort_id = ?"
+        )
+        return stage
+
     async def snapshot(self) -> bytes | None:
         """The last snapshot, or None for a cohort that never started or is over."""
         snapshot: bytes | None = await self._value(
