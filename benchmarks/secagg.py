@@ -2,7 +2,7 @@
 
 ``make bench-secagg``. Every figure is users per second of CPU time (all parties' work
 added up, so per core), bytes per user up and down, and the ratio to the stock SecAgg+
-measured in the same run. No network here; `SECTIONS` takes further parts.
+measured in the same run. No network here; `benchmarks.desk` measures with one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 
@@ -176,10 +176,6 @@ def in_process(with_stock: list[int], alone: list[int]) -> Iterator[Row]:
         yield from ours(nodes, repeats=1)
 
 
-# Further sections: each takes nothing and yields rows of its own.
-SECTIONS: list[Callable[[], Iterator[Row]]] = []
-
-
 def main() -> int:
     """Print the table, or one JSON envelope."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -189,7 +185,7 @@ def main() -> int:
     rows = []
     parts = [in_process([8, 32] if options.quick else [8, 32, 128], [])]
     if not options.quick:
-        parts += [in_process([], [1024, 8192]), *(section() for section in SECTIONS)]
+        parts.append(in_process([], [1024, 8192]))
     for part in parts:
         for row in part:
             rows.append(row)
@@ -211,9 +207,13 @@ def main() -> int:
 
 def _line(row: Row) -> str:
     ratio = "" if row.ratio is None else f"{row.ratio:.0f}×"
+    up, down = (
+        f"{count:.0f}" if count else "not counted"
+        for count in (row.up_bytes_per_user, row.down_bytes_per_user)
+    )
     return (
         f"| {row.nodes} | {row.what} | {row.users_per_core_second:.1f} "
-        f"| {row.up_bytes_per_user:.0f} | {row.down_bytes_per_user:.0f} | {ratio} |"
+        f"| {up} | {down} | {ratio} |"
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from protocol.errors import InputError
 from protocol.primes import smallest_prime_at_least
-from protocol.shamir import Residues, evaluate, share_integer
+from protocol.shamir import Residues, _times_small, evaluate, share_integer
 from protocol.uniform import uniform_integers
 
 NEAR_LARGEST = 2**62 - 57
@@ -100,3 +100,18 @@ def test_sharing_draws_t_minus_1_fresh_coefficients_and_uses_them_all(
         np.array([5], dtype=np.uint64), coefficients.reshape(3, 1), 6, 97
     )
     assert shares == expected[:, 0].tolist()
+
+
+@given(st.sampled_from([2**31 + 11, 2**61 - 1, NEAR_LARGEST]), st.data())
+def test_products_next_to_a_multiple_of_the_modulus_are_exact(
+    modulus: int, data: st.DataObject
+) -> None:
+    """Where the double's quotient is off by one, either way."""
+    x = data.draw(st.integers(2, 2**20))
+    quotient = data.draw(st.integers(1, x - 1))
+    near = [quotient * modulus // x + step for step in (-1, 0, 1, 2)]
+    values = [value for value in near if 0 <= value < modulus]
+    got = _times_small(
+        np.array(values, dtype=np.int64), np.array([x], dtype=np.int64), modulus
+    )
+    assert got.tolist() == [value * x % modulus for value in values]
