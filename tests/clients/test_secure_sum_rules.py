@@ -685,3 +685,84 @@ def test_without_reuse_every_cohort_has_its_own_key() -> None:
         assert isinstance(cohort.run(), SecureSum)
         keys.add(cohort.clients["node-00000"].own.public)  # type: ignore[attr-defined]
     assert len(keys) == 3
+
+
+# -- context: a seal opens in one place only ---------------------------------------
+
+
+def two_cohorts(backend: str, stage: str) -> tuple[Cohort, Ask, Cohort, Ask]:
+    """The same nodes with the same keys in two cohorts, both at `stage`."""
+    rings: dict[str, ClientKeyring] = {}
+    first = fresh(backend, keyrings=rings, cohort_id="first")
+    first_ask = asks(first, stage)
+    second = fresh(backend, keyrings=rings, cohort_id="second")
+    return first, first_ask, second, asks(second, stage)
+
+
+def complaints(cohort: Cohort, body: bytes) -> list[str]:
+    answer = cohort.answer("node-00000", body)
+    tally = wire.TallyAnswer.FromString(unwrap(answer).payload)
+    return list(tally.complaint.contributors)
+
+
+def test_a_contribution_of_one_cohort_does_not_open_in_another() -> None:
+    _, old_ask, cohort, ask = two_cohorts("committee", "tally")
+    old_body = old_ask.messages["node-00000"]
+    old = wire.TallyRequest.FromString(unwrap(old_body).payload)
+    old_closed = wire.ClosedSet.FromString(old.closed)
+
+    def replay(request: wire.TallyRequest) -> None:
+        closed = wire.ClosedSet.FromString(request.closed)
+        assert closed.contributors[2] == old_closed.contributors[2]
+        assert closed.keys[2] == old_closed.keys[2]
+        closed.salts = closed.salts[:32] + old_closed.salts[32:48] + closed.salts[48:]
+        request.closed = closed.SerializeToString()
+        cut_out = slice(2 * 28, 3 * 28)
+        request.sealed = (
+            request.sealed[: 2 * 28] + old.sealed[cut_out] + request.sealed[3 * 28 :]
+        )
+
+    body = forged(ask.messages["node-00000"], wire.TallyRequest, replay)
+    assert complaints(cohort, body) == ["node-00002"]
+
+
+def test_a_contribution_for_another_committee_does_not_open() -> None:
+    cohort = fresh("committee")
+    body = asks(cohort, "tally").messages["node-00000"]
+
+    def other_committee(request: wire.TallyRequest) -> None:
+        closed = wire.ClosedSet.FromString(request.closed)
+        closed.committee = bytes(32)
+        request.closed = closed.SerializeToString()
+
+    assert complaints(cohort, forged(body, wire.TallyRequest, other_committee)) == list(
+        cohort.parties
+    )
+
+
+def test_a_seal_for_one_member_does_not_open_for_another() -> None:
+    cohort = fresh("committee")
+    ask = asks(cohort, "tally")
+    theirs = wire.TallyRequest.FromString(unwrap(ask.messages["node-00001"]).payload)
+
+    def swap(request: wire.TallyRequest) -> None:
+        request.sealed = theirs.sealed
+
+    body = forged(ask.messages["node-00000"], wire.TallyRequest, swap)
+    # Pair key and receiver are both bound into the sealing key.
+    assert complaints(cohort, body) == list(cohort.parties)
+
+
+def test_shares_of_one_cohort_do_not_open_in_another() -> None:
+    _, old_ask, cohort, ask = two_cohorts("secagg-plus", "mask")
+    old_body = old_ask.messages["node-00000"]
+    old = wire.MaskRequest.FromString(unwrap(old_body).payload)
+
+    def replay(request: wire.MaskRequest) -> None:
+        request.salts, request.sealed = old.salts, old.sealed
+
+    cohort.answer(
+        "node-00000", forged(ask.messages["node-00000"], wire.MaskRequest, replay)
+    )
+    client: Any = cohort.clients["node-00000"]
+    assert client.memory.shares == {}
