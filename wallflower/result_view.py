@@ -19,7 +19,7 @@ def bar(lower: float, upper: float, estimate: float | None, width: int) -> str:
     Examples
     --------
     >>> bar(0.2, 0.6, 0.4, 10)
-    '··━━●━━···'
+    '··━━●━····'
     """
     last = width - 1
     cells = ["·"] * width

@@ -1,0 +1,37 @@
+"""What the README shows must be true."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+
+from protocol.settings import settings_from
+from strategy.config import ExperimentConfig
+from wallflower.cli import app
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_its_experiment_is_a_valid_one() -> None:
+    (block,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    table = tomllib.loads(block, parse_float=Decimal)
+    config = settings_from(ExperimentConfig, table, "README.md")
+    assert config.mechanism().name == "dist-dp"
+
+
+def test_its_commands_exist() -> None:
+    known = {command.name for command in app.registered_commands}
+    named = set(re.findall(r"^wallflower ([a-z]+)", README, re.MULTILINE))
+    assert named
+    assert named <= known
+
+
+def test_its_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z][a-z-]+)", README)) - {"and"}
+    assert named
+    assert named <= targets
