@@ -117,3 +117,8 @@ def test_a_broken_policy_file_is_refused_in_one_line(
     with pytest.raises(ConfigError, match=message) as caught:
         load_policy(path)
     assert "policy.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize("example", sorted(Path("examples/policies").glob("*.toml")))
+def test_every_example_policy_is_valid(example: Path) -> None:
+    assert load_policy(example).largest_epsilon <= 1
