@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 
 from protocol.backends import backend_modulus
 from protocol.cohort import to_rational
+from protocol.errors import InputError
 from protocol.floor import Floor, FloorRule
+from protocol.port import NodeId
 from protocol.threat import Threat
 from protocol.wire.cohort_pb2 import CohortSpec
+from strategy.cohorts import Draw, UserRegistry, UsersExhaustedError
 from strategy.config import ExperimentConfig
 from strategy.policy import CohortWish
 
@@ -27,6 +31,28 @@ def floor_rule(config: ExperimentConfig, nodes: int) -> FloorRule:
     """Give the floor to plan with when cohorts are spread over `nodes` nodes."""
     stated = config.secure_sum
     return FloorRule(nodes, stated.corrupt, stated.dropout)
+
+
+def draw_round(
+    registry: UserRegistry,
+    config: ExperimentConfig,
+    wishes: Sequence[CohortWish],
+    present: Sequence[NodeId],
+) -> list[Draw]:
+    """Draw the users of a round's cohorts, all from the same nodes; all or nobody.
+
+    Where the nodes picked first do not suffice after all, everyone present is drawn
+    from.
+    """
+    sizes = [wish.size for wish in wishes]
+    most = config.secure_sum.nodes_per_cohort
+    chosen = registry.choose(sum(sizes), most, present)
+    try:
+        return registry.draw_all(sizes, floor_rule(config, len(chosen)), chosen)
+    except (UsersExhaustedError, InputError):
+        if len(chosen) == len(present):
+            raise
+    return registry.draw_all(sizes, floor_rule(config, len(present)), present)
 
 
 def cohort_spec(

@@ -187,6 +187,20 @@ class UserRegistry:
         picked = order[by_left[: max(most, enough)]]
         return tuple(names[index] for index in sorted(picked.tolist()))
 
+    def draw_all(
+        self, sizes: Sequence[int], rule: FloorRule, among: Iterable[NodeId]
+    ) -> list[Draw]:
+        """Draw several cohorts, or nobody: what was never sent may be undone."""
+        names = [name for name in among if name in self._nodes]
+        nodes = [self._nodes[name] for name in names]
+        before = [(node.counts.copy(), list(node.pool), node.level) for node in nodes]
+        try:
+            return [self.draw(size, rule, names) for size in sizes]
+        except (UsersExhaustedError, InputError):
+            for node, (counts, pool, level) in zip(nodes, before, strict=True):
+                node.counts, node.pool, node.level = counts, pool, level
+            raise
+
     def draw(
         self, size: int, rule: FloorRule, among: Iterable[NodeId] | None = None
     ) -> Draw:

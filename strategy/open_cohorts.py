@@ -92,9 +92,13 @@ class OpenCohorts:
     async def drop(self) -> None:
         """Void what nobody took: the policy stopped before it could be used."""
         for record in self._closed.values():
-            await asyncio.to_thread(self._journal.void, record.cohort_id, _STOPPED)
-        await self.forget([record.cohort_id for record in self._closed.values()])
+            await self.give_up(record)
         self._closed.clear()
+
+    async def give_up(self, record: CohortRecord) -> None:
+        """Void a cohort that was taken or kept, and forget it."""
+        await asyncio.to_thread(self._journal.void, record.cohort_id, _STOPPED)
+        await self.forget([record.cohort_id])
 
     async def session(
         self, spec: CohortSpec, parties: Mapping[NodeId, int]

@@ -16,14 +16,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 
 from protocol.errors import InputError, UnavailableError, first_error
 from protocol.port import NodeId, NodePort
-from protocol.session import SecureSum
 from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import events
-from strategy.cohort_spec import cohort_spec, floor_rule
+from strategy.cohort_runner import AskedCohort, CohortRunner
+from strategy.cohort_spec import cohort_spec, draw_round
 from strategy.cohorts import UserRegistry, UsersExhaustedError
 from strategy.config import ExperimentConfig
 from strategy.journal import Journal
@@ -31,38 +30,13 @@ from strategy.open_cohorts import OpenCohorts, OpenSession
 from strategy.policy import CohortOutcome, CohortWish, Policy
 from strategy.policy_setup import policy_for, restored_policy
 from strategy.records import CohortRecord, RoundRecord, SumRecord
-from strategy.released import released_sum
-from strategy.requests import Closings, CohortTraffic
+from strategy.requests import CohortTraffic
 from strategy.roll_call import RollCall
 from strategy.spending import spent
 from strategy.spool import Spool
-from strategy.sum_driver import Deadlines, run_session
 
-# Stages in which users pull the arm, by back-end; they may take hours.
-_REWARD_STAGES = ("contribute", "mask")
-_PROGRESS_EVERY_S = 0.2
 _CLOSING_TIMEOUT_S = 10.0
 USERS_EXHAUSTED = "users-exhausted"
-
-
-@dataclass(slots=True)
-class _Asked:
-    """One attempt at one wish, written down and ready to be sent."""
-
-    wish: CohortWish
-    record: CohortRecord
-    traffic: CohortTraffic
-    users: int
-    resumed: bool = False  # from before a restart; nobody is asked anew
-
-
-@dataclass(slots=True)
-class _Tally:
-    """Users of the whole run, for views."""
-
-    invited: int = 0
-    answered: int = 0
-    lost: int = 0
 
 
 class Orchestrator:
@@ -111,12 +85,8 @@ class Orchestrator:
         self._roll_call = RollCall(
             port, self._run_id, self._registry, transport.stage_timeout_s
         )
-        self._deadlines = Deadlines(
-            transport.stage_timeout_s,
-            dict.fromkeys(_REWARD_STAGES, transport.reward_timeout_s),
-        )
-        self._closings = Closings()
-        self._tally = _Tally()
+        self._runner = CohortRunner(journal, port, self._open, listen, transport)
+        self._tally = self._runner.tally
         self._specs: list[CohortSpec] = []
         self._attempts: Counter[tuple[int, int]] = Counter()  # by round and arm
 
@@ -178,20 +148,21 @@ class Orchestrator:
         started = time.monotonic()
         present = await self._roll_call.refresh()
         wishes = policy.wishes()
+        resumed = [one for wish in wishes if (one := self._resumed(wish)) is not None]
+        going_on = {one.wish.arm for one in resumed}
+        await self._open.drop()
         try:
-            chosen = self._chosen(wishes, present)
-            asked = [
-                self._resumed(wish) or self._ask(number, wish, chosen)
-                for wish in wishes
-            ]
-        except UsersExhaustedError:
+            new = self._ask(
+                number, [wish for wish in wishes if wish.arm not in going_on], present
+            )
+        except (UsersExhaustedError, InputError):
+            for one in resumed:
+                await self._open.give_up(one.record)
             policy.stop(USERS_EXHAUSTED)
-            await self._open.drop()
             await self._finish(number, policy, [], started)
             return
-        await self._open.drop()
-        new = [one.record for one in asked if not one.resumed]
-        await asyncio.to_thread(self._journal.invite, new)
+        await self._invite(new)
+        asked = sorted(resumed + new, key=lambda one: one.wish.arm)
         await self._listen(
             events.RoundStarted(
                 number,
@@ -244,139 +215,67 @@ class Orchestrator:
             )
         )
 
-    def _chosen(
-        self, wishes: Sequence[CohortWish], present: Sequence[NodeId]
-    ) -> tuple[NodeId, ...]:
-        return self._registry.choose(
-            sum(wish.size for wish in wishes),
-            self._config.secure_sum.nodes_per_cohort,
-            present,
-        )
+    def _ask(
+        self, number: int, wishes: Sequence[CohortWish], present: Sequence[NodeId]
+    ) -> list[AskedCohort]:
+        """Draw users for all wishes or none, and describe the cohorts."""
+        draws = draw_round(self._registry, self._config, wishes, present)
+        asked = []
+        for wish, draw in zip(wishes, draws, strict=True):
+            attempt = self._attempts[number, wish.arm] + 1
+            spec = cohort_spec(self._config, self._run_id, wish, draw.floor, attempt)
+            record = CohortRecord(
+                spec.cohort_id,
+                number,
+                wish.batch,
+                wish.arm,
+                attempt,
+                wish.size,
+                spec.SerializeToString(deterministic=True),
+                draw.users,
+            )
+            traffic = CohortTraffic(spec, draw.users, self._runner.closings)
+            asked.append(AskedCohort(wish, record, traffic, draw.floor.cohort_size))
+        return asked
 
-    def _ask(self, number: int, wish: CohortWish, nodes: Sequence[NodeId]) -> _Asked:
-        """Draw users and describe the cohort; nothing is sent yet."""
-        rule = floor_rule(self._config, len(nodes))
-        draw = self._registry.draw(wish.size, rule, nodes)
-        self._attempts[number, wish.arm] += 1
-        attempt = self._attempts[number, wish.arm]
-        spec = cohort_spec(self._config, self._run_id, wish, draw.floor, attempt)
-        self._specs.append(spec)
-        record = CohortRecord(
-            spec.cohort_id,
-            number,
-            wish.batch,
-            wish.arm,
-            attempt,
-            wish.size,
-            spec.SerializeToString(deterministic=True),
-            draw.users,
-        )
-        traffic = CohortTraffic(spec, draw.users, self._closings)
-        return _Asked(wish, record, traffic, draw.floor.cohort_size)
+    async def _invite(self, asked: Sequence[AskedCohort]) -> None:
+        """Write invitations down; only then may they be sent."""
+        for one in asked:
+            self._attempts[one.record.round_number, one.record.arm] += 1
+            self._specs.append(one.traffic.spec)
+        await asyncio.to_thread(self._journal.invite, [one.record for one in asked])
 
-    def _resumed(self, wish: CohortWish) -> _Asked | None:
+    def _resumed(self, wish: CohortWish) -> AskedCohort | None:
         """Go on with the cohort that a restart interrupted after its set was closed."""
         record = self._open.take(wish)
         if record is None:
             return None
         spec = CohortSpec.FromString(record.spec)
-        traffic = CohortTraffic(spec, record.users, self._closings)
-        return _Asked(wish, record, traffic, spec.cohort_size, resumed=True)
+        traffic = CohortTraffic(spec, record.users, self._runner.closings)
+        return AskedCohort(wish, record, traffic, spec.cohort_size)
 
-    async def _fill(self, asked: _Asked) -> tuple[CohortOutcome, SumRecord] | None:
+    async def _fill(self, asked: AskedCohort) -> tuple[CohortOutcome, SumRecord] | None:
         """Fill one wish; a void cohort is recruited again, a bounded number of times.
 
         The first attempt's invitations are in the journal already.
         """
         for left in range(self._config.transport.attempts - 1, -1, -1):
-            result = await self._attempt(asked)
+            result = await self._runner.attempt(asked)
             if result is not None:
                 return result
             if not left:
                 break
             present = await self._roll_call.refresh()
             try:
-                chosen = self._chosen([asked.wish], present)
-                asked = self._ask(asked.record.round_number, asked.wish, chosen)
+                (asked,) = self._ask(asked.record.round_number, [asked.wish], present)
             except (UsersExhaustedError, InputError):
                 break
-            await asyncio.to_thread(self._journal.invite, [asked.record])
+            await self._invite([asked])
         return None  # nothing is learnt about this arm in this round
-
-    async def _attempt(self, asked: _Asked) -> tuple[CohortOutcome, SumRecord] | None:
-        """Run one cohort to its sum, or write down why there is none."""
-        started = time.monotonic()
-        record, users = asked.record, asked.users
-        self._tally.invited += users
-        await self._listen(
-            events.CohortAsked(
-                record.cohort_id,
-                record.round_number,
-                record.batch,
-                record.arm,
-                record.attempt,
-                users,
-                len(record.users),
-            )
-        )
-        ticker = asyncio.create_task(self._tell_progress(asked))
-        try:
-            session, kept = await self._open.session(
-                asked.traffic.spec, {n: len(u) for n, u in record.users.items()}
-            )
-            end = await run_session(
-                session,
-                self._port,
-                asked.traffic.wrap,
-                asked.traffic.unwrap,
-                self._deadlines,
-                kept,
-            )
-        finally:
-            ticker.cancel()
-            await asyncio.wait([ticker])
-            self._closings.add(record.cohort_id, record.users)
-        survivors = end.users if isinstance(end, SecureSum) else 0
-        self._tally.answered += survivors
-        self._tally.lost += users - survivors
-        void = None if isinstance(end, SecureSum) else end.code
-        if void is not None:
-            await asyncio.to_thread(self._journal.void, record.cohort_id, void)
-            await self._open.forget([record.cohort_id])
-        await self._listen(
-            events.CohortEnded(
-                record.cohort_id,
-                record.arm,
-                record.attempt,
-                survivors,
-                users - survivors,
-                void,
-                tuple(sorted(asked.traffic.refusals.items())),
-                time.monotonic() - started,
-            )
-        )
-        return (
-            released_sum(asked.traffic.spec, end)
-            if isinstance(end, SecureSum)
-            else None
-        )
-
-    async def _tell_progress(self, asked: _Asked) -> None:
-        while True:
-            await asyncio.sleep(_PROGRESS_EVERY_S)
-            await self._listen(
-                events.CohortProgress(
-                    asked.record.cohort_id,
-                    asked.record.arm,
-                    asked.traffic.stage,
-                    asked.traffic.heard,
-                    len(asked.record.users),
-                )
-            )
 
     async def _close_all(self) -> None:
         """Tell nodes to forget their last cohorts; nothing depends on an answer."""
-        requests = self._closings.requests(self._run_id)
+        requests = self._runner.closings.requests(self._run_id)
         if not requests:
             return
         stream = self._port.ask(requests, timeout_s=_CLOSING_TIMEOUT_S)

@@ -25,7 +25,7 @@ from protocol.errors import InputError
 from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import events
 from strategy.analyzer import analyze
-from strategy.cohort_spec import cohort_spec, floor_rule
+from strategy.cohort_spec import cohort_spec, draw_round
 from strategy.cohorts import Draw, UserRegistry, UsersExhaustedError
 from strategy.config import ExperimentConfig
 from strategy.journal import Journal
@@ -107,8 +107,10 @@ class _Rehearsal:
         wishes = policy.wishes()
         cohorts: list[_Cohort] = []
         try:
-            draws = self._draws(wishes)
-        except UsersExhaustedError:
+            draws = draw_round(
+                self._registry, self._config, wishes, self._registry.nodes
+            )
+        except (UsersExhaustedError, InputError):
             policy.stop(USERS_EXHAUSTED)
         else:
             for wish, draw in zip(wishes, draws, strict=True):
@@ -126,16 +128,6 @@ class _Rehearsal:
                 time.monotonic() - started,
             )
         )
-
-    def _draws(self, wishes: Sequence[CohortWish]) -> list[Draw]:
-        """Draw as the orchestrator does, in the same order: same seed, same users."""
-        chosen = self._registry.choose(
-            sum(wish.size for wish in wishes),
-            self._config.secure_sum.nodes_per_cohort,
-            self._registry.nodes,
-        )
-        rule = floor_rule(self._config, len(chosen))
-        return [self._registry.draw(wish.size, rule, chosen) for wish in wishes]
 
     async def _cohort(self, number: int, wish: CohortWish, draw: Draw) -> _Cohort:
         spec = cohort_spec(self._config, self._job.run_id, wish, draw.floor, 1)

@@ -127,3 +127,14 @@ def test_a_round_takes_more_nodes_when_their_users_do_not_suffice() -> None:
     assert len(users.choose(32, 5, users.nodes)) == 40
     assert len(users.choose(50, 5, users.nodes)) == 50
     assert len(users.choose(2, 0, users.nodes)) == 50
+
+
+def test_several_cohorts_are_drawn_all_or_none() -> None:
+    users = registry(*[10] * 4)
+    with pytest.raises(UsersExhaustedError):
+        users.draw_all([24, 24], rule(4), users.nodes)
+    assert (users.remaining, users.most_invited) == (40, 0)
+    one, two = users.draw_all([20, 20], rule(4, Fraction(0), Fraction(0)), users.nodes)
+    for node, names in one.users.items():
+        assert set(names).isdisjoint(two.users[node])
+    assert users.remaining == 0

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import UnavailableError
+from protocol.population import NodeSettings, RewardSettings
 from protocol.wire.node_pb2 import Description, NodeAnswer, TaskAnswer
 from strategy import events
-from strategy.config import PrivacySettings, TransportSettings
+from strategy.config import ExperimentSettings, PrivacySettings, TransportSettings
 from strategy.events import Event
 from strategy.journal import Journal
 from strategy.verify import verify
@@ -255,9 +257,10 @@ async def test_cancelling_a_run_leaves_no_task_and_a_record_that_resumes(
 async def test_users_may_return_as_often_as_agreed_and_the_sum_is_accounted(
     tmp_path: Path,
 ) -> None:
-    from protocol.population import NodeSettings, RewardSettings
-
     experiment = config(
+        experiment=ExperimentSettings(
+            "test", ("a", "b"), failure_probability=Fraction(1, 10**6)
+        ),
         privacy=PrivacySettings(max_participations=2),
         nodes=NodeSettings(20, 8),
         rewards=RewardSettings(means=(0.45, 0.5)),
@@ -278,16 +281,21 @@ async def test_users_may_return_as_often_as_agreed_and_the_sum_is_accounted(
     assert_verified(there)
 
 
-async def test_the_run_ends_when_nobody_is_left_to_ask(tmp_path: Path) -> None:
-    from protocol.population import NodeSettings, RewardSettings
-    from strategy.config import ExperimentSettings
-
+@pytest.mark.parametrize("users", [15, 20], ids=["for no arm", "for one arm only"])
+async def test_the_run_ends_when_nobody_is_left_to_ask(
+    users: int, tmp_path: Path
+) -> None:
     experiment = config(
-        experiment=ExperimentSettings("test", ("a", "b"), horizon=100_000),
-        nodes=NodeSettings(20, 15),
+        # One in a million: equal arms must not be told apart by accident.
+        experiment=ExperimentSettings(
+            "test", ("a", "b"), 100_000, failure_probability=Fraction(1, 10**6)
+        ),
+        nodes=NodeSettings(20, users),
         rewards=RewardSettings(means=(0.5, 0.5)),
     )
     async with world(tmp_path, experiment) as there:
         await there.run()
     assert finish(there.heard).finished == "users-exhausted"
     assert_verified(there)
+    with Journal.read(there.run_dir) as journal:
+        assert {cohort.state for cohort in journal.cohorts()} == {"summed"}

@@ -1,0 +1,152 @@
+"""One cohort from its invitations to its sum, with what is heard of it on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from protocol.port import NodePort
+from protocol.session import SecureSum
+from strategy import events
+from strategy.config import TransportSettings
+from strategy.journal import Journal
+from strategy.open_cohorts import OpenCohorts
+from strategy.policy import CohortOutcome, CohortWish
+from strategy.records import CohortRecord, SumRecord
+from strategy.released import released_sum
+from strategy.requests import Closings, CohortTraffic
+from strategy.sum_driver import Deadlines, run_session
+
+# Stages in which users pull the arm, by back-end; they may take hours.
+_REWARD_STAGES = ("contribute", "mask")
+_PROGRESS_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class AskedCohort:
+    """One attempt at one wish, ready to be written down and sent."""
+
+    wish: CohortWish
+    record: CohortRecord
+    traffic: CohortTraffic
+    users: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """Users of the whole run, for views."""
+
+    invited: int = 0
+    answered: int = 0
+    lost: int = 0
+
+
+class CohortRunner:
+    """Runs cohorts whose invitations are in the journal.
+
+    Parameters
+    ----------
+    journal : Journal
+        Where void cohorts are noted.
+    port : NodePort
+        How nodes are reached.
+    open_cohorts : OpenCohorts
+        Opens, keeps and restores the server's halves of secure sums.
+    listen : events.Listen
+        Hears every event.
+    transport : TransportSettings
+        How long each stage may take.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        port: NodePort,
+        open_cohorts: OpenCohorts,
+        listen: events.Listen,
+        transport: TransportSettings,
+    ) -> None:
+        self._journal = journal
+        self._port = port
+        self._open = open_cohorts
+        self._listen = listen
+        self._deadlines = Deadlines(
+            transport.stage_timeout_s,
+            dict.fromkeys(_REWARD_STAGES, transport.reward_timeout_s),
+        )
+        self.closings = Closings()
+        self.tally = Tally()
+
+    async def attempt(
+        self, asked: AskedCohort
+    ) -> tuple[CohortOutcome, SumRecord] | None:
+        """Run one cohort to its sum, or write down why there is none."""
+        started = time.monotonic()
+        record, users = asked.record, asked.users
+        self.tally.invited += users
+        await self._listen(
+            events.CohortAsked(
+                record.cohort_id,
+                record.round_number,
+                record.batch,
+                record.arm,
+                record.attempt,
+                users,
+                len(record.users),
+            )
+        )
+        ticker = asyncio.create_task(self._tell_progress(asked))
+        try:
+            session, kept = await self._open.session(
+                asked.traffic.spec, {n: len(u) for n, u in record.users.items()}
+            )
+            end = await run_session(
+                session,
+                self._port,
+                asked.traffic.wrap,
+                asked.traffic.unwrap,
+                self._deadlines,
+                kept,
+            )
+        finally:
+            ticker.cancel()
+            await asyncio.wait([ticker])
+            self.closings.add(record.cohort_id, record.users)
+        survivors = end.users if isinstance(end, SecureSum) else 0
+        self.tally.answered += survivors
+        self.tally.lost += users - survivors
+        void = None if isinstance(end, SecureSum) else end.code
+        if void is not None:
+            await asyncio.to_thread(self._journal.void, record.cohort_id, void)
+            await self._open.forget([record.cohort_id])
+        await self._listen(
+            events.CohortEnded(
+                record.cohort_id,
+                record.arm,
+                record.attempt,
+                survivors,
+                users - survivors,
+                void,
+                tuple(sorted(asked.traffic.refusals.items())),
+                time.monotonic() - started,
+            )
+        )
+        return (
+            released_sum(asked.traffic.spec, end)
+            if isinstance(end, SecureSum)
+            else None
+        )
+
+    async def _tell_progress(self, asked: AskedCohort) -> None:
+        while True:
+            await asyncio.sleep(_PROGRESS_EVERY_S)
+            await self._listen(
+                events.CohortProgress(
+                    asked.record.cohort_id,
+                    asked.record.arm,
+                    asked.traffic.stage,
+                    asked.traffic.heard,
+                    len(asked.record.users),
+                )
+            )
