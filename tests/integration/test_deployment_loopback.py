@@ -46,6 +46,9 @@ def test_a_deployment_on_loopback_gives_exact_sums_and_the_best_arm(
         run = start_run(built, experiment, "loopback")
         assert run.finish(200) == 0, run.process.text()[-2000:]
         assert wallflower(built, "verify", str(run.run_dir)).returncode == 0
+        for name in NODES:
+            # However many batches there were: Flower carried one message per node.
+            assert built.node_processes[name].text().count("Receiving: ") == 1
     found = audit(run.run_dir, PLAN.truth)
     assert found.clean
     assert found.winner == BEST
