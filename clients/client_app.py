@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +21,7 @@ from clients.loop_thread import LoopThread
 from protocol import flower_record
 from protocol.attendance import RunToken
 from protocol.errors import MalformedMessageError, WallflowerError
+from protocol.logs import installed_from, log_context
 
 log = logging.getLogger("wallflower.flower")
 
@@ -83,21 +85,22 @@ def attend(message: Message, context: Context) -> Message:
     certificate = _field(message, flower_record.CERTIFICATE, bytes)
     run_id = _field(message, flower_record.RUN_ID, str)
     token = RunToken.from_text(_field(message, flower_record.TOKEN, str))
-    try:
-        _run(
-            _provider(context).attend(
-                context,
-                address=address,
-                certificate=certificate,
-                run_id=run_id,
-                token=token,
+    with installed_from(os.environ), log_context(run=run_id):
+        try:
+            _run(
+                _provider(context).attend(
+                    context,
+                    address=address,
+                    certificate=certificate,
+                    run_id=run_id,
+                    token=token,
+                )
             )
-        )
-        reason = flower_record.RUN_OVER
-    except WallflowerError as error:
-        # Expected ways to leave early; the server decides whether to send again.
-        log.warning("left the desk: %s", error)
-        reason = type(error).__name__
+            reason = flower_record.RUN_OVER
+        except WallflowerError as error:
+            # Expected ways to leave early; the server decides whether to send again.
+            log.warning("left the desk: %s", error)
+            reason = type(error).__name__
     return _reply(message, {flower_record.REASON: reason})
 
 

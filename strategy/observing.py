@@ -11,10 +11,10 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from protocol.logs import installed_from
 from strategy import events
 from strategy.desk_stats import DeskStats
 from strategy.health import health_endpoint
-from strategy.logs import installed_from
 from strategy.metrics import DeskMetrics, Metrics
 from strategy.telemetry import RunLog, RunMetrics, fan_out
 

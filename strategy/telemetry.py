@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from protocol.logs import log_context
 from strategy.desk_stats import Histogram
 from strategy.events import (
     CohortAsked,
@@ -25,7 +26,6 @@ from strategy.events import (
     RoundStarted,
     RunStarted,
 )
-from strategy.logs import log_context
 from strategy.metrics import PREFIX, counter, gauge, histogram, labelled
 
 _log = logging.getLogger("wallflower.run")

@@ -24,9 +24,9 @@ from protocol.certificates import KeyPair
 from protocol.errors import AuthenticationError, ProtocolError
 from protocol.identity import NodeIdentity
 from protocol.keyfiles import read_identity, read_public, read_revoked, read_seed
+from protocol.logs import JsonFormatter
 from strategy.desk import Desk
 from strategy.desk_admission import Admission, EnrolledKeys, RevokedNodes
-from strategy.logs import JsonFormatter
 from tests.strategy.port_contract import Echo
 from wallflower.keystore import KeyStore
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from protocol.logs import JsonFormatter
 from strategy.events import (
     CohortAsked,
     CohortEnded,
@@ -16,7 +17,6 @@ from strategy.events import (
     RoundStarted,
     RunStarted,
 )
-from strategy.logs import JsonFormatter
 from strategy.metrics import Metrics
 from strategy.policy import ArmView
 from strategy.telemetry import RunLog, RunMetrics, fan_out

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from protocol.errors import CohortVoidError
-from strategy.logs import JsonFormatter, log_context
+from protocol.logs import JsonFormatter, log_context
 
 
 @pytest.fixture
