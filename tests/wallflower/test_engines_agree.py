@@ -120,7 +120,7 @@ def test_halved_noise_in_one_engine_turns_the_test_on_sums_red(
 
 
 def regrets(
-    changes: dict[str, object], model: Callable[[int], RewardModel], runs: int = 250
+    changes: dict[str, object], model: Callable[[int], RewardModel], runs: int = 150
 ) -> tuple[Sample, Sample]:
     """Final pseudo-regret of many experiments, by both engines."""
     spec = dataclasses.replace(SPEC, **changes)  # type: ignore[arg-type]
