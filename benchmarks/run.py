@@ -14,7 +14,9 @@ import asyncio
 import dataclasses
 import json
 import re
+import resource
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import time
@@ -202,17 +204,26 @@ def _stock_settings(
     return path
 
 
-def memory_per_1000_nodes(folder: Path) -> float:
-    """Give the MB that 1,000 further one-user nodes add to the local engine."""
-    config = dataclasses.replace(experiment(100, 1, 1), nodes=NodeSettings(1000, 1))
-    process = psutil.Process()
-    with Ledger(ledger_path(folder)) as ledger:
-        kept = [hosted_nodes(config, ledger, None)]  # what is loaded once
-        before = process.memory_info().rss
-        kept += [hosted_nodes(config, ledger, None) for _ in range(5)]
-        after = process.memory_info().rss
-        assert len(kept) == 6
-    return (after - before) / 5 / 2**20
+def memory_per_1000_nodes() -> float:
+    """Give the MB that 1,000 further one-user nodes add to a whole local run."""
+    small, large = _peak_mb(5), _peak_mb(15)  # 500 and 1,500 nodes
+    return large - small
+
+
+def _peak_mb(rounds: int) -> float:
+    """Run in a fresh process, so that nothing measured before counts."""
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.run", "--peak"]
+    done = subprocess.run(
+        [*command, str(rounds)], check=True, capture_output=True, text=True
+    )
+    return float(done.stdout)
+
+
+def print_peak(rounds: int) -> None:
+    """Run rounds of 2 × 50 users on 100 nodes each; print the process's peak in MB."""
+    with tempfile.TemporaryDirectory(prefix="wf-bench-") as name:
+        asyncio.run(local(50, 1, rounds, Path(name) / "run"))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def measure(quick: bool, folder: Path) -> Iterator[Row]:
@@ -256,7 +267,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--format", choices=("human", "json"), default="human")
     parser.add_argument("--quick", action="store_true", help="n = 32 only")
+    parser.add_argument("--peak", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.peak is not None:
+        print_peak(options.peak)
+        return 0
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="wf-bench-") as name:
         folder = Path(name)
@@ -264,7 +279,7 @@ def main() -> int:
         for row in measure(options.quick, folder):
             rows.append(row)
             print(_line(row), file=sys.stderr, flush=True)
-        memory = memory_per_1000_nodes(folder)
+    memory = memory_per_1000_nodes()
     if options.format == "json":
         envelope = {
             "schema_version": 1,
