@@ -36,10 +36,14 @@ _STARTED = re.compile(r"Successfully started run (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class FlowerSite:
-    """Where Flower's command line finds its files and its SuperLink."""
+    """Where Flower's command line finds its files and its SuperLink.
+
+    A SuperLink of our `own` is stopped with all its runs; on another's, runs are.
+    """
 
     environment: Mapping[str, str]
     connection: str = CONNECTION
+    own: bool = False
 
 
 def program(name: str) -> str:
@@ -118,7 +122,7 @@ async def simulation_superlink(directory: Path) -> AsyncIterator[FlowerSite]:
             )
         try:
             await _until_listening(process, port, log_path)
-            yield FlowerSite(environment)
+            yield FlowerSite(environment, own=True)
         finally:
             await stop_tree(process)
     finally:
@@ -251,7 +255,7 @@ async def flwr_run(
         await process.wait()
     except asyncio.CancelledError:
         await stop_tree(process)
-        if run_id:
+        if run_id and not site.own:
             await flwr(site, "stop", run_id, *name)
         raise
     if not run_id:
