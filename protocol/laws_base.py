@@ -108,7 +108,9 @@ class LadderLaw(NoiseLaw):
         _check_level(level)
         if not self.symmetric:
             return self._smallest_magnitude(1 - level)
-        if level <= Fraction(1, 2):
+        if level == Fraction(1, 2):
+            return 0  # the median, where an enclosure of P(|X| > -1) = 1 cannot decide
+        if level < Fraction(1, 2):
             return -self._smallest_magnitude(2 * level)
         return self._smallest_magnitude(2 * (1 - level))
 

@@ -89,7 +89,10 @@ def test_masses_of_the_recurrence_equal_the_closed_form(law: LadderLaw) -> None:
 
 
 @every_law
-@pytest.mark.parametrize("level", [Fraction(1, 1000), Fraction(2, 5), Fraction(9, 10)])
+@pytest.mark.parametrize(
+    "level",
+    [Fraction(1, 1000), Fraction(2, 5), Fraction(1, 2), Fraction(9, 10)],
+)
 def test_quantile_is_the_smallest_point_that_reaches_the_level(
     law: LadderLaw, level: Fraction
 ) -> None:
