@@ -1,4 +1,4 @@
-"""How many users of a cohort are surely honest and present (MATH: floor).
+"""How many users of a cohort are surely honest and present (docs/mathematics.md).
 
 Every user's share of noise is calibrated to h, the honest floor: a sum is released only
 when at least ``quorum`` users are in it, and of those at most the users of the corrupt

@@ -37,7 +37,7 @@ class CohortMechanism(abc.ABC):
     ----------
     cohort_size : users asked, n.
     honest_floor : users surely honest and present, h ≤ n; every share is calibrated
-        to h, so that more survivors only add noise (MATH: floor).
+        to h, so that more survivors only add noise (docs/mathematics.md).
     precision : g, the reward is rounded to multiples of 1/g.
     noise_bound : τ, exceeded in absolute value by the total noise of n survivors
         with probability at most the wrap probability.

@@ -2,7 +2,7 @@
 
 The client's synthetic source draws single rewards; the simulator draws the sum of a
 whole cohort's rounded rewards at once, in time O(g), because x̂ = ⌊xg⌋ + Ber(xg − ⌊xg⌋)
-takes only the values 0..g and its law is known (MATH: simulating without simulating
+takes only the values 0..g and its law is known (docs/simulation.md, simulating without
 users). Laws are exact up to double rounding; they drive simulations, never privacy.
 """
 

@@ -1,8 +1,8 @@
 """How far an estimate may lie from the truth: the `tight` and the `paper` radius.
 
-`tight` is a Chernoff bound on reward and noise together (MATH: confidence). A reward,
-rounded to a multiple of 1/g, is still in [0, 1] with the same mean, so Hoeffding's
-lemma covers sampling and rounding at once (Deviation: the paper pays √2/ε·√log for the
+`tight` is a Chernoff bound on reward and noise together. A reward, rounded
+to a multiple of 1/g, is still in [0, 1] with the same mean, so Hoeffding's lemma covers
+sampling and rounding at once (Deviation: the paper pays √2/ε·√log for the
 rounding again). The noise enters by its log-MGF, whatever the mechanism. Any λ gives a
 valid bound; the search for the best one therefore never decides validity.
 """
@@ -63,7 +63,7 @@ def pair_radius(one: Pool, other: Pool, level: Fraction) -> float:
     """Bound the difference of two estimates, one-sided, at `level`.
 
     min over λ of [λ²/8 (1/N₁ + 1/N₂) + Σ ln M(λ/(g N)) + ln(1/level)] / λ; for equal
-    pools this is MATH's [λ²N/4 + 2 Σ ln M(λ/g) + ln(1/δ)] / (λN).
+    pools this is [λ²N/4 + 2 Σ ln M(λ/g) + ln(1/δ)] / (λN).
     """
     harmonic = 1 / (1 / one.users + 1 / other.users)
     return chernoff(pair_log_mgf(one, other), harmonic, level)[0]

@@ -55,7 +55,7 @@ def test_the_wrap_probability_shrinks_with_the_batch_number() -> None:
 
 
 def test_the_first_batch_is_the_smallest_that_could_separate_two_arms() -> None:
-    # MATH: smallest n with radius ≤ 1; found by hand for K = 10, p = 0.1.
+    # Smallest n with radius ≤ 1; found by hand for K = 10, p = 0.1.
     spec = dataclasses.replace(SPEC, arms=10, epsilon=Fraction(1, 10))
     assert Elimination(spec).spec.first_batch == 90
 
