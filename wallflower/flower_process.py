@@ -163,6 +163,7 @@ async def stop_tree(process: asyncio.subprocess.Process) -> None:
     for member in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
+    await asyncio.to_thread(psutil.wait_procs, alive, _STOP_TIMEOUT_S)
     try:
         async with asyncio.timeout(_STOP_TIMEOUT_S):
             await process.wait()
