@@ -17,6 +17,7 @@ from pathlib import Path
 
 from deploy.harness.rewards import GATE, MEANS, reward
 from strategy.journal import Journal
+from strategy.records import StoredCohort
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Audit:
     sums_wrong: int
     users_asked: int
     users_twice: int
+    users_summed: int
+    nodes_by_round: tuple[int, ...]  # fewest nodes in a released sum of each round
     finished: str | None
     winner: str | None
 
@@ -78,9 +81,21 @@ def audit(run_dir: Path, truth: Mapping[str, float]) -> Audit:
         sums_wrong=wrong,
         users_asked=sum(asked.values()),
         users_twice=sum(count > 1 for count in asked.values()),
+        users_summed=sum(c.result.survivors for c in cohorts if c.result is not None),
+        nodes_by_round=_nodes_by_round(cohorts),
         finished=last.finished if last else None,
         winner=arms[active[0]] if len(active) == 1 else None,
     )
+
+
+def _nodes_by_round(cohorts: Sequence[StoredCohort]) -> tuple[int, ...]:
+    fewest: dict[int, int] = {}
+    for cohort in cohorts:
+        if cohort.result is not None:
+            nodes = len(cohort.result.nodes)
+            number = cohort.round_number
+            fewest[number] = min(nodes, fewest.get(number, nodes))
+    return tuple(fewest[number] for number in sorted(fewest))
 
 
 def expected_sum(arm: str, users: Sequence[str], truth: Mapping[str, float]) -> int:

@@ -60,35 +60,39 @@ class Row:
         )
 
 
+def slug(fault: Fault) -> str:
+    """Give a folder's name for a fault."""
+    text = f"{fault.name} {fault.phase}".lower().replace(" ", "-")
+    return "".join(character for character in text if character not in ",'")
+
+
 def try_fault(built: Consortium, experiment: Path, fault: Fault) -> Row:
     """Run one experiment with one fault in it, resume as often as needed, judge."""
     started = time.monotonic()
-    name = f"{fault.name} {fault.phase}".replace(" ", "-").replace(",", "").lower()
-    run_dir = built.folder / "runs" / name.replace("'", "")
+    run_dir = built.folder / "runs" / slug(fault)
     built.await_nodes(len(NODES), 300)
-    with contextlib.ExitStack() as stack:
-        if fault.hurt is fill_disk:
-            stack.enter_context(small_disk(run_dir))
-        run = start_run(built, experiment, run_dir.name)
-        lab = Lab(built, run, NODES)
-        hung, note = False, ""
-        try:
-            note = fault.hurt(lab)
-            code = run.finish(_RUN_TIMEOUT_S)
-        except WallflowerError as error:
-            hung, code, note = True, -1, f"{note} HUNG: {error}"
-            run.process.stop()
-        finally:
-            lab.release()
-        ended = {0: "finished", -1: "hung"}.get(code, f"stopped (exit {code})")
-        resumes = 0
-        while code != 0 and resumes < _MOST_RESUMES and not hung:
-            resumes += 1
-            code = resume(built, run_dir)
-        for repair in lab.repairs:
-            repair()
-        verified = wallflower(built, "verify", str(run_dir)).returncode == 0
-        found = audit(run_dir, PLAN.truth)
+    lab = Lab(built, NODES)
+    if fault.prepare is not None:
+        fault.prepare(lab)
+    run = lab.started = start_run(built, experiment, run_dir.name)
+    hung, note = False, ""
+    try:
+        note = fault.hurt(lab)
+        code = run.finish(_RUN_TIMEOUT_S)
+    except WallflowerError as error:
+        hung, code, note = True, -1, f"{note} HUNG: {error}"
+        run.process.stop()
+    finally:
+        lab.release()
+    ended = {0: "finished", -1: "hung"}.get(code, f"stopped (exit {code})")
+    resumes = 0
+    while code != 0 and resumes < _MOST_RESUMES and not hung:
+        resumes += 1
+        code = resume(built, run_dir)
+    for repair in lab.repairs:
+        repair()
+    verified = wallflower(built, "verify", str(run_dir)).returncode == 0
+    found = audit(run_dir, PLAN.truth)
     return Row(
         fault.name,
         fault.phase,
@@ -115,16 +119,17 @@ def resume(built: Consortium, run_dir: Path) -> int:
 def table(rows: Sequence[Row]) -> str:
     """Give the fault × phase table as Markdown."""
     lines = [
-        "| fault | phase | what was done | first command | resumed | winner | sums "
-        "(checked, wrong) | void | users asked (twice) | verify | s |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| fault | phase | what was done | first command | resumed | winner | nodes in "
+        "the sums, by batch | users asked / summed / twice | sums (wrong) | void | "
+        "verify | s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {row.fault} | {row.phase} | {row.note} | {row.ended} | {row.resumes}× | "
-        f"{row.found.winner} | {row.found.sums} ({row.found.sums_checked}, "
-        f"{row.found.sums_wrong}) | {row.found.voids} | {row.found.users_asked} "
-        f"({row.found.users_twice}) | {'ok' if row.verified else 'FAILED'} | "
-        f"{row.seconds:.0f} |"
+        f"{row.found.winner} | {', '.join(map(str, row.found.nodes_by_round))} | "
+        f"{row.found.users_asked} / {row.found.users_summed} / {row.found.users_twice} "
+        f"| {row.found.sums} ({row.found.sums_wrong}) | {row.found.voids} | "
+        f"{'ok' if row.verified else 'FAILED'} | {row.seconds:.0f} |"
         for row in rows
     ]
     return "\n".join(lines)
@@ -144,6 +149,10 @@ def main() -> int:
         folder = arguments.folder or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="wf-faults-"))
         )
+        for fault in chosen:
+            if fault.hurt is fill_disk:
+                runs = folder / "site" / "runs"
+                stack.enter_context(small_disk(runs / slug(fault)))
         built = stack.enter_context(
             consortium(
                 folder / "site",
