@@ -375,10 +375,10 @@ FAULTS: tuple[Fault, ...] = (
         True,
     ),
     Fault(
-        "node's clock 4 min ahead",
+        "node's clock 4 min behind",
         "whole run",
         clock_off,
-        prepare=wrong_clock("+4m", let_in=True),
+        prepare=wrong_clock("-4m", let_in=True),
     ),
     Fault(
         "node's clock 2 h ahead",
