@@ -14,7 +14,6 @@ import asyncio
 import dataclasses
 import json
 import re
-import resource
 import sqlite3
 import subprocess
 import sys
@@ -223,7 +222,9 @@ def print_peak(rounds: int) -> None:
     """Run rounds of 2 × 50 users on 100 nodes each; print the process's peak in MB."""
     with tempfile.TemporaryDirectory(prefix="wf-bench-") as name:
         asyncio.run(local(50, 1, rounds, Path(name) / "run"))
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    # Not ru_maxrss, which a child inherits from the process that started it.
+    status = Path("/proc/self/status").read_text()
+    print(int(status.partition("VmHWM:")[2].split()[0]) / 1024)
 
 
 def measure(quick: bool, folder: Path) -> Iterator[Row]:
