@@ -28,6 +28,7 @@ from protocol.errors import UnavailableError
 
 SERVER_APP = "flwr-serverapp"
 CLIENT_APP = "flwr-clientapp"
+_LET_IN = "SuperNode ID"  # what a SuperNode writes when SuperLink has accepted it
 
 
 @dataclass(slots=True)
@@ -307,7 +308,15 @@ def wrong_clock(offset: str, *, let_in: bool) -> Callable[[Lab], None]:
 
     def prepare(lab: Lab) -> None:
         lab.kill_node(lab.victim)
-        lab.built.start_node(lab.victim, prefix=("faketime", "-f", offset))
+        node = lab.built.start_node(lab.victim, prefix=("faketime", "-f", offset))
+        if let_in:
+            before = node.text().count(_LET_IN)
+            until(
+                "the node is let in again",
+                lambda: node.text().count(_LET_IN) > before,
+                180,
+            )
+            return
         others = len(lab.nodes) - 1
         until(
             "SuperLink notices the node's death",
@@ -315,8 +324,6 @@ def wrong_clock(offset: str, *, let_in: bool) -> Callable[[Lab], None]:
             120,
             pause_s=2.0,
         )
-        if let_in:
-            lab.built.await_nodes(len(lab.nodes), 180)
 
     return prepare
 
