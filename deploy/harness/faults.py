@@ -23,7 +23,7 @@ import psutil
 from deploy.harness.consortium import Consortium
 from deploy.harness.experiment import LabRun, gate_of
 from deploy.harness.network import stop_all_in
-from deploy.harness.processes import until
+from deploy.harness.processes import descendants, until
 from protocol.errors import UnavailableError
 
 SERVER_APP = "flwr-serverapp"
@@ -103,23 +103,6 @@ class Lab:
     def restart_node(self, name: str) -> None:
         """Power comes back."""
         self.built.start_node(name)
-
-
-def descendants(pid: int, word: str) -> list[psutil.Process]:
-    """Give the descendants of a process whose command line has `word`."""
-    try:
-        family = psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-    return [process for process in family if word in command_line(process)]
-
-
-def command_line(process: psutil.Process) -> str:
-    """Give a process's command line, or nothing when it is gone."""
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 from deploy.harness.network import Host
 from protocol.errors import UnavailableError
 
@@ -156,6 +158,23 @@ def listening(host: Host, port: int) -> bool:
         host.command(["ss", "-Hltn"]), capture_output=True, text=True, check=False
     )
     return wanted in listed.stdout
+
+
+def descendants(pid: int, word: str) -> list[psutil.Process]:
+    """Give the descendants of a process whose command line has `word`."""
+    try:
+        family = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [process for process in family if word in command_line(process)]
+
+
+def command_line(process: psutil.Process) -> str:
+    """Give a process's command line, or nothing when it is gone."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def end_in_order_on_sigterm() -> None:
