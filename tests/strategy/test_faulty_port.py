@@ -12,7 +12,7 @@ from strategy.faulty_port import Faults, FaultyPort
 from strategy.memory_port import MemoryPort
 from tests.strategy.port_contract import Echo, StoppingPortContract, gather, request
 
-SHORT_S = 0.3
+SHORT_S = 1.0  # a lost message costs all of it; a busy machine must answer within
 
 
 class TestFaultyPortWithoutFaults(StoppingPortContract):

@@ -262,6 +262,11 @@ SLOW = SMALL.replace(
 )
 
 
+def _as_in_a_terminal() -> None:
+    # A shell's background jobs, tests among them, inherit that SIGINT is ignored.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_leaves_a_run_that_resumes_and_verifies(
     number: signal.Signals, tmp_path: Path
@@ -274,6 +279,7 @@ def test_ctrl_c_leaves_a_run_that_resumes_and_verifies(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_as_in_a_terminal,
     )
     try:
         deadline = time.monotonic() + 60
