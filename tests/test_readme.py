@@ -13,6 +13,7 @@ from wallflower.cli import app
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_its_experiment_is_a_valid_one() -> None:
@@ -35,3 +36,15 @@ def test_its_make_targets_exist() -> None:
     named = set(re.findall(r"\bmake ([a-z][a-z-]+)", README)) - {"and"}
     assert named
     assert named <= targets
+
+
+def test_every_relative_link_of_readme_and_docs_leads_somewhere() -> None:
+    broken = [
+        f"{page.name}: {target}"
+        for page in PAGES
+        for target in re.findall(
+            r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")
+        )
+        if not (page.parent / target).exists()
+    ]
+    assert not broken

@@ -10,7 +10,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from protocol.errors import ConfigError, InputError, JournalError, WallflowerError
+from protocol.errors import (
+    ConfigError,
+    InputError,
+    JournalError,
+    UnavailableError,
+    WallflowerError,
+)
 from protocol.repeatable import WARNING
 from strategy.config import ExperimentConfig, load_config
 from strategy.journal import Journal
@@ -104,7 +110,14 @@ def _carry_out(
             sys.stderr.write(f"to go on: wallflower resume {directory}\n")
             raise
     with Journal.read(directory) as journal:
-        return read_result(journal)
+        result = read_result(journal)
+    if result.finished is None:
+        raise UnavailableError(
+            f"engine {engine} ended, but the journal in {directory} is not finished: "
+            "its server wrote elsewhere (another host, or another mount?). Look at "
+            f"`wallflower status {directory}`, then `wallflower resume {directory}`"
+        )
+    return result
 
 
 async def _until_told(engine: Engine, job: EngineJob) -> None:
