@@ -250,7 +250,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--format", choices=("human", "json"), default="human")
     parser.add_argument("--nodes", type=int, default=1024)
-    parser.add_argument("--cohorts", type=int, default=6)
+    parser.add_argument("--cohorts", type=int, default=14)
     parser.add_argument("--backend", default="committee")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--enrolled", action="store_true", help="verify peers' keys")
