@@ -14,7 +14,8 @@ from strategy.requests import describe_request, described_users
 _log = logging.getLogger(__name__)
 
 # How often a port is asked again who is there; a count is cheap on every port.
-_PAUSE_S = 0.05
+_TRIES = 3  # a node that is busy for a moment must not miss the roll call
+_PAUSE_S, _RETRY_S = 0.05, 0.3
 
 
 class RollCall:
@@ -74,24 +75,37 @@ class RollCall:
         return tuple(node for node in present if node in self._registry)
 
     async def _describe(self, nodes: list[str]) -> None:
-        self._calls += 1
         described: dict[str, tuple[str, ...]] = {}
-        requests = [describe_request(self._run_id, n, self._calls) for n in nodes]
-        stream = self._port.ask(requests, timeout_s=self._timeout_s)
-        async with aclosing(stream) as answers:
-            async for answer in answers:
-                if answer.failure is not None:
-                    continue
-                try:
-                    described[answer.node_id] = described_users(answer)
-                except ProtocolError as error:
-                    self._refuse(answer.node_id, error)
+        for _ in range(_TRIES):
+            nodes = await self._ask(nodes, described)
+            if not nodes:
+                break
+            await asyncio.sleep(_RETRY_S)
         # In one order whatever the network did: a seeded draw must repeat itself.
         for node in sorted(described):
             try:
                 self._registry.add_node(node, described[node])
             except ProtocolError as error:
                 self._refuse(node, error)
+
+    async def _ask(
+        self, nodes: list[str], described: dict[str, tuple[str, ...]]
+    ) -> list[str]:
+        """Ask nodes who lives there; give those whose asking failed at once."""
+        self._calls += 1
+        failed = []
+        requests = [describe_request(self._run_id, n, self._calls) for n in nodes]
+        stream = self._port.ask(requests, timeout_s=self._timeout_s)
+        async with aclosing(stream) as answers:
+            async for answer in answers:
+                if answer.failure is not None:
+                    failed.append(answer.node_id)
+                    continue
+                try:
+                    described[answer.node_id] = described_users(answer)
+                except ProtocolError as error:
+                    self._refuse(answer.node_id, error)
+        return failed
 
     def _refuse(self, node_id: str, error: ProtocolError) -> None:
         self._refused.add(node_id)
