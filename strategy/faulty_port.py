@@ -2,8 +2,9 @@
 
 Wraps any `NodePort` and is one itself: requests and answers get lost, doubled,
 delayed, overtaken by others, corrupted; nodes crash at any step, for good or for one
-request. The same seed gives every request the same fate, in whatever order requests are
-asked, so that a schedule that found a bug finds it again.
+request, or are away for a moment and come back. The same seed gives every request the
+same fate, in whatever order requests are asked, so that a schedule that found a bug
+finds it again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class Faults:
 
     `crash` is the probability that a node dies during the schedule, at a step drawn
     from its first `crash_steps` requests; half of the crashes happen after the node
-    did its work and before the answer left.
+    did its work and before the answer left. Time is cut into pieces of `flap_s`; in
+    each a node is away with probability `flap`: not listed, and what is asked of it,
+    or answered by it, waits until it is back, as at a desk.
     """
 
     lose_request: float = 0.0
@@ -37,8 +40,10 @@ class Faults:
     corrupt_request: float = 0.0
     corrupt_answer: float = 0.0
     crash: float = 0.0
+    flap: float = 0.0
     delay_s: float = 1.0
     crash_steps: int = 3
+    flap_s: float = 1.0
 
     def __post_init__(self) -> None:
         """Check that the probabilities are probabilities."""
@@ -105,8 +110,12 @@ class FaultyPort:
         self.injected: dict[str, int] = {}
 
     async def nodes(self) -> Sequence[NodeId]:
-        """Name the nodes that have not crashed."""
-        return [node for node in await self._inner.nodes() if node not in self._dead]
+        """Name the nodes that have not crashed and are not away."""
+        return [
+            node
+            for node in await self._inner.nodes()
+            if node not in self._dead and not self._away(node)
+        ]
 
     async def ask(
         self, requests: Sequence[Request], *, timeout_s: float
@@ -136,6 +145,7 @@ class FaultyPort:
         fate = self._fate(request)
         crash = self._crash(request.node_id)
         await asyncio.sleep(fate.request_delay_s)
+        await self._until_back(request.node_id)
         if crash is _Crash.BEFORE_WORK or fate.lose_request:
             self._count("crash" if crash is _Crash.BEFORE_WORK else "lose_request")
             return
@@ -166,6 +176,7 @@ class FaultyPort:
         async with aclosing(self._inner.ask([request], timeout_s=timeout_s)) as answers:
             async for answer in answers:
                 await asyncio.sleep(fate.answer_delay_s)
+                await self._until_back(request.node_id)
                 if crash is _Crash.AFTER_WORK or fate.lose_answer:
                     self._count(
                         "crash" if crash is _Crash.AFTER_WORK else "lose_answer"
@@ -213,6 +224,20 @@ class FaultyPort:
             return _Crash.NEVER
         self._dead.add(node_id)
         return source.choice((_Crash.BEFORE_WORK, _Crash.AFTER_WORK))
+
+    async def _until_back(self, node_id: NodeId) -> None:
+        if self._away(node_id):
+            self._count("flap")
+        while self._away(node_id):
+            now = asyncio.get_running_loop().time()
+            await asyncio.sleep(self._faults.flap_s - now % self._faults.flap_s)
+
+    def _away(self, node_id: NodeId) -> bool:
+        if not self._faults.flap:
+            return False
+        piece = asyncio.get_running_loop().time() // self._faults.flap_s
+        source = random.Random(f"{self._seed} {node_id} {piece}")  # noqa: S311
+        return source.random() < self._faults.flap
 
     def _count(self, fault: str) -> None:
         self.injected[fault] = self.injected.get(fault, 0) + 1

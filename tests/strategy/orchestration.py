@@ -12,7 +12,7 @@ from pathlib import Path
 from clients.ledger import Ledger
 from clients.node import Node
 from protocol.population import NodeSettings, RewardSettings
-from protocol.port import Answer, NodeHandler, NodeId, Request
+from protocol.port import Answer, NodeHandler, NodeId, NodePort, Request
 from strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
@@ -42,23 +42,28 @@ def config(**sections: object) -> ExperimentConfig:
 
 @dataclass
 class SwitchedPort:
-    """A memory port on which nodes can be gone: asking them fails at once."""
+    """A memory port on which nodes can be gone: asking them fails at once.
 
-    inner: MemoryPort
+    Those in `away` are not listed either, as at a desk whose stream broke.
+    """
+
+    inner: NodePort
     gone: set[NodeId] = field(default_factory=set)
+    away: set[NodeId] = field(default_factory=set)
     asked: Counter[str] = field(default_factory=Counter)
 
     async def nodes(self) -> Sequence[NodeId]:
-        return await self.inner.nodes()
+        return [node for node in await self.inner.nodes() if node not in self.away]
 
     async def ask(
         self, requests: Sequence[Request], *, timeout_s: float
     ) -> AsyncGenerator[Answer, None]:
         for request in requests:
             self.asked[request.request_id] += 1
-            if request.node_id in self.gone:
+            if request.node_id in self.gone | self.away:
                 yield Answer(request.node_id, request.request_id, failure="node-gone")
-        here = [request for request in requests if request.node_id not in self.gone]
+        unreachable = self.gone | self.away
+        here = [request for request in requests if request.node_id not in unreachable]
         async with aclosing(self.inner.ask(here, timeout_s=timeout_s)) as answers:
             async for answer in answers:
                 yield answer

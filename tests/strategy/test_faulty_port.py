@@ -11,6 +11,7 @@ from protocol.port import NodeHandler, NodePort
 from strategy.faulty_port import Faults, FaultyPort
 from strategy.memory_port import MemoryPort
 from tests.strategy.port_contract import Echo, StoppingPortContract, gather, request
+from tests.strategy.virtual_time import run_virtually
 
 SHORT_S = 1.0  # a lost message costs all of it; a busy machine must answer within
 
@@ -127,3 +128,21 @@ def test_climates_differ_by_seed_and_repeat_by_seed() -> None:
     climates = [Faults.drawn(seed) for seed in range(50)]
     assert len(set(climates)) > 40
     assert climates == [Faults.drawn(seed) for seed in range(50)]
+
+
+def test_a_node_that_is_away_is_not_listed_and_answers_when_it_is_back() -> None:
+    async def watch() -> tuple[list[int], int, dict[str, int]]:
+        echoes = {f"n{i}": Echo(f"n{i}") for i in range(20)}
+        port = FaultyPort(MemoryPort(echoes), Faults(flap=0.5), seed=3)
+        answers = await gather(port, *map(request, echoes), timeout_s=60)
+        listed = []
+        for _ in range(10):
+            listed.append(len(await port.nodes()))
+            await asyncio.sleep(1)
+        return listed, len(answers), port.injected
+
+    listed, answered, injected = run_virtually(watch())
+    assert answered == 20
+    assert injected["flap"] > 0
+    assert min(listed) < max(listed) < 20  # it shrinks and it grows
+    assert (listed, answered, injected) == run_virtually(watch())
