@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import sqlite3
 import threading
@@ -25,25 +26,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from protocol.account import NOTHING, Account, Cost
 from protocol.errors import BudgetError, RefusalError, UnavailableError
+from protocol.quantities import round_up
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS spend (
-    number    INTEGER PRIMARY KEY,
-    node_id   TEXT NOT NULL,
-    run_id    TEXT NOT NULL,
-    cohort_id TEXT NOT NULL,
-    kind      TEXT NOT NULL,
-    epsilon   TEXT NOT NULL,
-    users     TEXT NOT NULL,
-    at        REAL NOT NULL,
-    UNIQUE (node_id, run_id, cohort_id)
-) STRICT;
-CREATE TRIGGER IF NOT EXISTS spend_is_not_changed BEFORE UPDATE ON spend
-BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-CREATE TRIGGER IF NOT EXISTS spend_is_not_removed BEFORE DELETE ON spend
-BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-"""
+# 1: every row says its own ε̂ and g, so that spends of all kinds add up.
+_VERSION = 1
+_SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS spend (
+        number    INTEGER PRIMARY KEY,
+        node_id   TEXT NOT NULL,
+        run_id    TEXT NOT NULL,
+        cohort_id TEXT NOT NULL,
+        kind      TEXT NOT NULL,
+        epsilon   TEXT NOT NULL,
+        users     TEXT NOT NULL,
+        at        REAL NOT NULL,
+        precision INTEGER,
+        UNIQUE (node_id, run_id, cohort_id)
+    ) STRICT""",
+    """CREATE TRIGGER IF NOT EXISTS spend_is_not_changed BEFORE UPDATE ON spend
+    BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
+    """CREATE TRIGGER IF NOT EXISTS spend_is_not_removed BEFORE DELETE ON spend
+    BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +58,19 @@ class Spend:
 
     Attributes
     ----------
-    kind : of the guarantee (``pure``, ``renyi``, ``concentrated``); each kind has its
-        own account, because their parameters do not add up with one another.
-    epsilon : the parameter; sums of it bound the composition of every kind.
-    most_epsilon : what a user may spend in all, of this kind.
+    cost : to each of the users; costs of all kinds go into one account.
+    most_epsilon : what a user may spend in all, as ε of (ε, δ)-DP.
+    privacy_delta : the δ at which it is reckoned.
     most_participations : how often a user may take part in one run.
     """
 
     node_id: str
     run_id: str
     cohort_id: str
-    kind: str
-    epsilon: Fraction
+    cost: Cost
     users: tuple[str, ...]
     most_epsilon: Fraction
+    privacy_delta: Fraction
     most_participations: int
 
 
@@ -74,24 +79,15 @@ class _Account:
     """What one node's rows add up to."""
 
     cohorts: set[tuple[str, str]] = field(default_factory=set)
-    spent: dict[str, dict[str, Fraction]] = field(default_factory=dict)
+    spent: dict[str, Account] = field(default_factory=dict)
     taken_part: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def add(
-        self,
-        run_id: str,
-        cohort_id: str,
-        kind: str,
-        epsilon: Fraction,
-        users: list[str],
-    ) -> None:
+    def add(self, run_id: str, cohort_id: str, cost: Cost, users: list[str]) -> None:
         self.cohorts.add((run_id, cohort_id))
-        spent = self.spent.setdefault(kind, {})
         times = self.taken_part.setdefault(run_id, {})
         for user in users:
-            before = spent.get(user)
-            # Most users spend once: they share one Fraction object.
-            spent[user] = epsilon if before is None else before + epsilon
+            # Users with the same history share one account.
+            self.spent[user] = self.spent.get(user, NOTHING).plus(cost)
             times[user] = times.get(user, 0) + 1
 
     def check(self, entry: Spend) -> None:
@@ -102,7 +98,6 @@ class _Account:
             )
         if len(set(entry.users)) != len(entry.users):
             raise RefusalError("user-repeated", "a user is named twice in one cohort")
-        spent = self.spent.get(entry.kind, {})
         times = self.taken_part.get(entry.run_id, {})
         for user in entry.users:
             if times.get(user, 0) >= entry.most_participations:
@@ -111,13 +106,33 @@ class _Account:
                     f"a user took part {entry.most_participations} times in this run, "
                     "which is all he agreed to",
                 )
-            before = spent.get(user, Fraction(0))
-            if before + entry.epsilon > entry.most_epsilon:
-                raise BudgetError(
-                    entry.epsilon,
-                    entry.most_epsilon - before,
-                    before + entry.epsilon - entry.most_epsilon,
-                )
+            check_budget(self.spent.get(user, NOTHING), entry)
+
+
+def check_budget(before: Account, entry: Spend) -> None:
+    """Refuse a spend that takes one user's total over what she agreed to.
+
+    Who agreed to a mechanism that promises nothing has no ε to keep to; afterwards
+    nothing that is promised can be kept either.
+    """
+    if entry.cost.kind == "none":
+        return
+    total = before.plus(entry.cost).total(entry.privacy_delta)
+    if total is not None and total <= entry.most_epsilon:
+        return
+    spent = before.total(entry.privacy_delta)
+    if total is None or spent is None:
+        raise BudgetError("any", "nothing: an answer without noise was given", "all")
+    raise BudgetError(
+        f"ε = {round_up(total - spent)} more",
+        f"{_rounded_down(max(entry.most_epsilon - spent, Fraction(0)))} "
+        f"(at δ = {float(entry.privacy_delta):g})",
+        round_up(total - entry.most_epsilon),
+    )
+
+
+def _rounded_down(value: Fraction) -> str:
+    return f"{math.floor(value * 10_000) / 10_000:g}"
 
 
 class Ledger:
@@ -196,13 +211,12 @@ class Ledger:
 
         return await asyncio.wrap_future(self._thread.submit(look))
 
-    async def spent(self, node_id: str, user: str, kind: str) -> Fraction:
-        """Give what a user has spent of one kind so far."""
+    async def spent(self, node_id: str, user: str) -> Account:
+        """Give all that a user has spent so far."""
 
-        def look() -> Fraction:
+        def look() -> Account:
             self._catch_up()
-            account = self._accounts.get(node_id, _Account())
-            return account.spent.get(kind, {}).get(user, Fraction(0))
+            return self._accounts.get(node_id, _Account()).spent.get(user, NOTHING)
 
         return await asyncio.wrap_future(self._thread.submit(look))
 
@@ -217,7 +231,7 @@ class Ledger:
         try:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
-            database.executescript(_SCHEMA)
+            _prepare(database)
             self._database = database
             self._catch_up()
         except sqlite3.Error as error:
@@ -233,13 +247,13 @@ class Ledger:
 
     def _catch_up(self) -> None:
         rows = self._database.execute(
-            "SELECT number, node_id, run_id, cohort_id, kind, epsilon, users "
-            "FROM spend WHERE number > ? ORDER BY number",
+            "SELECT number, node_id, run_id, cohort_id, users, kind, epsilon, "
+            "precision FROM spend WHERE number > ? ORDER BY number",
             (self._last_read,),
         )
-        for number, node_id, run_id, cohort_id, kind, epsilon, users in rows:
+        for number, node_id, run_id, cohort_id, users, *cost in rows:
             account = self._accounts.setdefault(node_id, _Account())
-            account.add(run_id, cohort_id, kind, Fraction(epsilon), json.loads(users))
+            account.add(run_id, cohort_id, _cost(*cost), json.loads(users))
             self._last_read = number
 
     def _drain(self) -> None:
@@ -290,24 +304,52 @@ class Ledger:
         except RefusalError as refusal:
             return refusal
         cursor = self._database.execute(
-            "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, users, at) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, precision, "
+            "users, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 entry.node_id,
                 entry.run_id,
                 entry.cohort_id,
-                entry.kind,
-                str(entry.epsilon),
+                entry.cost.kind,
+                str(entry.cost.epsilon),
+                entry.cost.precision,
                 json.dumps(entry.users),
                 time.time(),
             ),
         )
-        account.add(
-            entry.run_id, entry.cohort_id, entry.kind, entry.epsilon, list(entry.users)
-        )
+        account.add(entry.run_id, entry.cohort_id, entry.cost, list(entry.users))
         assert cursor.lastrowid is not None
         self._last_read = cursor.lastrowid
         return None
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    """Make the tables, or bring those of an older version up to this one."""
+    database.execute("BEGIN IMMEDIATE")  # another process may be at it too
+    try:
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if version > _VERSION:
+            raise sqlite3.DatabaseError(
+                f"its schema is version {version}, this program knows {_VERSION}"
+            )
+        columns = {row[1] for row in database.execute("PRAGMA table_info (spend)")}
+        if columns and "precision" not in columns:
+            database.execute("ALTER TABLE spend ADD COLUMN precision INTEGER")
+        for statement in _SCHEMA:
+            database.execute(statement)
+        database.execute(f"PRAGMA user_version = {_VERSION}")
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+
+
+def _cost(kind: str, epsilon: str, precision: int | None) -> Cost:
+    """Read a row's cost; rows of the first schema say less and count as their worst."""
+    if precision is None:
+        return Cost.at_most(kind, Fraction(epsilon) * (kind != "none"))
+    return Cost(kind, Fraction(epsilon), precision)
 
 
 def _tell(told: list[tuple[asyncio.Future[None], Exception | None]]) -> None:

@@ -22,7 +22,7 @@ from clients.ledger import Ledger, Spend
 from clients.policy import ClientPolicy
 from clients.rewards import Doubles, Pull, RewardSource, pull_rewards
 from clients.sessions import MemorySessions, Sessions
-from protocol.cohort import from_rational
+from protocol.account import Cost
 from protocol.errors import (
     InputError,
     MalformedMessageError,
@@ -240,9 +240,9 @@ class Node:
             node_id=self.node_id,
             run_id=spec.run_id,
             cohort_id=spec.cohort_id,
-            kind=mechanism.guarantee().kind,
-            epsilon=from_rational("epsilon", spec.epsilon),
+            cost=Cost.of(mechanism.guarantee()),
             users=users,
             most_epsilon=policy.largest_total_epsilon,
+            privacy_delta=policy.privacy_delta,
             most_participations=policy.largest_participations,
         )

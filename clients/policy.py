@@ -15,7 +15,7 @@ from protocol.cohort import cohort_mechanism, from_rational
 from protocol.errors import InputError, RefusalError
 from protocol.mechanism import CohortMechanism
 from protocol.population import one_of
-from protocol.quantities import positive, whole
+from protocol.quantities import positive, probability, whole
 from protocol.settings import read_toml, settings_from
 from protocol.wire.cohort_pb2 import CohortSpec
 
@@ -28,9 +28,10 @@ class ClientPolicy:
 
     Attributes
     ----------
-    largest_epsilon : of one cohort.
+    largest_epsilon : of one cohort, the mechanism's parameter.
     largest_total_epsilon : of everything a user ever takes part in (by the ledger),
-        for each kind of guarantee.
+        guarantees of all kinds together, as ε of (ε, δ)-DP.
+    privacy_delta : the δ of that total.
     largest_participations : of one user in one run.
     smallest_cohort : users in a cohort, n.
     smallest_floor_fraction : h/n; how many of a cohort the noise must be carried by.
@@ -43,6 +44,7 @@ class ClientPolicy:
 
     largest_epsilon: Fraction = Fraction(1)
     largest_total_epsilon: Fraction = Fraction(1)
+    privacy_delta: Fraction = Fraction(1, 10**6)
     largest_participations: int = 1
     smallest_cohort: int = 20
     smallest_floor_fraction: Fraction = Fraction(1, 2)
@@ -54,6 +56,7 @@ class ClientPolicy:
     def __post_init__(self) -> None:
         positive("largest-epsilon", self.largest_epsilon)
         positive("largest-total-epsilon", self.largest_total_epsilon)
+        probability("privacy-delta", self.privacy_delta)
         whole("largest-participations", self.largest_participations, at_least=1)
         whole("smallest-cohort", self.smallest_cohort, at_least=2)
         for name, value in (

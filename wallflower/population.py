@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -13,6 +14,7 @@ from clients.node import Node
 from clients.policy import ClientPolicy, load_policy
 from clients.reward_sources import TableRewards, reward_source
 from clients.rewards import RewardSource
+from protocol.account import NOTHING, Cost
 from protocol.errors import ConfigError
 from protocol.identity import EnrolmentKey, NodeIdentity
 from strategy.config import ExperimentConfig
@@ -32,7 +34,7 @@ def agreed_policy(config: ExperimentConfig) -> ClientPolicy:
     privacy, secure_sum = config.privacy, config.secure_sum
     return ClientPolicy(
         largest_epsilon=privacy.epsilon,
-        largest_total_epsilon=privacy.epsilon * privacy.max_participations,
+        largest_total_epsilon=_largest_total(config),
         largest_participations=privacy.max_participations,
         smallest_cohort=2,
         smallest_floor_fraction=Fraction(0),
@@ -41,6 +43,19 @@ def agreed_policy(config: ExperimentConfig) -> ClientPolicy:
         mechanisms=(privacy.mechanism,),
         backends=(secure_sum.backend,),
     )
+
+
+def _largest_total(config: ExperimentConfig) -> Fraction:
+    """Give what so many of the experiment's cohorts may cost a user, as (ε, δ)-DP."""
+    privacy = config.privacy
+    kind = config.mechanism().for_cohort(2, 2, Fraction(1, 2)).guarantee().kind
+    account = NOTHING
+    for _ in range(privacy.max_participations):
+        account = account.plus(Cost.at_most(kind, privacy.epsilon))
+    total = account.total(ClientPolicy().privacy_delta)
+    if total is None:  # nothing is promised, so nothing is kept account of
+        return privacy.epsilon
+    return total if total < 1000 else Fraction(math.ceil(total))
 
 
 class Enrolment:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import sqlite3
 import subprocess
@@ -16,9 +17,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from clients.ledger import Ledger, Spend
+from protocol.account import NOTHING, Cost
 from protocol.errors import BudgetError, RefusalError, UnavailableError
 
 HALF = Fraction(1, 2)
+MILLIONTH = Fraction(1, 10**6)
+TENTH = Fraction(1, 10)
+TINY = Fraction(1, 10**12)  # at so small a δ pure spends simply add up
+FIRST_SCHEMA = Path(__file__).with_name("ledger_of_first_schema.sql")
 
 
 def spend(
@@ -30,16 +36,21 @@ def spend(
     epsilon: Fraction = HALF,
     most: Fraction = Fraction(1),
     times: int = 9,
-    kind: str = "pure",
+    cost: Cost | None = None,
 ) -> Spend:
-    return Spend(node, run, cohort, kind, epsilon, users, most, times)
+    paid = Cost("pure", epsilon) if cost is None else cost
+    return Spend(node, run, cohort, paid, users, most, MILLIONTH, times)
+
+
+async def pure_total(ledger: Ledger, user: str) -> Fraction | None:
+    return (await ledger.spent("n", user)).total(TINY)
 
 
 async def test_a_spend_is_remembered_after_a_restart(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         await ledger.spend(spend())
     with Ledger(tmp_path / "ledger") as ledger:
-        assert await ledger.spent("n", "u1", "pure") == HALF
+        assert await pure_total(ledger, "u1") == HALF
         assert await ledger.answered("n", "r", "c1")
         assert not await ledger.answered("n", "r", "c2")
 
@@ -58,7 +69,8 @@ async def test_a_budget_error_says_requested_remaining_and_missing(
 ) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         await ledger.spend(spend("c1", epsilon=Fraction(3, 4)))
-        with pytest.raises(BudgetError, match="requested 1/2, remaining 1/4, 1/4 too"):
+        words = "requested ε = 0.5 more, remaining 0.25 .at δ = 1e-06., 0.25 too"
+        with pytest.raises(BudgetError, match=words):
             await ledger.spend(spend("c2"))
         await ledger.spend(spend("c3", ("u3",)))
 
@@ -68,7 +80,7 @@ async def test_a_refused_spend_costs_nobody_anything(tmp_path: Path) -> None:
         await ledger.spend(spend("c1", ("u1",), epsilon=Fraction(1)))
         with pytest.raises(BudgetError):
             await ledger.spend(spend("c2", ("u1", "u2")))
-        assert await ledger.spent("n", "u2", "pure") == 0
+        assert await ledger.spent("n", "u2") == NOTHING
 
 
 async def test_a_user_takes_part_in_a_run_as_often_as_agreed(tmp_path: Path) -> None:
@@ -80,12 +92,87 @@ async def test_a_user_takes_part_in_a_run_as_often_as_agreed(tmp_path: Path) -> 
         await ledger.spend(spend("c2", ("u1",), times=1, run="another"))
 
 
-async def test_kinds_and_nodes_have_accounts_of_their_own(tmp_path: Path) -> None:
+async def test_spends_of_all_kinds_go_into_one_account(tmp_path: Path) -> None:
+    one = Fraction(1)
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.spend(spend("c1", epsilon=one))
+        for cost in (Cost("renyi", one, 45), Cost("concentrated", one)):
+            with pytest.raises(BudgetError, match="remaining 0 "):
+                await ledger.spend(spend("c2", cost=cost))
+        await ledger.spend(spend("c2", cost=cost, most=Fraction(7)))
+        with pytest.raises(BudgetError):
+            await ledger.spend(spend("c3", epsilon=Fraction(1, 1000), most=one))
+
+
+async def test_the_limit_is_of_epsilon_delta_whatever_the_kind(tmp_path: Path) -> None:
+    cost = Cost("concentrated", Fraction(1))  # (5.23, 10⁻⁶)-DP
+    with Ledger(tmp_path / "ledger") as ledger:
+        with pytest.raises(BudgetError):
+            await ledger.spend(spend("c1", cost=cost, most=Fraction(5)))
+        await ledger.spend(spend("c1", cost=cost, most=Fraction(6)))
+
+
+async def test_every_node_has_accounts_of_its_own(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         await ledger.spend(spend("c1", epsilon=Fraction(1)))
-        await ledger.spend(spend("c2", epsilon=Fraction(1), kind="concentrated"))
         await ledger.spend(spend("c1", epsilon=Fraction(1), node="other"))
-        assert await ledger.spent("n", "u1", "pure") == 1
+        assert await pure_total(ledger, "u1") == 1
+
+
+async def test_after_an_answer_without_noise_nothing_more_is_promised(
+    tmp_path: Path,
+) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.spend(spend("c1", cost=Cost("none", Fraction(0))))
+        with pytest.raises(BudgetError, match="without noise"):
+            await ledger.spend(spend("c2", most=Fraction(100)))
+
+
+def first_ledger(path: Path) -> Path:
+    """A ledger as the first release wrote it: ½ pure, 1/10 Rényi, 1/10 concentrated."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript(FIRST_SCHEMA.read_text(encoding="utf-8"))
+    return path
+
+
+async def test_a_ledger_of_the_first_schema_is_counted_at_its_worst(
+    tmp_path: Path,
+) -> None:
+    with Ledger(first_ledger(tmp_path / "ledger")) as ledger:
+        account = await ledger.spent("n", "u1")
+        assert {cost.kind for cost, _ in account.spends} == {
+            "pure",
+            "renyi",
+            "concentrated",
+        }
+        total = account.total(MILLIONTH)
+        best = NOTHING.plus(Cost("pure", HALF)).plus(Cost("renyi", TENTH, 10**6))
+        known = best.plus(Cost("concentrated", TENTH)).total(MILLIONTH)
+        assert total is not None
+        assert known is not None
+        assert known < total <= known + Fraction(1, 10)
+        with pytest.raises(BudgetError):
+            await ledger.spend(spend("c4", epsilon=TENTH))
+        assert await ledger.answered("n", "r", "c1")
+
+
+async def test_a_ledger_of_the_first_schema_goes_on_in_the_new_one(
+    tmp_path: Path,
+) -> None:
+    path = first_ledger(tmp_path / "ledger")
+    cost = Cost("renyi", TENTH, 45)
+    with Ledger(path) as ledger:
+        await ledger.spend(spend("c4", cost=cost, most=Fraction(9)))
+    with Ledger(path) as ledger:
+        assert (cost, 1) in (await ledger.spent("n", "u1")).spends
+        assert len((await ledger.spent("n", "u1")).spends) == 4
+
+
+def test_a_ledger_of_a_later_schema_is_not_touched(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "ledger")) as database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(UnavailableError, match="version 99"):
+        Ledger(tmp_path / "ledger")
 
 
 async def test_spends_that_wait_together_are_all_judged(tmp_path: Path) -> None:
@@ -115,7 +202,7 @@ async def test_another_process_cannot_spend_the_same_budget(tmp_path: Path) -> N
         with pytest.raises(RefusalError) as refused:
             await ledger.spend(spend())
         assert refused.value.code == "cohort-repeated"
-        assert await ledger.spent("n", "u1", "pure") == HALF
+        assert await pure_total(ledger, "u1") == HALF
 
 
 async def test_rows_can_neither_be_changed_nor_removed(tmp_path: Path) -> None:
@@ -144,7 +231,7 @@ async def test_a_full_disk_refuses_and_counts_nothing(tmp_path: Path) -> None:
             await ledger.spend(spend("c2", many))
         assert refused.value.code == "ledger-unavailable"
         ledger._thread.submit(limit, pages + 1000).result()
-        assert await ledger.spent("n", "user-1", "pure") == 0
+        assert await ledger.spent("n", "user-1") == NOTHING
         await ledger.spend(spend("c2", many))
 
 
@@ -192,7 +279,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def ledger_and_model_agree(self) -> None:
         for user in range(6):
-            spent = asyncio.run(self.ledger.spent("n", f"u{user}", "pure"))
+            spent = asyncio.run(pure_total(self.ledger, f"u{user}"))
             assert spent == Fraction(self.spent[f"u{user}"], 4) <= 1
 
     def teardown(self) -> None:

@@ -90,8 +90,9 @@ class Site:
         body = await self.nodes[node].handle(request.SerializeToString())
         return list(NodeAnswer.FromString(body).answers)
 
-    async def spent(self, node: str, user: str) -> Fraction:
-        return await self.ledger.spent(node, user, "pure")
+    async def spent(self, node: str, user: str) -> Fraction | None:
+        account = await self.ledger.spent(node, user)
+        return account.total(Fraction(1, 10**12))
 
 
 @asynccontextmanager
@@ -107,13 +108,15 @@ async def site(tmp_path: Path, **terms: object) -> AsyncIterator[Site]:
 
 
 def cohort(
-    users: Sequence[str] = ("u0", "u1", "u2"), epsilon: Fraction = Fraction(1, 2)
+    users: Sequence[str] = ("u0", "u1", "u2"),
+    epsilon: Fraction = Fraction(1, 2),
+    mechanism: str = "dist-dp",
 ) -> CohortTraffic:
     """Describe a cohort of these users on each of the four nodes."""
     asked = {f"n{i}": tuple(users) for i in range(4)}
     config = ExperimentConfig(
         ExperimentSettings("test", ("a", "b")),
-        PrivacySettings(epsilon=epsilon),
+        PrivacySettings(epsilon=epsilon, mechanism=mechanism),
         secure_sum=SecureSumSettings(dropout=Fraction(0)),
     )
     floor = cohort_floor([len(users)] * 4, TENTH, Fraction(0))
@@ -213,6 +216,17 @@ async def test_the_budget_of_a_lifetime_binds_across_runs(tmp_path: Path) -> Non
         assert answer.answers[0].refusal.code == "malformed-message"
         # … and a good one is stopped there.
         _, refused = await play_in(there, "another", cohort())
+        assert set(refused.values()) == {"budget-exceeded"}
+
+
+@pytest.mark.parametrize("mechanism", ["dist-rdp", "dist-cdp"])
+async def test_the_budget_of_a_lifetime_binds_across_kinds_of_guarantee(
+    tmp_path: Path, mechanism: str
+) -> None:
+    async with site(tmp_path) as there:
+        await play(there, cohort(epsilon=Fraction(1)))
+        more = cohort(epsilon=Fraction(1, 10), mechanism=mechanism)
+        _, refused = await play_in(there, "another", more)
         assert set(refused.values()) == {"budget-exceeded"}
 
 

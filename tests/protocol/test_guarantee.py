@@ -35,9 +35,10 @@ def test_the_skellam_curve_carries_the_corrected_second_term() -> None:
     assert skellam_bound(0.1, 1, 1000) == pytest.approx(5 + 0.015)
 
 
-def test_an_order_between_integers_takes_the_next() -> None:
-    assert skellam_bound(0.5, 3, 2.5) == skellam_bound(0.5, 3, 3)
-    assert skellam_bound(0.5, 3, 1.1) == skellam_bound(0.5, 3, 2)
+def test_an_order_between_integers_lies_on_the_chord_of_the_scaled_divergence() -> None:
+    two, three = skellam_bound(0.5, 3, 2), skellam_bound(0.5, 3, 3)
+    assert skellam_bound(0.5, 3, 2.5) == pytest.approx((two + 2 * three) / 3)
+    assert skellam_bound(0.5, 3, 1.1) == pytest.approx(two)
 
 
 def test_nothing_promised_is_shown_as_infinite() -> None:
