@@ -14,7 +14,6 @@ import asyncio
 import dataclasses
 import json
 import re
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -33,6 +32,7 @@ from protocol.population import NodeSettings, RewardSettings
 from protocol.port import Answer, NodeId, NodePort, Request
 from protocol.threat import Sizes, Threat, sparse_graph_size
 from strategy import events
+from strategy.chain import INVITED, ROUND
 from strategy.config import ExperimentConfig, ExperimentSettings, PolicySettings
 from strategy.journal import Journal
 from strategy.memory_port import MemoryPort
@@ -104,9 +104,9 @@ def throughput(run_dir: Path) -> tuple[int, float]:
     """Give the users in all sums and the seconds from first asked to last decided."""
     with Journal.read(run_dir) as journal:
         users = sum(c.result.survivors for c in journal.cohorts() if c.result)
-    with sqlite3.connect(f"file:{run_dir / 'journal.sqlite'}?mode=ro", uri=True) as db:
-        [first] = db.execute("SELECT min(asked_at) FROM cohort").fetchone()
-        [last] = db.execute("SELECT max(finished_at) FROM round").fetchone()
+        chain = journal.entries()
+    first = min(entry.at for entry in chain if entry.kind == INVITED)
+    last = max(entry.at for entry in chain if entry.kind == ROUND)
     return users, last - first
 
 

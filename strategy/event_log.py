@@ -7,6 +7,7 @@ operator's. The file lies in the run directory and stays as a record of the run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import typing
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import TracebackType, UnionType
 from typing import Any, Self
 
+from protocol.errors import UnavailableError
 from strategy import events
 from strategy.events import Event
 
@@ -29,7 +31,11 @@ class EventLog:
     """Appends events to a run's file; each line is complete before the next starts."""
 
     def __init__(self, run_dir: Path) -> None:
-        self._file = (run_dir / FILE_NAME).open("a", encoding="utf-8", buffering=1)
+        self._path = run_dir / FILE_NAME
+        try:
+            self._file = self._path.open("a", encoding="utf-8", buffering=1)
+        except OSError as error:
+            raise self._cannot(error) from None
 
     def __enter__(self) -> Self:
         return self
@@ -40,11 +46,21 @@ class EventLog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk was said by `listen`
+            self._file.close()
 
     async def listen(self, event: Event) -> None:
         """Write one event (an `Orchestrator`'s listener)."""
-        self._file.write(encode(event) + "\n")
+        try:
+            self._file.write(encode(event) + "\n")
+        except OSError as error:
+            raise self._cannot(error) from None
+
+    def _cannot(self, error: OSError) -> UnavailableError:
+        return UnavailableError(
+            f"{self._path} cannot be written ({error.strerror}); make room, then "
+            f"`wallflower resume {self._path.parent}`"
+        )
 
 
 async def follow(
@@ -70,6 +86,19 @@ async def follow(
                 await over.wait()
         except TimeoutError:
             continue
+
+
+def heads(run_dir: Path) -> list[str]:
+    """Give every head of the journal's chain that the events told, oldest first.
+
+    A line that a crash cut short is no event and tells none.
+    """
+    found = []
+    for line in _read_from(run_dir / FILE_NAME, 0).decode(errors="replace").split("\n"):
+        with contextlib.suppress(ValueError, AttributeError):
+            if head := json.loads(line).get("head"):
+                found.append(str(head))
+    return found
 
 
 def size(run_dir: Path) -> int:

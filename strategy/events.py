@@ -14,7 +14,10 @@ from strategy.policy import ArmView
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """Nodes have described their users; the first round begins."""
+    """Nodes have described their users; the first round begins.
+
+    `head` is that of the journal's chain.
+    """
 
     run_id: str
     arms: tuple[str, ...]
@@ -22,6 +25,7 @@ class RunStarted:
     population: int
     horizon: int
     rounds_done: int
+    head: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ class CohortEnded:
 
 @dataclass(frozen=True, slots=True)
 class RoundFinished:
-    """Bounds and decisions after a round; it is in the journal."""
+    """Bounds and decisions after a round; it is in the journal, up to `head`."""
 
     number: int
     views: tuple[ArmView, ...]
@@ -87,6 +91,7 @@ class RoundFinished:
     lost: int
     finished: str | None
     seconds: float
+    head: str = ""
 
 
 Event: TypeAlias = (

@@ -3,7 +3,8 @@
 One SQLite file (WAL) in the run directory. Every invitation is written *before* it is
 sent; a finished round (sums, bounds, decision, state, guarantee) is one transaction. A
 crash therefore leaves either the whole round or none of it, and `resume` knows everyone
-who may have been asked. A lock keeps two servers from running the same run.
+who may have been asked. A lock keeps two servers from running the same run. Every
+transaction adds to the chain (`strategy.chain`), so that changes made later show.
 """
 
 from __future__ import annotations
@@ -11,54 +12,28 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from protocol.errors import ConfigError, JournalError, UnavailableError
+from strategy import chain
 from strategy.config import (
     ExperimentConfig,
     config_from_canonical,
     differences,
     fingerprint_of,
 )
+from strategy.journal_rows import (
+    OPEN_COHORTS,
+    SCHEMA,
+    SCHEMA_VERSION,
+    losses_text,
+    sum_from,
+    sum_text,
+)
 from strategy.records import CohortRecord, RoundRecord, StoredCohort, SumRecord
 from strategy.run_store import FILE_NAME, LOCK_NAME, RunLock, RunStore
-
-SCHEMA_VERSION = 1
-
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE cohort (
-    cohort_id TEXT PRIMARY KEY,
-    round     INTEGER NOT NULL,
-    batch     INTEGER NOT NULL,
-    arm       INTEGER NOT NULL,
-    attempt   INTEGER NOT NULL,
-    size      INTEGER NOT NULL,
-    spec      BLOB NOT NULL,
-    asked_at  REAL NOT NULL,
-    state     TEXT NOT NULL CHECK (state IN ('invited', 'summed', 'void')),
-    reason    TEXT NOT NULL DEFAULT '',
-    result    TEXT,
-    UNIQUE (round, arm, attempt),
-    CHECK ((state = 'summed') = (result IS NOT NULL))
-) STRICT;
-CREATE TABLE invitation (
-    cohort_id TEXT NOT NULL REFERENCES cohort,
-    node_id   TEXT NOT NULL,
-    users     TEXT NOT NULL,
-    PRIMARY KEY (cohort_id, node_id)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE round (
-    number       INTEGER PRIMARY KEY,
-    finished_at  REAL NOT NULL,
-    views        TEXT NOT NULL,
-    policy_state TEXT NOT NULL,
-    spent        TEXT NOT NULL,
-    finished     TEXT
-) STRICT;
-"""
 
 
 class Journal(RunStore):
@@ -104,9 +79,17 @@ class Journal(RunStore):
 
     @classmethod
     def resume(cls, run_dir: Path, config: ExperimentConfig | None = None) -> Self:
-        """Open a run for going on; a config that differs from its own is refused."""
+        """Open a run for going on; another config or a broken chain is refused."""
         _check_present(run_dir)
-        return cls._checked(run_dir, RunLock(run_dir), config)
+        journal = cls._checked(run_dir, RunLock(run_dir), config)
+        broken = next(journal.breaks(), None)
+        if broken is not None:
+            journal.close()
+            raise JournalError(
+                f"{journal.path} was altered: {broken}. Nothing is built upon it; "
+                f"`wallflower verify {run_dir}` shows all of it"
+            )
+        return journal
 
     @classmethod
     def read(cls, run_dir: Path) -> Self:
@@ -133,7 +116,7 @@ class Journal(RunStore):
 
     def _found(self, run_id: str, config: ExperimentConfig, engine: str) -> None:
         with self.transaction() as database:
-            for statement in _SCHEMA.split(";")[:-1]:
+            for statement in (*SCHEMA.split(";")[:-1], chain.SCHEMA):
                 database.execute(statement)
             database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             database.executemany(
@@ -146,6 +129,7 @@ class Journal(RunStore):
                     ("created-at", repr(time.time())),
                 ],
             )
+            chain.append(database, chain.FOUNDED)
 
     # --- writing ---------------------------------------------------------------
 
@@ -154,7 +138,7 @@ class Journal(RunStore):
         with self.transaction() as database:
             database.executemany(
                 "INSERT INTO cohort (cohort_id, round, batch, arm, attempt, size, "
-                "spec, asked_at, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'invited')",
+                "spec, state) VALUES (?, ?, ?, ?, ?, ?, ?, 'invited')",
                 [
                     (
                         cohort.cohort_id,
@@ -164,7 +148,6 @@ class Journal(RunStore):
                         cohort.attempt,
                         cohort.size,
                         cohort.spec,
-                        time.time(),
                     )
                     for cohort in cohorts
                 ],
@@ -177,55 +160,73 @@ class Journal(RunStore):
                     for node_id, users in cohort.users.items()
                 ],
             )
+            chain.append(
+                database, chain.INVITED, [cohort.cohort_id for cohort in cohorts]
+            )
 
-    def void(self, cohort_id: str, reason: str) -> None:
-        """Write down that a cohort ended without a sum."""
+    def void(
+        self, cohort_id: str, reason: str, losses: Mapping[str, int] | None = None
+    ) -> None:
+        """Write down that a cohort ended without a sum, and why users were lost."""
         with self.transaction() as database:
             changed = database.execute(
-                "UPDATE cohort SET state = 'void', reason = ? "
+                "UPDATE cohort SET state = 'void', reason = ?, losses = ? "
                 "WHERE cohort_id = ? AND state = 'invited'",
-                (reason, cohort_id),
+                (reason, losses_text(losses or {}), cohort_id),
             ).rowcount
             if changed != 1:
                 raise JournalError(f"cohort {cohort_id} is not open in {self.path}")
+            chain.append(database, chain.VOID, [cohort_id])
 
     def void_open(self, reason: str) -> int:
         """Void every cohort that was under way; its users stay used."""
         with self.transaction() as database:
-            return database.execute(
+            under_way = [cohort_id for (cohort_id,) in database.execute(OPEN_COHORTS)]
+            database.execute(
                 "UPDATE cohort SET state = 'void', reason = ? WHERE state = 'invited'",
                 (reason,),
-            ).rowcount
+            )
+            chain.append(database, chain.VOID, under_way)
+            return len(under_way)
 
-    def finish_round(self, record: RoundRecord, sums: Sequence[SumRecord]) -> None:
-        """Write a finished round and its sums; everything or nothing."""
+    def finish_round(self, record: RoundRecord, sums: Sequence[SumRecord]) -> str:
+        """Write a finished round and its sums, all or nothing; give the new head."""
         with self.transaction() as database:
             for result in sums:
                 changed = database.execute(
-                    "UPDATE cohort SET state = 'summed', result = ? "
+                    "UPDATE cohort SET state = 'summed', result = ?, losses = ? "
                     "WHERE cohort_id = ? AND round = ? AND state = 'invited'",
-                    (_sum_text(result), result.cohort_id, record.number),
+                    (
+                        sum_text(result),
+                        losses_text(result.losses),
+                        result.cohort_id,
+                        record.number,
+                    ),
                 ).rowcount
                 if changed != 1:
                     raise JournalError(
                         f"cohort {result.cohort_id} is not open in {self.path}"
                     )
-            left = database.execute(
-                "SELECT count(*) FROM cohort WHERE state = 'invited'"
-            ).fetchone()[0]
+            left = len(database.execute(OPEN_COHORTS).fetchall())
             if left:
                 raise JournalError(f"round {record.number} has {left} open cohorts")
             database.execute(
-                "INSERT INTO round VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO round VALUES (?, ?, ?, ?, ?)",
                 (
                     record.number,
-                    time.time(),
                     json.dumps(record.views),
                     json.dumps(record.policy_state),
                     json.dumps(record.spent),
                     record.finished,
                 ),
             )
+            chain.append(database, chain.SUMMED, [one.cohort_id for one in sums])
+            return chain.append(database, chain.ROUND, [str(record.number)])
+
+    def note_resumed(self, number: int) -> None:
+        """Write down that a server goes on with round `number`."""
+        with self.transaction() as database:
+            chain.append(database, chain.RESUMED, [str(number)])
 
     # --- reading ---------------------------------------------------------------
 
@@ -249,15 +250,33 @@ class Journal(RunStore):
         """The config the run began with."""
         return config_from_canonical(self._meta("config"))
 
+    @property
+    def head(self) -> str:
+        """The last link of the chain: it stands for the whole record so far."""
+        return self.entries()[-1].link
+
+    def entries(self) -> list[chain.Entry]:
+        """Every link of the chain, in order."""
+        found = chain.entries(self.rows)
+        if not found:
+            raise JournalError(f"{self.path} has no chain: its entries were removed")
+        return found
+
+    def breaks(self) -> Iterator[str]:
+        """Say where the record is not what its chain says."""
+        return chain.breaks(self.rows)
+
     def cohorts(self) -> list[StoredCohort]:
         """Every cohort ever asked, in order."""
-        return [
-            StoredCohort(*(*facts, _sum_from(facts[0], result)))
-            for *facts, result in self.rows(
-                "SELECT cohort_id, round, batch, arm, attempt, size, spec, state, "
-                "reason, result FROM cohort ORDER BY round, arm, attempt"
-            )
-        ]
+        stored = []
+        for *facts, losses, result in self.rows(
+            "SELECT cohort_id, round, batch, arm, attempt, size, spec, state, "
+            "reason, losses, result FROM cohort ORDER BY round, arm, attempt"
+        ):
+            lost = json.loads(losses)
+            found = sum_from(facts[0], lost, result)
+            stored.append(StoredCohort(*(*facts, lost, found)))
+        return stored
 
     def invitations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Every invitation ever sent: cohort, node, users."""
@@ -295,7 +314,9 @@ class Journal(RunStore):
         version = self.rows("PRAGMA user_version")[0][0]
         if version != SCHEMA_VERSION:
             raise JournalError(
-                f"{self.path} has schema {version}, this program reads {SCHEMA_VERSION}"
+                f"{self.path} has schema {version}, this program reads "
+                f"{SCHEMA_VERSION}: go on with it, or look at it, by the version of "
+                "Wallflower that began it"
             )
         # Of the text as it was written: a later version may know more keys.
         text = self._meta("config")
@@ -311,32 +332,3 @@ class Journal(RunStore):
 def _check_present(run_dir: Path) -> None:
     if not (run_dir / FILE_NAME).is_file():
         raise JournalError(f"{run_dir} holds no run (no {FILE_NAME} in it)")
-
-
-def _sum_text(result: SumRecord) -> str:
-    return json.dumps(
-        {
-            # Text: JSON readers elsewhere take large integers for doubles.
-            "released": None if result.released is None else str(result.released),
-            "modulus": str(result.modulus),
-            "total": str(result.total),
-            "precision": result.precision,
-            "survivors": result.survivors,
-            "nodes": result.nodes,
-        }
-    )
-
-
-def _sum_from(cohort_id: str, text: str | None) -> SumRecord | None:
-    if text is None:
-        return None
-    value = json.loads(text)
-    return SumRecord(
-        cohort_id,
-        None if value["released"] is None else int(value["released"]),
-        int(value["modulus"]),
-        int(value["total"]),
-        value["precision"],
-        value["survivors"],
-        tuple(value["nodes"]),
-    )

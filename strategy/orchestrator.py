@@ -114,6 +114,8 @@ class Orchestrator:
             if last is None
             else restored_policy(last.policy_state)
         )
+        if self._specs:
+            await asyncio.to_thread(self._journal.note_resumed, number)
         await self._listen(
             events.RunStarted(
                 self._run_id,
@@ -122,6 +124,7 @@ class Orchestrator:
                 self._registry.population,
                 self._config.horizon,
                 number - 1,
+                await asyncio.to_thread(lambda: self._journal.head),
             )
         )
         while policy.finished is None:
@@ -201,7 +204,7 @@ class Orchestrator:
             spent(self._specs, self._registry.most_invited),
             policy.finished,
         )
-        await asyncio.to_thread(self._journal.finish_round, record, sums)
+        head = await asyncio.to_thread(self._journal.finish_round, record, sums)
         await self._open.forget(one.cohort_id for one in sums)
         await self._listen(
             events.RoundFinished(
@@ -212,6 +215,7 @@ class Orchestrator:
                 self._tally.lost,
                 policy.finished,
                 time.monotonic() - started,
+                head,
             )
         )
 

@@ -7,7 +7,7 @@ and the decision that followed. For successive elimination round and batch coinc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from protocol.port import NodeId
@@ -43,6 +43,7 @@ class SumRecord:
     total : the analyzer's integer, in units of 1/precision.
     survivors : users in the sum.
     nodes : nodes in the sum.
+    losses : users who were asked and are not in the sum, by reason.
     """
 
     cohort_id: str
@@ -52,11 +53,15 @@ class SumRecord:
     precision: int
     survivors: int
     nodes: tuple[NodeId, ...]
+    losses: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCohort:
-    """A cohort as the journal has it: asked, and how it ended."""
+    """A cohort as the journal has it: asked, and how it ended.
+
+    `losses` counts by reason the users who were asked and are in no sum.
+    """
 
     cohort_id: str
     round_number: int
@@ -67,6 +72,7 @@ class StoredCohort:
     spec: bytes
     state: str
     reason: str
+    losses: Mapping[str, int]
     result: SumRecord | None
 
 

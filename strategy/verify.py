@@ -2,7 +2,8 @@
 
 Nothing is believed that can be computed: a fresh policy gets the sums and must come to
 the same decisions, every cohort's floor follows from who was invited, the guarantee
-from how often the busiest user was asked.
+from how often the busiest user was asked. The chain shows what was changed afterwards,
+and heads kept elsewhere (in the events, or printed) show what was cut off.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,9 @@ from protocol.cohort import cohort_mechanism, from_rational, to_rational
 from protocol.errors import WallflowerError
 from protocol.floor import cohort_floor
 from protocol.wire.cohort_pb2 import CohortSpec
+from strategy import event_log
 from strategy.analyzer import decode
+from strategy.chain import Entry, place_of
 from strategy.cohort_spec import threat_of
 from strategy.config import ExperimentConfig
 from strategy.journal import Journal
@@ -57,8 +60,11 @@ class _Evidence:
     rounds: Sequence[RoundRecord]
 
 
-def verify(journal: Journal) -> tuple[Check, ...]:
-    """Run every check; a journal that cannot even be read raises JournalError."""
+def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
+    """Run every check; a journal that cannot even be read raises JournalError.
+
+    `heads` of the chain were kept elsewhere; those in the events are looked at anyway.
+    """
     invited: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
     for cohort_id, node_id, users in journal.invitations():
         invited[cohort_id][node_id] = users
@@ -70,8 +76,32 @@ def verify(journal: Journal) -> tuple[Check, ...]:
         invited,
         journal.rounds(),
     )
+    links = journal.entries()
+    return (
+        checked(
+            "nothing was changed after it was written",
+            f"{len(links)} entries",
+            journal.breaks(),
+        ),
+        _heads(links, [*heads, *event_log.heads(journal.run_dir)]),
+        *_replayed(evidence),
+    )
+
+
+def _heads(links: Sequence[Entry], heads: Sequence[str]) -> Check:
+    """Seek every head that was kept elsewhere."""
+    missing = [head for head in dict.fromkeys(heads) if place_of(links, head) is None]
+    return checked(
+        "every head kept elsewhere is in the chain: nothing was cut off",
+        f"{len(set(heads))} heads",
+        (f"no entry has the head {head}" for head in missing),
+    )
+
+
+def _replayed(evidence: _Evidence) -> tuple[Check, ...]:
+    counted = f"{len(evidence.cohorts)} cohorts, {len(evidence.rounds)} rounds"
     return tuple(
-        _run(name, check, evidence)
+        checked(name, counted, check(evidence))
         for name, check in (
             ("no user is over budget", _participations),
             ("cohorts were asked on the experiment's terms", _terms),
@@ -82,15 +112,11 @@ def verify(journal: Journal) -> tuple[Check, ...]:
     )
 
 
-_Finder = Callable[[_Evidence], Iterator[str]]
-
-
-def _run(name: str, check: _Finder, evidence: _Evidence) -> Check:
+def checked(name: str, counted: str, found: Iterable[str]) -> Check:
     """Collect problems; one that stops the check is a problem too."""
     problems: list[str] = []
-    counted = f"{len(evidence.cohorts)} cohorts, {len(evidence.rounds)} rounds"
     try:
-        for problem in check(evidence):
+        for problem in found:
             problems.append(problem)
             if len(problems) >= MOST_PROBLEMS_SHOWN:
                 break

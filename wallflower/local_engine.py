@@ -37,10 +37,12 @@ from strategy.config import ExperimentConfig, TransportSettings
 from strategy.desk import Desk
 from strategy.desk_admission import Admission, EnrolledKeys
 from strategy.desk_settings import DeskSettings
+from strategy.event_log import EventLog
 from strategy.journal import Journal
 from strategy.memory_port import MemoryPort
 from strategy.orchestrator import Orchestrator
 from strategy.session_opener import session_opener
+from strategy.telemetry import fan_out
 from wallflower.engines import EngineJob
 from wallflower.population import (
     Enrolment,
@@ -71,7 +73,7 @@ async def run_local(job: EngineJob) -> None:
     needs_enrolment = kind == "grpc" or config.secure_sum.server == "malicious"
     enrolment = Enrolment(config) if needs_enrolment else None
     trust = None if enrolment is None else Trust(enrolment.public_key, int(time.time()))
-    with Journal.resume(job.run_dir, config) as journal:
+    with Journal.resume(job.run_dir, config) as journal, EventLog(job.run_dir) as log:
         with Ledger(ledger_path(job.run_dir)) as ledger:
             nodes = hosted_nodes(config, ledger, enrolment)
             async with _port(kind, config, job.run_id, nodes, enrolment) as port:
@@ -80,7 +82,7 @@ async def run_local(job: EngineJob) -> None:
                     journal,
                     port,
                     session_opener(job.run_id, trust),
-                    job.listen,
+                    fan_out(log.listen, job.listen),
                     expected_nodes=len(nodes),
                 )
                 await orchestrator.run()

@@ -28,12 +28,14 @@ from strategy.analyzer import analyze
 from strategy.cohort_spec import cohort_spec, draw_round
 from strategy.cohorts import Draw, UserRegistry, UsersExhaustedError
 from strategy.config import ExperimentConfig
+from strategy.event_log import EventLog
 from strategy.journal import Journal
 from strategy.orchestrator import USERS_EXHAUSTED
 from strategy.policy import CohortOutcome, CohortWish, Policy
 from strategy.policy_setup import policy_for
 from strategy.records import CohortRecord, RoundRecord, SumRecord
 from strategy.spending import spent
+from strategy.telemetry import fan_out
 from wallflower.engines import EngineJob
 from wallflower.population import (
     check_rewards,
@@ -50,12 +52,14 @@ def check(config: ExperimentConfig) -> None:
 
 async def run_plain(job: EngineJob) -> None:
     """Drive a job to its end; see `wallflower.engines.Engine`."""
-    with Journal.resume(job.run_dir, job.config) as journal:
+    run_dir = job.run_dir
+    with Journal.resume(run_dir, job.config) as journal, EventLog(run_dir) as log:
         if journal.cohorts():
             raise InputError(
                 "run", str(job.run_dir), "a new one: engine fast begins anew"
             )
-        await _Rehearsal(job, journal).run()
+        listen = fan_out(log.listen, job.listen)
+        await _Rehearsal(dataclasses.replace(job, listen=listen), journal).run()
 
 
 @dataclass(slots=True)
@@ -95,6 +99,7 @@ class _Rehearsal:
                 self._registry.population,
                 self._config.horizon,
                 0,
+                self._journal.head,
             )
         )
         number = 1
@@ -116,7 +121,7 @@ class _Rehearsal:
             for wish, draw in zip(wishes, draws, strict=True):
                 cohorts.append(await self._cohort(number, wish, draw))
             policy.observe([cohort.outcome for cohort in cohorts])
-        await asyncio.to_thread(self._write, number, policy, cohorts)
+        head = await asyncio.to_thread(self._write, number, policy, cohorts)
         await self._job.listen(
             events.RoundFinished(
                 number,
@@ -126,6 +131,7 @@ class _Rehearsal:
                 self._asked - self._answered,
                 policy.finished,
                 time.monotonic() - started,
+                head,
             )
         )
 
@@ -195,7 +201,7 @@ class _Rehearsal:
             ),
         )
 
-    def _write(self, number: int, policy: Policy, cohorts: Sequence[_Cohort]) -> None:
+    def _write(self, number: int, policy: Policy, cohorts: Sequence[_Cohort]) -> str:
         self._journal.invite([cohort.record for cohort in cohorts])
         record = RoundRecord(
             number,
@@ -204,4 +210,4 @@ class _Rehearsal:
             spent(self._specs, self._registry.most_invited),
             policy.finished,
         )
-        self._journal.finish_round(record, [cohort.result for cohort in cohorts])
+        return self._journal.finish_round(record, [cohort.result for cohort in cohorts])

@@ -33,6 +33,7 @@ class RunResult:
     cohorts: int
     void: int
     open: int
+    head: str
 
     @property
     def finished(self) -> str | None:
@@ -115,6 +116,7 @@ class RunResult:
             ],
             "guarantee": None if self.last is None else dict(self.last.spent),
             "trust": self.trust,
+            "head": self.head,
             "sentence": self.sentence(),
         }
 
@@ -138,4 +140,5 @@ def read_result(journal: Journal) -> RunResult:
         cohorts=len(cohorts),
         void=sum(cohort.state == VOID for cohort in cohorts),
         open=sum(cohort.state not in (VOID, SUMMED) for cohort in cohorts),
+        head=journal.head,
     )

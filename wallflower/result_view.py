@@ -68,3 +68,4 @@ def print_result(result: RunResult) -> None:
     )
     out.print()
     out.print(result.sentence())
+    out.print(f"Head of the record: {result.head}")

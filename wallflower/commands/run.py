@@ -77,18 +77,29 @@ def status(run: _Run, output: _Format = "human") -> None:
     _show("status", result, output)
 
 
-def verify(run: _Run, output: _Format = "human") -> None:
+def verify(
+    run: _Run,
+    head: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A head printed earlier: the record must still have it.",
+            metavar="HASH",
+        ),
+    ] = None,
+    output: _Format = "human",
+) -> None:
     """Replay a run's journal and recompute everything it claims; exit 3 if it fails."""
     from strategy.journal import Journal
     from strategy.verify import verify as checks_of
+    from wallflower.hosted_ledger import ledger_checks
     from wallflower.output import check_format, print_json
     from wallflower.running import find_run
 
     check_format(output)
     directory = find_run(run)
     with Journal.read(directory) as journal:
-        checks = checks_of(journal)
-        run_id = journal.run_id
+        checks = (*checks_of(journal, _heads(head)), *ledger_checks(journal))
+        run_id, newest = journal.run_id, journal.head
     good = all(check.holds for check in checks)
     if output == "json":
         print_json(
@@ -97,6 +108,7 @@ def verify(run: _Run, output: _Format = "human") -> None:
                 "run": run_id,
                 "run_dir": str(directory),
                 "holds": good,
+                "head": newest,
                 "checks": [
                     {
                         "name": check.name,
@@ -110,13 +122,25 @@ def verify(run: _Run, output: _Format = "human") -> None:
         )
     else:
         for check in checks:
-            typer.echo(f"{'ok   ' if check.holds else 'FAILS'} {check.name}")
+            mark = "ok   " if check.holds else "FAILS"
+            typer.echo(f"{mark} {check.name} ({check.looked_at})")
             for problem in check.problems:
                 typer.echo(f"      {problem}")
-        typer.echo(f"{run_id}: {checks[0].looked_at}")
+        typer.echo(f"{run_id}, head {newest}")
         typer.echo("The record holds." if good else "The record does NOT hold.")
     if not good:
         raise typer.Exit(NOT_VERIFIED)
+
+
+def _heads(words: list[str] | None) -> list[str]:
+    """Refuse what cannot be a head before anything is compared with it."""
+    from protocol.errors import InputError
+    from strategy.chain import LEAST_HEAD
+
+    for word in words or ():
+        if len(word) < LEAST_HEAD or set(word.lower()) - set("0123456789abcdef"):
+            raise InputError("head", f'"{word}"', f"{LEAST_HEAD} to 64 hex digits")
+    return words or []
 
 
 def _show(command: str, result: RunResult, output: str) -> None:

@@ -1,0 +1,146 @@
+"""The chain over a run's record: every entry commits to all that came before it.
+
+Whatever is written to the journal (its foundation, an invited cohort with its users, a
+cohort's end, a finished round, a restart) adds one entry with the time, a digest of the
+rows, and the SHA-256 of all that and of the entry before: the *link*. The last link is
+the run's *head*. Who keeps a head elsewhere (it is printed with the result and stands
+in the events) can tell later that nothing up to it was changed, moved or taken away; a
+tail that was cut off shows by a head that the chain does not have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SCHEMA = """
+CREATE TABLE entry (
+    number  INTEGER PRIMARY KEY,
+    at      REAL NOT NULL,
+    kind    TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    digest  TEXT NOT NULL,
+    link    TEXT NOT NULL UNIQUE
+) STRICT
+"""
+FOUNDED, INVITED, VOID, SUMMED, ROUND = "founded", "invited", "void", "summed", "round"
+RESUMED = "resumed"  # its subject is the round gone on with; it has no rows
+LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
+_LABEL = "wallflower-journal/2"
+_FIRST = "0" * 64
+
+# The rows that each kind of entry commits to; `?` is its subject. What a later step
+# changes in a row belongs to the entry of that step.
+_ROWS: dict[str, Sequence[str]] = {
+    FOUNDED: ("SELECT key, value FROM meta WHERE ? = '' ORDER BY key",),
+    INVITED: (
+        "SELECT round, batch, arm, attempt, size, hex(spec) FROM cohort "
+        "WHERE cohort_id = ?",
+        "SELECT node_id, users FROM invitation WHERE cohort_id = ? ORDER BY node_id",
+    ),
+    VOID: ("SELECT state, reason, losses FROM cohort WHERE cohort_id = ?",),
+    SUMMED: ("SELECT state, result, losses FROM cohort WHERE cohort_id = ?",),
+    ROUND: (
+        "SELECT views, policy_state, spent, finished FROM round "
+        "WHERE number = CAST(? AS INTEGER)",
+    ),
+    RESUMED: (),
+}
+
+Rows = Callable[..., list[Any]]  # a query and its values → rows
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One link of the chain: what was written about what, and when (Unix seconds)."""
+
+    number: int
+    at: float
+    kind: str
+    subject: str
+    digest: str
+    link: str
+
+
+def append(
+    database: sqlite3.Connection, kind: str, subjects: Sequence[str] = ("",)
+) -> str:
+    """Add an entry for each subject whose rows were just written; give the head."""
+
+    def rows(query: str, *values: object) -> list[Any]:
+        return database.execute(query, values).fetchall()
+
+    last = rows("SELECT number, link FROM entry ORDER BY number DESC LIMIT 1")
+    number, link = last[0] if last else (0, _FIRST)
+    for subject in subjects:
+        number += 1
+        at = time.time()
+        digest = _digest(rows, kind, subject)
+        link = _link(link, number, at, kind, subject, digest)
+        database.execute(
+            "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)",
+            (number, at, kind, subject, digest, link),
+        )
+    return str(link)
+
+
+def entries(rows: Rows) -> list[Entry]:
+    """Read the whole chain."""
+    return [Entry(*row) for row in rows("SELECT * FROM entry ORDER BY number")]
+
+
+def breaks(rows: Rows) -> Iterator[str]:
+    """Say where the record is not what its chain says; nothing when it is whole."""
+    link, ends = _FIRST, set()
+    for number, entry in enumerate(entries(rows), start=1):
+        what = f"entry {entry.number} ({entry.kind} {entry.subject})".replace(" )", ")")
+        if entry.number != number:
+            yield f"entry {number} is missing"
+            return
+        if entry.kind not in _ROWS:
+            yield f"{what} is of no known kind"
+            continue
+        if entry.digest != _digest(rows, entry.kind, entry.subject):
+            yield f"{what}: its rows were changed after they were written"
+        expected = _link(
+            link, number, entry.at, entry.kind, entry.subject, entry.digest
+        )
+        if entry.link != expected:
+            yield f"{what}: it or its time was changed, or one before it"
+        link = entry.link
+        ends.add((entry.kind, entry.subject))
+    for cohort_id, state in rows("SELECT cohort_id, state FROM cohort"):
+        for kind in {INVITED, state}:
+            if (kind, cohort_id) not in ends:
+                yield f"cohort {cohort_id} is {kind}, but the chain does not say so"
+    for (number,) in rows("SELECT number FROM round"):
+        if (ROUND, str(number)) not in ends:
+            yield f"round {number} is not in the chain"
+
+
+def place_of(chain: Sequence[Entry], head: str) -> Entry | None:
+    """Find the entry that a head names, whole or by its first digits."""
+    wanted = head.strip().lower()
+    if len(wanted) < LEAST_HEAD:
+        return None
+    return next((entry for entry in chain if entry.link.startswith(wanted)), None)
+
+
+def _digest(rows: Rows, kind: str, subject: str) -> str:
+    return _hash([rows(query, subject) for query in _ROWS[kind]])
+
+
+def _link(
+    before: str, number: int, at: float, kind: str, subject: str, digest: str
+) -> str:
+    return _hash([_LABEL, before, number, at, kind, subject, digest])
+
+
+def _hash(content: Sequence[object]) -> str:
+    text = json.dumps(content, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
