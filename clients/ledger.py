@@ -26,6 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from clients import claims
+from clients.claims import Claim
 from protocol.account import NOTHING, Account, Cost
 from protocol.errors import BudgetError, RefusalError, UnavailableError
 from protocol.quantities import round_up
@@ -149,7 +151,7 @@ class Ledger:
         self._accounts: dict[str, _Account] = {}
         self._last_read = 0
         self._mutex = threading.Lock()
-        self._waiting: list[tuple[Spend, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Spend | Claim, asyncio.Future[None]]] = []
         self._draining = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         try:
@@ -174,6 +176,23 @@ class Ledger:
         self._thread.submit(self._database.close).result()
         self._thread.shutdown()
 
+    async def claim(self, claim: Claim) -> None:
+        """Claim an answer that is given once; returns when that is on disk.
+
+        Raises
+        ------
+        RefusalError
+            Another answer was given before, or the ledger cannot be written: then
+            nothing may leave the node.
+        """
+        await self._written(claim)
+
+    async def attended(self, node_id: str, run_id: str) -> bool:
+        """Tell whether a run was ever attended at a desk, by whatever process."""
+        return await asyncio.wrap_future(
+            self._thread.submit(claims.attended, self._database, node_id, run_id)
+        )
+
     async def spend(self, entry: Spend) -> None:
         """Write a spend; returns when it is on disk.
 
@@ -184,6 +203,9 @@ class Ledger:
             not suffice (`BudgetError`), or the ledger cannot be written: then nothing
             may leave the node.
         """
+        await self._written(entry)
+
+    async def _written(self, entry: Spend | Claim) -> None:
         waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._mutex:
             self._waiting.append((entry, waits))
@@ -206,8 +228,10 @@ class Ledger:
 
         def look() -> bool:
             self._catch_up()
-            account = self._accounts.get(node_id)
-            return account is not None and (run_id, cohort_id) in account.cohorts
+            account = self._accounts.get(node_id, _Account())
+            return (run_id, cohort_id) in account.cohorts or claims.any_of(
+                self._database, node_id, run_id, cohort_id
+            )
 
         return await asyncio.wrap_future(self._thread.submit(look))
 
@@ -274,14 +298,19 @@ class Ledger:
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(_tell, told)
 
-    def _write(self, entries: Sequence[Spend]) -> list[Exception | None]:
+    def _write(self, entries: Sequence[Spend | Claim]) -> list[Exception | None]:
         """Write one transaction; give for each entry None or why it is refused."""
         results: list[Exception | None]
         try:
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 self._catch_up()
-                results = [self._append(entry) for entry in entries]
+                results = [
+                    claims.append(self._database, entry)
+                    if isinstance(entry, Claim)
+                    else self._append(entry)
+                    for entry in entries
+                ]
                 self._database.execute("COMMIT")
             except BaseException:
                 if self._database.in_transaction:
@@ -335,7 +364,7 @@ def _prepare(database: sqlite3.Connection) -> None:
         columns = {row[1] for row in database.execute("PRAGMA table_info (spend)")}
         if columns and "precision" not in columns:
             database.execute("ALTER TABLE spend ADD COLUMN precision INTEGER")
-        for statement in _SCHEMA:
+        for statement in (*_SCHEMA, *claims.SCHEMA):
             database.execute(statement)
         database.execute(f"PRAGMA user_version = {_VERSION}")
         database.execute("COMMIT")

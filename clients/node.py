@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from clients.claims import Claim
 from clients.ledger import Ledger, Spend
 from clients.policy import ClientPolicy
 from clients.rewards import Doubles, Pull, RewardSource, pull_rewards
@@ -105,6 +106,7 @@ class Node:
         self.node_id = node_id
         self.users = tuple(users)
         self.lost: Counter[str] = Counter()  # reasons users dropped out, and refusals
+        self.only_run: str | None = None  # the run of the desk that is attended
         self._members = frozenset(users)
         if len(self._members) != len(self.users):
             raise InputError(
@@ -136,6 +138,8 @@ class Node:
     async def _answer(self, run_id: str, task: Task) -> TaskAnswer:
         kind = task.WhichOneof("kind")
         try:
+            if self.only_run not in (None, run_id):
+                raise RefusalError("wrong-run", "this desk is attended for another run")
             if kind == "describe":
                 return TaskAnswer(
                     task_id=task.task_id, description=Description(users=self.users)
@@ -186,11 +190,21 @@ class Node:
                 if session.needs_contribution(stage.message):
                     contribution = await self._contribution(spec, mechanism, stage)
                 answer = session.handle(stage.message, contribution)
+                await self._claim(spec, session, stage.message, answer)
             except (RefusalError, ProtocolError):
                 self._sessions.drop(spec.cohort_id)
                 raise
             self._sessions.keep(spec.cohort_id, session)
             return answer
+
+    async def _claim(
+        self, spec: CohortSpec, session: ClientSession, request: bytes, answer: bytes
+    ) -> None:
+        """Write down an answer that is given once, before anything of it leaves."""
+        once = session.given_once(answer)
+        if once is not None:
+            place = self.node_id, spec.run_id, spec.cohort_id, once
+            await self._parts.ledger.claim(Claim.of(*place, request, answer))
 
     async def _check_new(self, spec: CohortSpec) -> None:
         if await self._parts.ledger.answered(self.node_id, spec.run_id, spec.cohort_id):

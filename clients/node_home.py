@@ -23,8 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flwr.app import Context
+from google.protobuf.message import DecodeError
 
 from clients.attendance import Invitation, attend
+from clients.claims import Claim
 from clients.hosting import NodeSetup, SessionOpener, make_node
 from clients.ledger import Ledger
 from clients.node import Node
@@ -36,11 +38,17 @@ from clients.session_store import SessionStore
 from clients.sessions import Sessions, StoredSessions
 from protocol import keyfiles
 from protocol.attendance import RunToken
-from protocol.errors import ConfigError, InputError
+from protocol.errors import (
+    ConfigError,
+    InputError,
+    MalformedMessageError,
+    RefusalError,
+)
 from protocol.identity import NodeIdentity, Trust
 from protocol.population import LARGEST_NODE, RewardSettings
 from protocol.quantities import whole
 from protocol.settings import read_toml, settings_from
+from protocol.wire.node_pb2 import NodeRequest
 
 FILE_NAME = "node.toml"
 
@@ -168,6 +176,7 @@ class HomeProvider:
         """Answer one request; a second one at the same time is turned away."""
         home = self._home(context)
         with node_lock(home.path), Ledger(home.path / "ledger.sqlite") as ledger:
+            await _check_route(ledger, home.name, body)
             store = SessionStore(home.path)
             try:
                 return await home.node(ledger, store).handle(body)
@@ -183,17 +192,35 @@ class HomeProvider:
         run_id: str,
         token: RunToken,
     ) -> str:
-        """Attend the desk with sessions that never leave memory."""
+        """Attend the desk with sessions that never leave memory.
+
+        From now on no Flower message does work for this run, in whatever process.
+        """
         home = self._home(context)
         invitation = Invitation(address, home.authority(certificate), run_id, token)
         with Ledger(home.path / "ledger.sqlite") as ledger:
-            return await attend(invitation, home.identity, home.node(ledger))
+            await ledger.claim(Claim.attendance(home.name, run_id))
+            node = home.node(ledger)
+            node.only_run = run_id
+            return await attend(invitation, home.identity, node)
 
     def _home(self, context: Context) -> NodeHome:
         path = Path(str(context.node_config["wallflower-home"]))
         if path not in self._homes:
             self._homes[path] = NodeHome(path)
         return self._homes[path]
+
+
+async def _check_route(ledger: Ledger, name: str, body: bytes) -> None:
+    """Refuse work for a run whose desk this node attends or attended."""
+    try:
+        run_id = NodeRequest.FromString(body).run_id
+    except DecodeError:
+        raise MalformedMessageError("a request is not a NodeRequest") from None
+    if await ledger.attended(name, run_id):
+        raise RefusalError(
+            "run-attended", "this node attends the run's desk and takes no messages"
+        )
 
 
 provider = HomeProvider()

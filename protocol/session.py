@@ -124,6 +124,14 @@ class ClientSession(Protocol):
         """
         ...
 
+    def given_once(self, answer: bytes) -> str | None:
+        """Name the stage if a second, different answer to it would give people away.
+
+        Such an answer is claimed on disk before it leaves the node. None where giving
+        it again is harmless, or the spend itself stands in the way.
+        """
+        ...
+
     def snapshot(self) -> bytes:
         """All that is needed to go on from here in another process, secrets included.
 

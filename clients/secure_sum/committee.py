@@ -54,6 +54,7 @@ class CommitteeClient(ClientMachine):
     stages = (KEYS, CONTRIBUTE, TALLY)
     value_stage = CONTRIBUTE
     roster_stages = stages
+    once_stages = (TALLY,)
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)

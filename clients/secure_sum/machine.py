@@ -29,6 +29,7 @@ from protocol.errors import (
 from protocol.identity import NodeIdentity, Trust
 from protocol.sealing import KEY_BYTES
 from protocol.session import Contribution
+from protocol.stages import STAGE_NAMES
 from protocol.sum_envelope import check_place, unwrap, wrap
 from protocol.threat import COMPLETE_UP_TO, Threat
 from protocol.wire.cohort_pb2 import CohortSpec
@@ -54,6 +55,7 @@ class ClientMachine(abc.ABC):
     stages: tuple[int, ...]
     value_stage: int  # the one whose answer needs the node's value
     roster_stages: tuple[int, ...]  # those that state, and bind, the roster themselves
+    once_stages: tuple[int, ...]  # whose answers tell too much when they differ
 
     def __init__(self, setting: Setting) -> None:
         spec = setting.spec
@@ -119,6 +121,11 @@ class ClientMachine(abc.ABC):
             answer = wrap(envelope.stage, self.context, self.setting.party, "", payload)
             self._answers[envelope.stage] = hashlib.sha256(body).digest(), answer
             return answer
+
+    def given_once(self, answer: bytes) -> str | None:
+        """Name the stage of an answer that must never have a second one."""
+        stage = unwrap(answer, largest=len(answer)).stage
+        return STAGE_NAMES[stage] if stage in self.once_stages else None
 
     def close(self) -> None:
         """Forget all secrets."""

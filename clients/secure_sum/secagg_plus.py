@@ -68,6 +68,7 @@ class SecaggPlusClient(ClientMachine):
     )
     value_stage = SHARE
     roster_stages = (ADVERTISE, SHARE)
+    once_stages = (MASK, CONFIRM, UNMASK)
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)

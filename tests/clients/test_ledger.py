@@ -55,6 +55,19 @@ async def test_a_spend_is_remembered_after_a_restart(tmp_path: Path) -> None:
         assert not await ledger.answered("n", "r", "c2")
 
 
+def test_a_commit_is_flushed_to_the_disk_before_it_returns(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+
+        def settings() -> tuple[object, object]:
+            database = ledger._database
+            (flushed,) = database.execute("PRAGMA synchronous").fetchone()
+            (mode,) = database.execute("PRAGMA journal_mode").fetchone()
+            return flushed, mode
+
+        # 2 is FULL: in WAL mode anything less loses commits with the power.
+        assert ledger._thread.submit(settings).result() == (2, "wal")
+
+
 async def test_the_same_cohort_is_refused_also_after_a_restart(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         await ledger.spend(spend())

@@ -269,6 +269,14 @@ async def test_a_cohort_of_another_run_is_refused(tmp_path: Path) -> None:
         assert set(refused.values()) == {"wrong-run"}
 
 
+async def test_a_node_at_a_desk_works_for_that_desks_run_only(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        for node in there.nodes.values():
+            node.only_run = "the run of the desk"
+        _, refused = await play(there, cohort())
+        assert set(refused.values()) == {"wrong-run"}
+
+
 async def test_the_same_request_again_gets_the_same_answer_and_costs_once(
     tmp_path: Path,
 ) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,24 @@ def spec(
             malicious_server=malicious,
         ),
     )
+
+
+@pytest.mark.parametrize(
+    "worse", [{"epsilon": Fraction(2)}, {"floor": 20, "quorum": 30}]
+)
+def test_a_verdict_is_remembered_for_the_whole_description_not_for_a_name(
+    worse: dict[str, Any],
+) -> None:
+    policy = ClientPolicy()
+    policy.check(spec())
+    with pytest.raises(RefusalError):
+        policy.check(spec(**worse))  # the same run and cohort id
+
+
+def test_a_verdict_is_remembered_for_one_policy_only() -> None:
+    ClientPolicy().check(spec())
+    with pytest.raises(RefusalError, match="epsilon-too-large"):
+        ClientPolicy(largest_epsilon=Fraction(1, 2)).check(spec())
 
 
 def test_what_the_users_agreed_to_is_calibrated_by_the_client_itself() -> None:

@@ -10,10 +10,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from flwr.app import ConfigRecord
 
 from clients.client_app import app as client_app
-from protocol.errors import UnavailableError
+from protocol import flower_record
+from protocol.errors import RefusalError, UnavailableError
 from protocol.population import NodeSettings
+from protocol.wire.node_pb2 import Describe, NodeRequest, Task
 from strategy import events
 from strategy.config import (
     ExperimentConfig,
@@ -24,6 +27,7 @@ from strategy.config import (
 )
 from strategy.flower_strategy import PrivateBandit
 from strategy.journal import Journal
+from tests.clients.test_node_home import call
 from tests.integration.test_flower_app import best
 from wallflower.in_process_grid import InProcessGrid
 from wallflower.keystore import KeyStore
@@ -111,6 +115,28 @@ def test_the_work_may_travel_as_flower_messages_as_well(
     strategy = run(experiment(keys, "flower"), nodes, tmp_path / "run")
     assert best(tmp_path / "run") == [False, True, False]
     assert strategy.messages_sent > len(NAMES)
+
+
+def test_a_node_that_attended_a_runs_desk_takes_no_message_for_it_ever_after(
+    keys: KeyStore, tmp_path: Path
+) -> None:
+    nodes = homes(keys, tmp_path / "homes")
+    run(experiment(keys, "grpc"), nodes, tmp_path / "run")
+    with Journal.read(tmp_path / "run") as journal:
+        run_id = journal.run_id
+
+    def work(run_id: str) -> ConfigRecord:
+        request = NodeRequest(
+            run_id=run_id, tasks=[Task(task_id="d", describe=Describe())]
+        )
+        fields: dict[str, str | bytes] = {
+            flower_record.BODY: request.SerializeToString()
+        }
+        return call(flower_record.WORK, nodes[7000], fields)
+
+    with pytest.raises(RefusalError, match="run-attended"):
+        work(run_id)
+    assert work("another run")
 
 
 def test_nodes_are_known_by_the_names_on_their_certificates(
