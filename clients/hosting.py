@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clients.ledger import Ledger
 from clients.node import Node, NodeParts, Randomize
 from clients.policy import ClientPolicy
 from clients.randomizer import randomize, randomize_node
-from clients.rewards import Doubles, RewardSource
+from clients.rewards import Doubles, Patience, Rewards
 from clients.secure_sum import (
     ClientKeyring,
     ClientLimits,
@@ -139,11 +139,11 @@ class NodeSetup:
 
     policy: ClientPolicy
     ledger: Ledger
-    source: Callable[[str], RewardSource]
+    source: Callable[[str], Rewards]
     identity: Callable[[str], NodeIdentity | None] = lambda node_id: None
     enrolment_key: bytes | None = None
     noise_seed: int | None = None
-    reward_timeout_s: float = 3600.0
+    patience: Patience = field(default_factory=Patience)
 
     def trust(self) -> Trust | None:
         """Whom the nodes believe, as of now."""
@@ -188,7 +188,7 @@ def make_node(
         ledger=setup.ledger,
         open_session=opener.open,
         randomize=randomizer,
-        reward_timeout_s=setup.reward_timeout_s,
+        patience=setup.patience,
     )
     return Node(node_id, users, parts, sessions(opener) if sessions else None)
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from clients.claims import Claim
 from clients.ledger import Ledger, Spend
 from clients.policy import ClientPolicy
-from clients.rewards import Doubles, Pull, RewardSource, pull_rewards
+from clients.rewards import Doubles, Patience, Pull, Rewards, pull_rewards
 from clients.sessions import MemorySessions, Sessions
 from protocol.account import Cost
 from protocol.errors import (
@@ -73,12 +73,12 @@ class NodeParts:
     from the operating system, or in test mode from a seed.
     """
 
-    source: RewardSource
+    source: Rewards
     policy: ClientPolicy
     ledger: Ledger
     open_session: Callable[[CohortSpec], ClientSession]
     randomize: Randomize
-    reward_timeout_s: float = 3600.0
+    patience: Patience = field(default_factory=Patience)
 
 
 class Node:
@@ -234,7 +234,7 @@ class Node:
                 self.node_id,
                 users,
             ),
-            self._parts.reward_timeout_s,
+            self._parts.patience.within(stage.reward_timeout_s),
         )
         self.lost.update(pulled.reasons)
         present = ~np.isnan(pulled.values)

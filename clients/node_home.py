@@ -32,7 +32,7 @@ from clients.ledger import Ledger
 from clients.node import Node
 from clients.node_lock import node_lock
 from clients.policy import ClientPolicy
-from clients.reward_sources import TableRewards, reward_source
+from clients.reward_sources import TableRewards, patience_of, reward_source
 from clients.run_keys import stored_keyring
 from clients.session_store import SessionStore
 from clients.sessions import Sessions, StoredSessions
@@ -64,14 +64,12 @@ class NodeSection:
     arms : names of the arms, in the experiment's order; for a table source.
     keys : folder with identity.key, identity.certificate, enrolment.pub, ca.crt;
         the home itself by default.
-    reward_timeout_s : after so many seconds a reward counts as lost.
     """
 
     name: str = ""
     users: int | tuple[str, ...] = 1
     arms: tuple[str, ...] = ()
     keys: Path | None = None
-    reward_timeout_s: float = 3600.0
 
     def __post_init__(self) -> None:
         if isinstance(self.users, int):
@@ -150,7 +148,7 @@ class NodeHome:
             source=lambda name: source,
             identity=lambda name: self.identity,
             enrolment_key=None if trust is None else trust.enrolment_key,
-            reward_timeout_s=section.reward_timeout_s,
+            patience=patience_of(self.file.rewards),
         )
 
         def stored(opener: SessionOpener) -> Sessions:

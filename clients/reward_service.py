@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator
 
 import grpc
 
@@ -50,13 +50,13 @@ class ServiceRewards:
         self._channel: grpc.aio.Channel | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def pull(self, pull: Pull) -> Sequence[object]:
+    async def stream(self, pull: Pull) -> AsyncGenerator[tuple[int, object], None]:
         """Ask the service; who is not heard of before the stream ends is lost."""
         stub = rewards_pb2_grpc.RewardSourceStub(  # type: ignore[no-untyped-call]
             self._connected()
         )
-        awaited = set(pull.users)
-        heard: dict[str, object] = {}
+        # The first word on a user counts; nobody else was asked about.
+        awaited = {user: place for place, user in enumerate(pull.users)}
         call = stub.Pull(
             rewards_pb2.PullRequest(
                 run_id=pull.run_id,
@@ -67,26 +67,18 @@ class ServiceRewards:
                 users=pull.users,
             )
         )
-        ending = FAILED
         try:
             async for reward in call:
-                # The first word on a user counts; nobody else was asked about.
-                if reward.user not in awaited:
+                place = awaited.pop(reward.user, None)
+                if place is None:
                     continue
-                awaited.discard(reward.user)
-                heard[reward.user] = (
-                    reward.value
-                    if reward.WhichOneof("outcome") == "value"
-                    else LostRewardError(FAILED)
-                )
-                if not awaited:
-                    break
+                known = reward.WhichOneof("outcome") == "value"
+                yield place, reward.value if known else LostRewardError(FAILED)
         except grpc.aio.AioRpcError as error:
-            if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
-                ending = LATE
+            late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            raise LostRewardError(LATE if late else FAILED) from None
         finally:
             call.cancel()
-        return [heard.get(user, LostRewardError(ending)) for user in pull.users]
 
     async def close(self) -> None:
         """Close the connection."""

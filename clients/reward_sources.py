@@ -7,27 +7,31 @@ import csv
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from clients.reward_threads import REWARD_THREADS
 from clients.rewards import (
     FAILED,
     UNKNOWN_USER,
     Doubles,
     LostRewardError,
+    Patience,
     Pull,
-    RewardSource,
+    Rewards,
 )
 from protocol.errors import ConfigError
 from protocol.population import RewardSettings
 from protocol.repeatable import seeded_rewards
 from protocol.rewards import RewardModel, synthetic_rewards
 
-# One slow callable per user must not start a thread per user.
+# Quick functions need no more threads than this. A call that takes longer gives its
+# place to another, so that those which never return hold up nobody.
 _MOST_CALLS_AT_ONCE = 64
+_PLACE_FOR_S = 1.0
 
 
 class SyntheticRewards:
@@ -89,30 +93,50 @@ class TableRewards:
 
 
 class CallableRewards:
-    """Any Python function of (arm name, user), or coroutine function."""
+    """Any Python function of (arm name, user), or coroutine function.
+
+    A plain function is called in a thread and may block. A coroutine function runs on
+    the node's loop and must not.
+    """
 
     def __init__(self, function: Callable[[str, str], Any]) -> None:
         self._function = function
-        self._slots = asyncio.Semaphore(_MOST_CALLS_AT_ONCE)
+        self._places = asyncio.Semaphore(_MOST_CALLS_AT_ONCE)
 
-    async def pull(self, pull: Pull) -> Sequence[object]:
+    async def stream(self, pull: Pull) -> AsyncGenerator[tuple[int, object], None]:
         """Call it for every user, many at once; one failure costs one user."""
-        async with asyncio.TaskGroup() as group:
-            calls = [
-                group.create_task(self._call(pull.arm_name, user))
-                for user in pull.users
-            ]
-        return [call.result() for call in calls]
+        calls = [
+            asyncio.create_task(self._call(place, pull.arm_name, user))
+            for place, user in enumerate(pull.users)
+        ]
+        try:
+            for done in asyncio.as_completed(calls):
+                yield await done
+        finally:
+            for call in calls:
+                call.cancel()
 
-    async def _call(self, arm: str, user: str) -> object:
-        async with self._slots:
+    async def _call(self, place: int, arm: str, user: str) -> tuple[int, object]:
+        async with self._places:
+            answer = self._begin(arm, user)
             try:
-                if inspect.iscoroutinefunction(self._function):
-                    return await self._function(arm, user)
-                return await asyncio.to_thread(self._function, arm, user)
-            except Exception:
-                # Its text may quote a reward: only the fact is kept.
-                return LostRewardError(FAILED)
+                await asyncio.wait([answer], timeout=_PLACE_FOR_S)
+            except asyncio.CancelledError:
+                answer.cancel()
+                raise
+        try:
+            return place, await answer
+        except Exception:
+            # Its text may quote a reward: only the fact is kept.
+            return place, LostRewardError(FAILED)
+
+    def _begin(self, arm: str, user: str) -> asyncio.Future[object]:
+        if inspect.iscoroutinefunction(self._function):
+            running: asyncio.Future[object] = asyncio.ensure_future(
+                self._function(arm, user)
+            )
+            return running
+        return REWARD_THREADS.call(self._function, arm, user)
 
     async def close(self) -> None:
         """Nothing to let go of."""
@@ -123,7 +147,7 @@ def reward_source(
     node_id: str,
     arms: Sequence[str],
     seed: int | None = None,
-) -> RewardSource:
+) -> Rewards:
     """Build the source that ``[rewards]`` describes, for one node.
 
     `seed` makes synthetic rewards repeatable where the settings do not say it.
@@ -133,26 +157,27 @@ def reward_source(
     return SOURCES[settings.source](settings, node_id, arms)
 
 
-def _synthetic(
-    settings: RewardSettings, node_id: str, arms: Sequence[str]
-) -> RewardSource:
+def patience_of(settings: RewardSettings) -> Patience:
+    """Say how long ``[rewards]`` waits, and whether answers are held back."""
+    return Patience(settings.timeout_s, settings.hold_answers)
+
+
+def _synthetic(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
     model = synthetic_rewards(settings.model, settings.means, settings.deviation)
     return SyntheticRewards(model, settings.seed)
 
 
-def _table(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> RewardSource:
+def _table(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
     assert settings.table is not None
     path = Path(str(settings.table).replace("{node}", node_id))
     return TableRewards(path, arms, settings.user_column)
 
 
-def _callable(
-    settings: RewardSettings, node_id: str, arms: Sequence[str]
-) -> RewardSource:
+def _callable(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
     return CallableRewards(find_function(settings.function))
 
 
-def _grpc(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> RewardSource:
+def _grpc(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
     from clients.reward_service import ServiceRewards
 
     certificate = settings.certificate
@@ -161,7 +186,7 @@ def _grpc(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Reward
     )
 
 
-SOURCES: dict[str, Callable[[RewardSettings, str, Sequence[str]], RewardSource]] = {
+SOURCES: dict[str, Callable[[RewardSettings, str, Sequence[str]], Rewards]] = {
     "synthetic": _synthetic,
     "table": _table,
     "callable": _callable,

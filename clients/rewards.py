@@ -2,16 +2,19 @@
 
 A source is asked once per cohort for all of a node's users in it. Whatever goes wrong
 with one user's reward (outside [0, 1], not a number, late, a failing source) costs only
-that user: he drops out, the reason is counted, the value is never shown.
+that user: he drops out, the reason is counted, the value is never shown. The deadline
+is each user's own: what was heard of the others by then is kept.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +27,8 @@ NOT_A_NUMBER = "reward-not-a-number"
 FAILED = "reward-source-failed"
 LATE = "reward-late"
 UNKNOWN_USER = "user-unknown"
+
+_UNSAID_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +57,23 @@ class Pulled:
 
 
 class RewardSource(Protocol):
-    """Anything that knows outcomes."""
+    """Anything that knows all outcomes at the same time."""
 
     async def pull(self, pull: Pull) -> Sequence[object] | Doubles:
-        """Give one reward per user, in order; an exception object for a failure.
+        """Give one reward per user, in order; an exception object for a failure."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+@runtime_checkable
+class RewardStream(Protocol):
+    """Anything that learns of one outcome after the other."""
+
+    def stream(self, pull: Pull) -> AsyncGenerator[tuple[int, object], None]:
+        """Give (place of the user, reward) as it becomes known, in any order.
 
         May take hours. Other cohorts and nodes are not held up by it.
         """
@@ -66,6 +84,27 @@ class RewardSource(Protocol):
         ...
 
 
+Rewards = RewardSource | RewardStream
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a node waits for its users' rewards.
+
+    Without `timeout_s` as long as the server says that it waits. `hold` lets no answer
+    leave before the time is over, so that how long it takes tells nothing about when,
+    or whether, a reward became known.
+    """
+
+    timeout_s: float | None = None
+    hold: bool = False
+
+    def within(self, told_s: float) -> Patience:
+        """Wait no longer than the server does; 0 if it did not say."""
+        own_s = self.timeout_s if self.timeout_s is not None else math.inf
+        return Patience(min(own_s, told_s), self.hold) if told_s > 0 else self
+
+
 class LostRewardError(Exception):
     """Stands in the place of a reward that will not come; `reason` is counted."""
 
@@ -74,25 +113,72 @@ class LostRewardError(Exception):
         super().__init__(reason)
 
 
-async def pull_rewards(source: RewardSource, pull: Pull, timeout_s: float) -> Pulled:
+async def pull_rewards(source: Rewards, pull: Pull, patience: Patience) -> Pulled:
     """Ask a source, screen every value, and never raise for a bad one."""
-    count = len(pull.users)
+    loop = asyncio.get_running_loop()
+    seconds = _UNSAID_S if patience.timeout_s is None else patience.timeout_s
+    deadline = loop.time() + seconds
+    values: Sequence[object] | Doubles
+    if isinstance(source, RewardStream):
+        values = await _streamed(source, pull, deadline)
+    else:
+        values = await _all_at_once(source, pull, deadline)
+    if patience.hold:
+        await asyncio.sleep(max(0.0, deadline - loop.time()))
+    if isinstance(values, np.ndarray):
+        return _screened(values.astype(np.float64), Counter())
+    return _screened_one_by_one(values)
+
+
+async def _streamed(
+    source: RewardStream, pull: Pull, deadline: float
+) -> Sequence[object]:
+    """Collect until the deadline; who was not heard by then, or by the end, is lost."""
+    heard: dict[int, object] = {}
+    missing = FAILED
     try:
-        async with asyncio.timeout(timeout_s):
-            values = await source.pull(pull)
+        async with (
+            asyncio.timeout_at(deadline),
+            aclosing(source.stream(pull)) as answers,
+        ):
+            async for place, value in answers:
+                heard.setdefault(place, value)
+                if len(heard) == len(pull.users):
+                    break
     except TimeoutError:
-        return _all_lost(count, LATE)
+        missing = LATE
     except LostRewardError as lost:
-        return _all_lost(count, lost.reason)
+        missing = lost.reason
     except Exception:
         # Its text may quote a reward: only the fact is kept.
-        return _all_lost(count, FAILED)
+        missing = FAILED
+    return [
+        heard.get(place, LostRewardError(missing)) for place in range(len(pull.users))
+    ]
+
+
+async def _all_at_once(
+    source: RewardSource, pull: Pull, deadline: float
+) -> Sequence[object] | Doubles:
+    count = len(pull.users)
+    try:
+        async with asyncio.timeout_at(deadline):
+            values = await source.pull(pull)
+    except TimeoutError:
+        return [LostRewardError(LATE)] * count
+    except LostRewardError as lost:
+        return [lost] * count
+    except Exception:
+        # Its text may quote a reward: only the fact is kept.
+        return [LostRewardError(FAILED)] * count
     if len(values) != count:
-        return _all_lost(count, FAILED)
-    if isinstance(values, np.ndarray) and values.dtype == np.float64:
-        return _screened(values.copy(), Counter())
+        return [LostRewardError(FAILED)] * count
+    return values
+
+
+def _screened_one_by_one(values: Sequence[object]) -> Pulled:
     reasons: Counter[str] = Counter()
-    numbers = np.full(count, np.nan)
+    numbers = np.full(len(values), np.nan)
     for index, value in enumerate(values):
         if isinstance(value, LostRewardError):
             reasons[value.reason] += 1
@@ -125,7 +211,3 @@ def _screened(numbers: Doubles, reasons: Counter[str]) -> Pulled:
         reasons[OUT_OF_RANGE] += int(outside.sum())
         numbers[outside] = np.nan
     return Pulled(numbers, reasons)
-
-
-def _all_lost(count: int, reason: str) -> Pulled:
-    return Pulled(np.full(count, np.nan), {reason: count})

@@ -89,7 +89,10 @@ class RewardSettings:
     function : ``module:function``, called with (arm, user) or awaited.
     address : ``host:port`` of a RewardSource service; or ``unix:/path``.
     certificate : its CA, for TLS; without it only loopback and unix addresses.
-    timeout_s : after so many seconds a reward counts as lost.
+    timeout_s : after so many seconds a user's reward counts as lost; by default, and
+        at most, as long as the server waits.
+    hold_answers : no answer leaves before `timeout_s` are over, so that nobody learns
+        from the time it takes when a reward became known.
     """
 
     source: str = "synthetic"
@@ -102,7 +105,8 @@ class RewardSettings:
     function: str = ""
     address: str = ""
     certificate: Path | None = None
-    timeout_s: float = 3600.0
+    timeout_s: float | None = None
+    hold_answers: bool = False
 
     def __post_init__(self) -> None:
         one_of("source", self.source, REWARD_SOURCES)
@@ -112,7 +116,7 @@ class RewardSettings:
                 raise InputError("means", mean, "rewards lie in [0, 1], and so means")
         if not 0 < self.deviation <= 1:
             raise InputError("deviation", self.deviation, "above 0 and at most 1")
-        if not 0 < self.timeout_s <= 7 * 86_400:
+        if self.timeout_s is not None and not 0 < self.timeout_s <= 7 * 86_400:
             raise InputError("timeout-s", self.timeout_s, "more than 0, at most a week")
         self._check_source()
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from protocol.port import NodePort
+from protocol.port import NodeId, NodePort
 from protocol.session import SecureSum
+from protocol.stages import reward_stages
+from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import events
 from strategy.config import TransportSettings
 from strategy.journal import Journal
@@ -18,8 +21,6 @@ from strategy.released import released_sum
 from strategy.requests import Closings, CohortTraffic
 from strategy.sum_driver import Deadlines, run_session
 
-# Stages in which users pull the arm, by back-end; they may take hours.
-_REWARD_STAGES = ("contribute", "mask")
 _PROGRESS_EVERY_S = 0.2
 
 
@@ -71,12 +72,21 @@ class CohortRunner:
         self._port = port
         self._open = open_cohorts
         self._listen = listen
+        # Where rewards are pulled they have their time and the answers theirs: what a
+        # node knows when its users' deadline ends must still reach the server.
+        with_rewards = transport.reward_timeout_s + transport.stage_timeout_s
         self._deadlines = Deadlines(
-            transport.stage_timeout_s,
-            dict.fromkeys(_REWARD_STAGES, transport.reward_timeout_s),
+            transport.stage_timeout_s, dict.fromkeys(reward_stages(), with_rewards)
         )
+        self._reward_timeout_s = transport.reward_timeout_s
         self.closings = Closings()
         self.tally = Tally()
+
+    def traffic(
+        self, spec: CohortSpec, users: Mapping[NodeId, tuple[str, ...]]
+    ) -> CohortTraffic:
+        """Give what wraps and unwraps the messages of a cohort."""
+        return CohortTraffic(spec, users, self.closings, self._reward_timeout_s)
 
     async def attempt(
         self, asked: AskedCohort
@@ -118,7 +128,7 @@ class CohortRunner:
         self.tally.lost += users - survivors
         void = None if isinstance(end, SecureSum) else end.code
         if void is not None:
-            await asyncio.to_thread(self._journal.void, record.cohort_id, void)
+            await self._journal.call(self._journal.void, record.cohort_id, void)
             await self._open.forget([record.cohort_id])
         await self._listen(
             events.CohortEnded(

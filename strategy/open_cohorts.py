@@ -7,18 +7,17 @@ same. Any other cohort that was under way is void and its users stay used.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from protocol.cohort import cohort_mechanism
 from protocol.port import NodeId
 from protocol.session import SecureSum, ServerSession
+from protocol.stages import is_closed
 from protocol.wire.cohort_pb2 import CohortSpec
 from strategy.journal import Journal
 from strategy.policy import CohortWish
 from strategy.records import INVITED, CohortRecord, StoredCohort
-from strategy.requests import CLOSED_STAGES
 from strategy.spool import CohortSpool, Spool
 
 _STOPPED = "server-stopped"
@@ -69,15 +68,17 @@ class OpenCohorts:
         None says that the run is over and nothing can be used.
         """
         if self._spool is None:
-            await asyncio.to_thread(self._journal.void_open, _STOPPED)
+            await self._journal.call(self._journal.void_open, _STOPPED)
             return
-        for cohort in await asyncio.to_thread(self._journal.cohorts):
+        for cohort in await self._journal.call(self._journal.cohorts):
             if cohort.state != INVITED:
                 continue
             if cohort.round_number == number and await self._is_closed(cohort):
-                self._closed[cohort.arm] = await asyncio.to_thread(self._record, cohort)
+                self._closed[cohort.arm] = await self._journal.call(
+                    self._record, cohort
+                )
             else:
-                await asyncio.to_thread(self._journal.void, cohort.cohort_id, _STOPPED)
+                await self._journal.call(self._journal.void, cohort.cohort_id, _STOPPED)
         kept = {record.cohort_id for record in self._closed.values()}
         left = await self._spool.open_cohorts()
         await self.forget(name for name in left if name not in kept)
@@ -97,7 +98,7 @@ class OpenCohorts:
 
     async def give_up(self, record: CohortRecord) -> None:
         """Void a cohort that was taken or kept, and forget it."""
-        await asyncio.to_thread(self._journal.void, record.cohort_id, _STOPPED)
+        await self._journal.call(self._journal.void, record.cohort_id, _STOPPED)
         await self.forget([record.cohort_id])
 
     async def session(
@@ -125,7 +126,8 @@ class OpenCohorts:
     async def _is_closed(self, cohort: StoredCohort) -> bool:
         assert self._spool is not None
         kept = self._spool.cohort(cohort.cohort_id)
-        if await kept.stage() in CLOSED_STAGES:
+        stage = await kept.stage()
+        if stage is not None and is_closed(stage):
             return True
         return isinstance(await kept.outcome(), SecureSum)
 

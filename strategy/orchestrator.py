@@ -30,7 +30,6 @@ from strategy.open_cohorts import OpenCohorts, OpenSession
 from strategy.policy import CohortOutcome, CohortWish, Policy
 from strategy.policy_setup import policy_for, restored_policy
 from strategy.records import CohortRecord, RoundRecord, SumRecord
-from strategy.requests import CohortTraffic
 from strategy.roll_call import RollCall
 from strategy.spending import spent
 from strategy.spool import Spool
@@ -98,14 +97,14 @@ class Orchestrator:
             raise first_error(group) from None
 
     async def _run(self) -> None:
-        last = await asyncio.to_thread(self._journal.last_round)
+        last = await self._journal.call(self._journal.last_round)
         over = last is not None and last.finished is not None
         number = 1 if last is None else last.number + 1
         await self._open.recover(None if over else number)
         await self._roll_call.wait_for(
             self._expected_nodes, self._config.transport.attend_timeout_s
         )
-        await asyncio.to_thread(self._mark_invited)
+        await self._journal.call(self._mark_invited)
         if over:
             return
         nodes = len(self._registry.nodes)
@@ -115,7 +114,7 @@ class Orchestrator:
             else restored_policy(last.policy_state)
         )
         if self._specs:
-            await asyncio.to_thread(self._journal.note_resumed, number)
+            await self._journal.call(self._journal.note_resumed, number)
         await self._listen(
             events.RunStarted(
                 self._run_id,
@@ -204,7 +203,7 @@ class Orchestrator:
             spent(self._specs, self._registry.most_invited),
             policy.finished,
         )
-        head = await asyncio.to_thread(self._journal.finish_round, record, sums)
+        head = await self._journal.call(self._journal.finish_round, record, sums)
         await self._open.forget(one.cohort_id for one in sums)
         await self._listen(
             events.RoundFinished(
@@ -238,7 +237,7 @@ class Orchestrator:
                 spec.SerializeToString(deterministic=True),
                 draw.users,
             )
-            traffic = CohortTraffic(spec, draw.users, self._runner.closings)
+            traffic = self._runner.traffic(spec, draw.users)
             asked.append(AskedCohort(wish, record, traffic, draw.floor.cohort_size))
         return asked
 
@@ -247,7 +246,7 @@ class Orchestrator:
         for one in asked:
             self._attempts[one.record.round_number, one.record.arm] += 1
             self._specs.append(one.traffic.spec)
-        await asyncio.to_thread(self._journal.invite, [one.record for one in asked])
+        await self._journal.call(self._journal.invite, [one.record for one in asked])
 
     def _resumed(self, wish: CohortWish) -> AskedCohort | None:
         """Go on with the cohort that a restart interrupted after its set was closed."""
@@ -255,7 +254,7 @@ class Orchestrator:
         if record is None:
             return None
         spec = CohortSpec.FromString(record.spec)
-        traffic = CohortTraffic(spec, record.users, self._runner.closings)
+        traffic = self._runner.traffic(spec, record.users)
         return AskedCohort(wish, record, traffic, spec.cohort_size)
 
     async def _fill(self, asked: AskedCohort) -> tuple[CohortOutcome, SumRecord] | None:

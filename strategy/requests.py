@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from protocol.errors import MalformedMessageError
 from protocol.port import Answer, NodeId, Request
+from protocol.stages import stage_named
 from protocol.wire.cohort_pb2 import CohortSpec
 from protocol.wire.node_pb2 import (
     CloseCohort,
@@ -22,8 +23,6 @@ from protocol.wire.node_pb2 import (
 from strategy.sum_driver import Refusal
 
 _DESCRIBE = "describe"
-# Stages after the set of contributors is fixed, by back-end.
-CLOSED_STAGES = ("tally", "confirm", "unmask")
 
 
 class Closings:
@@ -63,12 +62,14 @@ class Closings:
 class CohortTraffic:
     """Wraps and unwraps the messages of one cohort and counts what comes back.
 
-    `stage` and `heard` are for progress; `refusals` counts why nodes are not in.
+    `reward_timeout_s` tells nodes how long rewards are waited for. `stage` and `heard`
+    are for progress; `refusals` counts why nodes are not in.
     """
 
     spec: CohortSpec
     users: Mapping[NodeId, tuple[str, ...]]
     closings: Closings
+    reward_timeout_s: float = 0.0
     stage: str = ""
     heard: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
@@ -80,12 +81,15 @@ class CohortTraffic:
         task_id = f"{self.spec.cohort_id}/{stage}"
         # What is asked after the set is closed may be asked again after a restart and
         # must then be the same to the byte: nothing else rides along.
-        tasks = [] if stage in CLOSED_STAGES else self.closings.tasks(party)
+        tasks = [] if stage_named(stage).closed else self.closings.tasks(party)
         tasks.append(
             Task(
                 task_id=task_id,
                 stage=CohortStage(
-                    spec=self.spec, users=self.users[party], message=message
+                    spec=self.spec,
+                    users=self.users[party],
+                    message=message,
+                    reward_timeout_s=self.reward_timeout_s,
                 ),
             )
         )

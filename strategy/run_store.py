@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from protocol.errors import JournalError, UnavailableError
+
+Result = TypeVar("Result")
 
 FILE_NAME = "journal.sqlite"
 LOCK_NAME = "lock"
@@ -74,6 +78,8 @@ class RunStore:
         # The orchestrator writes from worker threads, one transaction at a time.
         self._mutex = threading.Lock()
         self._database = self._connect(read_only=lock is None)
+        # Of its own: a write waits for no thread that something else holds.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
 
     def __enter__(self) -> Self:
         return self
@@ -88,10 +94,16 @@ class RunStore:
 
     def close(self) -> None:
         """Close the file and release the lock."""
+        self._thread.shutdown()
         with self._mutex:
             self._database.close()
         if self._lock is not None:
             self._lock.release()
+
+    async def call(self, work: Callable[..., Result], *arguments: object) -> Result:
+        """Do something with the file on its own thread, and wait for it."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, work, *arguments)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -9,7 +9,6 @@ change nothing. It protects nobody: whoever runs it holds every reward.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import itertools
 import time
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clients.hosting import real_randomizer, seeded_randomizer
-from clients.rewards import Pull, RewardSource, pull_rewards
+from clients.rewards import Pull, Rewards, pull_rewards
 from protocol.cohort import cohort_mechanism
 from protocol.errors import InputError
 from protocol.wire.cohort_pb2 import CohortSpec
@@ -39,6 +38,7 @@ from strategy.telemetry import fan_out
 from wallflower.engines import EngineJob
 from wallflower.population import (
     check_rewards,
+    hosted_patience,
     node_names,
     reward_sources,
     users_of,
@@ -121,7 +121,7 @@ class _Rehearsal:
             for wish, draw in zip(wishes, draws, strict=True):
                 cohorts.append(await self._cohort(number, wish, draw))
             policy.observe([cohort.outcome for cohort in cohorts])
-        head = await asyncio.to_thread(self._write, number, policy, cohorts)
+        head = await self._journal.call(self._write, number, policy, cohorts)
         await self._job.listen(
             events.RoundFinished(
                 number,
@@ -142,7 +142,7 @@ class _Rehearsal:
         total = survivors = 0
         nodes: list[str] = []
         for node_id, users in draw.users.items():
-            source: RewardSource = self._source(node_id)
+            source: Rewards = self._source(node_id)
             pull = Pull(
                 spec.run_id,
                 spec.cohort_id,
@@ -152,9 +152,7 @@ class _Rehearsal:
                 node_id,
                 users,
             )
-            pulled = await pull_rewards(
-                source, pull, self._config.transport.reward_timeout_s
-            )
+            pulled = await pull_rewards(source, pull, hosted_patience(self._config))
             present = ~np.isnan(pulled.values)
             if not present.any():
                 continue

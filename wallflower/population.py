@@ -12,8 +12,8 @@ from clients.hosting import NodeSetup, make_node
 from clients.ledger import Ledger
 from clients.node import Node
 from clients.policy import ClientPolicy, load_policy
-from clients.reward_sources import TableRewards, reward_source
-from clients.rewards import RewardSource
+from clients.reward_sources import TableRewards, patience_of, reward_source
+from clients.rewards import Patience, Rewards
 from protocol.account import NOTHING, Cost
 from protocol.errors import ConfigError
 from protocol.identity import EnrolmentKey, NodeIdentity
@@ -109,7 +109,7 @@ def hosted_setup(
         identity=identity,
         enrolment_key=enrolment_key,
         noise_seed=config.test.noise_seed,
-        reward_timeout_s=config.transport.reward_timeout_s,
+        patience=hosted_patience(config),
     )
 
 
@@ -118,14 +118,14 @@ def hosted_users(setup: NodeSetup, name: str, count: int) -> tuple[str, ...]:
     return users_of(setup.source(name), count)
 
 
-def users_of(source: RewardSource, count: int) -> tuple[str, ...]:
+def users_of(source: Rewards, count: int) -> tuple[str, ...]:
     """Name the users behind a source: its table's, or numbered ones."""
     if isinstance(source, TableRewards):
         return source.users
     return tuple(f"u{number}" for number in range(count))
 
 
-def reward_sources(config: ExperimentConfig) -> Callable[[str], RewardSource]:
+def reward_sources(config: ExperimentConfig) -> Callable[[str], Rewards]:
     """Give each node's source; all share one unless each has a file of its own."""
     settings = config.rewards
     if settings is None:
@@ -133,16 +133,22 @@ def reward_sources(config: ExperimentConfig) -> Callable[[str], RewardSource]:
             "rewards", "the section is missing; this engine hosts the users itself"
         )
     arms = config.experiment.arms
-    known: dict[str, RewardSource] = {}
+    known: dict[str, Rewards] = {}
     own_file = settings.table is not None and "{node}" in str(settings.table)
 
-    def source(name: str) -> RewardSource:
+    def source(name: str) -> Rewards:
         key = name if own_file else ""
         if key not in known:
             known[key] = reward_source(settings, name, arms, config.test.noise_seed)
         return known[key]
 
     return source
+
+
+def hosted_patience(config: ExperimentConfig) -> Patience:
+    """Say how long hosted nodes wait: as ``[rewards]`` says, never past the server."""
+    assert config.rewards is not None
+    return patience_of(config.rewards).within(config.transport.reward_timeout_s)
 
 
 def check_rewards(config: ExperimentConfig) -> None:

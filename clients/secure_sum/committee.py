@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 
 from clients.secure_sum.machine import ClientMachine, Setting
+from protocol.backends import COMMITTEE
 from protocol.cohort_context import draw_order
 from protocol.committee_seals import (
     MOST_USERS,
@@ -32,7 +33,7 @@ from protocol.primes import is_prime
 from protocol.sealing import SALT_BYTES
 from protocol.session import Contribution
 from protocol.shamir import share_integer
-from protocol.stages import CONTRIBUTE, KEYS, TALLY
+from protocol.stages import CONTRIBUTE, KEYS, stages_of
 from protocol.sum_envelope import parse
 from protocol.threat import Sizes, committee_size, least_contributors
 from protocol.wire.secure_sum_pb2 import (
@@ -51,10 +52,7 @@ from protocol.wire.secure_sum_pb2 import (
 class CommitteeClient(ClientMachine):
     """A contributor, and a member if drawn."""
 
-    stages = (KEYS, CONTRIBUTE, TALLY)
-    value_stage = CONTRIBUTE
-    roster_stages = stages
-    once_stages = (TALLY,)
+    stages = stages_of(COMMITTEE)
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -65,7 +63,6 @@ class CommitteeClient(ClientMachine):
         if envelope.stage == KEYS:
             self.check_roster(parse(KeysRequest, envelope.payload).roster, envelope)
             self._sizes()
-            self._check_drawn()
         elif envelope.stage == CONTRIBUTE:
             request = parse(ContributeRequest, envelope.payload)
             self.check_roster(request.roster, envelope)
@@ -74,8 +71,9 @@ class CommitteeClient(ClientMachine):
             tally = parse(TallyRequest, envelope.payload)
             closed = parse(ClosedSet, tally.closed)
             self.check_roster(closed.roster, envelope)
-            self._check_drawn()
             self._check_closed(closed)
+        if self.stages[envelope.stage].members_only:
+            self._check_drawn()
 
     def _answer(self, envelope: Envelope, contribution: Contribution | None) -> bytes:
         if envelope.stage == KEYS:

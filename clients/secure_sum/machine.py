@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -29,7 +29,7 @@ from protocol.errors import (
 from protocol.identity import NodeIdentity, Trust
 from protocol.sealing import KEY_BYTES
 from protocol.session import Contribution
-from protocol.stages import STAGE_NAMES
+from protocol.stages import StageFacts
 from protocol.sum_envelope import check_place, unwrap, wrap
 from protocol.threat import COMPLETE_UP_TO, Threat
 from protocol.wire.cohort_pb2 import CohortSpec
@@ -52,10 +52,7 @@ class Setting:
 class ClientMachine(abc.ABC):
     """A node's half of one cohort's secure sum; see `protocol.session`."""
 
-    stages: tuple[int, ...]
-    value_stage: int  # the one whose answer needs the node's value
-    roster_stages: tuple[int, ...]  # those that state, and bind, the roster themselves
-    once_stages: tuple[int, ...]  # whose answers tell too much when they differ
+    stages: Mapping[int, StageFacts]
 
     def __init__(self, setting: Setting) -> None:
         spec = setting.spec
@@ -95,7 +92,8 @@ class ClientMachine(abc.ABC):
         """
         with _Fatal(self):
             envelope = self._unwrap(body)
-            if envelope.stage != self.value_stage or self._answered(envelope, body):
+            takes_reward = self.stages[envelope.stage].takes_reward
+            if not takes_reward or self._answered(envelope, body):
                 return False
             self._check(envelope)
             self._inspected = body, envelope
@@ -113,7 +111,7 @@ class ClientMachine(abc.ABC):
                     return stored
                 self._check(envelope)
             self._inspected = None
-            if envelope.stage == self.value_stage:
+            if self.stages[envelope.stage].takes_reward:
                 _check_contribution(contribution, self.setting.spec.modulus)
             if not self._answers:
                 self.setting.keyring.claim(self.setting.spec.cohort_id)
@@ -124,8 +122,8 @@ class ClientMachine(abc.ABC):
 
     def given_once(self, answer: bytes) -> str | None:
         """Name the stage of an answer that must never have a second one."""
-        stage = unwrap(answer, largest=len(answer)).stage
-        return STAGE_NAMES[stage] if stage in self.once_stages else None
+        stage = self.stages[unwrap(answer, largest=len(answer)).stage]
+        return stage.name if stage.given_once else None
 
     def close(self) -> None:
         """Forget all secrets."""
@@ -240,8 +238,9 @@ class ClientMachine(abc.ABC):
         return envelope
 
     def _check(self, envelope: Envelope) -> None:
-        context = b"" if envelope.stage in self.roster_stages else self.context
-        if not context and envelope.stage not in self.roster_stages:
+        states_roster = self.stages[envelope.stage].states_roster
+        context = b"" if states_roster else self.context
+        if not context and not states_roster:
             raise WrongContextError("a stage before the roster is known")
         check_place(
             envelope,

@@ -21,6 +21,7 @@ from clients.secure_sum.plus_checks import (
     check_unmask,
 )
 from clients.secure_sum.plus_memory import PlusMemory
+from protocol.backends import SECAGG_PLUS
 from protocol.committee_seals import MOST_USERS, split
 from protocol.errors import AuthenticationError, RefusalError, WrongContextError
 from protocol.identity import Certificate
@@ -36,7 +37,7 @@ from protocol.plus_seals import (
 from protocol.sealing import SALT_BYTES, pair_key, seal, unseal
 from protocol.secret_shares import SECRET_BYTES, SHARE_BYTES, share_secrets
 from protocol.session import Contribution
-from protocol.stages import ADVERTISE, CONFIRM, MASK, SHARE, UNMASK
+from protocol.stages import ADVERTISE, CONFIRM, MASK, SHARE, stages_of
 from protocol.standing import confirmation, read_standing
 from protocol.sum_envelope import parse
 from protocol.threat import Sizes, Threat, graph_size
@@ -59,16 +60,7 @@ from protocol.wire.secure_sum_pb2 import (
 class SecaggPlusClient(ClientMachine):
     """A party of a secagg-plus cohort."""
 
-    stages = (
-        ADVERTISE,
-        SHARE,
-        MASK,
-        CONFIRM,
-        UNMASK,
-    )
-    value_stage = SHARE
-    roster_stages = (ADVERTISE, SHARE)
-    once_stages = (MASK, CONFIRM, UNMASK)
+    stages = stages_of(SECAGG_PLUS)
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)

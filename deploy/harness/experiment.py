@@ -50,8 +50,7 @@ def write_node(built: Consortium, name: str, plan: Plan) -> None:
     """Fill a node's home: who lives there, on which terms, where rewards come from."""
     keys = built.store.nodes / name
     (built.home_of(name) / "node.toml").write_text(
-        f'[node]\nusers = {plan.users}\nkeys = "{keys}"\n'
-        f"reward-timeout-s = {plan.reward_timeout_s}\n\n"
+        f'[node]\nusers = {plan.users}\nkeys = "{keys}"\n\n'
         # The laboratory runs many experiments on the same users.
         "[policy]\nlargest-epsilon = 1\nlargest-total-epsilon = 1000\n"
         "smallest-cohort = 20\nsmallest-floor-fraction = 0.2\n"

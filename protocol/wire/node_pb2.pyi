@@ -32,14 +32,16 @@ class Describe(_message.Message):
     def __init__(self) -> None: ...
 
 class CohortStage(_message.Message):
-    __slots__ = ("spec", "users", "message")
+    __slots__ = ("spec", "users", "message", "reward_timeout_s")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REWARD_TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
     spec: _cohort_pb2.CohortSpec
     users: _containers.RepeatedScalarFieldContainer[str]
     message: bytes
-    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., users: _Optional[_Iterable[str]] = ..., message: _Optional[bytes] = ...) -> None: ...
+    reward_timeout_s: float
+    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., users: _Optional[_Iterable[str]] = ..., message: _Optional[bytes] = ..., reward_timeout_s: _Optional[float] = ...) -> None: ...
 
 class CloseCohort(_message.Message):
     __slots__ = ("cohort_id",)

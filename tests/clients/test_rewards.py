@@ -5,14 +5,16 @@ import logging
 import math
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
 
+from clients import reward_sources
 from clients.reward_service import ServiceRewards
 from clients.reward_sources import (
     CallableRewards,
@@ -21,11 +23,13 @@ from clients.reward_sources import (
     find_function,
     reward_source,
 )
-from clients.rewards import Pull, Pulled, RewardSource, pull_rewards
+from clients.reward_threads import RewardThreads
+from clients.rewards import Patience, Pull, Pulled, Rewards, pull_rewards
 from protocol.errors import ConfigError, InputError
 from protocol.population import RewardSettings
 from protocol.rewards import synthetic_rewards
 from protocol.wire import rewards_pb2, rewards_pb2_grpc
+from tests.strategy.virtual_time import run_virtually
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,9 +38,9 @@ def pull(*users: str, arm: int = 0, name: str = "a") -> Pull:
     return Pull("run", "cohort", 1, arm, name, "node", users)
 
 
-async def ask(source: RewardSource, *users: str, timeout_s: float = 60) -> Pulled:
+async def ask(source: Rewards, *users: str, timeout_s: float = 60) -> Pulled:
     try:
-        return await pull_rewards(source, pull(*users), timeout_s)
+        return await pull_rewards(source, pull(*users), Patience(timeout_s))
     finally:
         await source.close()
 
@@ -111,6 +115,101 @@ async def test_a_late_source_loses_its_users_at_the_deadline() -> None:
 
     pulled = await ask(CallableRewards(never), "a", timeout_s=0.05)
     assert pulled.reasons == {"reward-late": 1}
+
+
+released = threading.Event()  # set at the end of every test
+
+
+@pytest.fixture(autouse=True)
+def _release() -> Iterator[None]:
+    released.clear()
+    yield
+    released.set()
+
+
+def stuck(arm: str, user: str) -> float:
+    if user.startswith("stuck"):
+        released.wait()
+    return 0.5
+
+
+async def stuck_coroutine(arm: str, user: str) -> float:
+    if user.startswith("stuck"):
+        await asyncio.Event().wait()
+    return 0.5
+
+
+@pytest.mark.parametrize("function", [stuck, stuck_coroutine])
+async def test_one_late_user_costs_only_herself(
+    function: Callable[[str, str], object],
+) -> None:
+    pulled = await ask(CallableRewards(function), "a", "stuck", "b", timeout_s=1)
+    assert pulled.values[[0, 2]].tolist() == [0.5, 0.5]
+    assert pulled.reasons == {"reward-late": 1}
+
+
+async def test_a_late_user_of_a_service_costs_only_herself() -> None:
+    async with served(Service()) as address:
+        pulled = await ask(ServiceRewards(address), "fast1", "slow1", timeout_s=1)
+    assert pulled.values[0] == 0.5
+    assert pulled.reasons == {"reward-late": 1}
+
+
+async def test_functions_that_never_return_hold_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reward_sources, "_PLACE_FOR_S", 0.01)
+    users = [f"stuck{i}" for i in range(100)] + [f"u{i}" for i in range(300)]
+    asked = pull(*users)
+    values: dict[int, object] = {}
+    async with aclosing(CallableRewards(stuck).stream(asked)) as answers:
+        async for place, value in answers:
+            values[place] = value
+            if len(values) == 300:  # as many as ever will
+                break
+    assert set(values) == set(range(100, 400))
+
+
+async def test_calls_beyond_the_threads_wait_and_are_not_begun_when_given_up() -> None:
+    threads = RewardThreads(most=2)
+    begun: list[str] = []
+    held = [threads.call(released.wait) for _ in range(2)]
+    third = threads.call(begun.append, "third")
+    given_up = threads.call(begun.append, "given up")
+    given_up.cancel()
+    await asyncio.sleep(0)
+    assert not third.done()
+    released.set()
+    await asyncio.gather(third, *held)
+    assert begun == ["third"]
+
+
+async def test_a_function_that_wants_to_exit_costs_one_user() -> None:
+    def leaving(arm: str, user: str) -> float:
+        raise SystemExit(3)
+
+    pulled = await ask(CallableRewards(leaving), "a")
+    assert pulled.reasons == {"reward-source-failed": 1}
+
+
+def test_held_answers_leave_at_the_deadline_however_soon_rewards_are_known() -> None:
+    async def held(patience: Patience) -> float:
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await pull_rewards(Given(1.0), pull("a"), patience)
+        return loop.time() - before
+
+    assert run_virtually(held(Patience(600, hold=True))) == 600
+    assert run_virtually(held(Patience(600))) == 0
+
+
+@pytest.mark.parametrize(
+    ("own", "told", "waits"), [(None, 5, 5), (3, 5, 3), (9, 5, 5), (3, 0, 3)]
+)
+def test_a_node_waits_no_longer_than_the_server_and_itself_say(
+    own: float | None, told: float, waits: float
+) -> None:
+    assert Patience(own).within(told).timeout_s == waits
 
 
 def blocking(arm: str, user: str) -> float:
@@ -261,9 +360,11 @@ async def test_a_slow_reward_blocks_no_other_question() -> None:
     service = Service()
     async with served(service) as address:
         source = ServiceRewards(address)
-        slow = asyncio.create_task(pull_rewards(source, pull("slow1", "fast1"), 60))
+        slow = asyncio.create_task(
+            pull_rewards(source, pull("slow1", "fast1"), Patience())
+        )
         await service.asked.wait()
-        fast = await pull_rewards(source, pull("fast2"), 60)
+        fast = await pull_rewards(source, pull("fast2"), Patience())
         assert fast.values.tolist() == [0.5]
         assert not slow.done()
         service.release.set()
