@@ -14,10 +14,10 @@ import numpy as np
 from protocol.bits import SeededBits
 from protocol.rewards import Doubles, RewardModel
 
-# Loud on purpose: printed wherever a run uses a noise seed.
-WARNING = (
-    "TEST MODE: noise comes from a seed in the config; whoever knows the seed knows "
-    "the rewards. Never use it with real people."
+# Loud on purpose: said wherever a run that uses a noise seed speaks.
+TEST_MODE = (
+    "TEST MODE, no privacy: noise comes from a seed in the config; whoever knows the "
+    "seed knows the rewards. Never use it with real people."
 )
 
 

@@ -197,6 +197,11 @@ class ExperimentConfig:
                 f"one mean for each of the {len(self.experiment.arms)} arms",
             )
 
+    @property
+    def test_mode(self) -> bool:
+        """True when noise comes from a seed: then nobody is protected."""
+        return self.test.noise_seed is not None
+
     def mechanism(self) -> Mechanism:
         """Build the mechanism; refuses an unknown name or a level out of range."""
         privacy = self.privacy

@@ -16,7 +16,7 @@ from strategy.policy import ArmView
 class RunStarted:
     """Nodes have described their users; the first round begins.
 
-    `head` is that of the journal's chain.
+    `head` is that of the journal's chain; in `test_mode` nobody is protected.
     """
 
     run_id: str
@@ -26,6 +26,7 @@ class RunStarted:
     horizon: int
     rounds_done: int
     head: str = ""
+    test_mode: bool = False
 
 
 @dataclass(frozen=True, slots=True)

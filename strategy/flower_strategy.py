@@ -30,6 +30,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from protocol.identity import Trust
 from protocol.port import NodePort
+from protocol.repeatable import TEST_MODE
 from strategy import events
 from strategy.bundling import BundlingPort
 from strategy.config import ExperimentConfig
@@ -86,6 +87,7 @@ class PrivateBandit(Strategy):
         self.arms: tuple[ArmView, ...] = ()
         self.finished: str | None = None
         self.messages_sent = 0
+        self.head = ""
         self._trust_key = trust_key
         self._listen = listen
 
@@ -227,6 +229,7 @@ class PrivateBandit(Strategy):
 
     def _recall(self, journal: Journal) -> None:
         """Take the arms from the journal: a finished run has no events any more."""
+        self.head = journal.head
         last = journal.last_round()
         if last is not None:
             self.arms = tuple(ArmView(**view) for view in last.views)
@@ -256,8 +259,11 @@ class PrivateBandit(Strategy):
         """Log what will be run, on which terms."""
         privacy, secure_sum = self.config.privacy, self.config.secure_sum
         log(INFO, "PrivateBandit: %s", self.config.experiment.name)
+        if self.config.test_mode:
+            log(WARNING, "\t├── %s", TEST_MODE)
         log(INFO, "\t├── arms: %s", ", ".join(self.config.experiment.arms))
-        log(INFO, "\t├── privacy: %s, ε = %s", privacy.mechanism, privacy.epsilon)
+        level = "none" if self.config.test_mode else f"ε = {privacy.epsilon}"
+        log(INFO, "\t├── privacy: %s, %s", privacy.mechanism, level)
         log(
             INFO,
             "\t├── secure sum: %s, %s server",

@@ -124,6 +124,7 @@ class Orchestrator:
                 self._config.horizon,
                 number - 1,
                 await asyncio.to_thread(lambda: self._journal.head),
+                self._config.test_mode,
             )
         )
         while policy.finished is None:
@@ -200,7 +201,11 @@ class Orchestrator:
             number,
             tuple(dataclasses.asdict(view) for view in views),
             policy.state(),
-            spent(self._specs, self._registry.most_invited),
+            spent(
+                self._specs,
+                self._registry.most_invited,
+                test_mode=self._config.test_mode,
+            ),
             policy.finished,
         )
         head = await self._journal.call(self._journal.finish_round, record, sums)

@@ -17,6 +17,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.superlink.grid import InMemoryGrid
 
 from protocol.errors import WallflowerError
+from protocol.repeatable import TEST_MODE
 from strategy import events
 from strategy.config import ExperimentConfig
 from strategy.event_log import EventLog
@@ -61,6 +62,9 @@ def main(grid: Grid, context: Context) -> None:
             raise
     for line in _table(config, strategy):
         log(INFO, "%s", line)
+    if config.test_mode:
+        log(logging.WARNING, "%s", TEST_MODE)
+    log(INFO, "Head of the record: %s", strategy.head)
 
 
 def _leave_note(run_dir: Path, error: WallflowerError) -> None:

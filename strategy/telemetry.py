@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from protocol.logs import log_context
+from protocol.repeatable import TEST_MODE
 from strategy.desk_stats import Histogram
 from strategy.events import (
     CohortAsked,
@@ -60,6 +61,8 @@ class RunLog:
     def _write(self, event: Event) -> None:
         match event:
             case RunStarted():
+                if event.test_mode:
+                    _log.warning(TEST_MODE)
                 _log.info(
                     "run started",
                     extra={"nodes": event.nodes, "users": event.population},
@@ -131,6 +134,7 @@ class RunMetrics:
     refusals: Counter[str] = field(default_factory=Counter)
     last_progress: float = 0.0
     finished: bool = False
+    test_mode: bool = False
     rounds: Histogram = field(default_factory=lambda: Histogram(_ROUND_BOUNDS_S))
 
     async def __call__(self, event: Event) -> None:
@@ -139,6 +143,7 @@ class RunMetrics:
         match event:
             case RunStarted():
                 self.nodes = event.nodes
+                self.test_mode = event.test_mode
                 self.active_arms = len(event.arms)
             case RoundStarted():
                 self.batch = event.batch
@@ -171,6 +176,7 @@ class RunMetrics:
         yield gauge("run_arms_active", "Arms still compared", self.active_arms)
         yield gauge("run_cohorts_open", "Cohorts under way", self.cohorts_open)
         yield gauge("run_finished", "1 when the experiment is over", self.finished)
+        yield gauge("run_test_mode", "1 when nobody is protected", self.test_mode)
         yield gauge(
             "run_last_progress_timestamp_seconds",
             "Unix time of the last sign of progress",

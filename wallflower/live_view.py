@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from protocol.repeatable import TEST_MODE
 from strategy import events
 from strategy.policy import ArmView
 from wallflower.result_view import HEADINGS, arm_cells
@@ -32,6 +33,7 @@ class RunView:
         self._round = self._users_of_round = 0
         self._invited = self._answered = self._lost = 0
         self._horizon = 0
+        self._banner = ""
         self._answered_here = 0
         self._started = time.monotonic()
         self._progress: dict[str, str] = {}
@@ -65,6 +67,7 @@ class RunView:
         match event:
             case events.RunStarted():
                 self._horizon = event.horizon
+                self._banner = f"{TEST_MODE}\n" if event.test_mode else ""
                 self._line(
                     f"{event.nodes} nodes with {event.population:,} users are there; "
                     f"{len(event.arms)} arms, up to {event.horizon:,} users"
@@ -109,6 +112,7 @@ class RunView:
         self._line(
             f"round {event.number} done in {event.seconds:.1f} s: "
             f"{len(left)} arms left, users {self._users()}{self._eta()}"
+            f"{'; TEST MODE, no privacy' if self._banner else ''}"
         )
 
     def _users(self) -> str:
@@ -145,8 +149,8 @@ class RunView:
             cells = arm_cells(name, dataclasses.asdict(view), winner=False)
             arms.add_row(*cells, style="" if view.active else "dim")
         head = (
-            f"round {self._round}: {self._users_of_round:,} users asked; in all "
-            f"{self._users()}{self._eta()}"
+            f"{self._banner}round {self._round}: {self._users_of_round:,} users asked; "
+            f"in all {self._users()}{self._eta()}"
         )
         under_way = "   ".join(list(self._progress.values())[:6])
         return Group(Text(head), arms, Text(under_way, style="dim"))

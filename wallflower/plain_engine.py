@@ -100,6 +100,7 @@ class _Rehearsal:
                 self._config.horizon,
                 0,
                 self._journal.head,
+                self._config.test_mode,
             )
         )
         number = 1
@@ -205,7 +206,11 @@ class _Rehearsal:
             number,
             tuple(dataclasses.asdict(view) for view in policy.arms()),
             policy.state(),
-            spent(self._specs, self._registry.most_invited),
+            spent(
+                self._specs,
+                self._registry.most_invited,
+                test_mode=self._config.test_mode,
+            ),
             policy.finished,
         )
         return self._journal.finish_round(record, [cohort.result for cohort in cohorts])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from protocol.identity import trust_label
+from protocol.repeatable import TEST_MODE
 from strategy.config import ExperimentConfig
 from strategy.journal import Journal
 from strategy.records import SUMMED, VOID, RoundRecord
+from strategy.spending import spent_by
+from wallflower.hosted_ledger import hosted_spends
 
 _ENDINGS = {
     "horizon": "the users of the experiment's horizon do not suffice for another batch",
@@ -19,8 +23,41 @@ _ENDINGS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The round that is under way or was cut short: what it may have cost.
+
+    Attributes
+    ----------
+    invited : people who were asked and may have answered.
+    spent : those of them whose spend the hosted ledger has; None where nodes keep
+        their own ledgers.
+    """
+
+    invited: int
+    spent: int | None
+
+    @property
+    def sentence(self) -> str:
+        """Say what it may have cost, or nothing."""
+        if not self.invited:
+            return ""
+        known = (
+            ""
+            if self.spent is None
+            else f"; the hosted ledger says that {self.spent:,} did"
+        )
+        return (
+            f" {self.invited:,} people were invited to a round that is not finished: "
+            f"who of them answered has spent this too{known}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
-    """The state of a run, finished or not."""
+    """The state of a run, finished or not.
+
+    `spent` is the guarantee that anybody invited may have used up by now.
+    """
 
     run_id: str
     run_dir: str
@@ -34,6 +71,8 @@ class RunResult:
     void: int
     open: int
     head: str
+    spent: Mapping[str, Any]
+    unfinished: Unfinished
 
     @property
     def finished(self) -> str | None:
@@ -51,6 +90,8 @@ class RunResult:
     @property
     def trust(self) -> str:
         """What must be believed of the server."""
+        if self.config.test_mode:
+            return "test mode"
         stated = self.config.secure_sum
         return trust_label(
             enrolled=stated.enrolment is not None or stated.server == "malicious",
@@ -59,7 +100,7 @@ class RunResult:
 
     def sentence(self) -> str:
         """The result and the guarantee, in words."""
-        return f"{self._outcome()} {self._promise()}"
+        return f"{self._outcome()} {self.promise()}"
 
     def _outcome(self) -> str:
         arms = self.config.experiment.arms
@@ -82,17 +123,20 @@ class RunResult:
             f"{why}."
         )
 
-    def _promise(self) -> str:
-        spent = {} if self.last is None else self.last.spent
-        if not spent.get("sentence"):
-            return "Nobody has spent any privacy."
+    def promise(self) -> str:
+        """What the people invited so far have spent at most, in words."""
+        spent = self.spent
+        if self.config.test_mode:
+            return TEST_MODE
+        if not self.invited:
+            return "Nobody was asked yet: nobody has spent any privacy."
         times = int(spent["participations"])
         often = "twice" if times == 1 else f"more than {times} times"
         total = spent.get("total-epsilon") or spent["approximate-epsilon"]
         delta = "" if spent.get("total-epsilon") else " at δ = 10⁻⁶"
         return (
             f"{spent['sentence']} Nobody was asked {often}: ε = {total}{delta} in "
-            f"all; {self.trust}."
+            f"all; {self.trust}.{self.unfinished.sentence}"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -114,7 +158,9 @@ class RunResult:
             "arms": [
                 self._arm(view) for view in (self.last.views if self.last else ())
             ],
-            "guarantee": None if self.last is None else dict(self.last.spent),
+            "guarantee": dict(self.spent) if self.invited else None,
+            "test_mode": self.config.test_mode,
+            "unfinished_round": dataclasses.asdict(self.unfinished),
             "trust": self.trust,
             "head": self.head,
             "sentence": self.sentence(),
@@ -141,4 +187,26 @@ def read_result(journal: Journal) -> RunResult:
         void=sum(cohort.state == VOID for cohort in cohorts),
         open=sum(cohort.state not in (VOID, SUMMED) for cohort in cohorts),
         head=journal.head,
+        spent=spent_by(journal),
+        unfinished=_unfinished(journal, len(rounds)),
     )
+
+
+def _unfinished(journal: Journal, rounds: int) -> Unfinished:
+    cut = {c.cohort_id for c in journal.cohorts() if c.round_number > rounds}
+    invited = {
+        (node_id, user)
+        for cohort_id, node_id, users in journal.invitations()
+        for user in users
+        if cohort_id in cut
+    }
+    spends = hosted_spends(journal) if invited else None
+    if spends is None:
+        return Unfinished(len(invited), None)
+    known = {
+        (node_id, user)
+        for (cohort_id, node_id), users in spends.items()
+        for user in users
+        if cohort_id in cut
+    }
+    return Unfinished(len(invited), len(known))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from protocol.repeatable import TEST_MODE
 from wallflower.output import console, table
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ HEADINGS = ("arm", "users", "mean", "interval", "0" + " " * (BAR_WIDTH - 2) + "1
 def print_result(result: RunResult) -> None:
     """Write the final table, the numbers and the sentence to stdout."""
     out = console()
+    if result.config.test_mode:
+        out.print(TEST_MODE, style="bold reverse")
     arms = result.config.experiment.arms
     view = table(*HEADINGS, title=f"{result.config.experiment.name} ({result.run_id})")
     for row in result.last.views if result.last else ():
@@ -63,7 +66,8 @@ def print_result(result: RunResult) -> None:
     out.print(view)
     lost = result.invited - result.answered
     out.print(
-        f"{result.rounds} rounds, {result.cohorts} cohorts ({result.void} void); users "
+        f"{result.rounds} rounds, {result.cohorts} cohorts ({result.void} void, "
+        f"{result.open} under way); users "
         f"invited {result.invited:,}, answered {result.answered:,}, lost {lost:,}"
     )
     out.print()

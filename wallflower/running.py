@@ -17,7 +17,7 @@ from protocol.errors import (
     UnavailableError,
     WallflowerError,
 )
-from protocol.repeatable import WARNING
+from protocol.repeatable import TEST_MODE
 from strategy.config import ExperimentConfig, load_config
 from strategy.journal import Journal
 from strategy.policy_setup import policy_for
@@ -98,8 +98,8 @@ def _carry_out(
     run_id: str,
     options: Options,
 ) -> RunResult:
-    if config.test.noise_seed is not None:
-        sys.stderr.write(f"{WARNING}\n")
+    if config.test_mode:
+        sys.stderr.write(f"{TEST_MODE}\n")
     with RunView(config.experiment.arms) as view:
         job = EngineJob(config, directory, run_id, view.listen, options)
         try:

@@ -136,6 +136,23 @@ def test_the_log_of_events_tells_the_whole_run(tmp_path: Path) -> None:
     assert heard[-1].finished == "winner"
 
 
+def test_a_seeded_run_says_in_flowers_log_that_it_is_a_test(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flower_run(config(), tmp_path)
+    said = [r for r in caplog.records if "TEST MODE, no privacy" in r.getMessage()]
+    assert [record.levelname for record in said] == ["WARNING", "WARNING"]
+    assert "ε" not in caplog.text
+
+
+def test_flowers_log_ends_with_the_head_of_the_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flower_run(config(), tmp_path)
+    with Journal.read(tmp_path) as journal:
+        assert caplog.messages[-1] == f"Head of the record: {journal.head}"
+
+
 def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     experiment = config()
     flower_run(experiment, tmp_path)
