@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import protocol.accounting_gaussian
 import protocol.accounting_laplace
 import protocol.accounting_skellam  # noqa: F401
+from protocol.accounting_losses import Losses, composed_epsilon, randomized_response
 from protocol.accounting_shift import ShiftedNoise, shifted
 from protocol.conversion import approximate_epsilon, check_delta, epsilon_at
 from protocol.errors import InputError
@@ -65,6 +66,7 @@ def renyi_divergence(cohort: CohortMechanism, order: float) -> float:
     return min(closed, noise.renyi(order).upper)
 
 
+@functools.lru_cache(maxsize=4096)
 def approximate(cohort: CohortMechanism, privacy_delta: float) -> Bound:
     """Smallest ε of (ε, δ)-DP for one cohort, with its reason."""
     check_delta(privacy_delta)
@@ -109,15 +111,21 @@ def renyi_bound(
 
 def returning_users(
     cohorts: Iterable[CohortMechanism], participations: int, privacy_delta: float
-) -> list[Bound]:
+) -> tuple[Bound, ...]:
     """Bounds for a user who joins at most `participations` cohorts, best first.
 
     The candidates: adding up pure ε (no δ needed), adding up Rényi divergences and
-    converting, and composing privacy loss distributions (dp-accounting). The order of
-    cohorts may depend on earlier results: all three composition theorems allow it.
+    converting, and composing the laws of the privacy loss (`accounting_losses`). The
+    order of cohorts may depend on earlier results: all three theorems allow it.
     """
     check_delta(privacy_delta)
-    possible = list(cohorts)
+    return _returning(tuple(dict.fromkeys(cohorts)), participations, privacy_delta)
+
+
+@functools.lru_cache(maxsize=256)
+def _returning(
+    possible: tuple[CohortMechanism, ...], participations: int, privacy_delta: float
+) -> tuple[Bound, ...]:
     if not possible or participations < 1:
         raise InputError("participations", participations, "at least 1 of some cohort")
     if participations == 1:
@@ -125,40 +133,52 @@ def returning_users(
             (approximate(cohort, privacy_delta) for cohort in possible),
             key=lambda bound: bound.epsilon,
         )
-        return [worst]
+        return (worst,)
     bounds = [renyi_bound(possible, participations, privacy_delta)]
     pure = max(exact_epsilon(cohort) for cohort in possible)
     if math.isfinite(pure):
         bounds.append(Bound(participations * pure, 0.0, "pure ε added up"))
-        bounds.append(_loss_distribution(possible, pure, participations, privacy_delta))
+    composed = _composed(possible, participations, privacy_delta)
+    if composed is not None:
+        bounds.append(composed)
     # Of bounds that read the same, the one without δ is worth more.
-    return sorted(bounds, key=lambda bound: (_shown(bound), bound.privacy_delta))
+    return tuple(sorted(bounds, key=lambda b: (_shown(b), b.privacy_delta)))
 
 
 def _shown(bound: Bound) -> float:
     return math.inf if math.isinf(bound.epsilon) else float(round_up(bound.epsilon))
 
 
-def _loss_distribution(
-    cohorts: list[CohortMechanism],
-    pure: float,
-    participations: int,
-    privacy_delta: float,
-) -> Bound:
-    """Compose by dp-accounting: Lap_ℤ if all cohorts share one g, else the worst pure.
+def _composed(
+    cohorts: Sequence[CohortMechanism], participations: int, privacy_delta: float
+) -> Bound | None:
+    """Compose privacy losses on ℤ; None where some law is too long to be listed."""
+    losses: list[Losses] = []
+    for cohort in cohorts:
+        noise = shifted_noise(cohort)
+        if noise is None:
+            return None
+        if noise.lists_losses():
+            losses.append(noise.losses())
+        elif math.isfinite(noise.pure()):
+            losses.append(randomized_response(noise.pure()))
+        else:
+            return None
+    epsilon = composed_epsilon(losses, participations, privacy_delta)
+    return Bound(epsilon, privacy_delta, "privacy losses composed")
 
-    Randomized response at ε dominates every (ε, 0)-DP mechanism (Kairouz, Oh and
-    Viswanath 2015), so it covers any mix of cohorts.
+
+def probabilistic(cohort: CohortMechanism, privacy_delta: float) -> float:
+    """Smallest ε with P[privacy loss of one cohort > ε] ≤ δ; see `Losses`.
+
+    Where the law of the loss is too long to be listed: at most the ε′ with
+    δ(ε)/(1 − e^{ε−ε′}) = privacy_delta, for the ε of a tenth of it.
     """
-    from dp_accounting.pld import common
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    steps = {cohort.precision for cohort in cohorts}
-    if len(steps) == 1:
-        (step,) = steps
-        one = pld.from_discrete_laplace_mechanism(pure / step, sensitivity=step)
-    else:
-        one = pld.from_privacy_parameters(common.DifferentialPrivacyParameters(pure, 0))
-    composed = one.self_compose(participations)
-    epsilon = float(composed.get_epsilon_for_delta(privacy_delta))
-    return Bound(epsilon, privacy_delta, "privacy loss distributions composed")
+    check_delta(privacy_delta)
+    noise = shifted_noise(cohort)
+    if noise is None:
+        return math.inf
+    if noise.lists_losses():
+        return noise.losses().probabilistic(privacy_delta)
+    tenth = approximate(cohort, privacy_delta / 10).epsilon
+    return min(noise.pure(), tenth - math.log1p(-0.1))

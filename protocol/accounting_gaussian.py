@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
+from protocol.accounting_losses import Losses
 from protocol.accounting_masses import LogMasses
 from protocol.accounting_shift import Bounds, ShiftedNoise, shifted
 from protocol.enclosures import ball, precision
@@ -64,6 +65,13 @@ class ShiftedGaussian(ShiftedNoise):
         upper = super().hockey_stick(epsilon - 2 * small).upper * math.exp(small)
         lower = super().hockey_stick(epsilon + 2 * small).lower * math.exp(-small)
         return Bounds(lower, min(1.0, upper))
+
+    def losses(self) -> Losses:
+        """Those of W, plus 2ξ; each of Z's masses is at most e^ξ times that of W."""
+        inner, more = super().losses(), math.exp(self._excess) * (1 + 2.0**-50)
+        return Losses(
+            inner.values + 2 * self._excess, inner.masses * more, inner.infinite * more
+        )
 
     def log_far_mass(self, beyond: int) -> float:
         """The terms of order one."""

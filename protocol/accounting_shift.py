@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from protocol.accounting_losses import Losses
 from protocol.accounting_masses import LONGEST, LogMasses, Reals, log_sum
 from protocol.errors import InputError
 from protocol.law import NoiseLaw
@@ -161,6 +162,32 @@ class ShiftedNoise(abc.ABC):
                 math.exp(self.log_far_mass(cut)),
             )
         return self._sums
+
+    def lists_losses(self) -> bool:
+        """Tell whether the law of the loss is short enough to be worth listing."""
+        return self.reach(1.0) + self.shift <= LONGEST
+
+    def losses(self) -> Losses:
+        """The law of the privacy loss ln f(x)/f(x − shift), bounded from above.
+
+        It falls with x. Left of the cut it counts as infinite, right of it as large as
+        at the cut. A smaller shift gives smaller losses on a smaller left half-line,
+        and rounding at random keeps the ratio of the two laws monotone, so this bounds
+        the losses between any two rewards.
+        """
+        cut = self.reach(1.0)
+        points = np.arange(-cut, cut + 1)
+        masses = self.masses(cut + self.shift)
+        here, here_error = masses.at(points)
+        there, there_error = masses.at(points - self.shift)
+        rounding = _EXPONENT_ERROR * (1 + np.abs(here) + np.abs(there))
+        values = here - there + here_error + there_error + rounding
+        # The true ones fall: what bounds one bounds all that follow.
+        values = np.minimum.accumulate(np.minimum(values, self.pure() * (1 + 2**-51)))
+        weights = np.exp(here + here_error + rounding)
+        far = math.exp(self.log_far_mass(cut))
+        weights[-1] += far
+        return Losses(values, weights, far)
 
     def approximate(self, privacy_delta: float) -> float:
         """Smallest ε with δ(ε) ≤ privacy_delta, by bisection; the upper end is given.

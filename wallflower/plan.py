@@ -139,7 +139,7 @@ def make_plan(request: PlanRequest) -> Plan:
         )
     cohorts = [planned.cohort for planned in batches]
     promises = [
-        tuple(returning_users(cohorts, request.participations, privacy_delta))
+        returning_users(cohorts, request.participations, privacy_delta)
         for privacy_delta in PRIVACY_DELTAS
     ]
     returning = promises[PRIVACY_DELTAS.index(SENTENCE_DELTA)]
