@@ -7,7 +7,6 @@ it must not be worked on again.
 
 from __future__ import annotations
 
-import os
 import secrets
 import sqlite3
 from pathlib import Path
@@ -16,6 +15,7 @@ from types import TracebackType
 from protocol.answers import INTERRUPTED, REUSED, Progress, StoredAnswer, digest
 from protocol.attendance import INSTANCE_BYTES
 from protocol.errors import JournalError
+from protocol.private_files import private_file
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS store (instance BLOB NOT NULL) STRICT;
@@ -39,7 +39,7 @@ class AnswerFile:
         self._path = path
         self._running: set[str] = set()
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            private_file(path)
             self._database = sqlite3.connect(path, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise self._trouble("opened", error) from None

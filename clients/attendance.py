@@ -16,6 +16,7 @@ import grpc.aio
 
 from clients.answering import Answering
 from clients.attendance_stream import CERTIFICATE_REFUSED, Ended, attend_once
+from protocol import tls
 from protocol.answers import AnswerStore, MemoryAnswers
 from protocol.attendance import FINAL, INSTANCE_BYTES, RunToken
 from protocol.errors import (
@@ -130,6 +131,13 @@ async def attend(
     settings = settings or AttendanceSettings()
     answers = MemoryAnswers() if answers is None else answers
     instance = secrets.token_bytes(INSTANCE_BYTES) if instance is None else instance
+    if not tls.enforced():
+        _log.warning(
+            "gRPC was loaded before us and would speak TLS 1.2 to a desk that has "
+            "nothing newer: start this process with %s=%s",
+            *(tls.VARIABLE, tls.NO_TLS_12),
+            extra={"event": "tls-not-enforced", "node_id": identity.node_id},
+        )
     outcome: str | WallflowerError
     async with asyncio.TaskGroup() as group:
         answering = Answering(handler, answers, group, concurrency=settings.concurrency)

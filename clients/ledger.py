@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
 import sqlite3
 import threading
 import time
@@ -30,6 +29,7 @@ from clients import claims
 from clients.claims import Claim
 from protocol.account import NOTHING, Account, Cost
 from protocol.errors import BudgetError, RefusalError, UnavailableError
+from protocol.private_files import private_file
 from protocol.quantities import round_up
 
 # 1: every row says its own ε̂ and g, so that spends of all kinds add up.
@@ -248,7 +248,7 @@ class Ledger:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            private_file(self._path)
             database = sqlite3.connect(self._path, isolation_level=None, timeout=30)
         except (OSError, sqlite3.Error) as error:
             raise self._cannot(error) from None

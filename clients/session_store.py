@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from protocol.encoding import canonical
 from protocol.errors import UnavailableError
+from protocol.private_files import private_file
 
 _NONCE_BYTES = 12
 _SCHEMA = """
@@ -58,7 +59,7 @@ class SessionStore:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._cipher = AESGCM(_own_key(home / "sessions.key"))
             path = home / "sessions.sqlite"
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            private_file(path)
             self._database = sqlite3.connect(path, timeout=60.0, isolation_level=None)
             # Deleted entries are overwritten with zeros; no copy stays in a log file.
             self._database.execute("PRAGMA secure_delete = ON")

@@ -22,8 +22,6 @@ VERSION = 1
 METHOD = "/wallflower.v1.Desk/Attend"
 NONCE_BYTES = 32
 INSTANCE_BYTES = 16
-# A request id or node id is a name, not a document.
-LONGEST_NAME = 200
 # Before a node is known it may send this much at most in one message.
 LONGEST_GREETING = 4096
 
@@ -33,6 +31,7 @@ STATUS = {
     "unexpected-message": "INVALID_ARGUMENT",
     "unsupported-version": "FAILED_PRECONDITION",
     "wrong-run": "FAILED_PRECONDITION",
+    "tls-too-old": "FAILED_PRECONDITION",
     "unknown-key": "PERMISSION_DENIED",
     "not-your-name": "PERMISSION_DENIED",
     "revoked": "PERMISSION_DENIED",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from protocol.encoding import LONGEST_NAME
 from protocol.errors import InputError
 from protocol.mechanism import CohortMechanism, mechanism_named
 from protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
@@ -16,7 +17,6 @@ from protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
 _LARGEST_UINT64 = 2**64 - 1
 # A modulus must fit the signed 64-bit arithmetic of vectorised sums.
 LARGEST_MODULUS = 2**62
-_LONGEST_NAME = 200
 
 
 def to_rational(value: Fraction) -> Rational:
@@ -83,9 +83,9 @@ def check_names(spec: CohortSpec) -> None:
     """Refuse a spec without its names, or with unreasonably long ones."""
     for field in ("run_id", "cohort_id", "mechanism", "backend"):
         value: str = getattr(spec, field)
-        if not 0 < len(value) <= _LONGEST_NAME:
+        if not 0 < len(value) <= LONGEST_NAME:
             given = f"{len(value)} characters long"
-            raise InputError(field, given, f"1 to {_LONGEST_NAME} characters")
+            raise InputError(field, given, f"1 to {LONGEST_NAME} characters")
     if spec.batch < 1:
         raise InputError("batch", spec.batch, "at least 1")
 

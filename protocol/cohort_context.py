@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 
-from protocol.encoding import digest
+from protocol.encoding import check_name, digest
 from protocol.errors import MalformedMessageError
 from protocol.wire import cohort_pb2, secure_sum_pb2
 
@@ -44,6 +44,8 @@ def read_roster(body: bytes) -> dict[str, int]:
     parties, users = list(message.parties), list(message.users)
     if len(parties) != len(users):
         raise MalformedMessageError("the roster is incomplete")
+    for party in parties:
+        check_name(party)
     if any(a >= b for a, b in itertools.pairwise(parties)):
         raise MalformedMessageError("the roster is unsorted or names a party twice")
     return dict(zip(parties, users, strict=True))

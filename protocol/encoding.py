@@ -9,6 +9,10 @@ from __future__ import annotations
 import hashlib
 from functools import lru_cache
 
+from protocol.errors import MalformedMessageError
+
+LONGEST_NAME = 200
+
 
 def canonical(*values: str | bytes | int) -> bytes:
     """Write values so that no two different sequences give the same bytes."""
@@ -27,8 +31,17 @@ def canonical(*values: str | bytes | int) -> bytes:
 @lru_cache(maxsize=2**16)
 def name_tag(party: str) -> bytes:
     """Write a party's name so that two names in a row are unambiguous."""
+    check_name(party)
     raw = party.encode()
     return len(raw).to_bytes(2, "big") + raw
+
+
+def check_name(party: str) -> None:
+    """Refuse what is no name of a party: a certificate has room for 200 characters."""
+    if not 0 < len(party) <= LONGEST_NAME:
+        raise MalformedMessageError(
+            f"a party's name has {len(party)} characters; 1 to {LONGEST_NAME} may be"
+        )
 
 
 def digest(*values: str | bytes | int) -> bytes:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 from google.protobuf.message import DecodeError
 
-from protocol.encoding import canonical
+from protocol.encoding import LONGEST_NAME, canonical
 from protocol.errors import AuthenticationError, InputError, MalformedMessageError
 from protocol.quantities import whole
 from protocol.wire import identity_pb2
@@ -131,8 +131,8 @@ class EnrolmentKey:
 
         The serial is random unless given.
         """
-        if not node_id or len(node_id) > 200:
-            raise InputError("node_id", node_id, "1 to 200 characters")
+        if not 0 < len(node_id) <= LONGEST_NAME:
+            raise InputError("node_id", node_id, f"1 to {LONGEST_NAME} characters")
         if len(public_key) != 32:
             raise InputError("public_key", public_key.hex(), "32 bytes of Ed25519")
         whole("capacity", capacity, at_least=1, at_most=_LARGEST_CAPACITY)

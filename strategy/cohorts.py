@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from protocol.encoding import check_name
 from protocol.errors import CohortVoidError, InputError, MalformedMessageError
 from protocol.floor import Floor, FloorRule, cohort_floor
 from protocol.port import NodeId
@@ -128,6 +129,7 @@ class UserRegistry:
         """
         if node_id in self._nodes:
             return
+        check_name(node_id)
         names = tuple(users)
         if not 0 < len(names) <= MOST_USERS_OF_A_NODE:
             raise MalformedMessageError(f"node {node_id} describes {len(names)} users")

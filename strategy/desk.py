@@ -13,15 +13,18 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2_grpc
 
+from protocol import tls
 from protocol.attendance import STATUS
 from protocol.certificates import KeyPair, fingerprint
 from protocol.errors import ConfigError, InputError
 from protocol.port import Answer, NodeId, Request
 from protocol.wire import desk_pb2
+from strategy.descriptors import RESERVED, streams_allowed
 from strategy.desk_admission import Admission, RefusedError
 from strategy.desk_attendee import Attendee
+from strategy.desk_health import DeskHealth
 from strategy.desk_limits import Blame, TokenBucket, address_of
 from strategy.desk_settings import DeskSettings
 from strategy.desk_stats import DeskStats
@@ -66,6 +69,7 @@ class Desk:
         self._server_key = server
         self._fingerprint = fingerprint(server.certificate)
         self._settings = settings or DeskSettings()
+        self._most_streams = self._settings.most_streams
         self._expected = tuple(expected)
         self._attendees: dict[NodeId, Attendee] = {}
         self._streams: dict[NodeId, NodeStream] = {}
@@ -76,7 +80,7 @@ class Desk:
         self._came_or_went = asyncio.Condition()
         self._closing = False
         self._server: grpc.aio.Server | None = None
-        self._health: Any = None
+        self._health: DeskHealth | None = None
         self._sweeping: asyncio.Task[None] | None = None
 
     async def open(self, address: str) -> int:
@@ -84,12 +88,17 @@ class Desk:
         now = asyncio.get_running_loop().time()
         for node_id in self._expected:
             self._attendees[node_id] = Attendee(node_id, self.stats, now)
-        self._server = grpc.aio.server(options=_server_options(self._settings))
+        self._most_streams = streams_allowed(self._settings.most_streams)
+        self._server = grpc.aio.server(
+            options=_server_options(self._settings, self._most_streams)
+        )
         handler = grpc.stream_stream_rpc_method_handler(self._attend)
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(_SERVICE, {"Attend": handler}),)
         )
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._health = DeskHealth(
+            ("", _SERVICE), self._stranger, self._settings.most_watching, self.stats
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         credentials = grpc.ssl_server_credentials(
             [(self._server_key.private_key, self._server_key.certificate)]
@@ -103,8 +112,6 @@ class Desk:
                 "desk address", address, "a local address whose port is free"
             )
         await self._server.start()
-        for service in ("", _SERVICE):
-            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         self._sweeping = asyncio.create_task(self._sweep())
         self._event("desk-open", address=address, port=port)
         return port
@@ -123,7 +130,7 @@ class Desk:
         server, self._server = self._server, None
         self._closing = True
         if self._health is not None:
-            await self._health.enter_graceful_shutdown()
+            self._health.close()
         for stream in list(self._streams.values()):
             if run_over is None:
                 stream.end("desk-closing")
@@ -211,7 +218,7 @@ class Desk:
         now = asyncio.get_running_loop().time()
         address = address_of(context.peer())
         try:
-            hello = await self._let_in(context, address, now)
+            hello = await self._let_in(context)
         except RefusedError as refused:
             self.stats.refused[refused.reason] += 1
             if self._log_lines.take(now):  # whoever floods us must not flood the log
@@ -222,17 +229,15 @@ class Desk:
             return
         await self._abort(context, await self._stay(context, hello))
 
-    async def _let_in(
-        self, context: _Context, address: str, now: float
-    ) -> desk_pb2.Hello:
+    async def _let_in(self, context: _Context) -> desk_pb2.Hello:
         settings, stats = self._settings, self.stats
         if self._closing:
             raise RefusedError("desk-closing")
-        if self._blame.blocked(address, now):
-            raise RefusedError("too-fast")
+        if (reason := self._stranger(context)) is not None:
+            raise RefusedError(reason)
         if (
             stats.greeting >= settings.most_greeting
-            or stats.greeting + len(self._streams) >= settings.most_streams
+            or stats.greeting + len(self._streams) >= self._most_streams
         ):
             raise RefusedError("too-many-streams")
         stats.greeting += 1
@@ -242,6 +247,14 @@ class Desk:
             raise RefusedError("unexpected-message") from None
         finally:
             stats.greeting -= 1
+
+    def _stranger(self, context: grpc.aio.ServicerContext[Any, Any]) -> str | None:
+        """Give the reason not to listen to a caller, whoever it is."""
+        if not tls.is_current(context.auth_context()):
+            return "tls-too-old"
+        now = asyncio.get_running_loop().time()
+        blocked = self._blame.blocked(address_of(context.peer()), now)
+        return "too-fast" if blocked else None
 
     async def _stay(self, context: _Context, hello: desk_pb2.Hello) -> str:
         """Carry frames for a node that was let in; give the reason why it ended."""
@@ -323,11 +336,13 @@ class Desk:
         _log.log(level, event, extra=extra)
 
 
-def _server_options(settings: DeskSettings) -> list[tuple[str, int]]:
+def _server_options(settings: DeskSettings, streams: int) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", settings.most_bytes),
         ("grpc.max_send_message_length", settings.most_bytes_out),
         ("grpc.max_metadata_size", 8 * 1024),
+        # Who has a connection and no stream costs a descriptor all the same.
+        ("grpc.max_allowed_incoming_connections", streams + RESERVED // 2),
         # A node needs one stream; a few more are for health checks.
         ("grpc.max_concurrent_streams", 16),
         ("grpc.max_connection_idle_ms", 60_000),

@@ -11,7 +11,6 @@ from typing import Protocol
 
 from protocol.attendance import (
     INSTANCE_BYTES,
-    LONGEST_NAME,
     NONCE_BYTES,
     VERSION,
     RunToken,
@@ -20,6 +19,7 @@ from protocol.attendance import (
     token_proof,
     transcript,
 )
+from protocol.encoding import LONGEST_NAME
 from protocol.errors import AuthenticationError, ConfigError, ProtocolError
 from protocol.identity import Certificate, trust_label, verify_signature
 from protocol.wire import desk_pb2

@@ -22,6 +22,9 @@ class DeskSettings:
         Open streams in all; the next one gets RESOURCE_EXHAUSTED.
     most_greeting : int
         Streams that have not proved who they are yet, of the above.
+    most_watching : int
+        Health checks that stay open (gRPC's `Watch`); no identity is asked of them,
+        so they have no part in the streams above.
     window : int
         Requests out to one node at once; the rest wait at the desk.
     frames_per_s, frames_burst : int
@@ -43,6 +46,7 @@ class DeskSettings:
     most_bytes_out: int = 65 * 2**20
     most_streams: int = 20_000
     most_greeting: int = 2_000
+    most_watching: int = 64
     window: int = 32
     frames_per_s: int = 500
     frames_burst: int = 2_000

@@ -51,6 +51,8 @@ class DeskStats:
         Nodes that attend now.
     greeting : int
         Streams that have not proved who they are yet.
+    watching : int
+        Health checks that stay open.
     attended : int
         Streams that were let in.
     reconnects : int
@@ -75,6 +77,7 @@ class DeskStats:
 
     connected: int = 0
     greeting: int = 0
+    watching: int = 0
     attended: int = 0
     reconnects: int = 0
     refused: Counter[str] = field(default_factory=Counter)

@@ -9,7 +9,8 @@ from typing import Protocol
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from protocol.attendance import LONGEST_GREETING, LONGEST_NAME
+from protocol.attendance import LONGEST_GREETING
+from protocol.encoding import LONGEST_NAME
 from protocol.wire import desk_pb2
 from strategy.desk_admission import Admission, RefusedError
 from strategy.desk_attendee import Attendee

@@ -17,6 +17,7 @@ from types import TracebackType, UnionType
 from typing import Any, Self
 
 from protocol.errors import UnavailableError
+from protocol.private_files import private_file
 from strategy import events
 from strategy.events import Event
 
@@ -33,6 +34,7 @@ class EventLog:
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / FILE_NAME
         try:
+            private_file(self._path)
             self._file = self._path.open("a", encoding="utf-8", buffering=1)
         except OSError as error:
             raise self._cannot(error) from None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from protocol.errors import ConfigError, JournalError, UnavailableError
+from protocol.private_files import private_directory
 from strategy import chain
 from strategy.config import (
     ExperimentConfig,
@@ -48,7 +49,7 @@ class Journal(RunStore):
     ) -> Self:
         """Start the record of a new run; a directory with a journal is refused."""
         try:
-            run_dir.mkdir(parents=True, exist_ok=True)
+            private_directory(run_dir)
         except OSError as error:
             raise UnavailableError(
                 f"run directory {run_dir} cannot be made ({error.strerror})"

@@ -71,6 +71,9 @@ class DeskMetrics:
             "Streams that have not proved who they are yet",
             stats.greeting,
         )
+        yield gauge(
+            "desk_streams_watching", "Health checks that stay open", stats.watching
+        )
         yield counter("desk_streams", "Streams that were let in", stats.attended)
         yield counter(
             "desk_reconnects", "Streams of nodes that came back", stats.reconnects

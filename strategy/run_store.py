@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from protocol.errors import JournalError, UnavailableError
+from protocol.private_files import private_file
 
 Result = TypeVar("Result")
 
@@ -132,6 +133,8 @@ class RunStore:
     def _connect(self, *, read_only: bool) -> sqlite3.Connection:
         mode = "ro" if read_only else "rwc"
         try:
+            if not read_only:
+                private_file(self.path)
             database = sqlite3.connect(
                 f"{self.path.resolve().as_uri()}?mode={mode}",
                 uri=True,
@@ -139,6 +142,10 @@ class RunStore:
                 check_same_thread=False,
                 timeout=30,
             )
+        except OSError as error:
+            raise UnavailableError(
+                f"{self.path} cannot be opened ({error.strerror})"
+            ) from None
         except sqlite3.Error as error:
             raise self._failure(error) from None
         try:

@@ -17,6 +17,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.superlink.grid import InMemoryGrid
 
 from protocol.errors import WallflowerError
+from protocol.private_files import private_directory, private_file
 from protocol.repeatable import TEST_MODE
 from strategy import events
 from strategy.config import ExperimentConfig
@@ -38,7 +39,7 @@ def main(grid: Grid, context: Context) -> None:
         SIMULATION if isinstance(grid, InMemoryGrid) else DEPLOYMENT
     )
     run_dir = run_directory(run_config, config, context.run_id)
-    run_dir.mkdir(parents=True, exist_ok=True)
+    private_directory(run_dir)
     (run_dir / FAILURE_FILE).unlink(missing_ok=True)
     simulated = engine == SIMULATION
     with EventLog(run_dir) as event_log:
@@ -69,6 +70,7 @@ def main(grid: Grid, context: Context) -> None:
 
 def _leave_note(run_dir: Path, error: WallflowerError) -> None:
     note = {"error": type(error).__name__, "text": str(error), "exit": error.exit_code}
+    private_file(run_dir / FAILURE_FILE)
     (run_dir / FAILURE_FILE).write_text(json.dumps(note), encoding="utf-8")
 
 

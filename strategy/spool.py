@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,6 +23,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from protocol.errors import JournalError
+from protocol.private_files import private_file
 from protocol.session import PartyId, SecureSum, Void
 
 _SCHEMA = """
@@ -86,7 +86,7 @@ class Spool:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            private_file(self._path)
             database = sqlite3.connect(self._path, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise self._cannot_open(error) from None

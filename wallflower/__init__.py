@@ -18,6 +18,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import protocol.tls  # noqa: F401 (before gRPC is loaded)
+
 if TYPE_CHECKING:
     from clients.node import Node, NodeParts
     from clients.policy import ClientPolicy

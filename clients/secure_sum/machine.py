@@ -19,6 +19,7 @@ from clients.secure_sum.keyring import ClientKeyring, OwnKey
 from clients.secure_sum.limits import ClientLimits
 from protocol.cohort_context import context_of, read_roster, roster_digest
 from protocol.committee_seals import MOST_USERS
+from protocol.encoding import check_name
 from protocol.errors import (
     InputError,
     MalformedMessageError,
@@ -207,6 +208,8 @@ class ClientMachine(abc.ABC):
         self, parties: Sequence[str], keys: Iterable[PartyKey], *, mask: bool = False
     ) -> list[int]:
         """Verify peers' keys; give how many users each may claim at most."""
+        for party in parties:
+            check_name(party)
         wanted = KEY_BYTES if mask else 0
         listed = list(keys)
         if any(

@@ -23,6 +23,7 @@ COPY --from=build /opt/wallflower /opt/wallflower
 ENV PATH=/opt/wallflower/bin:/usr/local/bin:/usr/bin:/bin \
     FLWR_HOME=/var/lib/wallflower/flower \
     FLWR_TELEMETRY_ENABLED=0 \
+    GRPC_SSL_CIPHER_SUITES=ECDHE-PSK-CHACHA20-POLY1305 \
     FLWR_DISABLE_UPDATE_CHECK=1 \
     FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 \
     PYTHONUNBUFFERED=1

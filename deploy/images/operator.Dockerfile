@@ -29,6 +29,7 @@ COPY --chown=root:root wallflower /opt/wallflower-app/wallflower
 ENV PATH=/opt/wallflower/bin:/usr/local/bin:/usr/bin:/bin \
     FLWR_HOME=/var/lib/wallflower/flower \
     FLWR_TELEMETRY_ENABLED=0 \
+    GRPC_SSL_CIPHER_SUITES=ECDHE-PSK-CHACHA20-POLY1305 \
     FLWR_DISABLE_UPDATE_CHECK=1 \
     FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 \
     RAY_USAGE_STATS_ENABLED=0 \

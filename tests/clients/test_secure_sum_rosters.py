@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 
 from protocol.backends import BACKENDS
-from protocol.cohort_context import context_of, roster_bytes, roster_digest
+from protocol.cohort_context import (
+    context_of,
+    read_roster,
+    roster_bytes,
+    roster_digest,
+)
 from protocol.errors import (
     AuthenticationError,
+    MalformedMessageError,
     ProtocolError,
     WallflowerError,
     WrongContextError,
@@ -177,3 +183,37 @@ def test_a_roster_without_this_node_or_without_its_list_is_refused(
             payload,
         )
         assert isinstance(refusal(cohort, "node-00000", other), ProtocolError)
+
+
+# -- names -------------------------------------------------------------------------
+
+LONG_NAME = "x" * 70_000
+
+
+def test_a_committee_member_with_a_name_over_64_kib_is_a_named_refusal() -> None:
+    cohort = fresh("committee", 80)
+    body = asks(cohort, "contribute").messages["node-00000"]
+
+    def rename(request: wire.ContributeRequest) -> None:
+        committee = wire.Committee.FromString(request.committee)
+        committee.members[0] = LONG_NAME
+        request.committee = committee.SerializeToString()
+
+    error = refusal(cohort, "node-00000", forged(body, wire.ContributeRequest, rename))
+    assert isinstance(error, MalformedMessageError)
+
+
+def test_a_neighbour_with_a_name_over_64_kib_is_a_named_refusal() -> None:
+    cohort = fresh("secagg-plus", 80)
+    body = asks(cohort, "share").messages["node-00000"]
+
+    def rename(request: wire.ShareRequest) -> None:
+        request.neighbours[0] = LONG_NAME
+
+    error = refusal(cohort, "node-00000", forged(body, wire.ShareRequest, rename))
+    assert isinstance(error, MalformedMessageError)
+
+
+def test_a_roster_with_a_name_over_64_kib_is_a_named_refusal() -> None:
+    with pytest.raises(MalformedMessageError, match="70000 characters"):
+        read_roster(roster_bytes({LONG_NAME: 1, "a": 1}))

@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from protocol import tls
+from strategy.descriptors import RESERVED
+from strategy.desk_settings import DeskSettings
+
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 PROGRAMS = ("flower-superlink", "flower-superexec", "flower-supernode")
 
@@ -159,3 +163,35 @@ def test_rendering_refuses_a_setting_it_does_not_know() -> None:
     )
     assert done.returncode == 2
     assert "LISTN" in done.stderr
+
+
+def units() -> Iterator[tuple[str, str]]:
+    for path in sorted((DEPLOY / "systemd").glob("*.service")):
+        yield path.name, path.read_text()
+
+
+def test_every_process_is_started_with_tls_1_3_only() -> None:
+    setting = f"{tls.VARIABLE}={tls.NO_TLS_12}"
+    started = [text for _, text in units()]
+    started += [path.read_text() for path in (DEPLOY / "images").glob("*.Dockerfile")]
+    assert all(setting in text for text in started)
+    proxy = (DEPLOY / "proxy" / "nginx.conf").read_text()
+    for directive in ("ssl_protocols", "proxy_ssl_protocols"):
+        assert re.findall(rf"^ *{directive} (.*);$", proxy, re.MULTILINE) == ["TLSv1.3"]
+
+
+def test_the_operators_processes_may_open_a_file_for_every_stream_of_the_desk() -> None:
+    needed = DeskSettings().most_streams + RESERVED
+    limits = {
+        name: int(limit)
+        for name, text in units()
+        for limit in re.findall(r"^LimitNOFILE=(\d+)$", text, re.MULTILINE)
+    }
+    assert limits.keys() == {name for name, _ in units()}
+    for _, document in documents("compose"):
+        for name, service in document.get("services", {}).items():
+            if "image" in service:
+                limits[f"compose {name}"] = service["ulimits"]["nofile"]["hard"]
+    of_nodes = {"wallflower-node@.service", "compose supernode"}
+    assert of_nodes < limits.keys()
+    assert all(limits[name] > needed for name in limits.keys() - of_nodes)

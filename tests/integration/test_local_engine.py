@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import socket
+import stat
 from collections import Counter
 from pathlib import Path
 
@@ -18,8 +20,10 @@ from strategy.config import (
     SecureSumSettings,
     TransportSettings,
 )
+from strategy.event_log import EventLog
 from strategy.events import Event
 from strategy.journal import Journal
+from strategy.spool import Spool
 from wallflower.engines import EngineJob
 from wallflower.local_engine import run_local
 
@@ -149,3 +153,33 @@ async def test_a_failure_behind_the_desk_is_reported_as_itself(tmp_path: Path) -
     )
     with pytest.raises(UnavailableError, match="no cohort of round 1 gave a sum"):
         await run(experiment, tmp_path / "run")
+
+
+async def test_nobody_else_on_the_machine_may_read_what_a_run_writes(
+    tmp_path: Path,
+) -> None:
+    seen: dict[Path, int] = {}
+
+    async def look(event: Event) -> None:
+        # While it runs SQLite's -wal and -shm are there too.
+        for path in [run_dir, *run_dir.iterdir()]:
+            seen[path] = stat.S_IMODE(path.stat().st_mode)
+
+    run_dir = tmp_path / "run"
+    before = os.umask(0)
+    try:
+        Journal.create(run_dir, "test-run", config(), "local").close()
+        with EventLog(run_dir), Spool(run_dir / "spool.sqlite"):
+            await run_local(EngineJob(config(), run_dir, "test-run", look))
+    finally:
+        os.umask(before)
+    assert {path.name for path in seen} >= {
+        "journal.sqlite",
+        "journal.sqlite-wal",
+        "journal.sqlite-shm",
+        "spool.sqlite-wal",
+        "events.jsonl",
+        "ledger.sqlite",
+        "ledger.sqlite-wal",
+    }
+    assert {path.name: mode for path, mode in seen.items() if mode & 0o077} == {}

@@ -166,6 +166,9 @@ async def test_an_answer_above_the_limit_fails_by_name_and_keeps_the_stream() ->
         assert desk.stats.reconnects == 0
 
 
+SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
 async def health(port: int, service: str = "wallflower.v1.Desk") -> int:
     async with channel_to(port) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
@@ -178,6 +181,62 @@ async def test_the_health_service_says_serving_without_authentication() -> None:
     async with open_desk(House()) as (_, port):
         assert await health(port) == health_pb2.HealthCheckResponse.SERVING
         assert await health(port, "") == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_health_watches_without_an_identity_are_counted_and_limited() -> None:
+    async with open_desk(House(), faster(FAST, most_watching=2)) as (desk, port):
+        async with channel_to(port) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            watches = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(2)]
+            for watch in watches:
+                assert (await watch.read()).status == SERVING
+            assert desk.stats.watching == 2
+            third = stub.Watch(health_pb2.HealthCheckRequest())
+            assert await third.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert await third.details() == "too-many-streams"
+            watches[0].cancel()
+            async with asyncio.timeout(60):
+                while desk.stats.watching == 2:  # noqa: ASYNC110 (a counter)
+                    await asyncio.sleep(0)
+            fourth = stub.Watch(health_pb2.HealthCheckRequest())
+            assert (await fourth.read()).status == SERVING
+
+
+async def test_health_watches_take_no_room_from_nodes() -> None:
+    house = House()
+    settings = faster(FAST, most_watching=1, most_streams=1)
+    async with open_desk(house, settings) as (desk, port), channel_to(port) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(
+            health_pb2.HealthCheckRequest()
+        )
+        assert (await watch.read()).status == SERVING
+        async with attending(house, port, {"a": Echo()}):
+            assert not await desk.wait_for(["a"], timeout_s=60)
+
+
+async def test_who_watches_is_told_that_the_desk_closes() -> None:
+    house = House()
+    desk = Desk(house.admission(), SERVER, FAST)
+    port = await desk.open("127.0.0.1:0")
+    async with channel_to(port) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(
+            health_pb2.HealthCheckRequest()
+        )
+        assert (await watch.read()).status == SERVING
+        closing = asyncio.create_task(desk.close("finished"))
+        status = (await watch.read()).status
+        assert status == health_pb2.HealthCheckResponse.NOT_SERVING
+        await closing
+
+
+async def test_an_address_that_is_not_listened_to_gets_no_health_either() -> None:
+    settings = faster(FAST, refusals_per_s=1, refusals_burst=1)
+    async with open_desk(House(), settings) as (_, port):
+        async with intruder_at(port) as intruder:
+            await intruder.send(b"\xff")
+            assert (await intruder.status())[0] == "INVALID_ARGUMENT"
+        with pytest.raises(grpc.aio.AioRpcError, match="too-fast"):
+            await health(port)
 
 
 async def test_an_unknown_method_is_unimplemented() -> None:
