@@ -23,7 +23,9 @@ AUTHORITY = make_authority("test authority", now=NOW)
 SERVER = make_server_certificate(AUTHORITY, ["127.0.0.1", "localhost"], now=NOW)
 # Quick to reconnect, so that a cut costs a test little.
 QUICK = AttendanceSettings(first_wait_s=0.01, longest_wait_s=0.05, patience_s=60)
-FAST = DeskSettings(heartbeat_s=1.0, return_s=20.0, refusals_burst=10_000)
+FAST = DeskSettings(
+    most_streams=500, heartbeat_s=1.0, return_s=20.0, refusals_burst=10_000
+)
 
 
 @dataclass
