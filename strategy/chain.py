@@ -29,7 +29,9 @@ CREATE TABLE entry (
 ) STRICT
 """
 FOUNDED, INVITED, VOID, SUMMED, ROUND = "founded", "invited", "void", "summed", "round"
-RESUMED = "resumed"  # its subject is the round gone on with; it has no rows
+MET = "met"  # nodes that described their users
+# The subject of these is the round under way; they have no rows.
+RESUMED, WAITING = "resumed", "waiting"
 LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
 _LABEL = "wallflower-journal/2"
 _FIRST = "0" * 64
@@ -49,7 +51,12 @@ _ROWS: dict[str, Sequence[str]] = {
         "SELECT views, policy_state, spent, finished FROM round "
         "WHERE number = CAST(? AS INTEGER)",
     ),
+    MET: (
+        "SELECT node_id, users FROM node WHERE meeting = CAST(? AS INTEGER) "
+        "ORDER BY node_id",
+    ),
     RESUMED: (),
+    WAITING: (),
 }
 
 Rows = Callable[..., list[Any]]  # a query and its values → rows

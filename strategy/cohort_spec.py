@@ -12,9 +12,10 @@ from protocol.floor import Floor, FloorRule
 from protocol.port import NodeId
 from protocol.threat import Threat
 from protocol.wire.cohort_pb2 import CohortSpec
-from strategy.cohorts import Draw, UserRegistry, UsersExhaustedError
+from strategy.cohorts import Draw, UserRegistry
 from strategy.config import ExperimentConfig
 from strategy.policy import CohortWish
+from strategy.sharing import UsersExhaustedError
 
 
 def threat_of(config: ExperimentConfig) -> Threat:
@@ -53,6 +54,14 @@ def draw_round(
         if len(chosen) == len(present):
             raise
     return registry.draw_all(sizes, floor_rule(config, len(present)), present)
+
+
+def everybody_suffices(
+    registry: UserRegistry, config: ExperimentConfig, wishes: Sequence[CohortWish]
+) -> bool:
+    """Say whether a round could be drawn if every node ever known were there."""
+    sizes = [wish.size for wish in wishes]
+    return registry.suffices(sizes, floor_rule(config, len(registry.known)))
 
 
 def cohort_spec(

@@ -2,12 +2,13 @@
 
 The registry knows every node's users by pseudonym and how often each was invited. A
 draw marks its users at once; nothing ever unmarks one, because an invitation that was
-sent cannot be taken back.
+sent cannot be taken back. Of nodes that are away since a restart it knows how many
+users they have: whether anybody is left is asked of everybody known, not of those who
+happen to be there.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,22 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.encoding import check_name
-from protocol.errors import CohortVoidError, InputError, MalformedMessageError
-from protocol.floor import Floor, FloorRule, cohort_floor
+from protocol.errors import InputError, MalformedMessageError
+from protocol.floor import Floor, FloorRule
 from protocol.port import NodeId
+from strategy.sharing import UsersExhaustedError, fitting, largest_first
 
 Pseudonym: TypeAlias = str
 LONGEST_PSEUDONYM = 128
 MOST_USERS_OF_A_NODE = 10_000_000
-
-
-class UsersExhaustedError(CohortVoidError):
-    """Not enough users are left who may still be invited."""
-
-    def __init__(self, wanted: int, left: int) -> None:
-        super().__init__(
-            "users-exhausted", f"{wanted} users wanted, {left} may still be invited"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +53,12 @@ class _Node:
         if self.level == 0 and most == 1:
             return len(self.pool)
         return int((self.counts < most).sum())
+
+    def invitations(self, most: int) -> int:
+        """Count how often users may still be invited, each time counted."""
+        if self.level == 0 and most == 1:
+            return len(self.pool)
+        return int((most - np.minimum(self.counts, most).astype(np.int64)).sum())
 
     def take(self, count: int, most: int, random: np.random.Generator) -> list[int]:
         """Take `count` different users, the least invited first."""
@@ -94,7 +93,8 @@ class UserRegistry:
         self._most = max_participations
         self._random = np.random.default_rng(seed)
         self._nodes: dict[NodeId, _Node] = {}
-        self._earlier: dict[NodeId, Counter[Pseudonym]] = {}  # of nodes not seen yet
+        self._away: dict[NodeId, int] = {}  # users of nodes known, not seen yet
+        self._earlier: dict[NodeId, Counter[Pseudonym]] = {}  # their invitations
         self._most_invited = 0
 
     def __contains__(self, node_id: NodeId) -> bool:
@@ -106,6 +106,11 @@ class UserRegistry:
         return tuple(self._nodes)
 
     @property
+    def known(self) -> Mapping[NodeId, int]:
+        """Every node that ever described its users, with their number."""
+        return self._away | {name: len(n.names) for name, n in self._nodes.items()}
+
+    @property
     def population(self) -> int:
         """All users of all nodes."""
         return sum(len(node.names) for node in self._nodes.values())
@@ -113,7 +118,11 @@ class UserRegistry:
     @property
     def remaining(self) -> int:
         """Users who may be invited at least once more."""
-        return sum(node.available(self._most) for node in self._nodes.values())
+        return self.left_on(self._nodes)
+
+    def left_on(self, nodes: Iterable[NodeId]) -> int:
+        """Users of these nodes who may be invited at least once more."""
+        return sum(self._nodes[n].available(self._most) for n in nodes if n in self)
 
     @property
     def most_invited(self) -> int:
@@ -141,7 +150,12 @@ class UserRegistry:
             )
         node = _Node(names, np.zeros(len(names), np.uint16), [])
         self._nodes[node_id] = node
+        self._away.pop(node_id, None)
         self._count(node, self._earlier.pop(node_id, Counter()))
+
+    def know(self, nodes: Mapping[NodeId, int]) -> None:
+        """Take from the journal which nodes there were, and how many users each had."""
+        self._away |= {n: users for n, users in nodes.items() if n not in self._nodes}
 
     def mark_invited(
         self, invited: Iterable[tuple[NodeId, Sequence[Pseudonym]]]
@@ -192,19 +206,60 @@ class UserRegistry:
     def draw_all(
         self, sizes: Sequence[int], rule: FloorRule, among: Iterable[NodeId]
     ) -> list[Draw]:
-        """Draw several cohorts, or nobody: what was never sent may be undone."""
+        """Draw several cohorts, or nobody: what was never sent may be undone.
+
+        Where chance shares the first cohorts out so that the last one fails, they are
+        shared out as `suffices` does it.
+        """
         names = [name for name in among if name in self._nodes]
         nodes = [self._nodes[name] for name in names]
         before = [(node.counts.copy(), list(node.pool), node.level) for node in nodes]
+
+        def undo() -> None:
+            for node, (counts, pool, level) in zip(nodes, before, strict=True):
+                node.counts, node.pool, node.level = counts.copy(), list(pool), level
+
         try:
             return [self.draw(size, rule, names) for size in sizes]
         except (UsersExhaustedError, InputError):
-            for node, (counts, pool, level) in zip(nodes, before, strict=True):
-                node.counts, node.pool, node.level = counts, pool, level
+            undo()
+        try:
+            return [self.draw(size, rule, names, by_chance=False) for size in sizes]
+        except (UsersExhaustedError, InputError):
+            undo()
             raise
 
+    def suffices(self, sizes: Sequence[int], rule: FloorRule) -> bool:
+        """Say whether everybody known, there or away, could fill these cohorts."""
+        users, left = self._everybody()
+        try:
+            for size in sizes:
+                share, _ = fitting(size, rule, np.minimum(users, left), largest_first)
+                left = left - share
+        except (UsersExhaustedError, InputError):
+            return False
+        return True
+
+    def _everybody(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Give users and invitations left, of every node that has some."""
+        pairs = [
+            (len(n.names), n.invitations(self._most)) for n in self._nodes.values()
+        ]
+        for name, users in self._away.items():
+            asked = self._earlier.get(name, Counter()).values()
+            sent = sum(min(often, self._most) for often in asked)
+            pairs.append((users, users * self._most - sent))
+        with_some = [pair for pair in pairs if pair[1] > 0]
+        both = np.array(with_some, np.int64).reshape(-1, 2)
+        return both[:, 0], both[:, 1]
+
     def draw(
-        self, size: int, rule: FloorRule, among: Iterable[NodeId] | None = None
+        self,
+        size: int,
+        rule: FloorRule,
+        among: Iterable[NodeId] | None = None,
+        *,
+        by_chance: bool = True,
     ) -> Draw:
         """Draw `size` users, or as many more as the planned floor needs.
 
@@ -213,6 +268,7 @@ class UserRegistry:
         size : users the policy wants.
         rule : the floor the policy planned with.
         among : nodes that can be reached now; None means all.
+        by_chance : who gets one user more is drawn; else nodes with most users left do.
 
         Raises
         ------
@@ -223,40 +279,14 @@ class UserRegistry:
         """
         names = [n for n in (among if among is not None else self._nodes) if n in self]
         capacity = np.array([self._nodes[n].available(self._most) for n in names])
-        left = int(capacity.sum())
-        wanted = rule(size)
-        for invited in _growing(size):
-            if invited > left:
-                raise UsersExhaustedError(invited, left)
-            share = self._spread(invited, capacity)
-            try:
-                floor = cohort_floor(
-                    share[share > 0].tolist(), rule.corrupt, rule.dropout
-                )
-            except InputError:
-                continue
-            if floor.honest_floor >= wanted:
-                return Draw(self._take(names, share), floor)
-        raise InputError(
-            "cohort", f"{size} users", f"a draw with {wanted} surely honest users"
-        )
+        order = self._random_order if by_chance else largest_first
+        share, floor = fitting(size, rule, capacity, order)
+        return Draw(self._take(names, share), floor)
 
-    def _spread(
-        self, count: int, capacity: npt.NDArray[np.int64]
+    def _random_order(
+        self, nodes: npt.NDArray[np.int64], _: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Share `count` users over nodes as evenly as their capacities allow."""
-        low, high = 0, int(capacity.max(initial=0))
-        while low < high:  # the highest level that does not overshoot
-            middle = (low + high + 1) // 2
-            if int(np.minimum(capacity, middle).sum()) <= count:
-                low = middle
-            else:
-                high = middle - 1
-        share = np.minimum(capacity, low)
-        open_nodes = np.flatnonzero(capacity > low)
-        rest = count - int(share.sum())
-        share[self._random.permutation(open_nodes)[:rest]] += 1
-        return share
+        return self._random.permutation(nodes)
 
     def _take(
         self, names: Sequence[NodeId], share: npt.NDArray[np.int64]
@@ -268,11 +298,3 @@ class UserRegistry:
                 taken = node.take(count, self._most, self._random)
                 users[name] = tuple(node.names[i] for i in taken)
         return users
-
-
-def _growing(size: int) -> Iterable[int]:
-    """Try size, then about 2 % more each time, up to four times as many."""
-    return itertools.takewhile(
-        lambda invited: invited <= 4 * size + 8,
-        (size + step * max(1, size // 50) for step in itertools.count()),
-    )

@@ -125,8 +125,10 @@ class TransportSettings:
 
     `kind` ``auto`` is memory for ``local``, flower for ``simulation``, grpc for
     ``deployment``. `stage_timeout_s` bounds every stage of a secure sum,
-    `reward_timeout_s` the stage in which users pull the arm. `attempts` bounds how
-    often a void cohort is recruited again. `public_address` is the ``host:port`` under
+    `reward_timeout_s` the stage in which users pull the arm, `attend_timeout_s` the
+    wait for nodes at the start, `return_timeout_s` the wait for nodes that went away
+    when too few are left for the next cohorts. `attempts` bounds how often a void
+    cohort is recruited again. `public_address` is the ``host:port`` under
     which nodes reach the desk where that differs from `host` and `port`. `certificate`,
     `private_key`: the desk's; without them an engine on loopback makes its own.
     """
@@ -140,6 +142,7 @@ class TransportSettings:
     stage_timeout_s: float = 60.0
     reward_timeout_s: float = 3600.0
     attend_timeout_s: float = 120.0
+    return_timeout_s: float = 600.0
     attempts: int = 3
 
     def __post_init__(self) -> None:
@@ -154,6 +157,7 @@ class TransportSettings:
             ("stage-timeout-s", self.stage_timeout_s),
             ("reward-timeout-s", self.reward_timeout_s),
             ("attend-timeout-s", self.attend_timeout_s),
+            ("return-timeout-s", self.return_timeout_s),
         ):
             if not 0 < value <= 7 * 86_400:
                 raise InputError(name, value, "more than 0, at most a week")

@@ -30,6 +30,21 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingForNodes:
+    """Too few nodes are there for the next cohorts, but enough are known.
+
+    `available` users of the nodes there may be asked, `wanted` are needed (or more,
+    where few nodes must carry the noise). After `patience_s` the run stops, resumable.
+    """
+
+    present: int
+    known: int
+    wanted: int
+    available: int
+    patience_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class RoundStarted:
     """The policy has wished; `users` are asked in all."""
 
@@ -97,6 +112,7 @@ class RoundFinished:
 
 Event: TypeAlias = (
     RunStarted
+    | WaitingForNodes
     | RoundStarted
     | CohortAsked
     | CohortProgress

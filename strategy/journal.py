@@ -26,6 +26,7 @@ from strategy.config import (
     fingerprint_of,
 )
 from strategy.journal_rows import (
+    NEXT_MEETING,
     OPEN_COHORTS,
     SCHEMA,
     SCHEMA_VERSION,
@@ -133,6 +134,21 @@ class Journal(RunStore):
             chain.append(database, chain.FOUNDED)
 
     # --- writing ---------------------------------------------------------------
+
+    def meet(self, nodes: Mapping[str, int]) -> None:
+        """Write down which nodes described how many users."""
+        with self.transaction() as database:
+            meeting = database.execute(NEXT_MEETING).fetchone()[0]
+            database.executemany(
+                "INSERT INTO node VALUES (?, ?, ?)",
+                [(meeting, node_id, users) for node_id, users in nodes.items()],
+            )
+            chain.append(database, chain.MET, [str(meeting)])
+
+    def note_waiting(self, number: int) -> None:
+        """Write down that round `number` waited for nodes in vain."""
+        with self.transaction() as database:
+            chain.append(database, chain.WAITING, [str(number)])
 
     def invite(self, cohorts: Sequence[CohortRecord]) -> None:
         """Write down who is about to be asked; all cohorts or none."""
@@ -278,6 +294,10 @@ class Journal(RunStore):
             found = sum_from(facts[0], lost, result)
             stored.append(StoredCohort(*(*facts, lost, found)))
         return stored
+
+    def met(self) -> dict[str, int]:
+        """Every node that ever described its users, with their latest number."""
+        return dict(self.rows("SELECT node_id, users FROM node ORDER BY meeting"))
 
     def invitations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Every invitation ever sent: cohort, node, users."""

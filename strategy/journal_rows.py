@@ -9,8 +9,15 @@ from strategy.records import SumRecord
 
 SCHEMA_VERSION = 2
 OPEN_COHORTS = "SELECT cohort_id FROM cohort WHERE state = 'invited' ORDER BY rowid"
+NEXT_MEETING = "SELECT coalesce(max(meeting), 0) + 1 FROM node"
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE node (
+    meeting INTEGER NOT NULL,
+    node_id TEXT NOT NULL,
+    users   INTEGER NOT NULL,
+    PRIMARY KEY (meeting, node_id)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE cohort (
     cohort_id TEXT PRIMARY KEY,
     round     INTEGER NOT NULL,

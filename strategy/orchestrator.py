@@ -17,20 +17,22 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing
 
-from protocol.errors import InputError, UnavailableError, first_error
-from protocol.port import NodeId, NodePort
+from protocol.errors import UnavailableError, first_error
+from protocol.port import NodePort
 from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import events
 from strategy.cohort_runner import AskedCohort, CohortRunner
-from strategy.cohort_spec import cohort_spec, draw_round
-from strategy.cohorts import UserRegistry, UsersExhaustedError
+from strategy.cohort_spec import cohort_spec
+from strategy.cohorts import UserRegistry
 from strategy.config import ExperimentConfig
 from strategy.journal import Journal
 from strategy.open_cohorts import OpenCohorts, OpenSession
 from strategy.policy import CohortOutcome, CohortWish, Policy
 from strategy.policy_setup import policy_for, restored_policy
 from strategy.records import CohortRecord, RoundRecord, SumRecord
+from strategy.recruiting import NodesMissingError, Recruiter
 from strategy.roll_call import RollCall
+from strategy.sharing import UsersExhaustedError
 from strategy.spending import spent
 from strategy.spool import Spool
 
@@ -84,6 +86,9 @@ class Orchestrator:
         self._roll_call = RollCall(
             port, self._run_id, self._registry, transport.stage_timeout_s
         )
+        self._recruiter = Recruiter(
+            config, journal, self._roll_call, self._registry, listen
+        )
         self._runner = CohortRunner(journal, port, self._open, listen, transport)
         self._tally = self._runner.tally
         self._specs: list[CohortSpec] = []
@@ -105,6 +110,7 @@ class Orchestrator:
             self._expected_nodes, self._config.transport.attend_timeout_s
         )
         await self._journal.call(self._mark_invited)
+        await self._recruiter.recall()
         if over:
             return
         nodes = len(self._registry.nodes)
@@ -149,21 +155,21 @@ class Orchestrator:
 
     async def _round(self, number: int, policy: Policy) -> None:
         started = time.monotonic()
-        present = await self._roll_call.refresh()
         wishes = policy.wishes()
         resumed = [one for wish in wishes if (one := self._resumed(wish)) is not None]
         going_on = {one.wish.arm for one in resumed}
         await self._open.drop()
+        rest = [wish for wish in wishes if wish.arm not in going_on]
         try:
-            new = self._ask(
-                number, [wish for wish in wishes if wish.arm not in going_on], present
-            )
-        except (UsersExhaustedError, InputError):
-            for one in resumed:
-                await self._open.give_up(one.record)
-            policy.stop(USERS_EXHAUSTED)
-            await self._finish(number, policy, [], started)
-            return
+            new = await self._ask(number, rest)
+        except UsersExhaustedError as error:
+            if not resumed:
+                await self._nobody_left(number, policy, error, started)
+                return
+            new = []  # nothing is learnt about the other arms in this round
+        except NodesMissingError:
+            await self._journal.call(self._journal.note_waiting, number)
+            raise
         await self._invite(new)
         asked = sorted(resumed + new, key=lambda one: one.wish.arm)
         await self._listen(
@@ -187,7 +193,26 @@ class Orchestrator:
         records = [record for _, record in sums]
         # A policy may take long over many arms; nodes must still be served meanwhile.
         await asyncio.to_thread(policy.observe, outcomes)
+        if policy.finished is None and not await self._recruiter.enough(
+            policy.wishes()
+        ):
+            policy.stop(USERS_EXHAUSTED)
         await self._finish(number, policy, records, started)
+
+    async def _nobody_left(
+        self, number: int, policy: Policy, error: UsersExhaustedError, started: float
+    ) -> None:
+        """End a run whose last cohorts were all void; a round is never written empty.
+
+        Ordinarily the round before knew that it was the last.
+        """
+        if not any(asked_in == number for asked_in, _ in self._attempts):
+            raise UnavailableError(
+                f"the nodes known have too few users for round {number} ({error}); "
+                "let more nodes attend, then resume"
+            ) from None
+        policy.stop(USERS_EXHAUSTED)
+        await self._finish(number, policy, [], started)
 
     async def _finish(
         self,
@@ -223,11 +248,11 @@ class Orchestrator:
             )
         )
 
-    def _ask(
-        self, number: int, wishes: Sequence[CohortWish], present: Sequence[NodeId]
+    async def _ask(
+        self, number: int, wishes: Sequence[CohortWish]
     ) -> list[AskedCohort]:
         """Draw users for all wishes or none, and describe the cohorts."""
-        draws = draw_round(self._registry, self._config, wishes, present)
+        draws = await self._recruiter.draw(wishes) if wishes else []
         asked = []
         for wish, draw in zip(wishes, draws, strict=True):
             attempt = self._attempts[number, wish.arm] + 1
@@ -273,10 +298,9 @@ class Orchestrator:
                 return result
             if not left:
                 break
-            present = await self._roll_call.refresh()
             try:
-                (asked,) = self._ask(asked.record.round_number, [asked.wish], present)
-            except (UsersExhaustedError, InputError):
+                (asked,) = await self._ask(asked.record.round_number, [asked.wish])
+            except (UsersExhaustedError, NodesMissingError):
                 break
             await self._invite([asked])
         return None  # nothing is learnt about this arm in this round

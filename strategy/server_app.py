@@ -78,6 +78,13 @@ def _tell(event: events.Event) -> None:
     """Say in Flower's log how the run goes."""
     if isinstance(event, events.RunStarted):
         log(INFO, "%d nodes with %d users", event.nodes, event.population)
+    elif isinstance(event, events.WaitingForNodes):
+        log(
+            logging.WARNING,
+            "waiting for nodes: %d of %d are there",
+            event.present,
+            event.known,
+        )
     elif isinstance(event, events.CohortEnded) and event.void is not None:
         log(logging.WARNING, "cohort %s is void: %s", event.cohort_id, event.void)
     elif isinstance(event, events.RoundFinished):

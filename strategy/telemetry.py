@@ -26,6 +26,7 @@ from strategy.events import (
     RoundFinished,
     RoundStarted,
     RunStarted,
+    WaitingForNodes,
 )
 from strategy.metrics import PREFIX, counter, gauge, histogram, labelled
 
@@ -66,6 +67,11 @@ class RunLog:
                 _log.info(
                     "run started",
                     extra={"nodes": event.nodes, "users": event.population},
+                )
+            case WaitingForNodes():
+                _log.warning(
+                    "waiting for nodes",
+                    extra={"nodes": event.present, "users": event.available},
                 )
             case RoundStarted():
                 _log.info(
@@ -145,6 +151,8 @@ class RunMetrics:
                 self.nodes = event.nodes
                 self.test_mode = event.test_mode
                 self.active_arms = len(event.arms)
+            case WaitingForNodes():
+                pass
             case RoundStarted():
                 self.batch = event.batch
                 self.active_arms = len(event.arms)

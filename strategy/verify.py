@@ -23,7 +23,8 @@ from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import event_log
 from strategy.analyzer import decode
 from strategy.chain import Entry, place_of
-from strategy.cohort_spec import threat_of
+from strategy.cohort_spec import everybody_suffices, threat_of
+from strategy.cohorts import UserRegistry
 from strategy.config import ExperimentConfig
 from strategy.journal import Journal
 from strategy.orchestrator import USERS_EXHAUSTED
@@ -58,6 +59,7 @@ class _Evidence:
     specs: Mapping[str, CohortSpec]
     invited: Mapping[str, Mapping[str, tuple[str, ...]]]  # cohort → node → users
     rounds: Sequence[RoundRecord]
+    known: Mapping[str, int]  # node → users
 
 
 def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
@@ -75,6 +77,7 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
         {cohort.cohort_id: CohortSpec.FromString(cohort.spec) for cohort in cohorts},
         invited,
         journal.rounds(),
+        journal.met(),
     )
     links = journal.entries()
     return (
@@ -201,7 +204,7 @@ def _decisions(evidence: _Evidence) -> Iterator[str]:
         if record.number != number:
             yield f"round {number} is missing"
             return
-        yield from _round(policy, record, by_round[number], evidence.specs)
+        yield from _round(policy, record, by_round[number], evidence)
     for cohort in evidence.cohorts:
         if cohort.round_number > len(evidence.rounds) and cohort.result is not None:
             yield f"cohort {cohort.cohort_id} has a sum, but its round is not finished"
@@ -211,7 +214,7 @@ def _round(
     policy: Policy,
     record: RoundRecord,
     cohorts: Sequence[StoredCohort],
-    specs: Mapping[str, CohortSpec],
+    evidence: _Evidence,
 ) -> Iterator[str]:
     """Replay one round on the policy and compare everything it says."""
     where = f"round {record.number}"
@@ -222,7 +225,7 @@ def _round(
         if wish is None or (wish.batch, wish.size) != (cohort.batch, cohort.size):
             yield f"{where}: cohort {cohort.cohort_id} was not wished for"
             continue
-        spec = specs[cohort.cohort_id]
+        spec = evidence.specs[cohort.cohort_id]
         if from_rational("wrap", spec.wrap_probability) != wish.wrap_probability:
             yield f"{where}: cohort {cohort.cohort_id} has another wrap probability"
         if cohort.result is not None:
@@ -232,10 +235,13 @@ def _round(
             if total != cohort.result.total:
                 yield f"{where}: cohort {cohort.cohort_id} was decoded wrongly"
             outcomes[cohort.arm] = _outcome(spec, cohort.result, total)
-    if record.finished == USERS_EXHAUSTED and not outcomes:
-        policy.stop(USERS_EXHAUSTED)
-    else:
+    if not cohorts:
+        yield f"{where}: nobody was asked in it"
+    if outcomes or record.finished != USERS_EXHAUSTED:
         policy.observe([outcomes[arm] for arm in sorted(outcomes)])
+    if record.finished == USERS_EXHAUSTED and policy.finished is None:
+        yield from _somebody_left(policy, evidence)
+        policy.stop(USERS_EXHAUSTED)
     if policy.finished != record.finished:
         yield f"{where}: ends {record.finished}, the sums give {policy.finished}"
     views = [dataclasses.asdict(view) for view in policy.arms()]
@@ -243,6 +249,18 @@ def _round(
         yield f"{where}: bounds or eliminations do not follow from the sums"
     if _plain(policy.state()) != _plain(record.policy_state):
         yield f"{where}: the policy's state does not follow from the sums"
+
+
+def _somebody_left(policy: Policy, evidence: _Evidence) -> Iterator[str]:
+    """Say whether the users known would have sufficed for what was wished next."""
+    registry = UserRegistry(evidence.config.privacy.max_participations)
+    registry.know(evidence.known)
+    registry.mark_invited(
+        pair for asked in evidence.invited.values() for pair in asked.items()
+    )
+    if everybody_suffices(registry, evidence.config, policy.wishes()):
+        users = sum(evidence.known.values())
+        yield f"ends {USERS_EXHAUSTED}, but enough of the {users} users may be asked"
 
 
 def _recomputed(spec: CohortSpec, result: SumRecord) -> int:

@@ -77,6 +77,14 @@ class RunView:
                         else ""
                     )
                 )
+            case events.WaitingForNodes():
+                waiting = (
+                    f"waiting for nodes: {event.present} of {event.known} are there, "
+                    f"with {event.available:,} users for {event.wanted:,} wanted; "
+                    f"stops after {event.patience_s:g} s"
+                )
+                self._progress["waiting"] = waiting
+                self._line(waiting)
             case events.RoundStarted():
                 self._round, self._users_of_round = event.number, event.users
                 self._progress.clear()

@@ -24,8 +24,8 @@ from protocol.errors import InputError
 from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import events
 from strategy.analyzer import analyze
-from strategy.cohort_spec import cohort_spec, draw_round
-from strategy.cohorts import Draw, UserRegistry, UsersExhaustedError
+from strategy.cohort_spec import cohort_spec, draw_round, everybody_suffices
+from strategy.cohorts import Draw, UserRegistry
 from strategy.config import ExperimentConfig
 from strategy.event_log import EventLog
 from strategy.journal import Journal
@@ -33,6 +33,7 @@ from strategy.orchestrator import USERS_EXHAUSTED
 from strategy.policy import CohortOutcome, CohortWish, Policy
 from strategy.policy_setup import policy_for
 from strategy.records import CohortRecord, RoundRecord, SumRecord
+from strategy.sharing import UsersExhaustedError
 from strategy.spending import spent
 from strategy.telemetry import fan_out
 from wallflower.engines import EngineJob
@@ -103,6 +104,7 @@ class _Rehearsal:
                 self._config.test_mode,
             )
         )
+        self._journal.meet(self._registry.known)
         number = 1
         while policy.finished is None:
             await self._round(number, policy)
@@ -116,12 +118,17 @@ class _Rehearsal:
             draws = draw_round(
                 self._registry, self._config, wishes, self._registry.nodes
             )
-        except (UsersExhaustedError, InputError):
+        except (UsersExhaustedError, InputError) as error:
+            raise InputError(
+                "nodes", str(error), "enough users on enough nodes for the first batch"
+            ) from None
+        for wish, draw in zip(wishes, draws, strict=True):
+            cohorts.append(await self._cohort(number, wish, draw))
+        policy.observe([cohort.outcome for cohort in cohorts])
+        if policy.finished is None and not everybody_suffices(
+            self._registry, self._config, policy.wishes()
+        ):
             policy.stop(USERS_EXHAUSTED)
-        else:
-            for wish, draw in zip(wishes, draws, strict=True):
-                cohorts.append(await self._cohort(number, wish, draw))
-            policy.observe([cohort.outcome for cohort in cohorts])
         head = await self._journal.call(self._write, number, policy, cohorts)
         await self._job.listen(
             events.RoundFinished(

@@ -9,6 +9,7 @@ from typing import Any
 
 from protocol.identity import trust_label
 from protocol.repeatable import TEST_MODE
+from strategy.chain import WAITING
 from strategy.config import ExperimentConfig
 from strategy.journal import Journal
 from strategy.records import SUMMED, VOID, RoundRecord
@@ -73,6 +74,7 @@ class RunResult:
     head: str
     spent: Mapping[str, Any]
     unfinished: Unfinished
+    waiting: bool  # it stopped because too few nodes were there
 
     @property
     def finished(self) -> str | None:
@@ -100,7 +102,8 @@ class RunResult:
 
     def sentence(self) -> str:
         """The result and the guarantee, in words."""
-        return f"{self._outcome()} {self.promise()}"
+        waits = " It waits for nodes to come back; then resume it."
+        return f"{self._outcome()}{waits if self.waiting else ''} {self.promise()}"
 
     def _outcome(self) -> str:
         arms = self.config.experiment.arms
@@ -147,6 +150,7 @@ class RunResult:
             "engine": self.engine,
             "experiment": self.config.experiment.name,
             "finished": self.finished,
+            "waiting_for_nodes": self.waiting,
             "winner": self.winner,
             "rounds": self.rounds,
             "users": {
@@ -189,6 +193,7 @@ def read_result(journal: Journal) -> RunResult:
         head=journal.head,
         spent=spent_by(journal),
         unfinished=_unfinished(journal, len(rounds)),
+        waiting=journal.entries()[-1].kind == WAITING,
     )
 
 

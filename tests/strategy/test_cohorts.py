@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from protocol.errors import InputError, MalformedMessageError
 from protocol.floor import FloorRule
-from strategy.cohorts import UserRegistry, UsersExhaustedError
+from strategy.cohorts import UserRegistry
+from strategy.sharing import UsersExhaustedError
 
 TENTH = Fraction(1, 10)
 

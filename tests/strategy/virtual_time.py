@@ -12,6 +12,7 @@ import selectors
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
+from unittest import mock
 
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
@@ -31,22 +32,20 @@ class _JumpingSelector(selectors.DefaultSelector):
         return super().select(0)
 
 
-class InlineExecutor(ThreadPoolExecutor):
-    """Runs what is meant for a thread at once: in virtual time it takes none."""
-
-    def submit(
-        self,
-        fn: Callable[Given, Result],
-        /,
-        *args: Given.args,
-        **kwargs: Given.kwargs,
-    ) -> Future[Result]:
-        future: Future[Result] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
+def _at_once(
+    pool: ThreadPoolExecutor,
+    function: Callable[Given, Result],
+    /,
+    *args: Given.args,
+    **kwargs: Given.kwargs,
+) -> Future[Result]:
+    """Do what is meant for a thread at once: in virtual time it takes none."""
+    future: Future[Result] = Future()
+    try:
+        future.set_result(function(*args, **kwargs))
+    except BaseException as error:
+        future.set_exception(error)
+    return future
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
@@ -55,7 +54,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
-        self.set_default_executor(InlineExecutor())
 
     def time(self) -> float:
         return self._jumping.now
@@ -63,7 +61,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 def run_virtually(work: Coroutine[Any, Any, Result]) -> Result:
     """Run to the end in virtual time; nothing may be left running."""
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+    with (
+        mock.patch.object(ThreadPoolExecutor, "submit", _at_once),
+        asyncio.Runner(loop_factory=VirtualTimeLoop) as runner,
+    ):
 
         async def whole() -> Result:
             result = await work
