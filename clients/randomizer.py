@@ -17,11 +17,13 @@ from protocol.bits import bernoulli
 from protocol.errors import InputError
 from protocol.law import BitSource, Integers, NoiseLaw
 from protocol.mechanism import CohortMechanism
+from protocol.table import STEADY
 
 Reward = int | float | Decimal | Fraction | np.floating
 _LARGEST_PRECISION = 1 << 62
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
+_ONE = np.uint64(1)
 
 
 def encode(reward: Reward, precision: int, bits: BitSource) -> int:
@@ -49,8 +51,10 @@ def encode_many(
 ) -> Integers:
     """Round many rewards, independently and each exactly as `encode` does.
 
-    x·2⁶⁴ is an integer for every double x ≥ 2⁻¹², and x·2⁶⁴·g is computed in 128 bits:
-    its high half is ⌊xg⌋, and the low half over 2⁶⁴ is the probability to round up.
+    A double is x = M·2^−s with an integer M, and so xg = Mg/2^s. Of that the integer
+    part and the first 64 bits of the fraction are computed in 192 bits; one word each
+    decides. Steps and words are the same for all rewards; only a word that agrees with
+    all 64 bits of a longer fraction, once in 2⁶⁴, asks for more.
     """
     _check_precision(precision)
     values = np.asarray(rewards)
@@ -59,29 +63,47 @@ def encode_many(
     if not np.all((values >= 0) & (values <= 1)):
         raise _bad_reward()
     values = values.astype(np.float64)
-    scaled = np.ldexp(values, 64)
-    # Reward 1 does not fit in 64 bits, tiny rewards have bits below 2⁻⁶⁴.
-    plain = (values < 1) & (scaled == np.floor(scaled))
-    result = np.full(len(values), precision, dtype=np.int64)
-    result[plain] = _round(scaled[plain].astype(np.uint64), precision, bits)
-    for place in np.flatnonzero(~plain & (values < 1)).tolist():
-        result[place] = encode(float(values[place]), precision, bits)
+    whole, rest, more = _scaled(values, precision)
+    words = bits.words(len(values))
+    result = np.asarray(whole + (words < rest), dtype=np.int64)
+    for place in np.flatnonzero(more & (words == rest)).tolist():
+        beyond = Fraction(float(values[place])) * precision * 2**64 % 1
+        result[place] += bernoulli(beyond.numerator, beyond.denominator, bits)
     return result
 
 
-def _round(
-    fixed: NDArray[np.uint64], precision: int, bits: BitSource
-) -> NDArray[np.int64]:
-    """Round fixed·g/2⁶⁴ up with probability its fractional part."""
+def _scaled(
+    values: NDArray[np.float64], precision: int
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
+    """Give ⌊xg⌋, the first 64 bits of its fraction, and whether more follow."""
+    halves, exponents = np.frexp(values)
+    high, low = _product(np.ldexp(halves, 53).astype(np.uint64), precision)
+    # Mg·2⁶⁴ is (high, low, 0) in words; Mg < 2¹¹⁵, so beyond 191 nothing is left.
+    shift = np.minimum(53 - exponents, 191).astype(np.uint64)
+    words, bits = shift >> np.uint64(6), shift & np.uint64(63)
+    none = np.zeros_like(high)
+    top = np.where(words == 0, high, none)
+    middle = np.where(words == 0, low, np.where(words == 1, high, none))
+    bottom = np.where(words == 0, none, np.where(words == 1, low, high))
+    below = np.where(words == 2, low, none)
+    # A shift by 64 − bits, in two parts because one by 64 is not defined.
+    lift = np.uint64(63) - bits
+    whole = middle >> bits | top << lift << _ONE
+    rest = bottom >> bits | middle << lift << _ONE
+    return whole, rest, (bottom << lift << _ONE | below) != 0
+
+
+def _product(
+    numbers: NDArray[np.uint64], precision: int
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Give number·g in 128 bits: the high and the low half."""
     factor = np.uint64(precision)
-    high_fixed, low_fixed = fixed >> _HALF, fixed & _LOW
+    high_number, low_number = numbers >> _HALF, numbers & _LOW
     high_factor, low_factor = factor >> _HALF, factor & _LOW
-    carry = high_fixed * low_factor + (low_fixed * low_factor >> _HALF)
-    middle = low_fixed * high_factor + (carry & _LOW)
-    whole = high_fixed * high_factor + (carry >> _HALF) + (middle >> _HALF)
-    rest = fixed * factor  # modulo 2⁶⁴
-    ups = bits.words(len(fixed)) < rest
-    return np.asarray(whole + ups, dtype=np.int64)
+    carry = high_number * low_factor + (low_number * low_factor >> _HALF)
+    middle = low_number * high_factor + (carry & _LOW)
+    high = high_number * high_factor + (carry >> _HALF) + (middle >> _HALF)
+    return high, numbers * factor  # the low half modulo 2⁶⁴
 
 
 def randomize(
@@ -115,7 +137,11 @@ def randomize_node(
 
 
 def _draw(law: NoiseLaw | None, count: int, bits: BitSource) -> int:
-    return 0 if law is None else exact_sum(law.sample(count, bits))
+    if law is None:
+        return 0
+    # In pieces that a table draws steadily: see `protocol.table`.
+    pieces = (min(STEADY, count - start) for start in range(0, count, STEADY))
+    return sum(exact_sum(law.sample(piece, bits)) for piece in pieces)
 
 
 def exact_sum(values: Integers) -> int:

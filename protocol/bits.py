@@ -8,75 +8,45 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
-import weakref
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol.bit_health import WATCH
 from protocol.errors import InputError
 from protocol.law import BitSource, Integers
 
 Words = NDArray[np.uint64]
 
-# Above this many bytes the system call's fixed cost no longer matters.
-_CHUNK_WORDS = 8192
 _WORD_BYTES = 8
 
 
 class OsBits:
     """Words from the operating system's cryptographic generator.
 
-    Small requests are cut from a chunk fetched in one system call. A word is handed
-    out once; its place in the chunk is overwritten. A forked child drops the chunk,
-    since parent and child would otherwise add the same noise.
+    Every request is a system call of its own and nothing of it is kept, so that there
+    is no word which a forked child, a clone of the machine or a snapshot that is gone
+    back to could hand out a second time. The system's generator is watched: see
+    `protocol.bit_health`.
     """
 
-    __slots__ = ("__weakref__", "_chunk", "_lock", "_used")
-
-    def __init__(self) -> None:
-        self._forget()
-        _sources.add(self)
-
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._chunk: Words = np.empty(0, dtype=np.uint64)
-        self._used = 0
+    __slots__ = ()
 
     def words(self, count: int) -> Words:
-        """Give `count` independent uniform 64-bit words."""
+        """Give `count` independent uniform 64-bit words.
+
+        Raises
+        ------
+        RandomnessError
+            If the system's generator fails a health test; nothing is handed out.
+        """
         if count < 0:
             raise InputError("count", count, "at least 0")
-        if count >= _CHUNK_WORDS:
-            return _from_system(count)
-        with self._lock:
-            if self._used + count > len(self._chunk):
-                self._chunk = _from_system(_CHUNK_WORDS).copy()
-                self._used = 0
-            part = self._chunk[self._used : self._used + count]
-            taken = part.copy()
-            part[:] = 0
-            self._used += count
-        return taken
-
-    def __reduce__(self) -> tuple[type[OsBits], tuple[()]]:
-        """Travel to another process without the chunk."""
-        return (OsBits, ())
+        return WATCH.words(count, _from_system)
 
     def __repr__(self) -> str:
         """Show nothing of what will be drawn."""
         return "OsBits()"
-
-
-_sources: weakref.WeakSet[OsBits] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for source in list(_sources):
-        source._forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)
 
 
 def _from_system(count: int) -> Words:

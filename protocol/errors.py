@@ -14,6 +14,7 @@
     │   └── AuthenticationError      signature, certificate or token does not hold
     ├── CohortVoidError          no sum is released; the cohort's users stay used
     ├── UnavailableError         a node, desk or database cannot be reached  (exit 4)
+    │   └── RandomnessError      … or the system's random numbers cannot be trusted
     └── JournalError             the record of a run is missing or inconsistent (exit 3)
 
 An error's text says what happened, the values, and what to do. Rewards, noise, shares
@@ -125,6 +126,16 @@ class UnavailableError(WallflowerError):
     """A node, desk or database cannot be reached."""
 
     exit_code = 4
+
+
+class RandomnessError(UnavailableError):
+    """The operating system's generator fails a health test."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"the operating system's random generator is broken: {problem}; no noise "
+            "was drawn. Do not serve users on this machine"
+        )
 
 
 class JournalError(WallflowerError):

@@ -8,7 +8,10 @@ infinite tail is the case u = 2^w − 1, so nothing is truncated: the value retu
 exactly min{x : F(x) > U}, whatever w is.
 
 Tables are built whole, before any word is drawn, and not as far as the draws need them:
-otherwise the time a user takes would tell how large her noise is.
+otherwise the time a user takes would tell how large her noise is. For the same reason
+up to `STEADY` values are drawn *steadily*: a word each, looked up by as many steps as
+the table asks for, whatever is found. More at a time, which only simulations draw, take
+short cuts that depend on the values.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from protocol.ladder import Ladder
 from protocol.law import BitSource, Integers
 
 _BLOCK = 1 << 15  # draws handled at once: all arrays of a block fit in a core's cache
+STEADY = 1 << 12  # draws up to which neither steps nor words depend on the values
 _WALK = 3  # single steps from the guide's hint before falling back on bisection
 
 
@@ -52,7 +56,8 @@ class CertifiedTable:
             raise InputError("word_bits", word_bits, "1 … 64")
         self._law = law
         self._word_bits = word_bits
-        self._thresholds = _certified(law, word_bits)
+        self._padded = _padded(_certified(law, word_bits))
+        self._thresholds = self._padded[: int(np.argmax(self._padded)) + 1]
         # A word of more than 32 bits is read in two parts; the second one only if the
         # first leaves the value open, since bits of the system cost more than the rest.
         self._lead_bits = word_bits - 32 if word_bits > 32 else word_bits
@@ -73,7 +78,7 @@ class CertifiedTable:
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        arrays = (self._thresholds, self._leads, self._guide)
+        arrays = (self._padded, self._leads, self._guide)
         return sum(array.nbytes for array in arrays)
 
     def sample(self, count: int, bits: BitSource) -> Integers:
@@ -90,8 +95,8 @@ class CertifiedTable:
         return self._sample(count, bits, signed=True)
 
     def _sample(self, count: int, bits: BitSource, *, signed: bool) -> Integers:
-        if count == 1:
-            return np.array([self._draw_one(bits, signed=signed)], dtype=np.int64)
+        if count <= STEADY:
+            return self._draw_steadily(count, bits, signed=signed)
         values = np.empty(count, dtype=np.int64)
         for start in range(0, count, _BLOCK):
             block = values[start : start + _BLOCK]
@@ -102,14 +107,21 @@ class CertifiedTable:
                 block *= 1 - ((halves & np.uint32(1)).astype(np.int64) << 1)
         return values
 
-    def _draw_one(self, bits: BitSource, *, signed: bool) -> int:
-        """Draw as for a block, without the cost of arrays: a phone has one user."""
-        word = int(bits.words(1)[0])
-        first = word >> (64 - self._word_bits)
-        value = int(self._thresholds.searchsorted(np.uint64(first)))
-        if int(self._thresholds[value]) == first:
-            value = self._refine(first, value, bits)
-        return -value if signed and word & 1 else value
+    def _draw_steadily(self, count: int, bits: BitSource, *, signed: bool) -> Integers:
+        """Bisect with a fixed number of steps; only a tie, once in 10¹³, adds one."""
+        words = bits.words(count)
+        firsts = words >> np.uint64(64 - self._word_bits)
+        values = np.zeros(count, dtype=np.int64)
+        step = (len(self._padded) + 1) >> 1
+        while step:
+            values += step * (self._padded[values + (step - 1)] < firsts)
+            step >>= 1
+        for index in np.flatnonzero(self._padded[values] == firsts).tolist():
+            values[index] = self._refine(int(firsts[index]), int(values[index]), bits)
+        if signed:
+            # −1 and +1 from the sign bit; zero has only one sign.
+            values *= 1 - ((words & np.uint64(1)).astype(np.int64) << 1)
+        return values
 
     def _draw(
         self, leads: NDArray[np.uint32], values: Integers, bits: BitSource
@@ -196,6 +208,12 @@ def _certified(law: HalfLineLaw, word_bits: int) -> NDArray[np.uint64]:
             return thresholds
         tail_bits += 8
         guard_bits += 64
+
+
+def _padded(thresholds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Repeat the largest threshold up to a length of 2^d − 1, for d steps."""
+    length = (1 << len(thresholds).bit_length()) - 1
+    return np.pad(thresholds, (0, length - len(thresholds)), mode="edge")
 
 
 def _guide(

@@ -56,7 +56,8 @@ def test_a_double_is_rounded_with_its_exact_probability() -> None:
 @pytest.mark.parametrize("precision", [1, 3, 1000, (1 << 40) + 7, (1 << 61) + 1])
 def test_both_forms_round_alike_for_the_same_word(precision: int) -> None:
     generator = np.random.default_rng(3)
-    rewards = np.concatenate([generator.random(200), 2.0 ** -np.arange(0, 12)])
+    tiny = np.ldexp(generator.random(200), -generator.integers(0, 1080, 200))
+    rewards = np.concatenate([generator.random(200), tiny, 2.0 ** -np.arange(0, 99)])
     words = generator.integers(0, 2**64, len(rewards), dtype=np.uint64)
     for reward, word in zip(rewards.tolist(), words.tolist(), strict=True):
         fixed = Fraction(reward) * precision

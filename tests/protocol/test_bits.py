@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 
 import numpy as np
 import pytest
@@ -41,12 +40,6 @@ def test_the_operating_system_never_gives_a_word_twice(sizes: list[int]) -> None
     assert len(np.unique(words)) == len(words)
 
 
-def test_words_handed_out_are_wiped_from_the_buffer() -> None:
-    bits = OsBits()
-    word = bits.words(1)[0]
-    assert word not in bits._chunk
-
-
 def test_a_forked_child_draws_other_words() -> None:
     bits = OsBits()
     bits.words(1)
@@ -62,14 +55,6 @@ def test_a_forked_child_draws_other_words() -> None:
     os.close(writer)
     assert len(theirs) == 32
     assert ours != theirs
-
-
-def test_a_pickled_source_takes_no_buffered_words_along() -> None:
-    bits = OsBits()
-    bits.words(1)
-    raw = pickle.dumps(bits)
-    assert len(raw) < 200
-    assert len(pickle.loads(raw)._chunk) == 0
 
 
 def test_a_seed_repeats_its_words_and_says_what_it_is_for() -> None:

@@ -124,9 +124,10 @@ class Scripted:
 @every_law
 @pytest.mark.parametrize("second", [0, 1 << 31, 0xFFFF0000])
 def test_a_block_reads_the_second_part_of_a_word_only_for_ties(
-    law: LadderLaw, second: int
+    law: LadderLaw, second: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All leading parts of 40-bit words, against a search among whole words."""
+    monkeypatch.setattr("protocol.table.STEADY", 1)
     table = CertifiedTable(law, 40)
     thresholds = table.thresholds.tolist()
     bits = Scripted([lead << 24 for lead in range(256)], second)
@@ -139,7 +140,19 @@ def test_a_block_reads_the_second_part_of_a_word_only_for_ties(
         assert value == bisect.bisect_right(thresholds, word)
 
 
-def test_a_word_equal_to_a_threshold_is_refined_in_a_block() -> None:
+@every_law
+def test_steady_draws_agree_with_a_search_among_the_thresholds(law: LadderLaw) -> None:
+    table = CertifiedTable(law, 10)
+    thresholds = table.thresholds.tolist()
+    words = [word for word in range(1024) if word not in thresholds]
+    values = table.sample(len(words), ListedBits(words, 10)).tolist()
+    assert values == [bisect.bisect_right(thresholds, word) for word in words]
+
+
+def test_a_word_equal_to_a_threshold_is_refined_in_a_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("protocol.table.STEADY", 1)
     table = CertifiedTable(DiscreteLaplace(Fraction(2)), 40)
     threshold = int(table.thresholds[3])
     halves = [(threshold >> 32) << 24] * 2
