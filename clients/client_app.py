@@ -18,9 +18,10 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from clients.loop_thread import LoopThread
+from clients.simulated import in_simulation
 from protocol import flower_record
 from protocol.attendance import RunToken
-from protocol.errors import MalformedMessageError, WallflowerError
+from protocol.errors import MalformedMessageError, RefusalError, WallflowerError
 from protocol.logs import installed_from, log_context
 
 log = logging.getLogger("wallflower.flower")
@@ -110,6 +111,13 @@ def _provider(context: Context) -> NodeProvider:
     if name == _SIMULATED and PARTITION not in context.node_config:
         raise MalformedMessageError(
             f"this SuperNode has no home; start it with --node-config '{HOME}=\"…\"'"
+        )
+    if name == _SIMULATED and not in_simulation():
+        raise RefusalError(
+            "no-home",
+            f"a SuperNode with a {PARTITION} and no home would take its users' terms, "
+            "rewards and noise from the server; outside a simulation start it with "
+            f"--node-config '{HOME}=\"…\"'",
         )
     module, _, attribute = name.partition(":")
     provider: NodeProvider = getattr(importlib.import_module(module), attribute)

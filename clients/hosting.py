@@ -59,7 +59,7 @@ class SessionOpener:
         self._trust = trust
         self._limits = ClientLimits(
             minimum_corrupt=policy.smallest_corrupt,
-            require_malicious=policy.malicious_server,
+            require_malicious=bool(policy.malicious_server),
         )
         self._keyrings: dict[str, ClientKeyring] = {}
         # Makes the keyring of a run; replaced where several processes serve one node.

@@ -18,6 +18,7 @@ folder that the file names. Nothing in it comes from the server.
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,7 @@ from protocol.settings import read_toml, settings_from
 from protocol.wire.node_pb2 import NodeRequest
 
 FILE_NAME = "node.toml"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +104,29 @@ class NodeHome:
         self.file = settings_from(NodeFile, read_toml(where), str(where))
         section = self.file.node
         self.keys = path if section.keys is None else path / section.keys
+        self.policy = self._policy()
         self.identity = self._identity()
         self.name = self.identity.node_id
         if self.file.rewards.source == "table" and not section.arms:
             raise ConfigError(f"{where}.node", '"arms" is missing for a table source')
+
+    def _policy(self) -> ClientPolicy:
+        """Give the users' terms; the node's own log says what they do not withstand."""
+        policy = self.file.policy
+        if (self.keys / keyfiles.ENROLMENT_PUBLIC).exists():
+            policy, why = (
+                policy.enrolled(),
+                "its node.toml says malicious-server = false",
+            )
+        else:
+            why = f"there is no {keyfiles.ENROLMENT_PUBLIC} in {self.keys}"
+        if not policy.malicious_server:
+            _log.warning(
+                "this node believes that the server keeps to the protocol: %s",
+                why,
+                extra={"event": "server-believed", "detail": why},
+            )
+        return policy
 
     def _identity(self) -> NodeIdentity:
         if (self.keys / keyfiles.IDENTITY_CERTIFICATE).exists():
@@ -143,7 +164,7 @@ class NodeHome:
         else:
             users = section.users
         setup = NodeSetup(
-            policy=self.file.policy,
+            policy=self.policy,
             ledger=ledger,
             source=lambda name: source,
             identity=lambda name: self.identity,

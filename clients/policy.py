@@ -7,7 +7,7 @@ A refusal has a name that travels back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -37,7 +37,8 @@ class ClientPolicy:
     smallest_floor_fraction : h/n; how many of a cohort the noise must be carried by.
     smallest_corrupt : fraction of colluding nodes the secure sum must withstand; the
         threshold of the sharing follows from it.
-    malicious_server : insist on sizes that withstand a server that lies.
+    malicious_server : insist on sizes that withstand a server that lies; where nothing
+        is said, a node with an enrolment key does (see `enrolled`).
     mechanisms : names of the mechanisms agreed to.
     backends : names of the secure sums agreed to.
     """
@@ -49,7 +50,7 @@ class ClientPolicy:
     smallest_cohort: int = 20
     smallest_floor_fraction: Fraction = Fraction(1, 2)
     smallest_corrupt: Fraction = Fraction(1, 10)
-    malicious_server: bool = False
+    malicious_server: bool | None = None
     mechanisms: tuple[str, ...] = ("dist-dp", "dist-rdp", "dist-cdp", "local-dp")
     backends: tuple[str, ...] = KNOWN_BACKENDS
 
@@ -69,6 +70,16 @@ class ClientPolicy:
             raise InputError("mechanisms", "an empty list", "at least one name")
         for backend in self.backends:
             one_of("backends", backend, KNOWN_BACKENDS)
+
+    def enrolled(self) -> ClientPolicy:
+        """Give the terms of a node that holds an enrolment key.
+
+        With it a lying server can be withstood, so the node insists unless its own file
+        says otherwise; the operator's file has no say.
+        """
+        if self.malicious_server is not None:
+            return self
+        return replace(self, malicious_server=True)
 
     def check(self, spec: CohortSpec) -> CohortMechanism:
         """Calibrate what the spec describes, or refuse it by name.

@@ -23,6 +23,8 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+from clients.simulated import simulated_here
+
 NodeConfig = Mapping[str, bool | float | int | str]
 _RUN_ID = 1
 _SERVER_NODE_ID = 1
@@ -164,7 +166,8 @@ class InProcessGrid(Grid):
         """Run the ClientApp for one message, as a SuperNode would."""
         context = self._contexts[message.metadata.dst_node_id]
         try:
-            reply = self._client_app(message=message, context=context)
+            with simulated_here():
+                reply = self._client_app(message=message, context=context)
         except Exception as error:
             # Flower sends the text of an exception to the server; its class is enough.
             failure = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, type(error).__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from clients.secure_sum.machine import Setting
 from protocol.cohort_context import draw_order
@@ -62,10 +62,16 @@ def check_roster_shrank(
 
 def check_sharers(
     request: MaskRequest,
-    neighbours: Collection[str],
+    neighbours: Sequence[str],
     threshold: int,
+    sharers: dict[str, int] | None,
 ) -> None:
-    """Refuse a list of senders that repeats, exceeds or falls short."""
+    """Refuse a list of senders that repeats, exceeds or falls short.
+
+    The quorum is counted over the sharers, and it binds only because a node masks with
+    every neighbour among them: a listed neighbour whose mask were left out could be
+    missing from the sum without anybody noticing.
+    """
     senders = list(request.senders)
     if len(set(senders)) != len(senders) or len(senders) != len(request.users):
         raise MalformedMessageError("the senders are incomplete or repeated")
@@ -74,6 +80,16 @@ def check_sharers(
     if len(senders) < threshold:
         raise RefusalError(
             "too-few-neighbours", f"{len(senders)} shared; {threshold} needed"
+        )
+    if sharers is None:
+        return
+    sent = {
+        neighbours[position]: users
+        for position, users in zip(senders, request.users, strict=True)
+    }
+    if sent != {party: sharers[party] for party in neighbours if party in sharers}:
+        raise WrongContextError(
+            "the neighbours that sent shares are not those listed, with their users"
         )
 
 

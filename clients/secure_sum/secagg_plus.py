@@ -76,9 +76,11 @@ class SecaggPlusClient(ClientMachine):
             self._demand(SHARE)
             request = parse(MaskRequest, payload)
             check_sharers(
-                request, self.memory.request.neighbours, self._sizes().threshold
+                request,
+                self.memory.request.neighbours,
+                self._sizes().threshold,
+                self._stands(request.sharers),
             )
-            self._stands(request.sharers)
         elif stage == CONFIRM:
             self._demand(MASK)
             self._stands(parse(ConfirmRequest, payload).survivors)
@@ -201,7 +203,6 @@ class SecaggPlusClient(ClientMachine):
         ).SerializeToString()
 
     def _mask(self, request: MaskRequest) -> bytes:
-        listed = read_standing(request.sharers)
         self.memory.senders = list(request.senders)
         self.memory.sharers = request.sharers
         salts = split(request.salts, len(self.memory.senders), SALT_BYTES)
@@ -211,8 +212,6 @@ class SecaggPlusClient(ClientMachine):
             self.memory.senders, salts, request.users, seals, strict=True
         ):
             neighbour = self.memory.request.neighbours[position]
-            if listed is not None and listed.get(neighbour) != users:
-                raise WrongContextError(f"{neighbour} is listed with other users")
             info = share_info(head, neighbour, self.setting.party, salt)
             self._open_shares(position, neighbour, info, users, sealed)
         return MaskAnswer(masked=self._masked()).SerializeToString()

@@ -10,9 +10,12 @@ from clients.client_app import app
 from clients.node_home import NodeHome
 from clients.node_lock import node_lock
 from protocol import flower_record
+from protocol.attendance import RunTokens
 from protocol.errors import ConfigError, MalformedMessageError, RefusalError
+from protocol.identity import EnrolmentKey
+from protocol.keyfiles import public_key_pem
 from protocol.wire.node_pb2 import Describe, NodeAnswer, NodeRequest, Task
-from wallflower.in_process_grid import InProcessGrid
+from wallflower.in_process_grid import InProcessGrid, partitions
 
 REWARDS = "[rewards]\nmeans = [0.1, 0.9]\n"
 
@@ -27,12 +30,14 @@ def call(
     message_type: str,
     node_config: dict[str, str],
     fields: dict[str, str | bytes] | None = None,
+    run_config: dict[str, str] | None = None,
 ) -> ConfigRecord:
     """Hand one message to the ClientApp, as Flower does."""
     with InProcessGrid(app, {}):  # gives this process an identity at Flower
         record = ConfigRecord(dict(fields or {}))
         message = Message(RecordDict({flower_record.RECORD: record}), 7, message_type)
-        context = Context(1, 7, dict(node_config), RecordDict(), {})
+        said = dict(run_config or {})
+        context = Context(1, 7, dict(node_config), RecordDict(), dict(said))
         reply = app(message=message, context=context)
     return reply.content.config_records[flower_record.RECORD]
 
@@ -76,6 +81,34 @@ def test_a_home_without_a_file_says_which_file(tmp_path: Path) -> None:
         NodeHome(tmp_path)
 
 
+ENROLLED = '[node]\nname = "clinic-7"\n'
+
+
+@pytest.mark.parametrize(
+    ("terms", "enrolled", "insists"),
+    [
+        ("", True, True),
+        ("[policy]\nmalicious-server = false\n", True, False),
+        ("[policy]\nmalicious-server = true\n", True, True),
+        ("", False, False),
+    ],
+)
+def test_a_node_with_an_enrolment_key_insists_on_withstanding_a_lying_server(
+    terms: str,
+    enrolled: bool,
+    insists: bool,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if enrolled:
+        key = EnrolmentKey.generate().public_key
+        (tmp_path / "enrolment.pub").write_bytes(public_key_pem(key))
+    made = home(tmp_path, ENROLLED + terms + REWARDS)
+    assert bool(made.policy.malicious_server) is insists
+    # A node that believes the server says so itself, wherever its owner looks.
+    assert ("believes that the server" in caplog.text) is not insists
+
+
 def test_hello_tells_the_name(tmp_path: Path) -> None:
     home(tmp_path, '[node]\nname = "clinic-7"\n' + REWARDS)
     reply = call(flower_record.HELLO, {"wallflower-home": str(tmp_path)})
@@ -117,6 +150,45 @@ def test_a_node_with_a_home_is_never_a_simulated_one(tmp_path: Path) -> None:
 def test_a_supernode_without_home_is_told_what_to_do() -> None:
     with pytest.raises(MalformedMessageError, match="--node-config"):
         call(flower_record.HELLO, {})
+
+
+@pytest.mark.parametrize(
+    ("message_type", "fields"),
+    [
+        (flower_record.HELLO, {}),
+        (flower_record.WORK, {flower_record.BODY: b""}),
+    ],
+)
+def test_a_supernode_with_a_partition_and_no_home_never_obeys_the_servers_file(
+    message_type: str, fields: dict[str, str | bytes], tmp_path: Path
+) -> None:
+    """All that a server can say of a simulation, it says."""
+    said = {"config": "[nodes]", "run-dir": str(tmp_path), "engine": "simulation"}
+    config = {"partition-id": "0", "num-partitions": "1"}
+    with pytest.raises(RefusalError, match="no-home"):
+        call(message_type, config, fields, said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_supernode_without_home_attends_no_desk() -> None:
+    fields: dict[str, str | bytes] = {
+        flower_record.ADDRESS: "127.0.0.1:1",
+        flower_record.CERTIFICATE: b"",
+        flower_record.RUN_ID: "r",
+        flower_record.TOKEN: RunTokens("r", b"s" * 32).issue("n", expiry=1).to_text(),
+    }
+    reply = call(flower_record.ATTEND, {"partition-id": "0"}, fields)
+    assert reply[flower_record.REASON] == "RefusalError"
+
+
+def test_a_grid_in_this_process_may_simulate_nodes_without_home() -> None:
+    with InProcessGrid(app, partitions(1)) as grid:
+        content = RecordDict({flower_record.RECORD: ConfigRecord()})
+        [node] = grid.get_node_ids()
+        message = Message(content, node, flower_record.HELLO)
+        [reply] = grid.send_and_receive([message])
+    record = reply.content.config_records[flower_record.RECORD]
+    assert record[flower_record.NAME] == "node-0"
 
 
 def test_a_message_without_body_is_malformed(tmp_path: Path) -> None:

@@ -60,11 +60,15 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> KeyStore:
     return store
 
 
-def experiment(keys: KeyStore, kind: str, **transport: object) -> ExperimentConfig:
+def experiment(
+    keys: KeyStore, kind: str, server: str = "malicious", **transport: object
+) -> ExperimentConfig:
     return ExperimentConfig(
         experiment=ExperimentSettings("test", ("a", "b", "c"), horizon=360),
         policy=PolicySettings(first_batch=30),
-        secure_sum=SecureSumSettings(enrolment=keys.operator / "enrolment.pub"),
+        secure_sum=SecureSumSettings(
+            enrolment=keys.operator / "enrolment.pub", server=server
+        ),
         transport=TransportSettings(
             kind=kind,
             certificate=keys.operator / "server.crt",
@@ -167,6 +171,23 @@ def test_people_who_spent_their_budget_refuse_the_next_run_by_name(
     with contextlib.suppress(UnavailableError):  # too few may be left for any sum
         run(experiment(keys, "grpc", attempts=1), nodes, tmp_path / "second", listen)
     assert refusals["budget-exceeded"] > 0
+
+
+@pytest.mark.parametrize("kind", ["grpc", "flower"])
+def test_an_operator_that_asks_to_be_believed_gets_no_answer_from_enrolled_nodes(
+    kind: str, keys: KeyStore, tmp_path: Path
+) -> None:
+    nodes = homes(keys, tmp_path / "homes")
+    refusals: Counter[str] = Counter()
+
+    async def listen(event: events.Event) -> None:
+        if isinstance(event, events.CohortEnded):
+            refusals.update(dict(event.refusals))
+
+    believing = experiment(keys, kind, "semi-honest", attempts=1)
+    with pytest.raises(UnavailableError):
+        run(believing, nodes, tmp_path / "run", listen)
+    assert set(refusals) == {"threat-too-weak"}
 
 
 def test_a_revoked_node_is_not_let_in(keys: KeyStore, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One lying server, three ways to reach the same nodes: memory, desk, Flower.
+"""An operator that lies, and three ways to its nodes: memory, desk, Flower.
 
 A `Reach` hands one request to one node and gives its answer; what the server asks, in
 which order and how often, is the test's to decide.
@@ -10,8 +10,10 @@ import asyncio
 import datetime
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -23,10 +25,30 @@ from clients.node_home import NodeHome
 from protocol import flower_record
 from protocol.attendance import RunTokens
 from protocol.certificates import KeyPair
+from protocol.floor import cohort_floor
+from protocol.identity import Trust
 from protocol.port import NodeHandler, Request
-from protocol.wire.node_pb2 import NodeAnswer, NodeRequest, TaskAnswer
+from protocol.session import Ask, ServerSession, Step
+from protocol.wire.cohort_pb2 import CohortSpec
+from protocol.wire.node_pb2 import (
+    CloseCohort,
+    CohortStage,
+    NodeAnswer,
+    NodeRequest,
+    Task,
+    TaskAnswer,
+)
+from strategy.cohort_spec import cohort_spec
+from strategy.config import (
+    ExperimentConfig,
+    ExperimentSettings,
+    PrivacySettings,
+    SecureSumSettings,
+)
 from strategy.desk import Desk
 from strategy.desk_admission import Admission, EnrolledKeys
+from strategy.policy import CohortWish
+from strategy.secure_sum import server_session
 from tests.strategy.desk_fixtures import FAST, QUICK
 from wallflower.in_process_grid import InProcessGrid
 from wallflower.keystore import KeyStore
@@ -40,6 +62,7 @@ users = 1
 keys = "{keys}"
 
 [policy]
+smallest-cohort = 4
 smallest-floor-fraction = 0.1
 malicious-server = true
 
@@ -59,13 +82,15 @@ def key_store(folder: Path) -> KeyStore:
     return store
 
 
-def furnish(store: KeyStore, folder: Path) -> dict[str, NodeHome]:
-    """Give every node a home that insists on withstanding a lying server."""
-    for name in NAMES:
+def furnish(
+    store: KeyStore, folder: Path, names: Sequence[str] = NAMES
+) -> dict[str, NodeHome]:
+    """Give nodes homes that insist on withstanding a lying server."""
+    for name in names:
         (folder / name).mkdir(parents=True)
         text = NODE_FILE.format(keys=store.nodes / name)
         (folder / name / "node.toml").write_text(text)
-    return {name: NodeHome(folder / name) for name in NAMES}
+    return {name: NodeHome(folder / name) for name in names}
 
 
 @asynccontextmanager
@@ -160,3 +185,66 @@ async def _at_a_desk(
         await asyncio.wait(attending, timeout=30)
         for task in attending:
             task.cancel()
+
+
+@dataclass
+class Liar:
+    """A server that keeps to the protocol until it has what it wants."""
+
+    spec: CohortSpec
+    session: ServerSession
+    reach: Reach
+
+    async def ask(self, party: str, message: bytes) -> bytes:
+        """Ask one node; its message, or nothing where it refuses."""
+        stage = CohortStage(spec=self.spec, users=["u0"], message=message)
+        request = NodeRequest(run_id=RUN, tasks=[Task(task_id="t", stage=stage)])
+        (answer,) = await self.reach(party, request)
+        return answer.message
+
+    async def until(self, stage: str) -> Ask:
+        """Keep to the protocol up to a stage; give its messages."""
+        step = self.session.start()
+        while isinstance(step, Ask) and step.stage != stage:
+            step = await self.carry_out(step)
+        assert isinstance(step, Ask), step
+        return step
+
+    async def carry_out(self, ask: Ask) -> Step:
+        answers = await asyncio.gather(
+            *(self.ask(party, message) for party, message in ask.messages.items())
+        )
+        for party, answer in zip(ask.messages, answers, strict=True):
+            if answer:
+                self.session.receive(party, answer)
+            else:
+                self.session.lose(party, "refused")
+        return self.session.advance()
+
+    async def close(self, parties: Sequence[str]) -> None:
+        task = Task(task_id="c", close=CloseCohort(cohort_id=self.spec.cohort_id))
+        request = NodeRequest(run_id=RUN, tasks=[task])
+        await asyncio.gather(*(self.reach(party, request) for party in parties))
+
+
+def liar(
+    backend: str,
+    trust: Trust,
+    reach: Reach,
+    *,
+    parties: Sequence[str] = NAMES,
+    dropout: Fraction = Fraction(1, 10),
+) -> Liar:
+    """Open a cohort of these nodes, one user each, against a lying server."""
+    config = ExperimentConfig(
+        ExperimentSettings("test", ("a", "b")),
+        PrivacySettings(epsilon=Fraction(1)),
+        secure_sum=SecureSumSettings(
+            server="malicious", backend=backend, dropout=dropout
+        ),
+    )
+    floor = cohort_floor([1] * len(parties), Fraction(1, 10), dropout)
+    wish = CohortWish(1, 0, len(parties), Fraction(1, 10**6))
+    spec = cohort_spec(config, RUN, wish, floor, 1)
+    session = server_session(spec, dict.fromkeys(parties, 1), trust=trust)
+    return Liar(spec, session, reach)
