@@ -38,6 +38,7 @@ from protocol.wire.node_pb2 import (
     Closed,
     CohortStage,
     Description,
+    LostUsers,
     NodeAnswer,
     NodeRequest,
     Refusal,
@@ -136,6 +137,18 @@ class Node:
         return NodeAnswer(answers=answers).SerializeToString()
 
     async def _answer(self, run_id: str, task: Task) -> TaskAnswer:
+        dropped: Counter[str] = Counter()
+        answer = await self._settled(run_id, task, dropped)
+        self.lost.update(dropped)
+        answer.lost.extend(
+            LostUsers(reason=reason, users=count)
+            for reason, count in sorted(dropped.items())
+        )
+        return answer
+
+    async def _settled(
+        self, run_id: str, task: Task, dropped: Counter[str]
+    ) -> TaskAnswer:
         kind = task.WhichOneof("kind")
         try:
             if self.only_run not in (None, run_id):
@@ -145,7 +158,7 @@ class Node:
                     task_id=task.task_id, description=Description(users=self.users)
                 )
             if kind == "stage":
-                message = await self._stage(run_id, task.stage)
+                message = await self._stage(run_id, task.stage, dropped)
                 return TaskAnswer(task_id=task.task_id, message=message)
             if kind == "close":
                 self._sessions.drop(task.close.cohort_id)
@@ -167,7 +180,9 @@ class Node:
         )
         return TaskAnswer(task_id=task_id, refusal=Refusal(code=code, detail=detail))
 
-    async def _stage(self, run_id: str, stage: CohortStage) -> bytes:
+    async def _stage(
+        self, run_id: str, stage: CohortStage, dropped: Counter[str]
+    ) -> bytes:
         spec = stage.spec
         if spec.run_id != run_id:
             raise RefusalError("wrong-run", "the cohort belongs to another run")
@@ -188,7 +203,9 @@ class Node:
             try:
                 contribution = None
                 if session.needs_contribution(stage.message):
-                    contribution = await self._contribution(spec, mechanism, stage)
+                    contribution = await self._contribution(
+                        spec, mechanism, stage, dropped
+                    )
                 answer = session.handle(stage.message, contribution)
                 await self._claim(spec, session, stage.message, answer)
             except (RefusalError, ProtocolError):
@@ -214,8 +231,13 @@ class Node:
             )
 
     async def _contribution(
-        self, spec: CohortSpec, mechanism: CohortMechanism, stage: CohortStage
+        self,
+        spec: CohortSpec,
+        mechanism: CohortMechanism,
+        stage: CohortStage,
+        dropped: Counter[str],
     ) -> Contribution:
+        """Pull the users' rewards; who has none is counted in `dropped`, by reason."""
         users = tuple(stage.users)
         if not users or len(set(users)) != len(users):
             raise RefusalError("user-repeated", "no user, or a user named twice")
@@ -236,7 +258,7 @@ class Node:
             ),
             self._parts.patience.within(stage.reward_timeout_s),
         )
-        self.lost.update(pulled.reasons)
+        dropped.update(pulled.reasons)
         present = ~np.isnan(pulled.values)
         if not present.all():
             users = tuple(np.array(users, dtype=object)[present])

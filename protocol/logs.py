@@ -26,8 +26,9 @@ FIELDS = frozenset((
     "run", "run_id", "batch", "arm", "cohort", "attempt", "node", "node_id",
     "address", "port", "again", "stage", "code", "detail", "error", "cohort_id",
     "request_id", "peer", "transport", "backend", "engine", "users", "invited",
-    "answered", "lost", "survivors", "quorum", "nodes", "streams", "reconnects",
-    "requests", "bytes", "seconds", "reason", "status", "version", "active", "state",
+    "answered", "lost", "losses", "survivors", "quorum", "nodes", "streams",
+    "reconnects", "requests", "bytes", "seconds", "reason", "status", "version",
+    "active", "state",
 ))
 # fmt: on
 _CONTEXT_FIELDS = ("run", "batch", "arm")

@@ -83,6 +83,11 @@ class ServerSession(Protocol):
         ...
 
     @property
+    def out(self) -> Mapping[PartyId, str]:
+        """Why parties are out, as far as it is known: refusals, losses, bad answers."""
+        ...
+
+    @property
     def stage_complete(self) -> bool:
         """True when no awaited party of this stage is left unheard."""
         ...

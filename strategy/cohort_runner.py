@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from protocol.port import NodeId, NodePort
 from protocol.session import SecureSum
@@ -14,6 +16,7 @@ from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import events
 from strategy.config import TransportSettings
 from strategy.journal import Journal
+from strategy.losses import losses
 from strategy.open_cohorts import OpenCohorts
 from strategy.policy import CohortOutcome, CohortWish
 from strategy.records import CohortRecord, SumRecord
@@ -41,6 +44,7 @@ class Tally:
     invited: int = 0
     answered: int = 0
     lost: int = 0
+    losses: Counter[str] = field(default_factory=Counter)
 
 
 class CohortRunner:
@@ -127,8 +131,10 @@ class CohortRunner:
         self.tally.answered += survivors
         self.tally.lost += users - survivors
         void = None if isinstance(end, SecureSum) else end.code
+        why = losses(record.users, end, session.out, asked.traffic.reported)
+        self.tally.losses.update(why)
         if void is not None:
-            await self._journal.call(self._journal.void, record.cohort_id, void)
+            await self._journal.call(self._journal.void, record.cohort_id, void, why)
             await self._open.forget([record.cohort_id])
         await self._listen(
             events.CohortEnded(
@@ -140,13 +146,13 @@ class CohortRunner:
                 void,
                 tuple(sorted(asked.traffic.refusals.items())),
                 time.monotonic() - started,
+                tuple(why.items()),
             )
         )
-        return (
-            released_sum(asked.traffic.spec, end)
-            if isinstance(end, SecureSum)
-            else None
-        )
+        if not isinstance(end, SecureSum):
+            return None
+        outcome, released = released_sum(asked.traffic.spec, end)
+        return outcome, dataclasses.replace(released, losses=why)
 
     async def _tell_progress(self, asked: AskedCohort) -> None:
         while True:

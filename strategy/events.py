@@ -82,8 +82,8 @@ class CohortProgress:
 class CohortEnded:
     """A sum was released, or none: then `void` says why.
 
-    `lost` are the users asked who are not in the sum; `refusals` counts the reasons
-    nodes gave or were given.
+    `lost` are the users asked who are not in the sum, `losses` counts them by reason;
+    `refusals` counts the reasons nodes gave or were given.
     """
 
     cohort_id: str
@@ -94,6 +94,7 @@ class CohortEnded:
     void: str | None
     refusals: tuple[tuple[str, int], ...]
     seconds: float
+    losses: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

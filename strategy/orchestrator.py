@@ -26,6 +26,7 @@ from strategy.cohort_spec import cohort_spec
 from strategy.cohorts import UserRegistry
 from strategy.config import ExperimentConfig
 from strategy.journal import Journal
+from strategy.losses import in_words
 from strategy.open_cohorts import OpenCohorts, OpenSession
 from strategy.policy import CohortOutcome, CohortWish, Policy
 from strategy.policy_setup import policy_for, restored_policy
@@ -129,7 +130,7 @@ class Orchestrator:
                 self._registry.population,
                 self._config.horizon,
                 number - 1,
-                await asyncio.to_thread(lambda: self._journal.head),
+                await self._journal.call(lambda: self._journal.head),
                 self._config.test_mode,
             )
         )
@@ -186,8 +187,9 @@ class Orchestrator:
         sums = [result for result in results if result is not None]
         if not sums:
             raise UnavailableError(
-                f"no cohort of round {number} gave a sum (see `wallflower status "
-                f"{self._journal.run_dir}`); when nodes are back, resume the run"
+                f"no cohort of round {number} gave a sum; users lost so far: "
+                f"{in_words(self._tally.losses)} (see `wallflower status "
+                f"{self._journal.run_dir}`). When the cause is mended, resume the run"
             )
         outcomes = [outcome for outcome, _ in sums]
         records = [record for _, record in sums]

@@ -20,6 +20,7 @@ from protocol.wire.node_pb2 import (
     NodeRequest,
     Task,
 )
+from strategy.losses import Reported
 from strategy.sum_driver import Refusal
 
 _DESCRIBE = "describe"
@@ -63,7 +64,8 @@ class CohortTraffic:
     """Wraps and unwraps the messages of one cohort and counts what comes back.
 
     `reward_timeout_s` tells nodes how long rewards are waited for. `stage` and `heard`
-    are for progress; `refusals` counts why nodes are not in.
+    are for progress; `refusals` counts why nodes are not in, `reported` keeps why their
+    users are not.
     """
 
     spec: CohortSpec
@@ -73,6 +75,7 @@ class CohortTraffic:
     stage: str = ""
     heard: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
+    reported: Reported = field(default_factory=Reported)
 
     def wrap(self, party: str, stage: str, message: bytes) -> Request:
         """Make the request that carries a stage's message to a node."""
@@ -94,11 +97,13 @@ class CohortTraffic:
             )
         )
         body = NodeRequest(run_id=self.spec.run_id, tasks=tasks).SerializeToString()
+        self.reported.silent.add(party)
         return Request(party, task_id, body)
 
     def unwrap(self, answer: Answer) -> bytes | Refusal:
         """Take the machine's message out of a node's reply."""
         self.heard += 1
+        self.reported.silent.discard(answer.node_id)
         task_id = f"{self.spec.cohort_id}/{self.stage}"
         try:
             reply = NodeAnswer.FromString(answer.body)
@@ -108,6 +113,8 @@ class CohortTraffic:
         for task in reply.answers:
             if task.task_id != task_id:
                 continue
+            users = self.users.get(answer.node_id, ())
+            self.reported.hear(answer.node_id, task, len(users))
             kind = task.WhichOneof("kind")
             if kind == "message":
                 return task.message

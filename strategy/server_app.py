@@ -24,6 +24,7 @@ from strategy.config import ExperimentConfig
 from strategy.event_log import EventLog
 from strategy.flower_config import experiment, run_directory
 from strategy.flower_strategy import DEPLOYMENT, SIMULATION, PrivateBandit
+from strategy.losses import in_words
 from strategy.server_app_files import FAILURE_FILE
 from strategy.simulated_trust import simulated_enrolment_key
 
@@ -86,7 +87,9 @@ def _tell(event: events.Event) -> None:
             event.known,
         )
     elif isinstance(event, events.CohortEnded) and event.void is not None:
-        log(logging.WARNING, "cohort %s is void: %s", event.cohort_id, event.void)
+        why = in_words(dict(event.losses))
+        words = event.cohort_id, event.void, why
+        log(logging.WARNING, "cohort %s is void: %s; users lost: %s", *words)
     elif isinstance(event, events.RoundFinished):
         log(
             INFO,

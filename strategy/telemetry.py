@@ -100,6 +100,7 @@ class RunLog:
                         "lost": event.lost,
                         "reason": event.void,
                         "detail": dict(event.refusals),
+                        "losses": dict(event.losses),
                         "seconds": round(event.seconds, 3),
                     },
                 )
@@ -138,6 +139,7 @@ class RunMetrics:
     cohorts_open: int = 0
     cohorts: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
+    losses: Counter[str] = field(default_factory=Counter)
     last_progress: float = 0.0
     finished: bool = False
     test_mode: bool = False
@@ -165,6 +167,7 @@ class RunMetrics:
                 self.lost += event.lost
                 self.cohorts[event.void or "sum"] += 1
                 self.refusals.update(dict(event.refusals))
+                self.losses.update(dict(event.losses))
             case RoundFinished():
                 self.rounds.observe(event.seconds)
                 self.active_arms = sum(view.active for view in event.views)
@@ -193,6 +196,9 @@ class RunMetrics:
         yield counter("run_users_invited", "Users asked", self.invited)
         yield counter("run_users_answered", "Users in a released sum", self.answered)
         yield counter("run_users_lost", "Users asked who are in no sum", self.lost)
+        yield labelled(
+            "run_users_lost_by_reason", "Why they are in no sum", "reason", self.losses
+        )
         yield labelled(
             "run_cohorts", "Cohorts ended: sum, or why void", "end", self.cohorts
         )

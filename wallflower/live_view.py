@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from protocol.repeatable import TEST_MODE
 from strategy import events
+from strategy.losses import in_words
 from strategy.policy import ArmView
 from wallflower.result_view import HEADINGS, arm_cells
 
@@ -104,10 +105,10 @@ class RunView:
                 self._answered_here += event.survivors
                 self._lost += event.lost
                 if event.void is not None:
-                    reasons = ", ".join(f"{c} × {k}" for k, c in event.refusals)
+                    reasons = in_words(dict(event.losses))
                     self._line(
                         f"  {self._arms[event.arm]}: cohort void ({event.void}"
-                        f"{'; ' + reasons if reasons else ''})"
+                        f"{'; users lost: ' + reasons if reasons else ''})"
                     )
             case events.RoundFinished():
                 self._finished(event)

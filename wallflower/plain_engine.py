@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -149,6 +150,7 @@ class _Rehearsal:
         seed = self._config.test.noise_seed
         total = survivors = 0
         nodes: list[str] = []
+        losses: Counter[str] = Counter()
         for node_id, users in draw.users.items():
             source: Rewards = self._source(node_id)
             pull = Pull(
@@ -161,6 +163,7 @@ class _Rehearsal:
                 users,
             )
             pulled = await pull_rewards(source, pull, hosted_patience(self._config))
+            losses.update(pulled.reasons)
             present = ~np.isnan(pulled.values)
             if not present.any():
                 continue
@@ -204,6 +207,7 @@ class _Rehearsal:
                 mechanism.precision,
                 survivors,
                 tuple(nodes),
+                losses,
             ),
         )
 

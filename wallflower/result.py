@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,11 @@ from protocol.repeatable import TEST_MODE
 from strategy.chain import WAITING
 from strategy.config import ExperimentConfig
 from strategy.journal import Journal
-from strategy.records import SUMMED, VOID, RoundRecord
+from strategy.records import SUMMED, VOID, RoundRecord, StoredCohort
 from strategy.spending import spent_by
 from wallflower.hosted_ledger import hosted_spends
 
+UNDER_WAY = "under-way"
 _ENDINGS = {
     "horizon": "the users of the experiment's horizon do not suffice for another batch",
     "budget": "the budget of users is used up",
@@ -57,7 +59,8 @@ class Unfinished:
 class RunResult:
     """The state of a run, finished or not.
 
-    `spent` is the guarantee that anybody invited may have used up by now.
+    `spent` is the guarantee that anybody invited may have used up by now; `losses`
+    counts by reason those who were asked and are in no sum.
     """
 
     run_id: str
@@ -75,6 +78,7 @@ class RunResult:
     spent: Mapping[str, Any]
     unfinished: Unfinished
     waiting: bool  # it stopped because too few nodes were there
+    losses: Mapping[str, int]
 
     @property
     def finished(self) -> str | None:
@@ -157,6 +161,7 @@ class RunResult:
                 "invited": self.invited,
                 "answered": self.answered,
                 "lost": self.invited - self.answered,
+                "lost_by_reason": dict(self.losses),
             },
             "cohorts": {"asked": self.cohorts, "void": self.void, "open": self.open},
             "arms": [
@@ -194,7 +199,22 @@ def read_result(journal: Journal) -> RunResult:
         spent=spent_by(journal),
         unfinished=_unfinished(journal, len(rounds)),
         waiting=journal.entries()[-1].kind == WAITING,
+        losses=_losses(journal, cohorts),
     )
+
+
+def _losses(journal: Journal, cohorts: Sequence[StoredCohort]) -> Mapping[str, int]:
+    """Add up why users are in no sum; a cohort that was cut short is its own reason."""
+    asked: Counter[str] = Counter()
+    for cohort_id, _, users in journal.invitations():
+        asked[cohort_id] += len(users)
+    counts: Counter[str] = Counter()
+    for cohort in cohorts:
+        counts.update(cohort.losses)
+        survivors = 0 if cohort.result is None else cohort.result.survivors
+        rest = asked[cohort.cohort_id] - survivors - sum(cohort.losses.values())
+        counts[cohort.reason or UNDER_WAY] += rest
+    return dict(sorted((+counts).items()))
 
 
 def _unfinished(journal: Journal, rounds: int) -> Unfinished:

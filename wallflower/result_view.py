@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from protocol.repeatable import TEST_MODE
+from strategy.losses import in_words
 from wallflower.output import console, table
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def print_result(result: RunResult) -> None:
         f"{result.rounds} rounds, {result.cohorts} cohorts ({result.void} void, "
         f"{result.open} under way); users "
         f"invited {result.invited:,}, answered {result.answered:,}, lost {lost:,}"
+        f"{': ' + in_words(result.losses) if lost else ''}"
     )
     out.print()
     out.print(result.sentence())

@@ -56,18 +56,28 @@ class NodeAnswer(_message.Message):
     def __init__(self, answers: _Optional[_Iterable[_Union[TaskAnswer, _Mapping]]] = ...) -> None: ...
 
 class TaskAnswer(_message.Message):
-    __slots__ = ("task_id", "description", "message", "refusal", "closed")
+    __slots__ = ("task_id", "description", "message", "refusal", "closed", "lost")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     description: Description
     message: bytes
     refusal: Refusal
     closed: Closed
-    def __init__(self, task_id: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., message: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., closed: _Optional[_Union[Closed, _Mapping]] = ...) -> None: ...
+    lost: _containers.RepeatedCompositeFieldContainer[LostUsers]
+    def __init__(self, task_id: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., message: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., closed: _Optional[_Union[Closed, _Mapping]] = ..., lost: _Optional[_Iterable[_Union[LostUsers, _Mapping]]] = ...) -> None: ...
+
+class LostUsers(_message.Message):
+    __slots__ = ("reason", "users")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    users: int
+    def __init__(self, reason: _Optional[str] = ..., users: _Optional[int] = ...) -> None: ...
 
 class Description(_message.Message):
     __slots__ = ("users",)

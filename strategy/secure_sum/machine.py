@@ -119,6 +119,11 @@ class ServerMachine(abc.ABC):
             self.lost[party] = code
 
     @property
+    def out(self) -> Mapping[PartyId, str]:
+        """Why parties are out, as far as it is known."""
+        return self.lost
+
+    @property
     def stage_complete(self) -> bool:
         """True when no awaited party of this stage is left unheard."""
         return not self.awaited

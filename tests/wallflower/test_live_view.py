@@ -22,7 +22,7 @@ STORY: tuple[events.Event, ...] = (
     events.CohortAsked("c1", 1, 1, 1, 1, 100, 10),
     events.CohortProgress("c0", 0, "contribute", 3, 10),
     events.CohortEnded("c0", 0, 1, 95, 5, None, (), 0.5),
-    events.CohortEnded("c1", 1, 1, 0, 100, "quorum-not-met", (("node-gone", 4),), 0.5),
+    events.CohortEnded("c1", 1, 1, 0, 100, "quorum-not-met", (), 0.5, (("late", 99),)),
 )
 END = events.RoundFinished(1, VIEWS, 200, 95, 105, None, 1.25)
 
@@ -38,7 +38,7 @@ async def test_without_a_terminal_every_step_is_a_plain_line(
     lines = said.err.splitlines()
     assert lines[0] == "10 nodes with 1,000 users are there; 2 arms, up to 1,000 users"
     assert lines[1] == "round 1: batch 1, 2 arms, 200 users asked"
-    assert lines[2] == "  second: cohort void (quorum-not-met; 4 × node-gone)"
+    assert lines[2] == "  second: cohort void (quorum-not-met; users lost: 99 late)"
     assert "1 arms left, users invited 200, answered 95, lost 105; at most" in lines[3]
 
 

@@ -1,0 +1,107 @@
+"""Why users are in no sum is counted and told, whatever carries the run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import UnavailableError
+from protocol.population import NodeSettings, RewardSettings
+from strategy import events
+from strategy.config import (
+    ExperimentConfig,
+    PolicySettings,
+    SecureSumSettings,
+    TransportSettings,
+)
+from strategy.event_log import decode
+from strategy.journal import Journal
+from tests.integration.test_flower_app import config, engine_run, flower_run
+from tests.wallflower.test_run_commands import invoke
+from wallflower.result import read_result
+
+BACKENDS = ("committee", "secagg-plus")
+
+
+def experiment(function: str, backend: str, kind: str) -> ExperimentConfig:
+    return config(
+        rewards=RewardSettings(
+            source="callable", function=f"tests.integration.failing_rewards:{function}"
+        ),
+        policy=PolicySettings(first_batch=60),
+        nodes=NodeSettings(12, 60),
+        secure_sum=SecureSumSettings(backend=backend, dropout=Fraction(1, 5)),
+        transport=TransportSettings(kind=kind, attempts=1),
+    )
+
+
+def in_memory(function: str, backend: str, run_dir: Path) -> None:
+    asyncio.run(engine_run("local", experiment(function, backend, "memory"), run_dir))
+
+
+def over_the_desk(function: str, backend: str, run_dir: Path) -> None:
+    asyncio.run(engine_run("local", experiment(function, backend, "grpc"), run_dir))
+
+
+def through_flower(function: str, backend: str, run_dir: Path) -> None:
+    flower_run(experiment(function, backend, "flower"), run_dir)
+
+
+WAYS = [in_memory, over_the_desk, through_flower]
+Way = Callable[[str, str, Path], None]
+
+
+def ended(run_dir: Path) -> list[events.CohortEnded]:
+    lines = (run_dir / "events.jsonl").read_text().splitlines()
+    heard = [decode(line) for line in lines]
+    return [event for event in heard if isinstance(event, events.CohortEnded)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_cohort_void_for_want_of_rewards_says_so_everywhere(
+    way: Way, backend: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UnavailableError, match="reward-source-failed"):
+        way("all_fail", backend, tmp_path)
+    with Journal.read(tmp_path) as journal:
+        cohorts = journal.cohorts()
+        result = read_result(journal)
+    assert len(cohorts) == 3
+    for cohort in cohorts:
+        assert cohort.state == "void"
+        assert cohort.losses == {"reward-source-failed": result.invited // 3}
+    assert result.losses == {"reward-source-failed": result.invited}
+    told = [dict(event.losses) for event in ended(tmp_path)]
+    assert told == [cohort.losses for cohort in cohorts]
+    said = " ".join(invoke("status", tmp_path)[1].split())
+    assert f"lost {result.invited:,}: {result.invited:,} reward-source-failed" in said
+    status = json.loads(invoke("status", tmp_path, "--format", "json")[1])
+    assert status["users"]["lost_by_reason"] == result.losses
+    assert invoke("verify", tmp_path)[0] == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("way", WAYS)
+def test_users_missing_from_a_released_sum_are_counted_by_reason(
+    way: Way, backend: str, tmp_path: Path
+) -> None:
+    way("some_fail", backend, tmp_path)
+    with Journal.read(tmp_path) as journal:
+        cohorts = journal.cohorts()
+        result = read_result(journal)
+    assert {cohort.state for cohort in cohorts} == {"summed"}
+    assert result.invited > result.answered
+    assert result.losses == {"reward-out-of-range": result.invited - result.answered}
+    for event, cohort in zip(
+        sorted(ended(tmp_path), key=lambda e: e.cohort_id),
+        sorted(cohorts, key=lambda c: c.cohort_id),
+        strict=True,
+    ):
+        assert dict(event.losses) == cohort.losses
+        assert sum(cohort.losses.values()) == event.lost
