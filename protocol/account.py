@@ -68,7 +68,7 @@ class Cost:
         epsilon = None if self.kind == "none" else self.epsilon
         if self.kind == "renyi" and self.precision < 1:
             raise InputError("precision", self.precision, "at least 1 for Skellam")
-        return Guarantee(self.kind, epsilon, "nobody", "", self.precision or None)
+        return Guarantee(self.kind, epsilon, "nobody", self.precision or None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,15 +29,14 @@ class Guarantee:
         ``concentrated`` ½ε²-CDP; ``none``.
     epsilon : its parameter, None where nothing is promised.
     trust : who must be honest for it to hold: ``distributed`` (the honest floor of the
-        cohort and the secure sum), ``server``, ``nobody``.
-    sentence : the same in plain words.
+        cohort and the secure sum), ``server``, ``nobody``. `protocol.sentences` puts
+        it in words, with its whole condition.
     precision : g, which the Rényi curve of Skellam noise needs; None elsewhere.
     """
 
     kind: str
     epsilon: Fraction | None
     trust: str
-    sentence: str
     precision: int | None = None
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from protocol.calibration import (
@@ -18,12 +18,6 @@ from protocol.guarantee import Guarantee
 from protocol.law import NoiseLaw
 from protocol.laws import DiscreteGaussian, SumOfDiscreteGaussians
 from protocol.mechanism import CohortMechanism, Mechanism, register
-from protocol.promise import (
-    SEES_THE_SUMS,
-    SENTENCE_DELTA,
-    approximate_sentence,
-    floor_condition,
-)
 
 # ε̂ is stated as a rational on this grid, rounded up.
 _GRID = 10**15
@@ -131,18 +125,7 @@ class ConcentratedCohort(CohortMechanism):
 
     def guarantee(self) -> Guarantee:
         """½ε̂²-CDP while h honest users answer."""
-        return _guarantee(self)
-
-
-@functools.lru_cache(maxsize=4096)
-def _guarantee(cohort: ConcentratedCohort) -> Guarantee:
-    epsilon = concentrated_epsilon(
-        cohort.epsilon, cohort.share_variance, cohort.honest_floor
-    )
-    promise = Guarantee("concentrated", epsilon, "distributed", "")
-    sentence = approximate_sentence(
-        promise.approximate(SENTENCE_DELTA),
-        SEES_THE_SUMS,
-        floor_condition(cohort.cohort_size, cohort.honest_floor),
-    )
-    return replace(promise, sentence=sentence)
+        epsilon = concentrated_epsilon(
+            self.epsilon, self.share_variance, self.honest_floor
+        )
+        return Guarantee("concentrated", epsilon, "distributed")

@@ -11,7 +11,6 @@ from protocol.guarantee import Guarantee
 from protocol.law import NoiseLaw
 from protocol.mechanism import CohortMechanism, Mechanism, register
 from protocol.mechanism_pure import laplace_parts
-from protocol.promise import SEES_THE_DEVICE, pure_sentence
 
 
 @register
@@ -92,5 +91,4 @@ class LocalCohort(CohortMechanism):
 
     def guarantee(self) -> Guarantee:
         """(ε, 0)-DP of every message by itself."""
-        sentence = pure_sentence(self.epsilon, SEES_THE_DEVICE, "")
-        return Guarantee("pure", self.epsilon, "nobody", sentence)
+        return Guarantee("pure", self.epsilon, "nobody")

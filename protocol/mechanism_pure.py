@@ -19,7 +19,6 @@ from protocol.guarantee import Guarantee
 from protocol.law import NoiseLaw
 from protocol.laws import DiscreteLaplace, NegativeBinomialDifference
 from protocol.mechanism import CohortMechanism, Mechanism, register
-from protocol.promise import SEES_THE_SUMS, floor_condition, pure_sentence
 
 # The masses of more parts cancel in their recurrence and need ever more digits.
 _LARGEST_EXACT_SHAPE = 16
@@ -125,6 +124,4 @@ class PureCohort(CohortMechanism):
 
     def guarantee(self) -> Guarantee:
         """(ε, 0)-DP while h honest users answer."""
-        condition = floor_condition(self.cohort_size, self.honest_floor)
-        sentence = pure_sentence(self.epsilon, SEES_THE_SUMS, condition)
-        return Guarantee("pure", self.epsilon, "distributed", sentence)
+        return Guarantee("pure", self.epsilon, "distributed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from protocol.calibration import (
@@ -18,12 +18,6 @@ from protocol.guarantee import Guarantee
 from protocol.law import NoiseLaw
 from protocol.laws import Skellam
 from protocol.mechanism import CohortMechanism, Mechanism, register
-from protocol.promise import (
-    SEES_THE_SUMS,
-    SENTENCE_DELTA,
-    approximate_sentence,
-    floor_condition,
-)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -116,15 +110,4 @@ class RenyiCohort(CohortMechanism):
 
     def guarantee(self) -> Guarantee:
         """The Rényi curve of this cohort's own g, while h honest users answer."""
-        return _guarantee(self)
-
-
-@functools.lru_cache(maxsize=4096)
-def _guarantee(cohort: RenyiCohort) -> Guarantee:
-    promise = Guarantee("renyi", cohort.epsilon, "distributed", "", cohort.precision)
-    sentence = approximate_sentence(
-        promise.approximate(SENTENCE_DELTA),
-        SEES_THE_SUMS,
-        floor_condition(cohort.cohort_size, cohort.honest_floor),
-    )
-    return replace(promise, sentence=sentence)
+        return Guarantee("renyi", self.epsilon, "distributed", self.precision)

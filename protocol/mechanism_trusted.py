@@ -10,13 +10,10 @@ from protocol.guarantee import Guarantee
 from protocol.law import NoiseLaw
 from protocol.laws import DiscreteLaplace
 from protocol.mechanism import CohortMechanism, Mechanism, register
-from protocol.promise import SEES_THE_RESULTS, pure_sentence
 
 # The baselines of the literature do not round rewards. Randomized rounding to 1/1024
 # is unbiased and adds at most 2⁻²² to the variance of a reward.
 _FINE_PRECISION = 1024
-
-_TRUST_SENTENCE = ", if the server that sees every outcome is trusted"
 
 
 @dataclass(frozen=True)
@@ -60,10 +57,8 @@ class TrustedCohort(CohortMechanism):
     def guarantee(self) -> Guarantee:
         """(ε, 0)-DP of what the server publishes, or nothing."""
         if self.epsilon is None:
-            nothing = "Nothing is promised: the server sees every person's outcome."
-            return Guarantee("none", None, "server", nothing)
-        sentence = pure_sentence(self.epsilon, SEES_THE_RESULTS, _TRUST_SENTENCE)
-        return Guarantee("pure", self.epsilon, "server", sentence)
+            return Guarantee("none", None, "server")
+        return Guarantee("pure", self.epsilon, "server")
 
 
 def _trusted(

@@ -197,6 +197,15 @@ def sparse_graph_size(threat: Threat, nodes: int) -> Sizes | None:
     return _smallest(threat, nodes, graph=True)
 
 
+def helpers_are_drawn(backend: str, threat: Threat, nodes: int) -> bool:
+    """Tell whether who holds shares is drawn by lot, not simply everybody."""
+    if nodes <= COMPLETE_UP_TO:
+        return False
+    if backend == "committee":
+        return committee_size(threat, nodes).helpers < nodes
+    return graph_size(threat, nodes).helpers < nodes - 1
+
+
 def _smallest(threat: Threat, nodes: int | None, *, graph: bool) -> Sizes | None:
     """Scan sizes upwards; the tests of each size are exact, so the first is least."""
     limit = _LARGEST_DRAW if nodes is None else min(nodes - 1, _LARGEST_DRAW)

@@ -34,7 +34,7 @@ from strategy.records import CohortRecord, RoundRecord, SumRecord
 from strategy.recruiting import NodesMissingError, Recruiter
 from strategy.roll_call import RollCall
 from strategy.sharing import UsersExhaustedError
-from strategy.spending import spent
+from strategy.spending import Asked, spent
 from strategy.spool import Spool
 
 _CLOSING_TIMEOUT_S = 10.0
@@ -92,7 +92,7 @@ class Orchestrator:
         )
         self._runner = CohortRunner(journal, port, self._open, listen, transport)
         self._tally = self._runner.tally
-        self._specs: list[CohortSpec] = []
+        self._asked: list[Asked] = []
         self._attempts: Counter[tuple[int, int]] = Counter()  # by round and arm
 
     async def run(self) -> None:
@@ -120,7 +120,7 @@ class Orchestrator:
             if last is None
             else restored_policy(last.policy_state)
         )
-        if self._specs:
+        if self._asked:
             await self._journal.call(self._journal.note_resumed, number)
         await self._listen(
             events.RunStarted(
@@ -144,11 +144,14 @@ class Orchestrator:
         self._registry.mark_invited(
             (node_id, users) for _, node_id, users in self._journal.invitations()
         )
+        nodes: Counter[str] = Counter()
         for cohort_id, _, users in self._journal.invitations():
+            nodes[cohort_id] += 1
             if cohort_id not in self._open:  # those are counted when they are asked
                 self._tally.invited += len(users)
         for cohort in cohorts:
-            self._specs.append(CohortSpec.FromString(cohort.spec))
+            spec = CohortSpec.FromString(cohort.spec)
+            self._asked.append((spec, nodes[cohort.cohort_id]))
             self._attempts[cohort.round_number, cohort.arm] = cohort.attempt
             if cohort.result is not None:
                 self._tally.answered += cohort.result.survivors
@@ -228,8 +231,10 @@ class Orchestrator:
             number,
             tuple(dataclasses.asdict(view) for view in views),
             policy.state(),
-            spent(
-                self._specs,
+            # Composing privacy losses may take long: nodes must be served meanwhile.
+            await asyncio.to_thread(
+                spent,
+                self._asked,
                 self._registry.most_invited,
                 test_mode=self._config.test_mode,
             ),
@@ -277,7 +282,7 @@ class Orchestrator:
         """Write invitations down; only then may they be sent."""
         for one in asked:
             self._attempts[one.record.round_number, one.record.arm] += 1
-            self._specs.append(one.traffic.spec)
+            self._asked.append((one.traffic.spec, len(one.record.users)))
         await self._journal.call(self._journal.invite, [one.record for one in asked])
 
     def _resumed(self, wish: CohortWish) -> AskedCohort | None:

@@ -7,22 +7,27 @@ seed (test mode) protects nobody, whatever its mechanism.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from protocol.accounting import smallest_bound
 from protocol.cohort import cohort_mechanism
 from protocol.quantities import round_up
 from protocol.repeatable import TEST_MODE
+from protocol.sentences import SENTENCE_DELTA, Group, Promise
+from protocol.threat import Threat, helpers_are_drawn
 from protocol.wire.cohort_pb2 import CohortSpec
 from strategy.journal import Journal
 
-PRIVACY_DELTA = 1e-6
+# A cohort that was asked: its public description, and on how many nodes.
+Asked = tuple[CohortSpec, int]
 
 
 def spent(
-    specs: Iterable[CohortSpec], participations: int, *, test_mode: bool
+    cohorts: Iterable[Asked], participations: int, *, test_mode: bool
 ) -> Mapping[str, Any]:
     """Give the guarantee of a user who took part `participations` times.
 
@@ -34,9 +39,10 @@ def spent(
     Mapping[str, Any]
         ``kind``, ``epsilon`` of one cohort, ``participations`` of the busiest user,
         ``total-epsilon`` (pure: exact sum; else None), ``approximate-epsilon`` at
-        ``privacy-delta``, ``trust``, and the plain ``sentence`` of the weakest cohort.
+        ``privacy-delta``, ``trust``, and the ``groups`` on whose honesty it rests.
         In test mode there is no ε at all.
     """
+    asked = list(cohorts)
     if test_mode:
         return {
             "kind": "none",
@@ -44,42 +50,75 @@ def spent(
             "participations": participations,
             "total-epsilon": None,
             "approximate-epsilon": None,
-            "privacy-delta": PRIVACY_DELTA,
+            "privacy-delta": SENTENCE_DELTA,
             "trust": "test mode",
+            "groups": [],
             "sentence": TEST_MODE,
         }
-    weakest = min(
-        (cohort_mechanism(spec) for spec in specs),
-        # The coarser the rounding, the weaker a Rényi guarantee; floors break ties.
-        key=lambda cohort: (cohort.precision, cohort.honest_floor),
-        default=None,
-    )
-    if weakest is None:
+    if not asked:
         return {"participations": 0}
-    guarantee = weakest.guarantee()
-    total: Fraction | None = None
-    if guarantee.kind == "pure" and guarantee.epsilon is not None:
-        total = guarantee.epsilon * participations
-    approximate = guarantee.approximate(PRIVACY_DELTA, max(1, participations))
+    mechanisms = {cohort_mechanism(spec) for spec, _ in asked}
+    promises = [mechanism.guarantee() for mechanism in mechanisms]
+    # One experiment has one mechanism: kind and trust are everywhere the same.
+    kind, trust = promises[0].kind, promises[0].trust
+    largest = max((p.epsilon for p in promises if p.epsilon is not None), default=None)
+    times = max(1, participations)
+    bound = smallest_bound(mechanisms, times, SENTENCE_DELTA)
     return {
-        "kind": guarantee.kind,
-        "epsilon": None if guarantee.epsilon is None else str(guarantee.epsilon),
+        "kind": kind,
+        "epsilon": None if largest is None else str(largest),
         "participations": participations,
-        "total-epsilon": None if total is None else str(total),
-        "approximate-epsilon": round_up(approximate),
-        "privacy-delta": PRIVACY_DELTA,
-        "trust": guarantee.trust,
-        "sentence": guarantee.sentence,
+        "total-epsilon": (
+            str(largest * times) if kind == "pure" and largest is not None else None
+        ),
+        "approximate-epsilon": None if largest is None else round_up(bound.epsilon),
+        "privacy-delta": SENTENCE_DELTA,
+        "trust": trust,
+        "groups": [
+            dataclasses.asdict(group)
+            for group in sorted({group_of(spec, nodes) for spec, nodes in asked})
+        ],
     }
+
+
+def group_of(spec: CohortSpec, nodes: int) -> Group:
+    """Say who must be honest in a cohort that was spread over so many nodes."""
+    threat = Threat.from_wire(spec.threat)
+    return Group(
+        people=spec.cohort_size,
+        honest=spec.honest_floor,
+        nodes=nodes,
+        colluding=threat.corrupt_nodes(nodes),
+        drawn=helpers_are_drawn(spec.backend, threat, nodes),
+    )
+
+
+def promise_of(stated: Mapping[str, Any]) -> Promise:
+    """Read what `spent` wrote as a promise that can be put in words."""
+    pure = stated["total-epsilon"]
+    approximate = stated["approximate-epsilon"]
+    return Promise(
+        kind=stated["kind"],
+        trust=stated["trust"],
+        epsilon=Fraction(pure) if pure else float(approximate or "inf"),
+        privacy_delta=0.0 if pure else stated["privacy-delta"],
+        times=max(1, stated["participations"]),
+        groups=tuple(Group(**group) for group in stated["groups"]),
+    )
 
 
 def spent_by(journal: Journal) -> Mapping[str, Any]:
     """Give the guarantee that everybody ever invited may have used up by now."""
     often: Counter[tuple[str, str]] = Counter()
-    for _, node_id, users in journal.invitations():
+    nodes: Counter[str] = Counter()
+    for cohort_id, node_id, users in journal.invitations():
+        nodes[cohort_id] += 1
         often.update((node_id, user) for user in users)
     return spent(
-        [CohortSpec.FromString(cohort.spec) for cohort in journal.cohorts()],
+        [
+            (CohortSpec.FromString(cohort.spec), nodes[cohort.cohort_id])
+            for cohort in journal.cohorts()
+        ],
         max(often.values(), default=0),
         test_mode=journal.config.test_mode,
     )

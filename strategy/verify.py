@@ -31,7 +31,7 @@ from strategy.orchestrator import USERS_EXHAUSTED
 from strategy.policy import CohortOutcome, Policy
 from strategy.policy_setup import policy_for
 from strategy.records import SUMMED, RoundRecord, StoredCohort, SumRecord
-from strategy.spending import spent
+from strategy.spending import Asked, spent
 
 MOST_PROBLEMS_SHOWN = 20
 
@@ -291,17 +291,18 @@ def _outcome(spec: CohortSpec, result: SumRecord, total: int) -> CohortOutcome:
 
 def _guarantee(evidence: _Evidence) -> Iterator[str]:
     often: Counter[tuple[str, str]] = Counter()
-    specs: list[CohortSpec] = []
+    asked: list[Asked] = []
     cohorts = iter(sorted(evidence.cohorts, key=lambda cohort: cohort.round_number))
     pending = next(cohorts, None)
     for record in evidence.rounds:
         while pending is not None and pending.round_number <= record.number:
-            specs.append(evidence.specs[pending.cohort_id])
-            for node_id, users in evidence.invited.get(pending.cohort_id, {}).items():
+            invited = evidence.invited.get(pending.cohort_id, {})
+            asked.append((evidence.specs[pending.cohort_id], len(invited)))
+            for node_id, users in invited.items():
                 often.update((node_id, user) for user in users)
             pending = next(cohorts, None)
         most = max(often.values(), default=0)
-        stated = spent(specs, most, test_mode=evidence.config.test_mode)
+        stated = spent(asked, most, test_mode=evidence.config.test_mode)
         if _plain(stated) != _plain(record.spent):
             yield f"round {record.number}: states another guarantee than was spent"
 

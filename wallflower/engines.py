@@ -55,6 +55,8 @@ ENGINES: dict[str, str] = {
     "simulation": "wallflower.simulation_engine:run_simulation",
     "deployment": "wallflower.deployment_engine:run_deployment",
 }
+# Engines that host everybody: the machine they run on holds every outcome.
+REHEARSALS = ("fast", "local", "simulation")
 
 
 def engine_named(name: str) -> Engine:

@@ -22,7 +22,6 @@ from clients.hosting import real_randomizer, seeded_randomizer
 from clients.rewards import Pull, Rewards, pull_rewards
 from protocol.cohort import cohort_mechanism
 from protocol.errors import InputError
-from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import events
 from strategy.analyzer import analyze
 from strategy.cohort_spec import cohort_spec, draw_round, everybody_suffices
@@ -35,7 +34,7 @@ from strategy.policy import CohortOutcome, CohortWish, Policy
 from strategy.policy_setup import policy_for
 from strategy.records import CohortRecord, RoundRecord, SumRecord
 from strategy.sharing import UsersExhaustedError
-from strategy.spending import spent
+from strategy.spending import Asked, spent
 from strategy.telemetry import fan_out
 from wallflower.engines import EngineJob
 from wallflower.population import (
@@ -87,7 +86,7 @@ class _Rehearsal:
         for name, count in sorted(counts):
             self._registry.add_node(name, users_of(self._source(name), count))
         self._randomizer = real_randomizer()
-        self._specs: list[CohortSpec] = []
+        self._all: list[Asked] = []
         self._asked = self._answered = 0
 
     async def run(self) -> None:
@@ -178,7 +177,7 @@ class _Rehearsal:
         value = analyze(mechanism, released, spec.modulus)
         self._asked += spec.cohort_size
         self._answered += survivors
-        self._specs.append(spec)
+        self._all.append((spec, len(draw.users)))
         return _Cohort(
             CohortRecord(
                 spec.cohort_id,
@@ -218,7 +217,7 @@ class _Rehearsal:
             tuple(dataclasses.asdict(view) for view in policy.arms()),
             policy.state(),
             spent(
-                self._specs,
+                self._all,
                 self._registry.most_invited,
                 test_mode=self._config.test_mode,
             ),

@@ -11,19 +11,18 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from protocol.accounting import Bound, returning_users
+from protocol.accounting import Bound, probabilistic, returning_users
 from protocol.accounting_dropout import effective_epsilon_of
 from protocol.errors import InputError
 from protocol.guarantee import Guarantee
 from protocol.mechanism import LARGEST_COHORT, CohortMechanism
-from protocol.promise import SENTENCE_DELTA
 from protocol.quantities import whole
+from protocol.sentences import SENTENCE_DELTA, Group, Promise
 from strategy.confidence import CohortFacts, confidence_for
 from strategy.levels import batch_share
 from strategy.policy_spec import ELIMINATION, PolicySpec
 from strategy.radius import Pool, cohort_noise, pair_radius
 from strategy.schedule import Schedule
-from wallflower.plan_words import promise_sentence
 
 PRIVACY_DELTAS = (1e-5, SENTENCE_DELTA, 1e-9)
 ARRIVING = (Fraction(1), Fraction(19, 20), Fraction(3, 4), Fraction(1, 2))
@@ -33,7 +32,8 @@ ARRIVING = (Fraction(1), Fraction(19, 20), Fraction(3, 4), Fraction(1, 2))
 class PlanRequest:
     """The operator's question; `gaps` are differences of means to be told apart.
 
-    `floor` is the part of every cohort that is surely honest and present.
+    `floor` is the part of every cohort that is surely honest and present, `corrupt`
+    the part of its nodes that may work with the operator.
     """
 
     arms: int
@@ -44,6 +44,7 @@ class PlanRequest:
     ratio: Fraction | None
     first_batch: int
     floor: Fraction
+    corrupt: Fraction
     participations: int
     failure_probability: Fraction
     gaps: tuple[Fraction, ...]
@@ -55,6 +56,8 @@ class PlanRequest:
                 raise InputError("gap", gap, "greater than 0 and at most 1")
         if not 0 < self.floor <= 1:
             raise InputError("floor", self.floor, "greater than 0 and at most 1")
+        if not 0 <= self.corrupt < 1:
+            raise InputError("corrupt", self.corrupt, "from 0 to below 1")
 
     def policy(self) -> PolicySpec:
         """The elimination policy these settings describe, first batch resolved."""
@@ -115,6 +118,7 @@ class Plan:
     guarantee: Guarantee
     sentence: str
     equivalents: tuple[Bound, ...]
+    losses: tuple[float, ...]  # of one cohort, each exceeded with probability δ
     returning: tuple[Bound, ...]
     dropouts: tuple[DropoutEffect, ...]
     gaps: tuple[GapCost, ...]
@@ -149,10 +153,12 @@ def make_plan(request: PlanRequest) -> Plan:
         policy=policy,
         batches=tuple(batches),
         guarantee=guarantee,
-        sentence=promise_sentence(
-            guarantee, request.participations, request.floor, returning
-        ),
+        sentence=_promise(request, guarantee, cohorts, returning[0]).sentence(),
         equivalents=tuple(bounds[0] for bounds in promises),
+        losses=tuple(
+            max(probabilistic(cohort, privacy_delta) for cohort in cohorts)
+            for privacy_delta in PRIVACY_DELTAS
+        ),
         returning=returning if request.participations > 1 else (),
         dropouts=_dropouts(guarantee, cohorts),
         gaps=tuple(_cost(gap, future) for gap in sorted(request.gaps, reverse=True)),
@@ -226,6 +232,32 @@ def _cost(gap: Fraction, future: _Future) -> GapCost:
         if planned.separates <= gap:
             return GapCost(gap, number, per_arm, planned.users)
     return GapCost(gap, None, None, None)
+
+
+def _promise(
+    request: PlanRequest,
+    guarantee: Guarantee,
+    cohorts: list[CohortMechanism],
+    best: Bound,
+) -> Promise:
+    """What one person is promised for the whole experiment.
+
+    A pure promise is stated without δ although a bound with δ may be a little smaller.
+    """
+    pure = guarantee.kind == "pure" and guarantee.epsilon is not None
+    return Promise(
+        kind=guarantee.kind,
+        trust=guarantee.trust,
+        epsilon=(
+            request.participations * (guarantee.epsilon or Fraction(0))
+            if pure
+            else best.epsilon
+        ),
+        privacy_delta=0.0 if pure else best.privacy_delta,
+        times=request.participations,
+        groups=tuple(Group(c.cohort_size, c.honest_floor) for c in cohorts),
+        corrupt=request.corrupt,
+    )
 
 
 def _weakest(cohorts: list[CohortMechanism]) -> Guarantee:

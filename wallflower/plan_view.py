@@ -7,9 +7,9 @@ from typing import Any
 
 from protocol.accounting import Bound
 from protocol.quantities import round_up
+from protocol.sentences import percent, power
 from wallflower.output import console, print_json, print_text, table
 from wallflower.plan import PRIVACY_DELTAS, GapCost, Plan, PlannedBatch
-from wallflower.plan_words import percent
 
 _TRUST = {
     "distributed": "the honest part of each group, and the secure sum",
@@ -20,7 +20,6 @@ _LEGEND = (
     "Rewards are rounded to multiples of 1/g; τ bounds the noise of a sum; bits are "
     "what one user sends; the last column is the gap of means that is decided by then."
 )
-_DIGITS = {1e-5: "10⁻⁵", 1e-6: "10⁻⁶", 1e-9: "10⁻⁹"}
 
 
 def print_plan(plan: Plan, output: str) -> None:
@@ -47,6 +46,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "ratio": str(plan.policy.ratio),
             "first_batch": plan.policy.first_batch,
             "floor": str(request.floor),
+            "corrupt": str(request.corrupt),
             "participations": request.participations,
             "failure_probability": str(request.failure_probability),
         },
@@ -61,6 +61,10 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "participations": request.participations,
             "sentence": plan.sentence,
             "approximate": [_bound_json(bound) for bound in plan.equivalents],
+            "probabilistic": [
+                {"epsilon": _rounded(loss), "privacy_delta": privacy_delta}
+                for loss, privacy_delta in zip(plan.losses, PRIVACY_DELTAS, strict=True)
+            ],
             "returning_users": [_bound_json(bound) for bound in plan.returning],
         },
         "dropouts": [
@@ -121,7 +125,7 @@ def _print_page(plan: Plan) -> None:
     print_text(out, plan.sentence)
     out.print(f"Must be trusted: {_TRUST[plan.guarantee.trust]}.")
     if plan.guarantee.epsilon is not None:
-        out.print(_equivalents(plan))
+        print_text(out, _equivalents(plan))
     for line in _returning(plan):
         out.print(line)
     out.print()
@@ -140,15 +144,22 @@ def _print_page(plan: Plan) -> None:
 
 def _equivalents(plan: Plan) -> str:
     parts = [
-        f"({round_up(bound.epsilon)}, {_DIGITS[privacy_delta]})"
+        f"({round_up(bound.epsilon)}, {power(privacy_delta)})"
         for bound, privacy_delta in zip(plan.equivalents, PRIVACY_DELTAS, strict=True)
     ]
-    exceptions = (
-        "The promise has no exceptions (δ = 0); as"
-        if plan.guarantee.kind == "pure"
-        else "Exceptions are rare; as"
-    )
-    return f"{exceptions} (ε, δ) it reads {', '.join(parts)}."
+    if plan.guarantee.kind == "pure":
+        start, exceeded = "The promise needs no δ; as", ""
+    else:
+        start = "As"
+        losses = [
+            f"{round_up(loss)} with a chance of {power(privacy_delta)}"
+            for loss, privacy_delta in zip(plan.losses, PRIVACY_DELTAS, strict=True)
+        ]
+        exceeded = (
+            " In one group, to who sees the bare sum, the loss of privacy exceeds "
+            f"{', '.join(losses)} at most."
+        )
+    return f"{start} (ε, δ)-DP it reads {', '.join(parts)}.{exceeded}"
 
 
 def _returning(plan: Plan) -> list[str]:

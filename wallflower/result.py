@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocol.identity import trust_label
+from protocol.quantities import round_up
 from protocol.repeatable import TEST_MODE
+from protocol.sentences import REHEARSAL, power
 from strategy.chain import WAITING
 from strategy.config import ExperimentConfig
 from strategy.journal import Journal
 from strategy.records import SUMMED, VOID, RoundRecord, StoredCohort
-from strategy.spending import spent_by
+from strategy.spending import promise_of, spent_by
+from wallflower.engines import REHEARSALS
 from wallflower.hosted_ledger import hosted_spends
 
 UNDER_WAY = "under-way"
@@ -94,6 +97,11 @@ class RunResult:
         return self.config.experiment.arms[int(active)]
 
     @property
+    def rehearsal(self) -> bool:
+        """Whether one machine held everybody's outcome."""
+        return self.engine in REHEARSALS
+
+    @property
     def trust(self) -> str:
         """What must be believed of the server."""
         if self.config.test_mode:
@@ -139,11 +147,13 @@ class RunResult:
             return "Nobody was asked yet: nobody has spent any privacy."
         times = int(spent["participations"])
         often = "twice" if times == 1 else f"more than {times} times"
-        total = spent.get("total-epsilon") or spent["approximate-epsilon"]
-        delta = "" if spent.get("total-epsilon") else " at δ = 10⁻⁶"
+        promise = promise_of(spent)
+        total = round_up(promise.epsilon)
+        delta = promise.privacy_delta and f" at δ = {power(promise.privacy_delta)}"
+        rehearsal = f"{REHEARSAL} " * (self.rehearsal and promise.kind != "none")
         return (
-            f"{spent['sentence']} Nobody was asked {often}: ε = {total}{delta} in "
-            f"all; {self.trust}.{self.unfinished.sentence}"
+            f"{rehearsal}{promise.sentence()} Nobody was asked {often}: "
+            f"ε = {total}{delta or ''} in all; {self.trust}.{self.unfinished.sentence}"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -168,6 +178,7 @@ class RunResult:
                 self._arm(view) for view in (self.last.views if self.last else ())
             ],
             "guarantee": dict(self.spent) if self.invited else None,
+            "rehearsal": self.rehearsal,
             "test_mode": self.config.test_mode,
             "unfinished_round": dataclasses.asdict(self.unfinished),
             "trust": self.trust,

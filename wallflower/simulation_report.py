@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import math
 from collections import Counter
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.promise import SENTENCE_DELTA
+from protocol.accounting import smallest_bound
 from protocol.quantities import round_up
+from protocol.sentences import SENTENCE_DELTA, SIMULATION, Group, Promise
 from strategy.policy_spec import ELIMINATION, PolicySpec
 from wallflower.simulation import SimulationResult
 from wallflower.simulation_setup import BASELINE, Prepared
@@ -61,8 +63,17 @@ def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
     """
     size = max(spec.first_batch, 1)
     wrap = spec.failure_probability / (100 * spec.arms)
-    promise = spec.calibrated(size, spec.floor(size), wrap).guarantee()
-    approximate = promise.approximate(SENTENCE_DELTA)
+    cohort = spec.calibrated(size, spec.floor(size), wrap)
+    promise = cohort.guarantee()
+    approximate = smallest_bound([cohort], 1, SENTENCE_DELTA).epsilon
+    pure = promise.kind == "pure" and promise.epsilon is not None
+    words = Promise(
+        kind=promise.kind,
+        trust=promise.trust,
+        epsilon=(promise.epsilon or Fraction(0)) if pure else approximate,
+        privacy_delta=0.0 if pure else SENTENCE_DELTA,
+        groups=(Group(cohort.cohort_size, cohort.honest_floor),),
+    )
     return {
         "kind": promise.kind,
         "epsilon": promise.epsilon_text,
@@ -71,7 +82,7 @@ def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
             round_up(approximate) if math.isfinite(approximate) else None
         ),
         "approximate_delta": SENTENCE_DELTA,
-        "sentence": promise.sentence,
+        "sentence": f"{SIMULATION} {words.sentence()}",
         "best_arm": _best_arm_sentence(spec),
     }
 

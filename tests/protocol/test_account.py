@@ -88,6 +88,6 @@ def test_skellam_noise_without_its_precision_is_no_cost() -> None:
 
 
 def test_a_guarantee_and_its_cost_have_the_same_curve() -> None:
-    promise = Guarantee("renyi", Fraction(1, 2), "distributed", "", 12)
+    promise = Guarantee("renyi", Fraction(1, 2), "distributed", 12)
     for order in (1.5, 2.0, 7.25):
         assert Cost.of(promise).guarantee().renyi(order) == promise.renyi(order)

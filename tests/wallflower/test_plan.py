@@ -20,6 +20,7 @@ REQUEST = PlanRequest(
     ratio=Fraction(3, 2),
     first_batch=0,
     floor=Fraction(4, 5),
+    corrupt=Fraction(1, 10),
     participations=1,
     failure_probability=Fraction(1, 20),
     gaps=(Fraction(2, 5), Fraction(1, 5)),
@@ -91,14 +92,23 @@ def test_more_privacy_needs_more_users() -> None:
 def test_a_pure_promise_says_the_factor_and_who_must_answer() -> None:
     sentence = planned().sentence
     assert "more than a factor of 1.65 (ε = 0.5)" in sentence
-    assert "at least 80 % of the people in each group answer honestly" in sentence
+    assert "at most 10 % of its nodes work with the operator" in sentence
+    assert "at least 80 % of its people answer honestly" in sentence
 
 
-def test_a_renyi_promise_says_how_rare_exceptions_are() -> None:
+def test_a_renyi_promise_is_worded_as_epsilon_delta_and_not_by_exceptions() -> None:
     plan = planned(mechanism="dist-rdp")
-    assert "one in a million" in plan.sentence
+    assert "one in a million added" in plan.sentence
+    assert "except" not in plan.sentence
     # The exact trade-off, below the 2.42 of the conversion.
     assert 2.2 < plan.equivalents[1].epsilon < 2.42
+
+
+def test_the_loss_exceeded_with_probability_delta_is_larger_than_epsilon() -> None:
+    plan = planned(mechanism="dist-rdp")
+    assert plan.losses[1] == pytest.approx(2.502, abs=0.01)
+    for loss, bound in zip(plan.losses, plan.equivalents, strict=True):
+        assert loss > bound.epsilon
 
 
 def test_returning_users_get_the_smaller_bound() -> None:

@@ -40,6 +40,9 @@ def plan(
     floor: Annotated[
         _Number, _option("Part of every group that surely answers and is honest.")
     ] = "0.8",
+    corrupt: Annotated[
+        _Number, _option("Part of a group's nodes that may work with the operator.")
+    ] = "0.1",
     participations: Annotated[
         _Number, _option("How many groups one person may be in.")
     ] = "1",
@@ -74,6 +77,7 @@ def plan(
         ratio=exact("ratio", ratio),
         first_batch=whole("first-batch", first_batch, at_least=0, at_most=10**10),
         floor=exact("floor", floor),
+        corrupt=exact("corrupt", corrupt),
         participations=whole(
             "participations", participations, at_least=1, at_most=1000
         ),
