@@ -9,6 +9,7 @@ from protocol.settings import nearest
 
 COMMITTEE = "committee"
 SECAGG_PLUS = "secagg-plus"
+SEALED = "sealed"
 BACKENDS = (COMMITTEE, SECAGG_PLUS)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.backends import COMMITTEE, SECAGG_PLUS
+from protocol.backends import COMMITTEE, SEALED, SECAGG_PLUS
 from protocol.wire import secure_sum_pb2 as wire
 
 # Plain integers: looking one up in the generated enumeration costs more than a hash.
@@ -22,6 +22,11 @@ SHARE: Final[int] = int(wire.STAGE_SHARE)
 MASK: Final[int] = int(wire.STAGE_MASK)
 CONFIRM: Final[int] = int(wire.STAGE_CONFIRM)
 UNMASK: Final[int] = int(wire.STAGE_UNMASK)
+ENLIST: Final[int] = int(wire.STAGE_ENLIST)
+DEAL: Final[int] = int(wire.STAGE_DEAL)
+CHECK: Final[int] = int(wire.STAGE_CHECK)
+SEAL: Final[int] = int(wire.STAGE_SEAL)
+OPEN: Final[int] = int(wire.STAGE_OPEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,20 @@ _TABLE: Final[Mapping[str, tuple[StageFacts, ...]]] = {
         StageFacts(MASK, "mask", given_once=True),
         StageFacts(CONFIRM, "confirm", closed=True, given_once=True),
         StageFacts(UNMASK, "unmask", closed=True, given_once=True),
+    ),
+    SEALED: (
+        StageFacts(ENLIST, "enlist", states_roster=True, members_only=True),
+        StageFacts(DEAL, "deal", states_roster=True, members_only=True),
+        StageFacts(CHECK, "check", states_roster=True, members_only=True),
+        StageFacts(SEAL, "seal", takes_reward=True, states_roster=True),
+        StageFacts(
+            OPEN,
+            "open",
+            closed=True,
+            states_roster=True,
+            members_only=True,
+            given_once=True,
+        ),
     ),
 }
 

@@ -18,6 +18,11 @@ class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STAGE_MASK: _ClassVar[Stage]
     STAGE_CONFIRM: _ClassVar[Stage]
     STAGE_UNMASK: _ClassVar[Stage]
+    STAGE_ENLIST: _ClassVar[Stage]
+    STAGE_DEAL: _ClassVar[Stage]
+    STAGE_CHECK: _ClassVar[Stage]
+    STAGE_SEAL: _ClassVar[Stage]
+    STAGE_OPEN: _ClassVar[Stage]
 STAGE_UNSPECIFIED: Stage
 STAGE_KEYS: Stage
 STAGE_CONTRIBUTE: Stage
@@ -27,6 +32,11 @@ STAGE_SHARE: Stage
 STAGE_MASK: Stage
 STAGE_CONFIRM: Stage
 STAGE_UNMASK: Stage
+STAGE_ENLIST: Stage
+STAGE_DEAL: Stage
+STAGE_CHECK: Stage
+STAGE_SEAL: Stage
+STAGE_OPEN: Stage
 
 class Envelope(_message.Message):
     __slots__ = ("stage", "context", "sender", "receiver", "payload", "checksum")

@@ -26,7 +26,7 @@ from protocol.wire import cohort_pb2 as wallflower_dot_v1_dot_cohort__pb2
 from protocol.wire import secure_sum_pb2 as wallflower_dot_v1_dot_secure__sum__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dwallflower/v1/sum_state.proto\x12\rwallflower.v1\x1a\x1awallflower/v1/cohort.proto\x1a\x1ewallflower/v1/secure_sum.proto\"\xb0\x06\n\x0bServerState\x12\'\n\x04spec\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.CohortSpec\x12%\n\x06roster\x18\x02 \x01(\x0b\x32\x15.wallflower.v1.Roster\x12#\n\x05stage\x18\x03 \x01(\x0e\x32\x14.wallflower.v1.Stage\x12\x0f\n\x07\x61waited\x18\x04 \x03(\t\x12\x32\n\x04lost\x18\x05 \x03(\x0b\x32$.wallflower.v1.ServerState.LostEntry\x12\x0f\n\x07members\x18\x06 \x03(\t\x12\x32\n\x04keys\x18\x07 \x03(\x0b\x32$.wallflower.v1.ServerState.KeysEntry\x12\x38\n\x07uploads\x18\x08 \x03(\x0b\x32\'.wallflower.v1.ServerState.UploadsEntry\x12\x0e\n\x06\x63losed\x18\t \x03(\t\x12\x38\n\x07numbers\x18\n \x03(\x0b\x32\'.wallflower.v1.ServerState.NumbersEntry\x12\x44\n\rconfirmations\x18\x0b \x03(\x0b\x32-.wallflower.v1.ServerState.ConfirmationsEntry\x12\x38\n\x07unmasks\x18\x0c \x03(\x0b\x32\'.wallflower.v1.ServerState.UnmasksEntry\x1a+\n\tLostEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a+\n\tKeysEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x1a.\n\x0cUploadsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x1a.\n\x0cNumbersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x34\n\x12\x43onfirmationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x1a.\n\x0cUnmasksEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"\xd8\x02\n\x0b\x43lientState\x12\'\n\x04spec\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.CohortSpec\x12\r\n\x05party\x18\x02 \x01(\t\x12#\n\x05stage\x18\x03 \x01(\x0e\x32\x14.wallflower.v1.Stage\x12\x0f\n\x07\x63ontext\x18\x04 \x01(\x0c\x12\x0e\n\x06roster\x18\x05 \x01(\x0c\x12\x13\n\x0broster_size\x18\x06 \x01(\r\x12\x13\n\x0bprivate_key\x18\x07 \x01(\x0c\x12\x11\n\twhole_run\x18\x08 \x01(\x08\x12\x38\n\x07\x61nswers\x18\t \x03(\x0b\x32\'.wallflower.v1.ClientState.AnswersEntry\x12\x0b\n\x03own\x18\n \x01(\x0c\x1aG\n\x0c\x41nswersEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.wallflower.v1.Answered:\x02\x38\x01\"+\n\x08\x41nswered\x12\x0f\n\x07request\x18\x01 \x01(\x0c\x12\x0e\n\x06\x61nswer\x18\x02 \x01(\x0c\"\xc3\x02\n\tPlusState\x12\x10\n\x08mask_key\x18\x01 \x01(\x0c\x12\x11\n\tself_seed\x18\x02 \x01(\x0c\x12\r\n\x05value\x18\x03 \x01(\x04\x12\r\n\x05users\x18\x04 \x01(\x04\x12\x32\n\rshare_request\x18\x05 \x01(\x0b\x32\x1b.wallflower.v1.ShareRequest\x12\x0f\n\x07senders\x18\x06 \x03(\r\x12\x34\n\x06shares\x18\x07 \x03(\x0b\x32$.wallflower.v1.PlusState.SharesEntry\x12\x0f\n\x07sharers\x18\x08 \x01(\x0c\x12\x11\n\tsurvivors\x18\t \x01(\x0c\x12\x0f\n\x07invited\x18\n \x01(\x0c\x12\x14\n\x0cinvited_size\x18\x0b \x01(\r\x1a-\n\x0bSharesEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dwallflower/v1/sum_state.proto\x12\rwallflower.v1\x1a\x1awallflower/v1/cohort.proto\x1a\x1ewallflower/v1/secure_sum.proto\"\xbd\x06\n\x0bServerState\x12\'\n\x04spec\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.CohortSpec\x12%\n\x06roster\x18\x02 \x01(\x0b\x32\x15.wallflower.v1.Roster\x12#\n\x05stage\x18\x03 \x01(\x0e\x32\x14.wallflower.v1.Stage\x12\x0f\n\x07\x61waited\x18\x04 \x03(\t\x12\x32\n\x04lost\x18\x05 \x03(\x0b\x32$.wallflower.v1.ServerState.LostEntry\x12\x0f\n\x07members\x18\x06 \x03(\t\x12\x32\n\x04keys\x18\x07 \x03(\x0b\x32$.wallflower.v1.ServerState.KeysEntry\x12\x38\n\x07uploads\x18\x08 \x03(\x0b\x32\'.wallflower.v1.ServerState.UploadsEntry\x12\x0e\n\x06\x63losed\x18\t \x03(\t\x12\x38\n\x07numbers\x18\n \x03(\x0b\x32\'.wallflower.v1.ServerState.NumbersEntry\x12\x44\n\rconfirmations\x18\x0b \x03(\x0b\x32-.wallflower.v1.ServerState.ConfirmationsEntry\x12\x38\n\x07unmasks\x18\x0c \x03(\x0b\x32\'.wallflower.v1.ServerState.UnmasksEntry\x12\x0b\n\x03own\x18\r \x01(\x0c\x1a+\n\tLostEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a+\n\tKeysEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x1a.\n\x0cUploadsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x1a.\n\x0cNumbersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x34\n\x12\x43onfirmationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x1a.\n\x0cUnmasksEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"\xd8\x02\n\x0b\x43lientState\x12\'\n\x04spec\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.CohortSpec\x12\r\n\x05party\x18\x02 \x01(\t\x12#\n\x05stage\x18\x03 \x01(\x0e\x32\x14.wallflower.v1.Stage\x12\x0f\n\x07\x63ontext\x18\x04 \x01(\x0c\x12\x0e\n\x06roster\x18\x05 \x01(\x0c\x12\x13\n\x0broster_size\x18\x06 \x01(\r\x12\x13\n\x0bprivate_key\x18\x07 \x01(\x0c\x12\x11\n\twhole_run\x18\x08 \x01(\x08\x12\x38\n\x07\x61nswers\x18\t \x03(\x0b\x32\'.wallflower.v1.ClientState.AnswersEntry\x12\x0b\n\x03own\x18\n \x01(\x0c\x1aG\n\x0c\x41nswersEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.wallflower.v1.Answered:\x02\x38\x01\"+\n\x08\x41nswered\x12\x0f\n\x07request\x18\x01 \x01(\x0c\x12\x0e\n\x06\x61nswer\x18\x02 \x01(\x0c\"\xc3\x02\n\tPlusState\x12\x10\n\x08mask_key\x18\x01 \x01(\x0c\x12\x11\n\tself_seed\x18\x02 \x01(\x0c\x12\r\n\x05value\x18\x03 \x01(\x04\x12\r\n\x05users\x18\x04 \x01(\x04\x12\x32\n\rshare_request\x18\x05 \x01(\x0b\x32\x1b.wallflower.v1.ShareRequest\x12\x0f\n\x07senders\x18\x06 \x03(\r\x12\x34\n\x06shares\x18\x07 \x03(\x0b\x32$.wallflower.v1.PlusState.SharesEntry\x12\x0f\n\x07sharers\x18\x08 \x01(\x0c\x12\x11\n\tsurvivors\x18\t \x01(\x0c\x12\x0f\n\x07invited\x18\n \x01(\x0c\x12\x14\n\x0cinvited_size\x18\x0b \x01(\r\x1a-\n\x0bSharesEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,27 +50,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PLUSSTATE_SHARESENTRY']._loaded_options = None
   _globals['_PLUSSTATE_SHARESENTRY']._serialized_options = b'8\001'
   _globals['_SERVERSTATE']._serialized_start=109
-  _globals['_SERVERSTATE']._serialized_end=925
-  _globals['_SERVERSTATE_LOSTENTRY']._serialized_start=639
-  _globals['_SERVERSTATE_LOSTENTRY']._serialized_end=682
-  _globals['_SERVERSTATE_KEYSENTRY']._serialized_start=684
-  _globals['_SERVERSTATE_KEYSENTRY']._serialized_end=727
-  _globals['_SERVERSTATE_UPLOADSENTRY']._serialized_start=729
-  _globals['_SERVERSTATE_UPLOADSENTRY']._serialized_end=775
-  _globals['_SERVERSTATE_NUMBERSENTRY']._serialized_start=777
-  _globals['_SERVERSTATE_NUMBERSENTRY']._serialized_end=823
-  _globals['_SERVERSTATE_CONFIRMATIONSENTRY']._serialized_start=825
-  _globals['_SERVERSTATE_CONFIRMATIONSENTRY']._serialized_end=877
-  _globals['_SERVERSTATE_UNMASKSENTRY']._serialized_start=879
-  _globals['_SERVERSTATE_UNMASKSENTRY']._serialized_end=925
-  _globals['_CLIENTSTATE']._serialized_start=928
-  _globals['_CLIENTSTATE']._serialized_end=1272
-  _globals['_CLIENTSTATE_ANSWERSENTRY']._serialized_start=1201
-  _globals['_CLIENTSTATE_ANSWERSENTRY']._serialized_end=1272
-  _globals['_ANSWERED']._serialized_start=1274
-  _globals['_ANSWERED']._serialized_end=1317
-  _globals['_PLUSSTATE']._serialized_start=1320
-  _globals['_PLUSSTATE']._serialized_end=1643
-  _globals['_PLUSSTATE_SHARESENTRY']._serialized_start=1598
-  _globals['_PLUSSTATE_SHARESENTRY']._serialized_end=1643
+  _globals['_SERVERSTATE']._serialized_end=938
+  _globals['_SERVERSTATE_LOSTENTRY']._serialized_start=652
+  _globals['_SERVERSTATE_LOSTENTRY']._serialized_end=695
+  _globals['_SERVERSTATE_KEYSENTRY']._serialized_start=697
+  _globals['_SERVERSTATE_KEYSENTRY']._serialized_end=740
+  _globals['_SERVERSTATE_UPLOADSENTRY']._serialized_start=742
+  _globals['_SERVERSTATE_UPLOADSENTRY']._serialized_end=788
+  _globals['_SERVERSTATE_NUMBERSENTRY']._serialized_start=790
+  _globals['_SERVERSTATE_NUMBERSENTRY']._serialized_end=836
+  _globals['_SERVERSTATE_CONFIRMATIONSENTRY']._serialized_start=838
+  _globals['_SERVERSTATE_CONFIRMATIONSENTRY']._serialized_end=890
+  _globals['_SERVERSTATE_UNMASKSENTRY']._serialized_start=892
+  _globals['_SERVERSTATE_UNMASKSENTRY']._serialized_end=938
+  _globals['_CLIENTSTATE']._serialized_start=941
+  _globals['_CLIENTSTATE']._serialized_end=1285
+  _globals['_CLIENTSTATE_ANSWERSENTRY']._serialized_start=1214
+  _globals['_CLIENTSTATE_ANSWERSENTRY']._serialized_end=1285
+  _globals['_ANSWERED']._serialized_start=1287
+  _globals['_ANSWERED']._serialized_end=1330
+  _globals['_PLUSSTATE']._serialized_start=1333
+  _globals['_PLUSSTATE']._serialized_end=1656
+  _globals['_PLUSSTATE_SHARESENTRY']._serialized_start=1611
+  _globals['_PLUSSTATE_SHARESENTRY']._serialized_end=1656
 # @@protoc_insertion_point(module_scope)

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ServerState(_message.Message):
-    __slots__ = ("spec", "roster", "stage", "awaited", "lost", "members", "keys", "uploads", "closed", "numbers", "confirmations", "unmasks")
+    __slots__ = ("spec", "roster", "stage", "awaited", "lost", "members", "keys", "uploads", "closed", "numbers", "confirmations", "unmasks", "own")
     class LostEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,7 @@ class ServerState(_message.Message):
     NUMBERS_FIELD_NUMBER: _ClassVar[int]
     CONFIRMATIONS_FIELD_NUMBER: _ClassVar[int]
     UNMASKS_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
     spec: _cohort_pb2.CohortSpec
     roster: _secure_sum_pb2.Roster
     stage: _secure_sum_pb2.Stage
@@ -76,7 +77,8 @@ class ServerState(_message.Message):
     numbers: _containers.ScalarMap[str, int]
     confirmations: _containers.ScalarMap[str, bytes]
     unmasks: _containers.ScalarMap[str, bytes]
-    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., roster: _Optional[_Union[_secure_sum_pb2.Roster, _Mapping]] = ..., stage: _Optional[_Union[_secure_sum_pb2.Stage, str]] = ..., awaited: _Optional[_Iterable[str]] = ..., lost: _Optional[_Mapping[str, str]] = ..., members: _Optional[_Iterable[str]] = ..., keys: _Optional[_Mapping[str, bytes]] = ..., uploads: _Optional[_Mapping[str, bytes]] = ..., closed: _Optional[_Iterable[str]] = ..., numbers: _Optional[_Mapping[str, int]] = ..., confirmations: _Optional[_Mapping[str, bytes]] = ..., unmasks: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
+    own: bytes
+    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., roster: _Optional[_Union[_secure_sum_pb2.Roster, _Mapping]] = ..., stage: _Optional[_Union[_secure_sum_pb2.Stage, str]] = ..., awaited: _Optional[_Iterable[str]] = ..., lost: _Optional[_Mapping[str, str]] = ..., members: _Optional[_Iterable[str]] = ..., keys: _Optional[_Mapping[str, bytes]] = ..., uploads: _Optional[_Mapping[str, bytes]] = ..., closed: _Optional[_Iterable[str]] = ..., numbers: _Optional[_Mapping[str, int]] = ..., confirmations: _Optional[_Mapping[str, bytes]] = ..., unmasks: _Optional[_Mapping[str, bytes]] = ..., own: _Optional[bytes] = ...) -> None: ...
 
 class ClientState(_message.Message):
     __slots__ = ("spec", "party", "stage", "context", "roster", "roster_size", "private_key", "whole_run", "answers", "own")

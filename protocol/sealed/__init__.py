@@ -1,0 +1,1 @@
+"""Sealed sums: threshold ElGamal in the exponent, dealt by the nodes themselves."""
