@@ -61,6 +61,12 @@ test-hosts: env  ## a whole experiment over several hosts made of network namesp
 soak-faults: env  ## 10,000 seeded fault schedules through the port (minutes)
 	$(BIN)/python -m tests.strategy.fault_schedules 1000 10000
 
+FIRST ?= 1
+COUNT ?= 2000
+KINDS ?=
+soak-world: env  ## whole deployments on virtual time under seeded faults (FIRST=, COUNT=, KINDS=)
+	$(BIN)/python -m tests.support.world.soak $(FIRST) $(COUNT) $(KINDS)
+
 soak-desk: env  ## 100,000 hostile calls against the desk; its memory must stay flat
 	$(BIN)/python -m tests.integration.desk_abuse 100000
 

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from protocol.session import SecureSum, Void
-from strategy.faulty_port import Faults, FaultyPort
 from strategy.memory_port import MemoryPort
 from strategy.secure_sum import REGISTRY
 from tests.strategy.sum_nodes import Sum, SumNode, exact, one_hot
 from tests.strategy.virtual_time import run_virtually
+from tests.support.faulty_port import Faults, FaultyPort
 
 DEADLINE_S = 30.0
 

@@ -18,12 +18,12 @@ from strategy.config import (
     TransportSettings,
 )
 from strategy.events import Event
-from strategy.faulty_port import Faults, FaultyPort
 from strategy.journal import Journal
 from strategy.memory_port import MemoryPort
 from strategy.verify import verify
 from tests.strategy.orchestration import World, config, world
 from tests.strategy.virtual_time import run_virtually
+from tests.support.faulty_port import Faults, FaultyPort
 from wallflower.result import read_result
 
 PATIENCE_S = 300.0

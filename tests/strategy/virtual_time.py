@@ -24,11 +24,14 @@ class HangError(Exception):
 
 class _JumpingSelector(selectors.DefaultSelector):
     now = 0.0
+    latest = float("inf")
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
             raise HangError("nothing is scheduled and nobody is ready")
         self.now += max(timeout, 0.0)
+        if self.now > self.latest:
+            raise HangError(f"not over after {self.now:.0f} s")
         return super().select(0)
 
 
@@ -57,6 +60,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.now
+
+    def end_at(self, latest: float) -> None:
+        """Call it a hang when the clock passes `latest`."""
+        self._jumping.latest = latest
 
 
 def run_virtually(work: Coroutine[Any, Any, Result]) -> Result:

@@ -55,7 +55,7 @@ class Faults:
     @classmethod
     def drawn(cls, seed: int, *, delay_s: float = 1.0) -> Faults:
         """Draw a climate: which faults occur in this schedule, and how often."""
-        source = random.Random(f"climate {seed}")  # noqa: S311 - a test schedule
+        source = random.Random(f"climate {seed}")
         chosen = source.sample(_PROBABILITIES, source.randint(1, len(_PROBABILITIES)))
         # From "now and then" to "every third message".
         levels = {name: source.choice((0.02, 0.08, 0.3)) for name in chosen}
@@ -143,6 +143,8 @@ class FaultyPort:
     async def _carry(self, request: Request, inbox: Inbox, timeout_s: float) -> None:
         """Take one request to its node and back, through its fate."""
         fate = self._fate(request)
+        if fate.request_delay_s or fate.answer_delay_s:
+            self._count("delay")
         crash = self._crash(request.node_id)
         await asyncio.sleep(fate.request_delay_s)
         await self._until_back(request.node_id)
@@ -188,9 +190,7 @@ class FaultyPort:
                 inbox.deliver(answer)
 
     def _fate(self, request: Request) -> _Fate:
-        source = random.Random(  # noqa: S311 - a test schedule, not a secret
-            f"{self._seed} {request.node_id} {request.request_id}"
-        )
+        source = random.Random(f"{self._seed} {request.node_id} {request.request_id}")
         faults = self._faults
 
         def happens(probability: float) -> bool:
@@ -218,7 +218,7 @@ class FaultyPort:
             return _Crash.BEFORE_WORK
         step = self._steps.get(node_id, 0)
         self._steps[node_id] = step + 1
-        source = random.Random(f"{self._seed} {node_id}")  # noqa: S311
+        source = random.Random(f"{self._seed} {node_id}")
         dies = source.random() < self._faults.crash
         if not dies or step != source.randrange(self._faults.crash_steps):
             return _Crash.NEVER
@@ -238,7 +238,7 @@ class FaultyPort:
         if not self._faults.flap:
             return False
         piece = asyncio.get_running_loop().time() // self._faults.flap_s
-        source = random.Random(f"{self._seed} {node_id} {piece}")  # noqa: S311
+        source = random.Random(f"{self._seed} {node_id} {piece}")
         return source.random() < self._faults.flap
 
     def _count(self, fault: str) -> None:

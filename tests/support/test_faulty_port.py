@@ -8,10 +8,10 @@ import pytest
 
 from protocol.errors import InputError
 from protocol.port import NodeHandler, NodePort
-from strategy.faulty_port import Faults, FaultyPort
 from strategy.memory_port import MemoryPort
 from tests.strategy.port_contract import Echo, StoppingPortContract, gather, request
 from tests.strategy.virtual_time import run_virtually
+from tests.support.faulty_port import Faults, FaultyPort
 
 SHORT_S = 1.0  # a lost message costs all of it; a busy machine must answer within
 

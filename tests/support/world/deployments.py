@@ -1,0 +1,146 @@
+"""What runs in a world's processes: a deployment's own code, put together as there."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import functools
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from clients.attendance import Invitation, attend
+from clients.claims import Claim
+from clients.ledger import Ledger
+from clients.node import Node
+from protocol.attendance import RunTokens
+from protocol.certificates import KeyPair, make_authority, make_server_certificate
+from protocol.errors import RefusalError, UnavailableError
+from protocol.port import NodePort
+from strategy.desk import Desk
+from strategy.desk_admission import Admission, EnrolledKeys
+from strategy.desk_settings import DeskSettings
+from strategy.events import Listen
+from strategy.journal import Journal
+from strategy.memory_port import MemoryPort
+from strategy.orchestrator import Orchestrator
+from strategy.session_opener import session_opener
+from strategy.spool import Spool
+from tests.support.world.population import config_of, enrolment, make, trust_of
+from tests.support.world.schedule import DESK, Schedule, node_names
+
+RUN = "world"
+LEDGER = "ledger.sqlite"
+_ADDRESS = "10.0.0.1:9000"
+_SECRET = b"s" * 32
+_DAY_S = 86_400
+_PAUSE_S = 5.0  # between two summonses of a node that left the desk
+
+
+@functools.cache
+def _certificate() -> KeyPair:
+    now = datetime.datetime.now(datetime.UTC)
+    authority = make_authority("world", now=now, days=30)
+    return make_server_certificate(authority, ["10.0.0.1"], now=now, days=30)
+
+
+class Wrapped:
+    """Puts the faults of messages between the orchestrator and its port."""
+
+    def __call__(self, port: NodePort) -> NodePort:
+        """Give the port that the orchestrator sees."""
+        raise NotImplementedError
+
+
+async def serve(
+    schedule: Schedule, home: Path, wrap: Wrapped, listen: Listen, away: set[str]
+) -> None:
+    """Run the server to its end: create or resume the run, open the port, orchestrate.
+
+    `away` are the nodes that cannot be reached, where they live in this process.
+    """
+    config = config_of(schedule)
+    if (home / "journal.sqlite").exists():
+        opened = Journal.resume(home, config)
+    else:
+        opened = Journal.create(home, RUN, config, "deployment")
+    inside = _desk if schedule.transport == DESK else _memory
+    with opened as journal:
+        async with inside(schedule, home, away) as (port, spool):
+            orchestrator = Orchestrator(
+                config,
+                journal,
+                wrap(port),
+                session_opener(RUN, trust_of(schedule)),
+                listen,
+                expected_nodes=schedule.nodes,
+                spool=spool,
+            )
+            await orchestrator.run()
+
+
+@asynccontextmanager
+async def _desk(
+    schedule: Schedule, home: Path, away: set[str]
+) -> AsyncIterator[tuple[NodePort, Spool | None]]:
+    """As `strategy.desk_host` does it, without Flower."""
+    key, _ = enrolment(schedule.nodes, schedule.users)
+    admission = Admission(
+        RunTokens(RUN, _SECRET),
+        EnrolledKeys(key),
+        malicious_server=schedule.server == "malicious",
+    )
+    desk = Desk(admission, _certificate(), DeskSettings(return_s=60.0))
+    with Spool(home / "spool.sqlite") as spool:
+        await desk.open(_ADDRESS)
+        run_over = "failed"
+        try:
+            yield desk, spool
+            run_over = "finished"
+        finally:
+            await desk.close(run_over)
+
+
+@asynccontextmanager
+async def _memory(
+    schedule: Schedule, home: Path, away: set[str]
+) -> AsyncIterator[tuple[NodePort, Spool | None]]:
+    """As `wallflower.local_engine` does it: all nodes in the server's process."""
+    with Ledger(home / LEDGER) as ledger:
+        names = node_names(schedule.nodes)
+        nodes = {name: make(schedule, name, ledger) for name in names}
+        yield MemoryPort(_Reachable(nodes, away)), None
+
+
+class _Reachable(dict[str, Node]):
+    """The nodes of a memory port; some can be away for a while."""
+
+    def __init__(self, nodes: dict[str, Node], away: set[str]) -> None:
+        super().__init__(nodes)
+        self._away = away
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return (name for name in super().__iter__() if name not in self._away)
+
+    def get(self, name: str, default: object = None) -> Node | None:  # type: ignore[override]
+        return None if name in self._away else super().get(name)
+
+
+async def live(schedule: Schedule, name: str, home: Path) -> None:
+    """Be a node: attend the desk, as often as it is sent for, until the run is over."""
+    _, identities = enrolment(schedule.nodes, schedule.users)
+    expiry = int(time.time()) + _DAY_S
+    token = RunTokens(RUN, _SECRET).issue(name, expiry=expiry)
+    invitation = Invitation(_ADDRESS, _certificate().certificate, RUN, token)
+    while True:
+        try:
+            with Ledger(home / LEDGER) as ledger:
+                await ledger.claim(Claim.attendance(name, RUN))
+                node = make(schedule, name, ledger)
+                node.only_run = RUN
+                if await attend(invitation, identities[name], node) == "finished":
+                    return
+        except (UnavailableError, RefusalError):
+            pass
+        await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,137 @@
+"""What must hold of a world whatever happened in it, looked up in its files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from protocol.errors import InputError, WallflowerError
+from strategy.cohort_spec import draw_round
+from strategy.cohorts import UserRegistry
+from strategy.journal import Journal
+from strategy.orchestrator import USERS_EXHAUSTED
+from strategy.policy_setup import restored_policy
+from strategy.sharing import UsersExhaustedError
+from strategy.verify import verify
+from tests.support.world.deployments import LEDGER
+from tests.support.world.disk import ledger_rows
+from tests.support.world.population import PRECISION, users_of, value_of
+from tests.support.world.schedule import SERVER, Schedule, node_names
+
+_Invited = Mapping[tuple[str, str], tuple[str, ...]]  # by cohort and node
+_Spent = Mapping[tuple[str, str], tuple[str, ...]]
+
+
+def finish_reason(folder: Path) -> str | None:
+    """Give what the journal says about how the run ended."""
+    try:
+        with Journal.read(folder / SERVER) as journal:
+            last = journal.last_round()
+    except WallflowerError:
+        return None
+    return None if last is None else last.finished
+
+
+def problems(schedule: Schedule, folder: Path, ended: str) -> list[str]:
+    """Name everything that is wrong with what a world left behind."""
+    if not (folder / SERVER / "journal.sqlite").exists():
+        return (
+            ["a run ended before its journal was there"] if ended == "finished" else []
+        )
+    try:
+        with Journal.read(folder / SERVER) as journal:
+            found = list(_problems(schedule, folder, journal, ended))
+    except WallflowerError as error:
+        found = [f"the journal cannot be read: {error}"]
+    return found
+
+
+def _problems(
+    schedule: Schedule, folder: Path, journal: Journal, ended: str
+) -> Iterator[str]:
+    invited = {(c, n): users for c, n, users in journal.invitations()}
+    spent, spent_problems = _ledgers(folder)
+    yield from spent_problems
+    yield from _twice(invited)
+    yield from _spent_and_invited(spent, invited)
+    yield from _sums(schedule, journal, spent)
+    for check in verify(journal):
+        yield from (f"verify: {check.name}: {problem}" for problem in check.problems)
+    last = journal.last_round()
+    reason = None if last is None else last.finished
+    if ended == "finished" and reason is None:
+        yield "a run ended as finished, and its journal is not"
+    forever = any(fault.kind == "endless-rewards" for fault in schedule.faults)
+    if ended == "exit 3" or (ended == "exit 4" and not forever):
+        yield f"not over after many resumes in quiet: {ended}"
+    if reason == USERS_EXHAUSTED:
+        yield from _exhaustion(schedule, journal, invited)
+
+
+def _ledgers(folder: Path) -> tuple[_Spent, list[str]]:
+    spent: dict[tuple[str, str], tuple[str, ...]] = {}
+    wrong = []
+    for home in sorted(folder.iterdir()):
+        for node_id, cohort_id, users in ledger_rows(home / LEDGER):
+            if (cohort_id, node_id) in spent:
+                wrong.append(f"{node_id} has spent twice for cohort {cohort_id}")
+            spent[cohort_id, node_id] = tuple(json.loads(users))
+    often = Counter(user for users in spent.values() for user in users)
+    wrong += [f"{user} has spent {n} times" for user, n in often.items() if n > 1]
+    return spent, wrong
+
+
+def _twice(invited: _Invited) -> Iterator[str]:
+    often = Counter(user for users in invited.values() for user in users)
+    for user, times in often.items():
+        if times > 1:
+            yield f"{user} was invited {times} times"
+
+
+def _spent_and_invited(spent: _Spent, invited: _Invited) -> Iterator[str]:
+    for key, users in spent.items():
+        if not set(users) <= set(invited.get(key, ())):
+            yield f"cohort {key[0]}: users of {key[1]} have spent uninvited"
+
+
+def _sums(schedule: Schedule, journal: Journal, spent: _Spent) -> Iterator[str]:
+    for cohort in journal.cohorts():
+        result = cohort.result
+        if result is None:
+            continue
+        where = f"cohort {cohort.cohort_id}"
+        users = [
+            user
+            for node_id in result.nodes
+            for user in spent.get((cohort.cohort_id, node_id), ())
+        ]
+        if len(users) != result.survivors:
+            yield f"{where}: {result.survivors} summed, {len(users)} in ledgers"
+        total = sum(value_of(cohort.arm, user, schedule) for user in users)
+        if (result.total, result.precision) != (total, PRECISION):
+            yield f"{where}: the sum is {result.total}, its users give {total}"
+
+
+def _exhaustion(
+    schedule: Schedule, journal: Journal, invited: _Invited
+) -> Iterator[str]:
+    """Draw the next round's cohorts from everybody there is: that must fail."""
+    config = journal.config
+    registry = UserRegistry(config.privacy.max_participations, schedule.seed)
+    for name in node_names(schedule.nodes):
+        registry.add_node(name, users_of(name, schedule))
+    by_node: defaultdict[str, list[str]] = defaultdict(list)
+    for (_, node_id), users in invited.items():
+        by_node[node_id] += users
+    registry.mark_invited(by_node.items())
+    # What was wished for when it stopped.
+    state = {**journal.rounds()[-1].policy_state, "finished": None}
+    policy = restored_policy(state)
+    left = registry.remaining
+    try:
+        draw_round(registry, config, policy.wishes(), node_names(schedule.nodes))
+    except (UsersExhaustedError, InputError):
+        return
+    yield f"a run ended as {USERS_EXHAUSTED}, and {left} users were never asked"

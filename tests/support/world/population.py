@@ -1,0 +1,149 @@
+"""Who lives in a world: nodes, users, their rewards, and the experiment they are in.
+
+Every user's reward is a different multiple of 1/1024, the grid of the mechanism
+``non-private``. There is no noise and no rounding, so a released sum can be recomputed
+from the users in it, and nobody can be left out, added or counted twice unseen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from clients.hosting import NodeSetup, make_node
+from clients.ledger import Ledger
+from clients.node import Node
+from clients.reward_sources import CallableRewards
+from clients.rewards import Patience
+from protocol.identity import EnrolmentKey, NodeIdentity, Trust
+from protocol.population import NodeSettings, RewardSettings
+from strategy.config import (
+    ExperimentConfig,
+    ExperimentSettings,
+    PolicySettings,
+    PrivacySettings,
+    SecureSumSettings,
+    TestSettings,
+    TransportSettings,
+)
+from tests.support.world.schedule import REWARD_FAULTS, Schedule, node_names
+from tests.support.world.threads import block
+from wallflower.population import agreed_policy
+
+PRECISION = 1024
+_LOWEST = 200  # reward of the worst arm, in units of 1/1024
+_CERTIFICATE_DAYS = 30
+REWARD_TIMEOUT_S = 100.0
+
+
+def config_of(schedule: Schedule) -> ExperimentConfig:
+    """Give the experiment of a world."""
+    return ExperimentConfig(
+        experiment=ExperimentSettings(
+            f"world-{schedule.seed}", tuple(f"arm-{n}" for n in range(schedule.arms))
+        ),
+        privacy=PrivacySettings(mechanism="non-private"),
+        policy=PolicySettings(first_batch=schedule.first_batch),
+        secure_sum=SecureSumSettings(
+            backend=schedule.backend,
+            dropout=Fraction(schedule.dropout),
+            server=schedule.server,
+        ),
+        nodes=NodeSettings(schedule.nodes, schedule.users),
+        rewards=RewardSettings(means=(0.5,) * schedule.arms),
+        transport=TransportSettings(
+            stage_timeout_s=20.0,
+            reward_timeout_s=REWARD_TIMEOUT_S,
+            attend_timeout_s=60.0,
+        ),
+        test=TestSettings(noise_seed=schedule.seed),
+    )
+
+
+def users_of(name: str, schedule: Schedule) -> tuple[str, ...]:
+    """Name a node's users."""
+    return tuple(f"{name}/{number}" for number in range(schedule.users))
+
+
+def value_of(arm: int, user: str, schedule: Schedule) -> int:
+    """Give a user's reward for an arm, in units of 1/1024; no two are the same."""
+    node, number = user.removeprefix("node-").split("/")
+    place = int(node) * schedule.users + int(number)
+    people = schedule.nodes * schedule.users
+    stride = next(s for s in (37, 41, 43, 47) if math.gcd(s, people) == 1)
+    above = (0, schedule.gap, schedule.gap // 2)[arm]
+    return _LOWEST + above + place * stride % people
+
+
+def reward_function(schedule: Schedule) -> Callable[[str, str], Any]:
+    """Give the function that every node's source calls, with its slow users."""
+    shares = dict.fromkeys(REWARD_FAULTS, 0.0)
+    for fault in schedule.faults:
+        if fault.kind in shares:
+            shares[fault.kind] = max(shares[fault.kind], fault.share)
+
+    def wait_s(user: str) -> float:
+        digest = hashlib.sha256(f"{schedule.seed} {user}".encode()).digest()
+        luck, pace = digest[0] / 256, digest[1] / 256
+        if luck < shares["endless-rewards"]:
+            return math.inf
+        if luck < max(shares["slow-rewards"], shares["blocking-rewards"]):
+            return 2 * REWARD_TIMEOUT_S * pace  # some in time, some too late
+        return 0.3 * pace
+
+    def answer(arm: str, user: str) -> float:
+        return value_of(int(arm.removeprefix("arm-")), user, schedule) / PRECISION
+
+    def blocking(arm: str, user: str) -> float:
+        block(wait_s(user))
+        return answer(arm, user)
+
+    async def awaited(arm: str, user: str) -> float:
+        await asyncio.sleep(wait_s(user))
+        return answer(arm, user)
+
+    return blocking if schedule.blocking else awaited
+
+
+@functools.cache
+def enrolment(nodes: int, users: int) -> tuple[bytes, Mapping[str, NodeIdentity]]:
+    """Certify nodes once a process: keys are dear and the same ones serve."""
+    key = EnrolmentKey.generate()
+    identities = {}
+    for name in node_names(nodes):
+        identity = NodeIdentity.generate(name)
+        certificate = key.issue(
+            name,
+            identity.public_key,
+            not_after=int(time.time()) + _CERTIFICATE_DAYS * 86_400,
+            capacity=users,
+        )
+        identities[name] = identity.enrolled(certificate)
+    return key.public_key, identities
+
+
+def trust_of(schedule: Schedule) -> Trust:
+    """Give whom everybody believes."""
+    return Trust(enrolment(schedule.nodes, schedule.users)[0], int(time.time()))
+
+
+def make(schedule: Schedule, name: str, ledger: Ledger) -> Node:
+    """Build one node on its ledger."""
+    key, identities = enrolment(schedule.nodes, schedule.users)
+    source = CallableRewards(reward_function(schedule))
+    setup = NodeSetup(
+        policy=agreed_policy(config_of(schedule)),
+        ledger=ledger,
+        source=lambda _: source,
+        identity=identities.__getitem__,
+        enrolment_key=key,
+        noise_seed=schedule.seed,
+        patience=Patience(REWARD_TIMEOUT_S),
+    )
+    return make_node(setup, name, users_of(name, schedule), trust_of(schedule))
