@@ -57,7 +57,9 @@ check-deploy: env  ## validate images, compose, Kubernetes, systemd and proxy fi
 	$(BIN)/python -m deploy.check
 
 test-hosts: env  ## a whole experiment over several hosts made of network namespaces (root)
+	$(BIN)/python -m deploy.harness.needs
 	$(BIN)/pytest -m hosts -s tests/integration/hosts
+
 soak-faults: env  ## 10,000 seeded fault schedules through the port (minutes)
 	$(BIN)/python -m tests.strategy.fault_schedules 1000 10000
 
@@ -74,9 +76,11 @@ bench-noise: bench-env  ## exact noise against float noise and OpenDP: ratios, t
 	$(BIN)/python -m benchmarks.noise
 
 test-faults: env  ## faults on purpose over several hosts, and what came of each (root)
+	$(BIN)/python -m deploy.harness.needs
 	$(BIN)/python -m deploy.harness.report
 
 guide: env  ## follow docs/deployment.md word by word on two hosts (root)
+	$(BIN)/python -m deploy.harness.needs
 	$(BIN)/python -m deploy.harness.guide
 
 bench-deploy: env  ## one batch of ours beside one round of stock SecAgg+ (8 and 16 nodes)

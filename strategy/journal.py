@@ -63,9 +63,10 @@ class Journal(RunStore):
                 "with it, another --run-dir starts a new one"
             )
         try:
-            journal = cls(run_dir, lock)
+            journal = cls(run_dir, lock, new=True)
             try:
                 journal._found(run_id, config, engine)
+                journal._new = False
             except BaseException:
                 journal.close()
                 raise

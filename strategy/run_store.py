@@ -70,12 +70,17 @@ class RunStore:
         Where the file lies.
     lock : RunLock | None
         None opens for reading only.
+    new : bool
+        True until the run is founded: if that fails there is nothing to resume.
     """
 
-    def __init__(self, run_dir: Path, lock: RunLock | None) -> None:
+    def __init__(
+        self, run_dir: Path, lock: RunLock | None, *, new: bool = False
+    ) -> None:
         self.run_dir = run_dir
         self.path = run_dir / FILE_NAME
         self._lock = lock
+        self._new = new
         # The orchestrator writes from worker threads, one transaction at a time.
         self._mutex = threading.Lock()
         self._database = self._connect(read_only=lock is None)
@@ -162,8 +167,13 @@ class RunStore:
         # The low byte is the primary code; the rest says more of the same.
         code = getattr(error, "sqlite_errorcode", 0)
         if code in _NO_ROOM or code & 0xFF in _NO_ROOM:
+            advice = (
+                "no run was begun: make room, then start it again"
+                if self._new
+                else "nothing of this step was kept: make room, then `wallflower "
+                f"resume {self.run_dir}`"
+            )
             return UnavailableError(
-                f"{self.path} cannot be written ({error}); nothing of this step was "
-                f"kept: make room, then `wallflower resume {self.run_dir}`"
+                f"{self.path} cannot be written ({error}); {advice}"
             )
         return JournalError(f"{self.path}: {error}")

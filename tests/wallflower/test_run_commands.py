@@ -353,4 +353,6 @@ def test_a_disk_that_is_full_from_the_start_leaves_nothing(tmp_path: Path) -> No
     done = run_limited(write(tmp_path), tmp_path / "run", 2 * 1024)
     assert done.returncode == 4, done.stderr
     assert "cannot be written" in done.stderr
+    assert "no run was begun: make room, then start it again" in done.stderr
+    assert "resume" not in done.stderr
     assert not (tmp_path / "run").exists()
