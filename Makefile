@@ -99,7 +99,7 @@ soak-secagg: env  ## secure sums at every size, 8,192 nodes included
 soak-machines: env  ## 10,000 seeded fault schedules on the secure-sum machines alone
 	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/test_secure_sum_faults.py
 
-soak-kill: env  ## kill a run's server 20 times at random moments, resume, verify
+soak-kill: env  ## kill a run's server 20 times, each in a named phase, resume, verify
 	$(BIN)/pytest -m soak -s tests/integration/test_kill.py
 
 bench-simulate: bench-env  ## the simulator's cost from T = 10^5 to 10^9, and against its peers

@@ -1,26 +1,20 @@
-"""SIGKILL at any moment: the record holds, nobody is asked twice, the winner stands."""
+"""SIGKILL in every phase: the record holds, nobody is asked twice, the best wins."""
 
 from __future__ import annotations
 
-import random
 import signal
 import subprocess
-import time
+import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from protocol.errors import JournalError
 from strategy.journal import Journal
 from strategy.verify import verify
-from tests.wallflower.run_fixtures import (
-    as_json,
-    command,
-    environment,
-    wallflower,
-    write,
-)
+from tests.wallflower.run_fixtures import as_json, environment, wallflower, write
+from wallflower.hosted_ledger import ledger_checks
 
 # Some ten rounds of four arms; the gap of 0.2 makes a wrong winner rarer than 1 in
 # a thousand per run on top of the experiment's own 1/1000.
@@ -37,79 +31,111 @@ count = 24
 users = 800
 [rewards]
 means = [0.5, 0.55, 0.4, 0.75]
+[secure-sum]
+backend = "BACKEND"
 """
 
+# Where each server dies, and how many rounds it finishes before.
+COMMITTEE = (
+    ("invitations half written", 0),
+    ("invitations written", 0),
+    ("keys partly answered", 0),
+    ("contribute about to be asked", 1),
+    ("spend written", 0),
+    ("cohorts given up", 0),
+    ("tally partly answered", 1),
+    ("sum known", 0),
+    ("round half written", 0),
+    ("round written", 0),
+)
+SECAGG_PLUS = (
+    ("advertise partly answered", 0),
+    ("restart noted", 0),
+    ("share about to be asked", 1),
+    ("share partly answered", 0),
+    ("mask about to be asked", 0),
+    ("mask partly answered", 0),
+    ("unmask about to be asked", 1),
+    ("unmask partly answered", 0),
+    ("round half written", 0),
+    ("between rounds", 0),
+)
 
-def killed(run_dir: Path, words: list[str], after_s: float, seconds: float) -> bool:
-    """Start a server and kill it; False when it had finished before.
 
-    The clock starts once the journal has `after_s`'s worth of life in it: a kill while
-    Python imports modules would show nothing.
-    """
-    process = subprocess.Popen(
-        words,
-        cwd=run_dir.parent,
+def killed(words: Sequence[str | Path], phase: str, rounds: int, folder: Path) -> None:
+    """Start a server that dies in a phase, and see that it did, there."""
+    marker = folder / "phase"
+    marker.unlink(missing_ok=True)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.integration.killed_server",
+            *(phase, str(marker), str(rounds)),
+            *map(str, words),
+        ],
+        cwd=folder,
         env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
-    assert process.stderr is not None
-    process.stderr.readline()  # nodes are there: the orchestrator works
-    time.sleep(seconds * after_s)
-    process.send_signal(signal.SIGKILL)
-    process.stderr.close()
-    return process.wait() == -signal.SIGKILL
+    assert done.returncode == -signal.SIGKILL, (phase, done.stderr)
+    assert marker.read_text() == phase
 
 
-def assert_record_holds(run_dir: Path) -> None:
+def state_of(run_dir: Path) -> str:
+    """See that the record holds and nobody was asked twice; say where it stands."""
     with Journal.read(run_dir) as journal:
-        problems = [p for check in verify(journal) for p in check.problems]
+        checks = (*verify(journal), *ledger_checks(journal))
         often = Counter(
             (node, user) for _, node, users in journal.invitations() for user in users
         )
-    assert problems == []
+        cohorts = Counter(cohort.state for cohort in journal.cohorts())
+        rounds = len(journal.rounds())
+    assert [problem for check in checks for problem in check.problems] == []
     assert not often or max(often.values()) == 1
+    return f"{rounds} rounds, {len(often)} people asked, cohorts {dict(cohorts)}"
 
 
-def kill_and_resume(tmp_path: Path, kills: int, seed: int) -> None:
-    moments = random.Random(seed)
-    experiment = write(tmp_path, EXPERIMENT)
-    run_dir = tmp_path / "run"
-    words = command("run", experiment, "--run-dir", run_dir)
-    hit = 0
-    while hit < kills:
-        if not killed(run_dir, words, moments.random(), seconds=0.8):
-            break  # finished before it could be killed; the rest resumes below
-        hit += 1
-        try:
-            assert_record_holds(run_dir)
-        except JournalError:
-            assert not (run_dir / "journal.sqlite").exists()
-            continue
-        words = command("resume", run_dir)
-    result = as_json(wallflower("resume", run_dir, "--format", "json", cwd=tmp_path))
+def kill_and_resume(
+    folder: Path, backend: str, deaths: Sequence[tuple[str, int]]
+) -> None:
+    experiment = write(folder, EXPERIMENT.replace("BACKEND", backend))
+    run_dir = folder / "run"
+    words: Sequence[str | Path] = ("run", experiment, "--run-dir", run_dir)
+    landed = 0
+    for phase, rounds in deaths:
+        killed(words, phase, rounds, folder)
+        landed += 1
+        print(f"  {landed:>2} {backend:<11} {phase:<28} {state_of(run_dir)}")
+        words = ("resume", run_dir)
+    result = as_json(wallflower("resume", run_dir, "--format", "json", cwd=folder))
     assert result["winner"] == "d"
-    assert_record_holds(run_dir)
-    with Journal.read(run_dir) as journal:
-        stopped = [c for c in journal.cohorts() if c.reason == "server-stopped"]
-    print(
-        f"{hit} kills, {len(stopped)} cohorts void by them, {result['rounds']} rounds"
-    )
-    assert hit > 0
-    done = wallflower("verify", run_dir, cwd=tmp_path)
+    print(f"{landed} of {len(deaths)} kills landed; then {state_of(run_dir)}")
+    assert landed == len(deaths)
+    done = wallflower("verify", run_dir, "--head", result["head"], cwd=folder)
     assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.slow  # starts a server several times, a second each
-def test_a_server_killed_at_random_moments_resumes_to_the_same_winner(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("backend", "deaths"),
+    [("committee", COMMITTEE[4:6]), ("secagg-plus", SECAGG_PLUS[7:9])],
+)
+def test_a_killed_server_resumes_to_the_same_winner(
+    backend: str, deaths: Sequence[tuple[str, int]], tmp_path: Path
 ) -> None:
-    kill_and_resume(tmp_path, kills=3, seed=5)
+    kill_and_resume(tmp_path, backend, deaths)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_a_server_killed_twenty_times_resumes_to_the_same_winner(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("backend", "deaths"), [("committee", COMMITTEE), ("secagg-plus", SECAGG_PLUS)]
+)
+def test_a_server_killed_in_ten_phases_resumes_to_the_same_winner(
+    backend: str, deaths: Sequence[tuple[str, int]], tmp_path: Path
 ) -> None:
-    kill_and_resume(tmp_path, kills=20, seed=20)
+    kill_and_resume(tmp_path, backend, deaths)

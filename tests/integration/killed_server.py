@@ -1,0 +1,115 @@
+"""The command line in a process that kills itself (SIGKILL) in a named phase.
+
+``python -m tests.integration.killed_server PHASE MARKER ROUNDS words…`` runs
+``wallflower words…`` and dies in PHASE once ROUNDS rounds were finished by this
+process. The phase is written to MARKER first, so that whoever started the process knows
+that the kill landed where it was meant to. Everything else is the real thing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from clients.ledger import Ledger
+from strategy import chain, cohort_runner
+from strategy.event_log import EventLog
+from strategy.events import RoundFinished
+from strategy.journal import Journal
+from strategy.requests import CohortTraffic
+
+
+class Killer:
+    """Dies in one phase, after so many finished rounds."""
+
+    def __init__(self, phase: str, marker: Path, rounds: int) -> None:
+        self._phase, self._marker, self._rounds = phase, marker, rounds
+        self.finished = 0
+
+    def reached(self, phase: str) -> None:
+        """Die if this is the phase."""
+        if phase == self._phase and self.finished >= self._rounds:
+            self._marker.write_text(phase)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _before(owner: Any, name: str, reached: Callable[..., None]) -> None:
+    inner = getattr(owner, name)
+
+    @functools.wraps(inner)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        reached(*arguments, **named)
+        return inner(*arguments, **named)
+
+    setattr(owner, name, wrapped)
+
+
+def _after(owner: Any, name: str, reached: Callable[..., None]) -> None:
+    inner = getattr(owner, name)
+
+    @functools.wraps(inner)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        result = inner(*arguments, **named)
+        reached(*arguments, **named)
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def _after_awaiting(owner: Any, name: str, reached: Callable[..., None]) -> None:
+    inner = getattr(owner, name)
+
+    @functools.wraps(inner)
+    async def wrapped(*arguments: Any, **named: Any) -> Any:
+        result = await inner(*arguments, **named)
+        reached(*arguments, **named)
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def install(killer: Killer) -> None:
+    """Stand at every phase."""
+
+    def writing(database: object, kind: str, *rest: object) -> None:
+        if kind == chain.INVITED:
+            killer.reached("invitations half written")
+        elif kind == chain.SUMMED:
+            killer.reached("round half written")
+
+    def asking(traffic: CohortTraffic, party: str, stage: str, body: bytes) -> None:
+        killer.reached(f"{stage} about to be asked")
+
+    def hearing(traffic: CohortTraffic, answer: object) -> None:
+        if traffic.heard >= 3:
+            killer.reached(f"{traffic.stage} partly answered")
+
+    def telling(log: EventLog, event: object) -> None:
+        if isinstance(event, RoundFinished):
+            killer.finished += 1
+            killer.reached("between rounds")
+
+    _before(chain, "append", writing)
+    _after(Journal, "invite", lambda *_: killer.reached("invitations written"))
+    _after(CohortTraffic, "wrap", asking)
+    _after(CohortTraffic, "unwrap", hearing)
+    _after_awaiting(Ledger, "spend", lambda *_: killer.reached("spend written"))
+    _after(cohort_runner, "released_sum", lambda *_: killer.reached("sum known"))
+    _after(Journal, "finish_round", lambda *_: killer.reached("round written"))
+    _after_awaiting(EventLog, "listen", telling)
+    _after(Journal, "void_open", lambda *_: killer.reached("cohorts given up"))
+    _after(Journal, "note_resumed", lambda *_: killer.reached("restart noted"))
+
+
+if __name__ == "__main__":
+    phase, marker, rounds, *words = sys.argv[1:]
+    install(Killer(phase, Path(marker), int(rounds)))
+    from wallflower.cli import main
+
+    sys.argv = ["wallflower", *words]
+    main()
