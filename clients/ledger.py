@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import sqlite3
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -27,10 +25,13 @@ from typing import Self
 
 from clients import claims
 from clients.claims import Claim
+from clients.counter import Counter
+from clients.ledger_chain import SCHEMA as CHAIN_SCHEMA
+from clients.ledger_chain import Chain
+from clients.spends import NodeAccount, Spend
 from protocol.account import NOTHING, Account, Cost
-from protocol.errors import BudgetError, RefusalError, UnavailableError
+from protocol.errors import RefusalError, UnavailableError
 from protocol.private_files import private_file
-from protocol.quantities import round_up
 
 # 1: every row says its own ε̂ and g, so that spends of all kinds add up.
 _VERSION = 1
@@ -54,89 +55,6 @@ _SCHEMA = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Spend:
-    """One node's users in one cohort, and what it costs each of them.
-
-    Attributes
-    ----------
-    cost : to each of the users; costs of all kinds go into one account.
-    most_epsilon : what a user may spend in all, as ε of (ε, δ)-DP.
-    privacy_delta : the δ at which it is reckoned.
-    most_participations : how often a user may take part in one run.
-    """
-
-    node_id: str
-    run_id: str
-    cohort_id: str
-    cost: Cost
-    users: tuple[str, ...]
-    most_epsilon: Fraction
-    privacy_delta: Fraction
-    most_participations: int
-
-
-@dataclass(slots=True)
-class _Account:
-    """What one node's rows add up to."""
-
-    cohorts: set[tuple[str, str]] = field(default_factory=set)
-    spent: dict[str, Account] = field(default_factory=dict)
-    taken_part: dict[str, dict[str, int]] = field(default_factory=dict)
-
-    def add(self, run_id: str, cohort_id: str, cost: Cost, users: list[str]) -> None:
-        self.cohorts.add((run_id, cohort_id))
-        times = self.taken_part.setdefault(run_id, {})
-        for user in users:
-            # Users with the same history share one account.
-            self.spent[user] = self.spent.get(user, NOTHING).plus(cost)
-            times[user] = times.get(user, 0) + 1
-
-    def check(self, entry: Spend) -> None:
-        if (entry.run_id, entry.cohort_id) in self.cohorts:
-            raise RefusalError(
-                "cohort-repeated",
-                f"cohort {entry.cohort_id} was answered before; it is answered once",
-            )
-        if len(set(entry.users)) != len(entry.users):
-            raise RefusalError("user-repeated", "a user is named twice in one cohort")
-        times = self.taken_part.get(entry.run_id, {})
-        for user in entry.users:
-            if times.get(user, 0) >= entry.most_participations:
-                raise RefusalError(
-                    "user-repeated",
-                    f"a user took part {entry.most_participations} times in this run, "
-                    "which is all he agreed to",
-                )
-            check_budget(self.spent.get(user, NOTHING), entry)
-
-
-def check_budget(before: Account, entry: Spend) -> None:
-    """Refuse a spend that takes one user's total over what she agreed to.
-
-    Who agreed to a mechanism that promises nothing has no ε to keep to; afterwards
-    nothing that is promised can be kept either.
-    """
-    if entry.cost.kind == "none":
-        return
-    total = before.plus(entry.cost).total(entry.privacy_delta)
-    if total is not None and total <= entry.most_epsilon:
-        return
-    spent = before.total(entry.privacy_delta)
-    if total is None or spent is None:
-        raise BudgetError("any", "nothing: an answer without noise was given", "all")
-    raise BudgetError(
-        f"ε = {round_up(total - spent)} more",
-        f"{_rounded_down(max(entry.most_epsilon - spent, Fraction(0)))} "
-        f"(at δ = {float(entry.privacy_delta):g})",
-        round_up(total - entry.most_epsilon),
-    )
-
-
-def _rounded_down(value: Fraction) -> str:
-    return f"{math.floor(value * 10_000) / 10_000:g}"
-
-
 class Ledger:
     """The spends of all nodes of this process, in one file.
 
@@ -144,11 +62,16 @@ class Ledger:
     ----------
     path : Path
         The file; made with mode 0600 if it is not there.
+    counter : Counter, optional
+        Kept apart from the file; with it a ledger that was rolled back, replaced or
+        copied is refused.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, counter: Counter | None = None) -> None:
         self._path = path
-        self._accounts: dict[str, _Account] = {}
+        self._counter = counter
+        self._chain: Chain | None = None
+        self._accounts: dict[str, NodeAccount] = {}
         self._last_read = 0
         self._mutex = threading.Lock()
         self._waiting: list[tuple[Spend | Claim, asyncio.Future[None]]] = []
@@ -219,7 +142,7 @@ class Ledger:
 
         def look() -> None:
             self._catch_up()
-            self._accounts.get(entry.node_id, _Account()).check(entry)
+            self._accounts.get(entry.node_id, NodeAccount()).check(entry)
 
         await asyncio.wrap_future(self._thread.submit(look))
 
@@ -228,7 +151,7 @@ class Ledger:
 
         def look() -> bool:
             self._catch_up()
-            account = self._accounts.get(node_id, _Account())
+            account = self._accounts.get(node_id, NodeAccount())
             return (run_id, cohort_id) in account.cohorts or claims.any_of(
                 self._database, node_id, run_id, cohort_id
             )
@@ -240,7 +163,7 @@ class Ledger:
 
         def look() -> Account:
             self._catch_up()
-            return self._accounts.get(node_id, _Account()).spent.get(user, NOTHING)
+            return self._accounts.get(node_id, NodeAccount()).spent.get(user, NOTHING)
 
         return await asyncio.wrap_future(self._thread.submit(look))
 
@@ -255,10 +178,10 @@ class Ledger:
         try:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
-            _prepare(database)
+            self._chain = _prepare(database, self._counter)
             self._database = database
             self._catch_up()
-        except sqlite3.Error as error:
+        except (OSError, RefusalError, sqlite3.Error) as error:
             database.close()
             raise self._cannot(error) from None
         return database
@@ -276,7 +199,7 @@ class Ledger:
             (self._last_read,),
         )
         for number, node_id, run_id, cohort_id, users, *cost in rows:
-            account = self._accounts.setdefault(node_id, _Account())
+            account = self._accounts.setdefault(node_id, NodeAccount())
             account.add(run_id, cohort_id, _cost(*cost), json.loads(users))
             self._last_read = number
 
@@ -304,6 +227,8 @@ class Ledger:
         try:
             self._database.execute("BEGIN IMMEDIATE")
             try:
+                if self._chain is not None:
+                    self._chain.check()
                 self._catch_up()
                 results = [
                     claims.append(self._database, entry)
@@ -311,7 +236,10 @@ class Ledger:
                     else self._append(entry)
                     for entry in entries
                 ]
+                mark = None if self._chain is None else self._chain.extend()
                 self._database.execute("COMMIT")
+                if self._chain is not None and mark is not None:
+                    self._chain.committed(mark)
             except BaseException:
                 if self._database.in_transaction:
                     self._database.execute("ROLLBACK")
@@ -319,7 +247,9 @@ class Ledger:
                 self._accounts.clear()
                 self._last_read = 0
                 raise
-        except sqlite3.Error as error:
+        except RefusalError as refusal:
+            return [refusal] * len(entries)
+        except (OSError, sqlite3.Error) as error:
             failure = RefusalError(
                 "ledger-unavailable", f"the ledger cannot be written ({error})"
             )
@@ -327,7 +257,7 @@ class Ledger:
         return results
 
     def _append(self, entry: Spend) -> RefusalError | None:
-        account = self._accounts.setdefault(entry.node_id, _Account())
+        account = self._accounts.setdefault(entry.node_id, NodeAccount())
         try:
             account.check(entry)
         except RefusalError as refusal:
@@ -352,8 +282,9 @@ class Ledger:
         return None
 
 
-def _prepare(database: sqlite3.Connection) -> None:
+def _prepare(database: sqlite3.Connection, counter: Counter | None) -> Chain | None:
     """Make the tables, or bring those of an older version up to this one."""
+    chain = None if counter is None else Chain(database, counter)
     database.execute("BEGIN IMMEDIATE")  # another process may be at it too
     try:
         (version,) = database.execute("PRAGMA user_version").fetchone()
@@ -364,14 +295,17 @@ def _prepare(database: sqlite3.Connection) -> None:
         columns = {row[1] for row in database.execute("PRAGMA table_info (spend)")}
         if columns and "precision" not in columns:
             database.execute("ALTER TABLE spend ADD COLUMN precision INTEGER")
-        for statement in (*_SCHEMA, *claims.SCHEMA):
+        for statement in (*_SCHEMA, *claims.SCHEMA, *CHAIN_SCHEMA):
             database.execute(statement)
         database.execute(f"PRAGMA user_version = {_VERSION}")
+        if chain is not None:
+            chain.begin()
         database.execute("COMMIT")
     except BaseException:
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise
+    return chain
 
 
 def _cost(kind: str, epsilon: str, precision: int | None) -> Cost:

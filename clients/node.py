@@ -19,10 +19,11 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from clients.claims import Claim
-from clients.ledger import Ledger, Spend
+from clients.ledger import Ledger
 from clients.policy import ClientPolicy
 from clients.rewards import Doubles, Patience, Pull, Rewards, pull_rewards
 from clients.sessions import MemorySessions, Sessions
+from clients.spends import Spend
 from protocol.account import Cost
 from protocol.errors import (
     InputError,

@@ -2,7 +2,8 @@
 
 The folder named by ``wallflower-home`` in the SuperNode's ``--node-config`` holds
 ``node.toml`` and the node's state (ledger, sessions). The keys lie beside it or in the
-folder that the file names. Nothing in it comes from the server.
+folder that the file names; the ledger's counter in the folder that
+``wallflower-counter`` names, the home by default. Nothing in it comes from the server.
 
 ::
 
@@ -28,6 +29,7 @@ from google.protobuf.message import DecodeError
 
 from clients.attendance import Invitation, attend
 from clients.claims import Claim
+from clients.counter import Counter
 from clients.hosting import NodeSetup, SessionOpener, make_node
 from clients.ledger import Ledger
 from clients.node import Node
@@ -96,10 +98,14 @@ class NodeHome:
     ----------
     path : Path
         The folder.
+    counter : Path, optional
+        Where the ledger's counter lies; the home by default, better a place that is
+        not restored together with it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, counter: Path | None = None) -> None:
         self.path = path
+        self._counter = (path if counter is None else counter) / "ledger.counter"
         where = path / FILE_NAME
         self.file = settings_from(NodeFile, read_toml(where), str(where))
         section = self.file.node
@@ -141,6 +147,10 @@ class NodeHome:
             seed = NodeIdentity.generate(name).private_bytes()
             keyfiles.write_private(key, keyfiles.private_key_pem(seed))
         return NodeIdentity.from_private_bytes(name, keyfiles.read_seed(key))
+
+    def ledger(self) -> Ledger:
+        """Open the node's ledger; refused if it is not where its counter says."""
+        return Ledger(self.path / "ledger.sqlite", Counter(self._counter))
 
     def trust(self) -> Trust | None:
         """Whom this node believes, as of now; None without an enrolment key."""
@@ -194,7 +204,7 @@ class HomeProvider:
     async def work(self, context: Context, body: bytes) -> bytes:
         """Answer one request; a second one at the same time is turned away."""
         home = self._home(context)
-        with node_lock(home.path), Ledger(home.path / "ledger.sqlite") as ledger:
+        with node_lock(home.path), home.ledger() as ledger:
             await _check_route(ledger, home.name, body)
             store = SessionStore(home.path)
             try:
@@ -217,7 +227,7 @@ class HomeProvider:
         """
         home = self._home(context)
         invitation = Invitation(address, home.authority(certificate), run_id, token)
-        with Ledger(home.path / "ledger.sqlite") as ledger:
+        with home.ledger() as ledger:
             await ledger.claim(Claim.attendance(home.name, run_id))
             node = home.node(ledger)
             node.only_run = run_id
@@ -226,7 +236,9 @@ class HomeProvider:
     def _home(self, context: Context) -> NodeHome:
         path = Path(str(context.node_config["wallflower-home"]))
         if path not in self._homes:
-            self._homes[path] = NodeHome(path)
+            counter = context.node_config.get("wallflower-counter")
+            where = None if counter is None else Path(str(counter))
+            self._homes[path] = NodeHome(path, where)
         return self._homes[path]
 
 

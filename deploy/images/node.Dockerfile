@@ -18,7 +18,8 @@ RUN /opt/wallflower/bin/pip install --no-cache-dir --no-deps --no-build-isolatio
  && /opt/wallflower/bin/pip uninstall -y setuptools pip
 
 FROM ${BASE}
-RUN useradd --uid 10002 --create-home --home-dir /var/lib/wallflower wallflower
+RUN useradd --uid 10002 --create-home --home-dir /var/lib/wallflower wallflower \
+ && install -d -o 10002 -g 10002 -m 700 /var/lib/wallflower-counter
 COPY --from=build /opt/wallflower /opt/wallflower
 ENV PATH=/opt/wallflower/bin:/usr/local/bin:/usr/bin:/bin \
     FLWR_HOME=/var/lib/wallflower/flower \

@@ -16,7 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from clients.ledger import Ledger, Spend
+from clients.ledger import Ledger
+from clients.spends import Spend
 from protocol.account import NOTHING, Cost
 from protocol.errors import BudgetError, RefusalError, UnavailableError
 

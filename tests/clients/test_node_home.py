@@ -11,7 +11,12 @@ from clients.node_home import NodeHome
 from clients.node_lock import node_lock
 from protocol import flower_record
 from protocol.attendance import RunTokens
-from protocol.errors import ConfigError, MalformedMessageError, RefusalError
+from protocol.errors import (
+    ConfigError,
+    MalformedMessageError,
+    RefusalError,
+    UnavailableError,
+)
 from protocol.identity import EnrolmentKey
 from protocol.keyfiles import public_key_pem
 from protocol.wire.node_pb2 import Describe, NodeAnswer, NodeRequest, Task
@@ -129,6 +134,20 @@ def test_work_answers_for_the_users_of_the_home(tmp_path: Path) -> None:
     assert isinstance(answer, bytes)
     [described] = NodeAnswer.FromString(answer).answers
     assert list(described.description.users) == ["ann", "bob"]
+
+
+def test_a_home_whose_ledger_lost_its_counter_does_no_work(tmp_path: Path) -> None:
+    home(tmp_path / "home", '[node]\nname = "a"\n' + REWARDS)
+    places = {
+        "wallflower-home": str(tmp_path / "home"),
+        "wallflower-counter": str(tmp_path / "apart"),
+    }
+    task = Task(task_id="t", describe=Describe())
+    body = NodeRequest(run_id="r", tasks=[task]).SerializeToString()
+    assert call(flower_record.WORK, places, {flower_record.BODY: body})
+    (tmp_path / "apart" / "ledger.counter").unlink()
+    with pytest.raises(UnavailableError, match="ledger-rolled-back"):
+        call(flower_record.WORK, places, {flower_record.BODY: body})
 
 
 def test_a_second_message_at_the_same_time_is_turned_away(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from clients.attendance import Invitation, attend
 from clients.client_app import app
-from clients.ledger import Ledger
 from clients.node_home import NodeHome
 from protocol import flower_record
 from protocol.attendance import RunTokens
@@ -104,7 +103,7 @@ async def reach(
         return
     async with AsyncExitStack() as stack:
         nodes = {
-            name: home.node(stack.enter_context(Ledger(home.path / "ledger.sqlite")))
+            name: home.node(stack.enter_context(home.ledger()))
             for name, home in homes.items()
         }
         if transport == "memory":
