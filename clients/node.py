@@ -30,12 +30,15 @@ from protocol.errors import (
     MalformedMessageError,
     ProtocolError,
     RefusalError,
+    TermsError,
     UnavailableError,
+    WallflowerError,
 )
 from protocol.mechanism import CohortMechanism
 from protocol.session import ClientSession, Contribution
 from protocol.wire.cohort_pb2 import CohortSpec
 from protocol.wire.node_pb2 import (
+    Accepted,
     Closed,
     CohortStage,
     Description,
@@ -117,6 +120,7 @@ class Node:
         self._parts = parts
         self._sessions = sessions if sessions is not None else MemorySessions()
         self._locks: dict[str, asyncio.Lock] = {}
+        self._begun: set[str] = set()  # cohorts whose users were looked at
 
     async def handle(self, body: bytes) -> bytes:
         """Answer one NodeRequest with one NodeAnswer; see `protocol.port`."""
@@ -158,35 +162,63 @@ class Node:
                 return TaskAnswer(
                     task_id=task.task_id, description=Description(users=self.users)
                 )
+            if kind == "offer":
+                _check_run(task.offer.spec, run_id)
+                self._parts.policy.check(task.offer.spec)
+                return TaskAnswer(task_id=task.task_id, accepted=Accepted())
             if kind == "stage":
                 message = await self._stage(run_id, task.stage, dropped)
                 return TaskAnswer(task_id=task.task_id, message=message)
             if kind == "close":
                 self._sessions.drop(task.close.cohort_id)
                 self._locks.pop(task.close.cohort_id, None)
+                self._begun.discard(task.close.cohort_id)
                 return TaskAnswer(task_id=task.task_id, closed=Closed())
             raise RefusalError("unknown-task", "this node does not know such a task")
         except RefusalError as refusal:
-            return self._refuse(task.task_id, refusal.code, refusal.detail)
+            return await self._refuse(task, refusal, refusal.code, refusal.detail)
         except ProtocolError as error:
-            return self._refuse(task.task_id, error.code, str(error))
+            return await self._refuse(task, error, error.code, str(error))
         except (InputError, UnavailableError) as error:
-            return self._refuse(task.task_id, "not-possible", str(error))
+            return await self._refuse(task, error, "not-possible", str(error))
 
-    def _refuse(self, task_id: str, code: str, detail: str) -> TaskAnswer:
+    async def _refuse(
+        self, task: Task, error: WallflowerError, code: str, detail: str
+    ) -> TaskAnswer:
         self.lost[code] += 1
         _log.info(
             "request refused",
             extra={"event": "request-refused", "node_id": self.node_id, "reason": code},
         )
-        return TaskAnswer(task_id=task_id, refusal=Refusal(code=code, detail=detail))
+        refusal = Refusal(
+            code=code,
+            detail=detail,
+            terms=isinstance(error, TermsError),
+            untouched=await self._untouched(task),
+        )
+        return TaskAnswer(task_id=task.task_id, refusal=refusal)
+
+    async def _untouched(self, task: Task) -> bool:
+        """Say whether the cohort's users may be asked anew: nobody saw the arm.
+
+        Not once they were looked at: what they themselves are the reason for (a spent
+        budget) would come again.
+        """
+        spec = task.stage.spec
+        if task.WhichOneof("kind") != "stage" or spec.cohort_id in self._begun:
+            return False
+        try:
+            return not await self._parts.ledger.answered(
+                self.node_id, spec.run_id, spec.cohort_id
+            )
+        except UnavailableError:
+            return False
 
     async def _stage(
         self, run_id: str, stage: CohortStage, dropped: Counter[str]
     ) -> bytes:
         spec = stage.spec
-        if spec.run_id != run_id:
-            raise RefusalError("wrong-run", "the cohort belongs to another run")
+        _check_run(spec, run_id)
         mechanism = self._parts.policy.check(spec)
         if spec.cohort_id not in self._locks and len(self._locks) >= MOST_OPEN_COHORTS:
             raise RefusalError("too-many-cohorts", "cohorts are opened but not closed")
@@ -239,6 +271,7 @@ class Node:
         dropped: Counter[str],
     ) -> Contribution:
         """Pull the users' rewards; who has none is counted in `dropped`, by reason."""
+        self._begun.add(spec.cohort_id)
         users = tuple(stage.users)
         if not users or len(set(users)) != len(users):
             raise RefusalError("user-repeated", "no user, or a user named twice")
@@ -283,3 +316,8 @@ class Node:
             privacy_delta=policy.privacy_delta,
             most_participations=policy.largest_participations,
         )
+
+
+def _check_run(spec: CohortSpec, run_id: str) -> None:
+    if spec.run_id != run_id:
+        raise RefusalError("wrong-run", "the cohort belongs to another run")

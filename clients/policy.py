@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from protocol.cohort import cohort_mechanism, from_rational
-from protocol.errors import InputError, RefusalError
+from protocol.errors import InputError, TermsError
 from protocol.mechanism import CohortMechanism
 from protocol.population import one_of
 from protocol.quantities import positive, probability, whole
@@ -99,12 +99,12 @@ class ClientPolicy:
 
     def _judge(self, spec: CohortSpec) -> CohortMechanism:
         if spec.mechanism not in self.mechanisms:
-            raise RefusalError(
+            raise TermsError(
                 "mechanism-not-allowed",
                 f"{spec.mechanism[:50]} is not among {', '.join(self.mechanisms)}",
             )
         if spec.backend not in self.backends:
-            raise RefusalError(
+            raise TermsError(
                 "backend-not-allowed",
                 f"{spec.backend[:50]} is not among {', '.join(self.backends)}",
             )
@@ -112,14 +112,14 @@ class ClientPolicy:
             mechanism = cohort_mechanism(spec)
             epsilon = from_rational("epsilon", spec.epsilon)
         except InputError as error:
-            raise RefusalError("bad-cohort", str(error)) from None
+            raise TermsError("bad-cohort", str(error)) from None
         if epsilon > self.largest_epsilon:
-            raise RefusalError(
+            raise TermsError(
                 "epsilon-too-large",
                 f"requested {epsilon}, allowed at most {self.largest_epsilon}",
             )
         if spec.cohort_size < self.smallest_cohort:
-            raise RefusalError(
+            raise TermsError(
                 "cohort-too-small",
                 f"{spec.cohort_size} users, allowed at least {self.smallest_cohort}",
             )
@@ -129,7 +129,7 @@ class ClientPolicy:
     def _check_trust(self, spec: CohortSpec) -> None:
         least = self.smallest_floor_fraction
         if spec.honest_floor * least.denominator < spec.cohort_size * least.numerator:
-            raise RefusalError(
+            raise TermsError(
                 "floor-too-low",
                 f"noise carried by {spec.honest_floor} of {spec.cohort_size} users, "
                 f"allowed at least the fraction {least}",
@@ -141,18 +141,18 @@ class ClientPolicy:
             else Fraction(0)
         )
         if corrupt < self.smallest_corrupt:
-            raise RefusalError(
+            raise TermsError(
                 "threat-too-weak",
                 f"withstands {corrupt} corrupt nodes, allowed at least "
                 f"{self.smallest_corrupt}",
             )
         if self.malicious_server and not threat.malicious_server:
-            raise RefusalError(
+            raise TermsError(
                 "threat-too-weak", "the server is trusted to keep to the protocol"
             )
         # The largest ⌈γN⌉ of N nodes hold at least γn users, whatever their sizes.
         if spec.quorum - spec.honest_floor < corrupt * spec.cohort_size:
-            raise RefusalError(
+            raise TermsError(
                 "quorum-too-low",
                 f"a quorum of {spec.quorum} leaves no room for corrupt users beside "
                 f"{spec.honest_floor} honest ones",

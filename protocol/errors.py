@@ -70,6 +70,10 @@ class RefusalError(WallflowerError):
         super().__init__(f"{code}: {detail}")
 
 
+class TermsError(RefusalError):
+    """What was offered is not what the users agreed to; it will be refused again."""
+
+
 class BudgetError(RefusalError):
     """A request would spend more privacy than the user agreed to."""
 

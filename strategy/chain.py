@@ -30,6 +30,7 @@ CREATE TABLE entry (
 """
 FOUNDED, INVITED, VOID, SUMMED, ROUND = "founded", "invited", "void", "summed", "round"
 MET = "met"  # nodes that described their users
+RETURNED = "returned"  # users of a cohort whose node refused before anybody saw the arm
 # The subject of these is the round under way; they have no rows.
 RESUMED, WAITING = "resumed", "waiting"
 LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
@@ -54,6 +55,9 @@ _ROWS: dict[str, Sequence[str]] = {
     MET: (
         "SELECT node_id, users FROM node WHERE meeting = CAST(? AS INTEGER) "
         "ORDER BY node_id",
+    ),
+    RETURNED: (
+        "SELECT node_id, reason FROM returned WHERE cohort_id = ? ORDER BY node_id",
     ),
     RESUMED: (),
     WAITING: (),
@@ -125,6 +129,9 @@ def breaks(rows: Rows) -> Iterator[str]:
         for kind in {INVITED, state}:
             if (kind, cohort_id) not in ends:
                 yield f"cohort {cohort_id} is {kind}, but the chain does not say so"
+    for (cohort_id,) in rows("SELECT DISTINCT cohort_id FROM returned"):
+        if (RETURNED, cohort_id) not in ends:
+            yield f"users of cohort {cohort_id} are returned, the chain does not say so"
     for (number,) in rows("SELECT number FROM round"):
         if (ROUND, str(number)) not in ends:
             yield f"round {number} is not in the chain"

@@ -128,10 +128,15 @@ class CohortRunner:
             await asyncio.wait([ticker])
             self.closings.add(record.cohort_id, record.users)
         survivors = end.users if isinstance(end, SecureSum) else 0
+        back = asked.traffic.returned
+        used = {node: names for node, names in record.users.items() if node not in back}
+        returned = users - sum(map(len, used.values()))
+        lost = users - survivors - returned
         self.tally.answered += survivors
-        self.tally.lost += users - survivors
+        self.tally.lost += lost
+        self.tally.invited -= returned
         void = None if isinstance(end, SecureSum) else end.code
-        why = losses(record.users, end, session.out, asked.traffic.reported)
+        why = losses(used, end, session.out, asked.traffic.reported)
         self.tally.losses.update(why)
         if void is not None:
             await self._journal.call(self._journal.void, record.cohort_id, void, why)
@@ -142,11 +147,12 @@ class CohortRunner:
                 record.arm,
                 record.attempt,
                 survivors,
-                users - survivors,
+                lost,
                 void,
                 tuple(sorted(asked.traffic.refusals.items())),
                 time.monotonic() - started,
                 tuple(why.items()),
+                returned,
             )
         )
         if not isinstance(end, SecureSum):

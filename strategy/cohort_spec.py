@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from protocol.backends import backend_modulus
 from protocol.cohort import to_rational
@@ -57,11 +57,15 @@ def draw_round(
 
 
 def everybody_suffices(
-    registry: UserRegistry, config: ExperimentConfig, wishes: Sequence[CohortWish]
+    registry: UserRegistry,
+    config: ExperimentConfig,
+    wishes: Sequence[CohortWish],
+    without: Collection[NodeId] = (),
 ) -> bool:
-    """Say whether a round could be drawn if every node ever known were there."""
+    """Say whether a round could be drawn if all nodes ever known were there."""
     sizes = [wish.size for wish in wishes]
-    return registry.suffices(sizes, floor_rule(config, len(registry.known)))
+    rule = floor_rule(config, len(registry.known.keys() - without))
+    return registry.suffices(sizes, rule, without)
 
 
 def cohort_spec(

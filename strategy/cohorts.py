@@ -1,16 +1,16 @@
 """Who is asked: users never asked before, spread over nodes.
 
 The registry knows every node's users by pseudonym and how often each was invited. A
-draw marks its users at once; nothing ever unmarks one, because an invitation that was
-sent cannot be taken back. Of nodes that are away since a restart it knows how many
-users they have: whether anybody is left is asked of everybody known, not of those who
-happen to be there.
+draw marks its users at once. They are unmarked only if no invitation was sent, or if
+their node said that it refused before it showed anybody the arm. Of nodes that are
+away since a restart it knows how many users they have: whether anybody is left is asked
+of everybody known, not of those who happen to be there.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -74,8 +74,22 @@ class _Node:
             # Whoever is in this cohort already may come again, but not into it.
             self.pool = random.permutation(order[missing:] + taken).tolist()
             taken = taken + order[:missing]
+        if len(taken) < count:  # a user given back lags more than one time behind
+            others = np.setdiff1d(np.flatnonzero(self.counts < most), taken)
+            lagging = others[np.argsort(self.counts[others], kind="stable")]
+            taken += [int(place) for place in lagging[: count - len(taken)]]
+            self.counts[taken] += 1
+            self.fill(random, most)
+            return taken
         self.counts[taken] += 1
         return taken
+
+    def fill(self, random: np.random.Generator, most: int) -> None:
+        """Find the least invited users anew."""
+        self.level = int(self.counts.min())
+        least = np.flatnonzero(self.counts == self.level)
+        may = least if self.level < most else least[:0]
+        self.pool = random.permutation(may).tolist()
 
 
 class UserRegistry:
@@ -178,10 +192,15 @@ class UserRegistry:
     def _count(self, node: _Node, often: Counter[Pseudonym]) -> None:
         if often:
             node.counts += np.array([often[name] for name in node.names], np.uint16)
-        node.level = int(node.counts.min())
-        least = np.flatnonzero(node.counts == node.level)
-        may = least if node.level < self._most else least[:0]
-        node.pool = self._random.permutation(may).tolist()
+        node.fill(self._random, self._most)
+
+    def give_back(self, users: Mapping[NodeId, Sequence[Pseudonym]]) -> None:
+        """Unmark users who were drawn and never saw an arm."""
+        for name, given in users.items():
+            node = self._nodes[name]
+            places = {user: place for place, user in enumerate(node.names)}
+            node.counts[[places[user] for user in given]] -= 1
+            node.fill(self._random, self._most)
 
     def choose(
         self, users: int, most: int, among: Iterable[NodeId]
@@ -229,9 +248,14 @@ class UserRegistry:
             undo()
             raise
 
-    def suffices(self, sizes: Sequence[int], rule: FloorRule) -> bool:
+    def suffices(
+        self,
+        sizes: Sequence[int],
+        rule: FloorRule,
+        without: Collection[NodeId] = (),
+    ) -> bool:
         """Say whether everybody known, there or away, could fill these cohorts."""
-        users, left = self._everybody()
+        users, left = self._everybody(without)
         try:
             for size in sizes:
                 share, _ = fitting(size, rule, np.minimum(users, left), largest_first)
@@ -240,12 +264,18 @@ class UserRegistry:
             return False
         return True
 
-    def _everybody(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _everybody(
+        self, without: Collection[NodeId]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Give users and invitations left, of every node that has some."""
         pairs = [
-            (len(n.names), n.invitations(self._most)) for n in self._nodes.values()
+            (len(node.names), node.invitations(self._most))
+            for name, node in self._nodes.items()
+            if name not in without
         ]
         for name, users in self._away.items():
+            if name in without:
+                continue
             asked = self._earlier.get(name, Counter()).values()
             sent = sum(min(often, self._most) for often in asked)
             pairs.append((users, users * self._most - sent))

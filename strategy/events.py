@@ -45,6 +45,18 @@ class WaitingForNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class TermsRefused:
+    """Some nodes do not agree to the terms; the run goes on without them.
+
+    `text` says which nodes, which term, and what could be changed.
+    """
+
+    nodes: int
+    known: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class RoundStarted:
     """The policy has wished; `users` are asked in all."""
 
@@ -83,7 +95,8 @@ class CohortEnded:
     """A sum was released, or none: then `void` says why.
 
     `lost` are the users asked who are not in the sum, `losses` counts them by reason;
-    `refusals` counts the reasons nodes gave or were given.
+    `refusals` counts the reasons nodes gave or were given. `returned` users never saw
+    the arm and may be asked again.
     """
 
     cohort_id: str
@@ -95,6 +108,7 @@ class CohortEnded:
     refusals: tuple[tuple[str, int], ...]
     seconds: float
     losses: tuple[tuple[str, int], ...] = ()
+    returned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +128,7 @@ class RoundFinished:
 Event: TypeAlias = (
     RunStarted
     | WaitingForNodes
+    | TermsRefused
     | RoundStarted
     | CohortAsked
     | CohortProgress

@@ -30,6 +30,7 @@ from strategy.journal_rows import (
     OPEN_COHORTS,
     SCHEMA,
     SCHEMA_VERSION,
+    USED,
     losses_text,
     sum_from,
     sum_text,
@@ -182,6 +183,18 @@ class Journal(RunStore):
                 database, chain.INVITED, [cohort.cohort_id for cohort in cohorts]
             )
 
+    def give_back(self, cohort_id: str, nodes: Mapping[str, str]) -> None:
+        """Write down whose users were not used, and why: they may be invited again.
+
+        Once for a cohort, when it is over.
+        """
+        with self.transaction() as database:
+            database.executemany(
+                "INSERT INTO returned VALUES (?, ?, ?)",
+                [(cohort_id, node_id, reason) for node_id, reason in nodes.items()],
+            )
+            chain.append(database, chain.RETURNED, [cohort_id])
+
     def void(
         self, cohort_id: str, reason: str, losses: Mapping[str, int] | None = None
     ) -> None:
@@ -299,6 +312,15 @@ class Journal(RunStore):
     def met(self) -> dict[str, int]:
         """Every node that ever described its users, with their latest number."""
         return dict(self.rows("SELECT node_id, users FROM node ORDER BY meeting"))
+
+    def used(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Every invitation but those that were returned: cohort, node, users."""
+        for cohort_id, node_id, users in self.rows(USED):
+            yield cohort_id, node_id, tuple(json.loads(users))
+
+    def returned(self) -> list[tuple[str, str, str]]:
+        """Every invitation that was returned: cohort, node, reason."""
+        return self.rows("SELECT cohort_id, node_id, reason FROM returned")
 
     def invitations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Every invitation ever sent: cohort, node, users."""

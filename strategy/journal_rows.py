@@ -10,6 +10,11 @@ from strategy.records import SumRecord
 SCHEMA_VERSION = 2
 OPEN_COHORTS = "SELECT cohort_id FROM cohort WHERE state = 'invited' ORDER BY rowid"
 NEXT_MEETING = "SELECT coalesce(max(meeting), 0) + 1 FROM node"
+USED = (
+    "SELECT cohort_id, node_id, users FROM invitation WHERE NOT EXISTS (SELECT 1 FROM "
+    "returned WHERE returned.cohort_id = invitation.cohort_id AND returned.node_id = "
+    "invitation.node_id)"
+)
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE node (
@@ -37,6 +42,12 @@ CREATE TABLE invitation (
     cohort_id TEXT NOT NULL REFERENCES cohort,
     node_id   TEXT NOT NULL,
     users     TEXT NOT NULL,
+    PRIMARY KEY (cohort_id, node_id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE returned (
+    cohort_id TEXT NOT NULL REFERENCES cohort,
+    node_id   TEXT NOT NULL,
+    reason    TEXT NOT NULL,
     PRIMARY KEY (cohort_id, node_id)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE round (

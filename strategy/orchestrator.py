@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from protocol.errors import UnavailableError, first_error
+from protocol.floor import Floor
 from protocol.port import NodePort
 from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import events
@@ -36,6 +37,7 @@ from strategy.roll_call import RollCall
 from strategy.sharing import UsersExhaustedError
 from strategy.spending import Asked, spent
 from strategy.spool import Spool
+from strategy.terms import Terms, TermsRefusedError
 
 _CLOSING_TIMEOUT_S = 10.0
 USERS_EXHAUSTED = "users-exhausted"
@@ -87,12 +89,14 @@ class Orchestrator:
         self._roll_call = RollCall(
             port, self._run_id, self._registry, transport.stage_timeout_s
         )
+        terms = Terms(port, self._run_id, transport.stage_timeout_s)
         self._recruiter = Recruiter(
-            config, journal, self._roll_call, self._registry, listen
+            config, journal, self._roll_call, self._registry, terms, listen
         )
         self._runner = CohortRunner(journal, port, self._open, listen, transport)
         self._tally = self._runner.tally
         self._asked: list[Asked] = []
+        self._refused: TermsRefusedError | None = None
         self._attempts: Counter[tuple[int, int]] = Counter()  # by round and arm
 
     async def run(self) -> None:
@@ -142,11 +146,10 @@ class Orchestrator:
     def _mark_invited(self) -> None:
         cohorts = self._journal.cohorts()
         self._registry.mark_invited(
-            (node_id, users) for _, node_id, users in self._journal.invitations()
+            (node_id, users) for _, node_id, users in self._journal.used()
         )
-        nodes: Counter[str] = Counter()
-        for cohort_id, _, users in self._journal.invitations():
-            nodes[cohort_id] += 1
+        nodes = Counter(cohort_id for cohort_id, _, _ in self._journal.invitations())
+        for cohort_id, _, users in self._journal.used():
             if cohort_id not in self._open:  # those are counted when they are asked
                 self._tally.invited += len(users)
         for cohort in cohorts:
@@ -188,6 +191,8 @@ class Orchestrator:
             tasks = [group.create_task(self._fill(one)) for one in asked]
         results = [task.result() for task in tasks]
         sums = [result for result in results if result is not None]
+        if not sums and self._refused is not None:
+            raise self._refused
         if not sums:
             raise UnavailableError(
                 f"no cohort of round {number} gave a sum; users lost so far: "
@@ -258,24 +263,28 @@ class Orchestrator:
     async def _ask(
         self, number: int, wishes: Sequence[CohortWish]
     ) -> list[AskedCohort]:
-        """Draw users for all wishes or none, and describe the cohorts."""
-        draws = await self._recruiter.draw(wishes) if wishes else []
-        asked = []
-        for wish, draw in zip(wishes, draws, strict=True):
+        """Find users for all wishes or none, on nodes that agree to the terms."""
+
+        def describe(wish: CohortWish, floor: Floor) -> CohortSpec:
             attempt = self._attempts[number, wish.arm] + 1
-            spec = cohort_spec(self._config, self._run_id, wish, draw.floor, attempt)
+            return cohort_spec(self._config, self._run_id, wish, floor, attempt)
+
+        found = await self._recruiter.recruit(wishes, describe) if wishes else []
+        asked = []
+        for one in found:
+            wish, spec, users = one.wish, one.spec, one.draw.users
             record = CohortRecord(
                 spec.cohort_id,
                 number,
                 wish.batch,
                 wish.arm,
-                attempt,
+                self._attempts[number, wish.arm] + 1,
                 wish.size,
                 spec.SerializeToString(deterministic=True),
-                draw.users,
+                users,
             )
-            traffic = self._runner.traffic(spec, draw.users)
-            asked.append(AskedCohort(wish, record, traffic, draw.floor.cohort_size))
+            traffic = self._runner.traffic(spec, users)
+            asked.append(AskedCohort(wish, record, traffic, spec.cohort_size))
         return asked
 
     async def _invite(self, asked: Sequence[AskedCohort]) -> None:
@@ -301,16 +310,31 @@ class Orchestrator:
         """
         for left in range(self._config.transport.attempts - 1, -1, -1):
             result = await self._runner.attempt(asked)
+            await self._give_back(asked)
             if result is not None:
                 return result
             if not left:
                 break
             try:
                 (asked,) = await self._ask(asked.record.round_number, [asked.wish])
+            except TermsRefusedError as error:
+                self._refused = error  # told when no arm got any further
+                break
             except (UsersExhaustedError, NodesMissingError):
                 break
             await self._invite([asked])
         return None  # nothing is learnt about this arm in this round
+
+    async def _give_back(self, asked: AskedCohort) -> None:
+        """Let users be asked again whose node refused before they saw the arm."""
+        traffic = asked.traffic
+        for node_id, refusal in traffic.declined.items():
+            self._recruiter.terms.declined(node_id, traffic.spec, refusal)
+        if traffic.returned:
+            await self._journal.call(
+                self._journal.give_back, traffic.spec.cohort_id, traffic.returned
+            )
+            self._registry.give_back({n: traffic.users[n] for n in traffic.returned})
 
     async def _close_all(self) -> None:
         """Tell nodes to forget their last cohorts; nothing depends on an answer."""

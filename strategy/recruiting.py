@@ -1,4 +1,4 @@
-"""Find the users of the next cohorts, and wait for nodes that are away.
+"""Find the users of the next cohorts: on nodes that agree, waiting for those away.
 
 Nodes come and go: a stream that breaks for a second must not end an experiment. So
 "nobody is left" is decided over everybody known, and where those who are there now do
@@ -8,9 +8,14 @@ not suffice, the others are waited for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from protocol.errors import InputError, UnavailableError
+from protocol.floor import Floor
+from protocol.port import NodeId
+from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import events
 from strategy.cohort_spec import draw_round, everybody_suffices
 from strategy.cohorts import Draw, UserRegistry
@@ -19,8 +24,22 @@ from strategy.journal import Journal
 from strategy.policy import CohortWish
 from strategy.roll_call import RollCall
 from strategy.sharing import UsersExhaustedError
+from strategy.sum_driver import Refusal
+from strategy.terms import Terms, TermsRefusedError, by_terms, refused_text
 
 _LOOK_S = 0.25  # ports are asked who is there, they do not tell
+
+
+Describe: TypeAlias = Callable[[CohortWish, Floor], CohortSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class Recruited:
+    """One cohort whose nodes agreed to its terms; nobody is invited yet."""
+
+    wish: CohortWish
+    draw: Draw
+    spec: CohortSpec
 
 
 class NodesMissingError(UnavailableError):
@@ -41,6 +60,8 @@ class Recruiter:
         Says who is there.
     registry : UserRegistry
         Every node's users.
+    terms : Terms
+        Says what nodes agree to.
     listen : events.Listen
         Hears whom the run waits for.
     """
@@ -51,39 +72,54 @@ class Recruiter:
         journal: Journal,
         roll_call: RollCall,
         registry: UserRegistry,
+        terms: Terms,
         listen: events.Listen,
     ) -> None:
         self._config = config
         self._journal = journal
         self._roll_call = roll_call
         self._registry = registry
+        self.terms = terms
         self._listen = listen
         self._met: dict[str, int] = {}
+        self._told: frozenset[NodeId] = frozenset()
 
     async def recall(self) -> None:
         """Learn from the journal which nodes there were before a restart."""
         self._met = await self._journal.call(self._journal.met)
         self._registry.know(self._met)
 
-    async def draw(self, wishes: Sequence[CohortWish]) -> list[Draw]:
-        """Draw the users of all wishes, or nobody.
+    async def recruit(
+        self, wishes: Sequence[CohortWish], describe: Describe
+    ) -> list[Recruited]:
+        """Draw the users of all wishes, or nobody, on nodes that agree to the terms.
 
         Raises
         ------
         UsersExhaustedError
             Everybody known, there or away, does not suffice.
+        TermsRefusedError
+            They would suffice, but too few of their nodes agree.
         NodesMissingError
             They would suffice, but too few were there for ``return-timeout-s``.
         """
         loop = asyncio.get_running_loop()
         deadline: float | None = None
         there = -1
+        against: dict[NodeId, Refusal] = {}
         while True:
             present = await self._look()
-            try:
-                return draw_round(self._registry, self._config, wishes, present)
-            except (UsersExhaustedError, InputError):
-                await self._require_users(wishes)
+            willing = [node for node in present if node not in against]
+            found = self._drawn(wishes, willing, describe)
+            if found is not None:
+                refused = await self._refused(found, willing)
+                if not refused:
+                    await self._tell(against)
+                    return found
+                against |= refused
+                continue
+            against = {node: against[node] for node in by_terms(against)}
+            self._require_users(wishes, against)
             waiting = self._waiting(wishes, present)
             if deadline is None:
                 deadline = loop.time() + self._config.transport.return_timeout_s
@@ -93,6 +129,45 @@ class Recruiter:
                 there = len(present)
                 await self._listen(waiting)
             await asyncio.sleep(min(_LOOK_S, max(0.0, deadline - loop.time())))
+
+    def _drawn(
+        self,
+        wishes: Sequence[CohortWish],
+        nodes: Sequence[NodeId],
+        describe: Describe,
+    ) -> list[Recruited] | None:
+        try:
+            draws = draw_round(self._registry, self._config, wishes, nodes)
+        except (UsersExhaustedError, InputError):
+            return None
+        return [
+            Recruited(wish, draw, describe(wish, draw.floor))
+            for wish, draw in zip(wishes, draws, strict=True)
+        ]
+
+    async def _refused(
+        self, found: Sequence[Recruited], willing: Sequence[NodeId]
+    ) -> dict[NodeId, Refusal]:
+        """Offer the cohorts to their nodes; if one refuses, nobody was drawn."""
+        specs = [one.spec for one in found]
+        drawn = {node for one in found for node in one.draw.users}
+        refused = dict(await self.terms.offer(specs, sorted(drawn)))
+        if not refused:
+            return {}
+        for one in found:
+            self._registry.give_back(one.draw.users)
+        if by_terms(refused):  # others will refuse, too: ask everyone at once
+            others = [node for node in willing if node not in drawn]
+            refused |= await self.terms.offer(specs, others)
+        return refused
+
+    async def _tell(self, against: Mapping[NodeId, Refusal]) -> None:
+        refusing = by_terms(against)
+        if refusing and refusing != self._told:
+            self._told = refusing
+            known = len(self._registry.known)
+            text = refused_text(against, known)
+            await self._listen(events.TermsRefused(len(refusing), known, text))
 
     async def enough(self, wishes: Sequence[CohortWish]) -> bool:
         """Say whether everybody known suffices; newcomers are asked before it is no."""
@@ -111,10 +186,19 @@ class Recruiter:
             await self._journal.call(self._journal.meet, new)
         return present
 
-    async def _require_users(self, wishes: Sequence[CohortWish]) -> None:
+    def _require_users(
+        self, wishes: Sequence[CohortWish], against: Mapping[NodeId, Refusal]
+    ) -> None:
         if not everybody_suffices(self._registry, self._config, wishes):
             wanted = sum(wish.size for wish in wishes)
             raise UsersExhaustedError(wanted, self._registry.remaining)
+        if not everybody_suffices(self._registry, self._config, wishes, against):
+            text = refused_text(against, len(self._registry.known))
+            raise TermsRefusedError(
+                f"{text}. Nobody was asked on these terms. Begin a run with others, or "
+                "let the nodes' policies allow them and resume this one: wallflower "
+                f"resume {self._journal.run_dir}"
+            )
 
     def _waiting(
         self, wishes: Sequence[CohortWish], present: Sequence[str]

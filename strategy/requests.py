@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
@@ -18,12 +18,15 @@ from protocol.wire.node_pb2 import (
     Describe,
     NodeAnswer,
     NodeRequest,
+    Offer,
     Task,
+    TaskAnswer,
 )
+from protocol.wire.node_pb2 import Refusal as WireRefusal
 from strategy.losses import Reported
 from strategy.sum_driver import Refusal
 
-_DESCRIBE = "describe"
+_DESCRIBE, _OFFER = "describe", "offer"
 
 
 class Closings:
@@ -65,7 +68,9 @@ class CohortTraffic:
 
     `reward_timeout_s` tells nodes how long rewards are waited for. `stage` and `heard`
     are for progress; `refusals` counts why nodes are not in, `reported` keeps why their
-    users are not.
+    users are not. `declined` are the nodes that refused by their policy, `returned`
+    those (with the reason) whose users were not used: the node said so before it
+    answered a stage that takes rewards.
     """
 
     spec: CohortSpec
@@ -76,6 +81,9 @@ class CohortTraffic:
     heard: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
     reported: Reported = field(default_factory=Reported)
+    declined: dict[NodeId, Refusal] = field(default_factory=dict)
+    returned: dict[NodeId, str] = field(default_factory=dict)
+    _gave: set[NodeId] = field(default_factory=set)
 
     def wrap(self, party: str, stage: str, message: bytes) -> Request:
         """Make the request that carries a stage's message to a node."""
@@ -106,10 +114,10 @@ class CohortTraffic:
         self.reported.silent.discard(answer.node_id)
         task_id = f"{self.spec.cohort_id}/{self.stage}"
         try:
-            reply = NodeAnswer.FromString(answer.body)
-        except DecodeError:
+            reply = _reply(answer)
+        except MalformedMessageError:
             self.refusals[MalformedMessageError.code] += 1
-            raise MalformedMessageError("an answer is not a NodeAnswer") from None
+            raise
         for task in reply.answers:
             if task.task_id != task_id:
                 continue
@@ -117,13 +125,49 @@ class CohortTraffic:
             self.reported.hear(answer.node_id, task, len(users))
             kind = task.WhichOneof("kind")
             if kind == "message":
+                if stage_named(self.stage).takes_reward:
+                    self._gave.add(answer.node_id)
                 return task.message
             if kind == "refusal":
-                code = task.refusal.code[:60]
-                self.refusals[code] += 1
-                return Refusal(code, task.refusal.detail[:300])
+                return self._refused(answer.node_id, _refusal(task.refusal))
         self.refusals[MalformedMessageError.code] += 1
         raise MalformedMessageError("an answer says nothing about what was asked")
+
+    def _refused(self, node_id: NodeId, refusal: Refusal) -> Refusal:
+        self.refusals[refusal.code] += 1
+        if refusal.terms:
+            self.declined[node_id] = refusal
+        # Whoever gave an answer with rewards in it cannot say that it has not. Once the
+        # set is closed everybody in it has, also where a restart made us forget who.
+        closed = stage_named(self.stage).closed
+        if refusal.untouched and node_id not in self._gave and not closed:
+            self.returned[node_id] = refusal.code
+        return refusal
+
+
+def offer_request(run_id: str, node_id: NodeId, specs: Sequence[CohortSpec]) -> Request:
+    """Ask a node whether its users agree to these cohorts' terms."""
+    tasks = [
+        Task(task_id=f"{_OFFER}/{spec.cohort_id}", offer=Offer(spec=spec))
+        for spec in specs
+    ]
+    body = NodeRequest(run_id=run_id, tasks=tasks).SerializeToString()
+    return Request(node_id, f"{run_id}/{tasks[0].task_id}", body)
+
+
+def offer_reply(answer: Answer, specs: Sequence[CohortSpec]) -> Mapping[str, Refusal]:
+    """Read which cohorts a node refuses, by id; raises MalformedMessageError."""
+    said = {task.task_id: task for task in _reply(answer).answers}
+    refused = {}
+    for spec in specs:
+        task = said.get(f"{_OFFER}/{spec.cohort_id}", TaskAnswer())
+        kind = task.WhichOneof("kind")
+        # A node older than offers cannot say; it refuses later if it must.
+        if kind == "refusal" and task.refusal.code != "unknown-task":
+            refused[spec.cohort_id] = _refusal(task.refusal)
+        elif kind not in ("accepted", "refusal"):
+            raise MalformedMessageError("a node says nothing about what was offered")
+    return refused
 
 
 def describe_request(run_id: str, node_id: NodeId, number: int) -> Request:
@@ -135,11 +179,18 @@ def describe_request(run_id: str, node_id: NodeId, number: int) -> Request:
 
 def described_users(answer: Answer) -> tuple[str, ...]:
     """Read a node's description; raises MalformedMessageError."""
-    try:
-        reply = NodeAnswer.FromString(answer.body)
-    except DecodeError:
-        raise MalformedMessageError("an answer is not a NodeAnswer") from None
-    for task in reply.answers:
+    for task in _reply(answer).answers:
         if task.task_id == _DESCRIBE and task.WhichOneof("kind") == "description":
             return tuple(task.description.users)
     raise MalformedMessageError("a node does not describe its users")
+
+
+def _reply(answer: Answer) -> NodeAnswer:
+    try:
+        return NodeAnswer.FromString(answer.body)
+    except DecodeError:
+        raise MalformedMessageError("an answer is not a NodeAnswer") from None
+
+
+def _refusal(said: WireRefusal) -> Refusal:
+    return Refusal(said.code[:60], said.detail[:300], said.terms, said.untouched)

@@ -86,6 +86,8 @@ def _tell(event: events.Event) -> None:
             event.present,
             event.known,
         )
+    elif isinstance(event, events.TermsRefused):
+        log(logging.WARNING, "%s; going on without them", event.text)
     elif isinstance(event, events.CohortEnded) and event.void is not None:
         why = in_words(dict(event.losses))
         words = event.cohort_id, event.void, why

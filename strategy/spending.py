@@ -110,9 +110,8 @@ def promise_of(stated: Mapping[str, Any]) -> Promise:
 def spent_by(journal: Journal) -> Mapping[str, Any]:
     """Give the guarantee that everybody ever invited may have used up by now."""
     often: Counter[tuple[str, str]] = Counter()
-    nodes: Counter[str] = Counter()
-    for cohort_id, node_id, users in journal.invitations():
-        nodes[cohort_id] += 1
+    nodes = Counter(cohort_id for cohort_id, _, _ in journal.invitations())
+    for _, node_id, users in journal.used():
         often.update((node_id, user) for user in users)
     return spent(
         [

@@ -21,10 +21,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A node declined; `code` is the kebab-case word of its NodeAnswer."""
+    """A node declined; `code` is the kebab-case word of its NodeAnswer.
+
+    `terms`: its policy will refuse the same again. `untouched`: it says that no user
+    was shown the arm.
+    """
 
     code: str
     detail: str = ""
+    terms: bool = False
+    untouched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

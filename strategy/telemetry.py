@@ -26,6 +26,7 @@ from strategy.events import (
     RoundFinished,
     RoundStarted,
     RunStarted,
+    TermsRefused,
     WaitingForNodes,
 )
 from strategy.metrics import PREFIX, counter, gauge, histogram, labelled
@@ -72,6 +73,11 @@ class RunLog:
                 _log.warning(
                     "waiting for nodes",
                     extra={"nodes": event.present, "users": event.available},
+                )
+            case TermsRefused():
+                _log.warning(
+                    "terms refused",
+                    extra={"nodes": event.nodes, "reason": event.text},
                 )
             case RoundStarted():
                 _log.info(
@@ -153,7 +159,7 @@ class RunMetrics:
                 self.nodes = event.nodes
                 self.test_mode = event.test_mode
                 self.active_arms = len(event.arms)
-            case WaitingForNodes():
+            case WaitingForNodes() | TermsRefused():
                 pass
             case RoundStarted():
                 self.batch = event.batch

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,12 @@ class _Evidence:
     invited: Mapping[str, Mapping[str, tuple[str, ...]]]  # cohort → node → users
     rounds: Sequence[RoundRecord]
     known: Mapping[str, int]  # node → users
+    returned: Set[tuple[str, str]]  # cohort, node: its users were not used
+
+    def used(self, cohort_id: str) -> Mapping[str, tuple[str, ...]]:
+        """Give who was invited and not returned, by node."""
+        asked = self.invited.get(cohort_id, {})
+        return {n: u for n, u in asked.items() if (cohort_id, n) not in self.returned}
 
 
 def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
@@ -78,6 +84,7 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
         invited,
         journal.rounds(),
         journal.met(),
+        {(cohort_id, node_id) for cohort_id, node_id, _ in journal.returned()},
     )
     links = journal.entries()
     return (
@@ -132,7 +139,7 @@ def _participations(evidence: _Evidence) -> Iterator[str]:
     most = evidence.config.privacy.max_participations
     often: Counter[tuple[str, str]] = Counter()
     for cohort in evidence.cohorts:
-        for node_id, users in evidence.invited.get(cohort.cohort_id, {}).items():
+        for node_id, users in evidence.used(cohort.cohort_id).items():
             if len(set(users)) != len(users):
                 yield f"cohort {cohort.cohort_id}: node {node_id} has a user twice"
             often.update((node_id, user) for user in users)
@@ -187,6 +194,9 @@ def _floors(evidence: _Evidence) -> Iterator[str]:
         result = cohort.result
         if not set(result.nodes) <= sizes.keys():
             yield f"{where}: a node is in the sum that was not asked"
+        for node_id in result.nodes:
+            if (cohort.cohort_id, node_id) in evidence.returned:
+                yield f"{where}: node {node_id} is in the sum, its users are returned"
         most = sum(sizes.get(node_id, 0) for node_id in result.nodes)
         if not floor.quorum <= result.survivors <= most:
             yield (
@@ -256,7 +266,9 @@ def _somebody_left(policy: Policy, evidence: _Evidence) -> Iterator[str]:
     registry = UserRegistry(evidence.config.privacy.max_participations)
     registry.know(evidence.known)
     registry.mark_invited(
-        pair for asked in evidence.invited.values() for pair in asked.items()
+        pair
+        for cohort_id in evidence.invited
+        for pair in evidence.used(cohort_id).items()
     )
     if everybody_suffices(registry, evidence.config, policy.wishes()):
         users = sum(evidence.known.values())
@@ -298,7 +310,7 @@ def _guarantee(evidence: _Evidence) -> Iterator[str]:
         while pending is not None and pending.round_number <= record.number:
             invited = evidence.invited.get(pending.cohort_id, {})
             asked.append((evidence.specs[pending.cohort_id], len(invited)))
-            for node_id, users in invited.items():
+            for node_id, users in evidence.used(pending.cohort_id).items():
                 often.update((node_id, user) for user in users)
             pending = next(cohorts, None)
         most = max(often.values(), default=0)

@@ -40,7 +40,7 @@ def ledger_checks(journal: Journal) -> tuple[Check, ...]:
 def _differences(journal: Journal, spends: Spends) -> Iterator[str]:
     invited = {
         (cohort_id, node_id): frozenset(users)
-        for cohort_id, node_id, users in journal.invitations()
+        for cohort_id, node_id, users in journal.used()
     }
     for (cohort_id, node_id), users in spends.items():
         where = f"cohort {cohort_id}, node {node_id}"

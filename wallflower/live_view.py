@@ -86,6 +86,8 @@ class RunView:
                 )
                 self._progress["waiting"] = waiting
                 self._line(waiting)
+            case events.TermsRefused():
+                self._line(f"{event.text}; going on without them")
             case events.RoundStarted():
                 self._round, self._users_of_round = event.number, event.users
                 self._progress.clear()
@@ -104,6 +106,7 @@ class RunView:
                 self._answered += event.survivors
                 self._answered_here += event.survivors
                 self._lost += event.lost
+                self._invited -= event.returned
                 if event.void is not None:
                     reasons = in_words(dict(event.losses))
                     self._line(

@@ -201,7 +201,7 @@ def read_result(journal: Journal) -> RunResult:
         config=journal.config,
         rounds=len(rounds),
         last=rounds[-1] if rounds else None,
-        invited=sum(len(users) for _, _, users in journal.invitations()),
+        invited=sum(len(users) for _, _, users in journal.used()),
         answered=sum(c.result.survivors for c in cohorts if c.result is not None),
         cohorts=len(cohorts),
         void=sum(cohort.state == VOID for cohort in cohorts),
@@ -217,7 +217,7 @@ def read_result(journal: Journal) -> RunResult:
 def _losses(journal: Journal, cohorts: Sequence[StoredCohort]) -> Mapping[str, int]:
     """Add up why users are in no sum; a cohort that was cut short is its own reason."""
     asked: Counter[str] = Counter()
-    for cohort_id, _, users in journal.invitations():
+    for cohort_id, _, users in journal.used():
         asked[cohort_id] += len(users)
     counts: Counter[str] = Counter()
     for cohort in cohorts:
@@ -232,7 +232,7 @@ def _unfinished(journal: Journal, rounds: int) -> Unfinished:
     cut = {c.cohort_id for c in journal.cohorts() if c.round_number > rounds}
     invited = {
         (node_id, user)
-        for cohort_id, node_id, users in journal.invitations()
+        for cohort_id, node_id, users in journal.used()
         for user in users
         if cohort_id in cut
     }

@@ -16,20 +16,28 @@ class NodeRequest(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ...) -> None: ...
 
 class Task(_message.Message):
-    __slots__ = ("task_id", "describe", "stage", "close")
+    __slots__ = ("task_id", "describe", "stage", "close", "offer")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     describe: Describe
     stage: CohortStage
     close: CloseCohort
-    def __init__(self, task_id: _Optional[str] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., stage: _Optional[_Union[CohortStage, _Mapping]] = ..., close: _Optional[_Union[CloseCohort, _Mapping]] = ...) -> None: ...
+    offer: Offer
+    def __init__(self, task_id: _Optional[str] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., stage: _Optional[_Union[CohortStage, _Mapping]] = ..., close: _Optional[_Union[CloseCohort, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ...) -> None: ...
 
 class Describe(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Offer(_message.Message):
+    __slots__ = ("spec",)
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    spec: _cohort_pb2.CohortSpec
+    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ...) -> None: ...
 
 class CohortStage(_message.Message):
     __slots__ = ("spec", "users", "message", "reward_timeout_s")
@@ -56,20 +64,22 @@ class NodeAnswer(_message.Message):
     def __init__(self, answers: _Optional[_Iterable[_Union[TaskAnswer, _Mapping]]] = ...) -> None: ...
 
 class TaskAnswer(_message.Message):
-    __slots__ = ("task_id", "description", "message", "refusal", "closed", "lost")
+    __slots__ = ("task_id", "description", "message", "refusal", "closed", "accepted", "lost")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     description: Description
     message: bytes
     refusal: Refusal
     closed: Closed
+    accepted: Accepted
     lost: _containers.RepeatedCompositeFieldContainer[LostUsers]
-    def __init__(self, task_id: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., message: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., closed: _Optional[_Union[Closed, _Mapping]] = ..., lost: _Optional[_Iterable[_Union[LostUsers, _Mapping]]] = ...) -> None: ...
+    def __init__(self, task_id: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., message: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., closed: _Optional[_Union[Closed, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., lost: _Optional[_Iterable[_Union[LostUsers, _Mapping]]] = ...) -> None: ...
 
 class LostUsers(_message.Message):
     __slots__ = ("reason", "users")
@@ -86,13 +96,21 @@ class Description(_message.Message):
     def __init__(self, users: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("code", "detail")
+    __slots__ = ("code", "detail", "terms", "untouched")
     CODE_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    UNTOUCHED_FIELD_NUMBER: _ClassVar[int]
     code: str
     detail: str
-    def __init__(self, code: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+    terms: bool
+    untouched: bool
+    def __init__(self, code: _Optional[str] = ..., detail: _Optional[str] = ..., terms: _Optional[bool] = ..., untouched: _Optional[bool] = ...) -> None: ...
 
 class Closed(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Accepted(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -41,6 +41,7 @@ from strategy.config import (
 from strategy.policy import CohortWish
 from strategy.requests import Closings, CohortTraffic
 from strategy.secure_sum import server_session
+from strategy.sum_driver import Refusal
 
 TENTH = Fraction(1, 10)
 RUN = "run"
@@ -143,14 +144,12 @@ async def play(
             )
             change(step.stage, request.tasks[0])
             body = await there.nodes[party].handle(request.SerializeToString())
-            answer = NodeAnswer.FromString(body).answers[0]
-            if answer.WhichOneof("kind") == "refusal":
-                refused[party] = answer.refusal.code
-                session.lose(party, answer.refusal.code)
-                continue
             inside = traffic.unwrap(Answer(party, "", body))
-            assert isinstance(inside, bytes)
-            session.receive(party, inside)
+            if isinstance(inside, Refusal):
+                refused[party] = inside.code
+                session.lose(party, inside.code)
+            else:
+                session.receive(party, inside)
         step = session.advance()
     return step, refused
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -26,6 +27,16 @@ def finish(heard: list[Event]) -> events.RoundFinished:
     last = heard[-1]
     assert isinstance(last, events.RoundFinished)
     return last
+
+
+def once_asked(do: Callable[[], None]) -> Callable[[Event], None]:
+    """Do something when nodes have agreed and invitations are about to leave."""
+
+    def react(event: Event) -> None:
+        if isinstance(event, events.CohortAsked):
+            do()
+
+    return react
 
 
 def garble(there: World, prefix: str) -> None:
@@ -66,7 +77,7 @@ async def test_gone_nodes_within_the_threat_cost_their_users_and_nothing_else(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as there:
-        there.react = lambda event: there.port.gone.update(["node-3", "node-7"])
+        there.react = once_asked(lambda: there.port.gone.update(["node-3", "node-7"]))
         await there.run()
     first = ended(there.heard)[0]
     assert (first.void, first.survivors, first.lost) == (None, 54, 6)
@@ -100,8 +111,8 @@ async def test_too_many_gone_nodes_void_every_attempt_and_the_run_can_be_resumed
 ) -> None:
     experiment = config(transport=TransportSettings(attempts=2))
     async with world(tmp_path, experiment) as there:
-        there.react = lambda event: there.port.gone.update(
-            f"node-{i}" for i in range(10)
+        there.react = once_asked(
+            lambda: there.port.gone.update(f"node-{i}" for i in range(10))
         )
         with pytest.raises(UnavailableError, match="no cohort of round 1 gave a sum"):
             await there.run()
@@ -179,7 +190,7 @@ async def test_an_answer_to_another_question_is_refused(tmp_path: Path) -> None:
             there.nodes["node-2"],
             lambda body: (
                 body
-                if NodeAnswer.FromString(body).answers[0].HasField("description")
+                if not NodeAnswer.FromString(body).answers[-1].HasField("message")
                 else NodeAnswer().SerializeToString()
             ),
         )
@@ -210,7 +221,7 @@ async def test_a_node_that_misses_the_deadline_is_not_in_the_sum_and_is_stopped(
     async with world(tmp_path, experiment) as there:
 
         def react(event: Event) -> None:
-            if isinstance(event, events.RunStarted):  # it had described its users
+            if isinstance(event, events.CohortAsked):  # it had agreed to take part
                 there.handlers["node-4"] = hung
 
         there.react = react
@@ -232,7 +243,7 @@ async def test_cancelling_a_run_leaves_no_task_and_a_record_that_resumes(
     async with world(tmp_path) as there:
 
         def react(event: Event) -> None:
-            if isinstance(event, events.RunStarted):
+            if isinstance(event, events.CohortAsked):
                 there.handlers["node-0"] = hung
 
         there.react = react

@@ -1,0 +1,153 @@
+"""A hiccup and a refusal must not end an experiment, whatever carries the requests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from clients.client_app import app as client_app
+from protocol.errors import UnavailableError
+from protocol.population import NodeSettings, RewardSettings
+from strategy import events
+from strategy.config import (
+    ExperimentConfig,
+    ExperimentSettings,
+    PolicySettings,
+    SecureSumSettings,
+    TestSettings,
+    TransportSettings,
+)
+from strategy.desk import Desk
+from strategy.events import Event
+from strategy.flower_strategy import SIMULATION, PrivateBandit
+from strategy.journal import Journal
+from strategy.memory_port import MemoryPort
+from strategy.verify import verify
+from wallflower import local_engine
+from wallflower.engines import EngineJob
+from wallflower.in_process_grid import InProcessGrid, partitions
+from wallflower.local_engine import run_local
+
+TRANSPORTS = {"memory": "memory", "desk": "grpc", "flower": "flower"}
+BACKENDS = ("committee", "secagg-plus")
+AWAY_S = 1.0
+
+
+def experiment(transport: str, backend: str) -> ExperimentConfig:
+    """Arms that cannot be told apart in the first round at this certainty."""
+    return ExperimentConfig(
+        ExperimentSettings("test", ("a", "b"), failure_probability=Fraction(1, 10**6)),
+        policy=PolicySettings(first_batch=60),
+        secure_sum=SecureSumSettings(backend=backend),
+        transport=TransportSettings(kind=TRANSPORTS[transport]),
+        nodes=NodeSettings(12, 300),
+        rewards=RewardSettings(means=(0.3, 0.7)),
+        test=TestSettings(noise_seed=7),
+    )
+
+
+class Places:
+    """Ways to take all nodes off whatever carries the requests, for a second."""
+
+    def __init__(self) -> None:
+        self.desk: Desk | None = None
+        self.away_until = 0.0
+
+    async def leave(self) -> None:
+        self.away_until = time.monotonic() + AWAY_S
+        if self.desk is None:
+            return
+        while await self.desk.nodes():  # they come back by themselves
+            for stream in list(self.desk._streams.values()):
+                stream.end("connection-lost")
+            await asyncio.sleep(0)
+
+    @property
+    def away(self) -> bool:
+        return time.monotonic() < self.away_until
+
+
+def carry_out(
+    config: ExperimentConfig,
+    run_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    react: Callable[[Event, Places], Awaitable[None]],
+) -> None:
+    """Run the experiment through real nodes on the transport that it names."""
+    places = Places()
+
+    class KnownDesk(Desk):
+        async def open(self, address: str) -> int:
+            places.desk = self
+            return await super().open(address)
+
+    class LeavingPort(MemoryPort):
+        async def nodes(self) -> list[str]:
+            return [] if places.away else list(await super().nodes())
+
+    class LeavingGrid(InProcessGrid):
+        def get_node_ids(self) -> Iterable[int]:
+            return [] if places.away else super().get_node_ids()
+
+    async def listen(event: Event) -> None:
+        await react(event, places)
+
+    if config.transport.kind == "flower":
+        said = {"config": config.canonical(), "run-dir": str(run_dir)}
+        with LeavingGrid(client_app, partitions(config.nodes.count), said) as grid:
+            PrivateBandit(config, run_dir, engine=SIMULATION, listen=listen).start(grid)
+        return
+    monkeypatch.setattr(local_engine, "Desk", KnownDesk)
+    monkeypatch.setattr(local_engine, "MemoryPort", LeavingPort)
+    if not run_dir.exists():
+        Journal.create(run_dir, "test-run", config, "local").close()
+    asyncio.run(run_local(EngineJob(config, run_dir, "test-run", listen)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_nodes_that_leave_for_a_second_between_rounds_are_waited_for(
+    transport: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[Event] = []
+
+    async def react(event: Event, places: Places) -> None:
+        heard.append(event)
+        if isinstance(event, events.RoundFinished) and event.number == 1:
+            await places.leave()
+
+    carry_out(experiment(transport, backend), tmp_path / "run", monkeypatch, react)
+    with Journal.read(tmp_path / "run") as journal:
+        last = journal.last_round()
+        assert [p for check in verify(journal) for p in check.problems] == []
+    assert last is not None
+    assert last.finished == "winner"
+    waits = [event for event in heard if isinstance(event, events.WaitingForNodes)]
+    assert (waits[0].present, waits[0].known) == (0, 12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_terms_that_nobody_agrees_to_use_up_nobody_however_often_it_is_tried(
+    transport: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('smallest-floor-fraction = "9/10"\nsmallest-cohort = 2\n')
+    config = experiment(transport, backend)
+    config = replace(config, nodes=replace(config.nodes, policy=policy))
+
+    async def ignore(event: Event, places: Places) -> None:
+        return
+
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match="floor-too-low"):
+            carry_out(config, tmp_path / "run", monkeypatch, ignore)
+    with Journal.read(tmp_path / "run") as journal:
+        assert list(journal.invitations()) == []
+        assert journal.last_round() is None
