@@ -189,7 +189,7 @@ async def measure(
                 raise RuntimeError(f"{len(missing)} nodes did not attend")
             seconds = time.perf_counter() - began
             print(f"{count} nodes attend after {seconds:.1f} s", file=sys.stderr)
-            trust = Trust(enrolment.public_key, int(time.time())) if enrolled else None
+            trust = Trust(enrolment.public_key, time.time) if enrolled else None
             office = Office(desk, nodes, trust)
             for number in range(cohorts):
                 rows.append(

@@ -74,7 +74,7 @@ async def main(config: dict[str, Any]) -> None:
     """Attend with every node of the config until the run is over."""
     enrolment = EnrolmentKey.from_private_bytes(bytes.fromhex(config["enrolment"]))
     now = int(time.time())
-    trust = Trust(enrolment.public_key, now) if config["enrolled"] else None
+    trust = Trust(enrolment.public_key, time.time) if config["enrolled"] else None
     settings = AttendanceSettings(greeting_s=60)
 
     async def one(node_id: str) -> None:

@@ -149,7 +149,7 @@ class NodeSetup:
         """Whom the nodes believe, as of now."""
         if self.enrolment_key is None:
             return None
-        return Trust(self.enrolment_key, int(time.time()))
+        return Trust(self.enrolment_key, time.time)
 
 
 def make_node(

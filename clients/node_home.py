@@ -20,7 +20,6 @@ folder that the file names; the ledger's counter in the folder that
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -156,7 +155,7 @@ class NodeHome:
         """Whom this node believes, as of now; None without an enrolment key."""
         if not (self.keys / keyfiles.ENROLMENT_PUBLIC).exists():
             return None
-        return keyfiles.read_trust(self.keys, now=int(time.time()))
+        return keyfiles.read_trust(self.keys)
 
     def authority(self, given: bytes) -> bytes:
         """Give the root certificate for the desk: the node's own before a given one."""

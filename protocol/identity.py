@@ -8,6 +8,7 @@ server on trust.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidSignature
@@ -18,7 +19,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 from google.protobuf.message import DecodeError
 
 from protocol.encoding import LONGEST_NAME, canonical
-from protocol.errors import AuthenticationError, InputError, MalformedMessageError
+from protocol.errors import (
+    AuthenticationError,
+    ConfigError,
+    InputError,
+    MalformedMessageError,
+)
 from protocol.quantities import whole
 from protocol.wire import identity_pb2
 
@@ -212,45 +218,55 @@ def verify_signature(public_key: bytes, signature: bytes, message: bytes) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whom a party believes: an enrolment key, at a time, minus revoked serials.
+    """Whom a party believes: an enrolment key, minus what has expired or is revoked.
 
-    `now` is given because machines read no clock. Certificates found good are
-    remembered for the life of this object.
+    An attendance may last for weeks: the clock (Unix seconds) and the revoked serials
+    are looked at each time. Only signatures found good are remembered.
     """
 
     enrolment_key: bytes
-    now: int
-    revoked: frozenset[int] = frozenset()
-    _good: dict[bytes, Certificate] = field(
+    clock: Callable[[], float]
+    revoked: Container[int] = frozenset()
+    _signed: dict[bytes, Certificate] = field(
         default_factory=dict, repr=False, compare=False
     )
 
     def verify(self, node_id: str, body: bytes) -> Certificate:
         """Give the certificate of `node_id`, or raise AuthenticationError."""
-        certificate = self._good.get(body)
+        certificate = self._signed.get(body)
         if certificate is None:
             certificate = Certificate.from_bytes(body)
-            self._check(certificate)
-            self._good[body] = certificate
+            self._check_signature(certificate)
+            self._signed[body] = certificate
+        self._check_standing(certificate)
         if certificate.node_id != node_id:
             raise AuthenticationError(
                 f"the certificate of {certificate.node_id} was shown for {node_id}"
             )
         return certificate
 
-    def _check(self, certificate: Certificate) -> None:
-        who = certificate.node_id
+    def _check_signature(self, certificate: Certificate) -> None:
         try:
             verify_signature(
                 self.enrolment_key, certificate.signature, certificate.signed_part()
             )
         except AuthenticationError:
             raise AuthenticationError(
-                f"the certificate of {who} was not signed by the enrolment key"
+                f"the certificate of {certificate.node_id} was not signed by the "
+                "enrolment key"
             ) from None
-        if certificate.not_after < self.now:
+
+    def _check_standing(self, certificate: Certificate) -> None:
+        who = certificate.node_id
+        if certificate.not_after < self.clock():
             raise AuthenticationError(f"the certificate of {who} has expired")
-        if certificate.serial in self.revoked:
+        try:
+            revoked = certificate.serial in self.revoked
+        except ConfigError:
+            raise AuthenticationError(
+                f"whether the certificate of {who} is revoked cannot be read"
+            ) from None
+        if revoked:
             raise AuthenticationError(f"the certificate of {who} is revoked")
 
 

@@ -14,6 +14,8 @@ import binascii
 import os
 import stat
 import textwrap
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
@@ -24,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 
 from protocol.errors import ConfigError, ProtocolError
 from protocol.identity import Certificate, NodeIdentity, Trust
+from protocol.watched_file import RevokedSerials
 
 IDENTITY_KEY = "identity.key"
 IDENTITY_CERTIFICATE = "identity.certificate"
@@ -115,17 +118,7 @@ def read_certificate(path: Path) -> Certificate:
 
 def read_revoked(path: Path) -> frozenset[int]:
     """Read the list of revoked serials; a missing file means none."""
-    if not path.exists():
-        return frozenset()
-    serials = set()
-    for number, line in enumerate(_read(path).decode().splitlines(), start=1):
-        word = line.partition("#")[0].strip()
-        if not word:
-            continue
-        if not word.isdecimal():
-            raise ConfigError(f"{path}:{number}", f'expected a serial, got "{word}"')
-        serials.add(int(word))
-    return frozenset(serials)
+    return RevokedSerials(path).read()
 
 
 def read_identity(folder: Path) -> NodeIdentity:
@@ -135,10 +128,10 @@ def read_identity(folder: Path) -> NodeIdentity:
     return NodeIdentity.from_private_bytes(certificate.node_id, seed, certificate)
 
 
-def read_trust(folder: Path, *, now: int) -> Trust:
-    """Read whom to believe: the enrolment key and the revoked serials."""
+def read_trust(folder: Path, clock: Callable[[], float] = time.time) -> Trust:
+    """Read whom to believe: the enrolment key, and the revoked serials as they are."""
     return Trust(
-        read_public(folder / ENROLMENT_PUBLIC), now, read_revoked(folder / REVOKED)
+        read_public(folder / ENROLMENT_PUBLIC), clock, RevokedSerials(folder / REVOKED)
     )
 
 

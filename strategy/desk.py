@@ -267,7 +267,9 @@ class Desk:
             node_id, Attendee(node_id, self.stats, loop.time())
         )
         attendee.arrive(hello.instance, loop.time())
-        stream = NodeStream(context, attendee, self._settings, self.stats, loop.time)
+        stream = NodeStream(
+            context, hello, attendee, self._settings, self.stats, loop.time
+        )
         self._streams[node_id] = stream
         self.stats.attended += 1
         self.stats.reconnects += again
@@ -308,17 +310,17 @@ class Desk:
             for stream in list(self._streams.values()):
                 if now - stream.heard_at > 3 * settings.heartbeat_s:
                     stream.end("heartbeat-lost")
-            self._end_revoked()
+            self._expel()
             for attendee in self._attendees.values():
                 away = not attendee.here and now - attendee.left_at > settings.return_s
                 if away and not attendee.idle:
                     attendee.fail_all("node-gone", now)
 
-    def _end_revoked(self) -> None:
+    def _expel(self) -> None:
         try:
-            for node_id, stream in list(self._streams.items()):
-                if node_id in self._admission.revoked:
-                    stream.end("revoked")
+            hellos = [stream.hello for stream in self._streams.values()]
+            for node_id, reason in self._admission.expelled(hellos).items():
+                self._streams[node_id].end(reason)
         except ConfigError as error:
             # Nobody new gets in until the file is back; who is in stays.
             self._event("revocations-unreadable", logging.ERROR, str(error))

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Container, Mapping, MutableMapping
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Mapping,
+    MutableMapping,
+)
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +29,7 @@ from protocol.attendance import (
 from protocol.encoding import LONGEST_NAME
 from protocol.errors import AuthenticationError, ConfigError, ProtocolError
 from protocol.identity import Certificate, trust_label, verify_signature
+from protocol.watched_file import WatchedFile
 from protocol.wire import desk_pb2
 
 
@@ -47,6 +55,10 @@ class KeyRule(Protocol):
 
     def confirm(self, hello: desk_pb2.Hello) -> None:
         """Take note that the key was proved."""
+        ...
+
+    def expelled(self, hello: desk_pb2.Hello, now: float) -> str | None:
+        """Give the reason for which a key that was let in may not stay."""
         ...
 
 
@@ -77,13 +89,20 @@ class EnrolledKeys:
             hello.public_key,
         ):
             raise RefusedError("not-your-name")
-        if certificate.not_after < now:
-            raise RefusedError("certificate-expired")
-        if certificate.serial in self.revoked_serials:
-            raise RefusedError("revoked")
+        if (reason := self._ended(certificate, now)) is not None:
+            raise RefusedError(reason)
 
     def confirm(self, hello: desk_pb2.Hello) -> None:
         """Nothing to remember: the certificate says it all."""
+
+    def expelled(self, hello: desk_pb2.Hello, now: float) -> str | None:
+        """Look at the clock and the revoked serials again; the rest stays true."""
+        return self._ended(_parsed(hello.certificate), now)
+
+    def _ended(self, certificate: Certificate, now: float) -> str | None:
+        if certificate.not_after < now:
+            return "certificate-expired"
+        return "revoked" if certificate.serial in self.revoked_serials else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +122,10 @@ class ListedKeys:
 
     def confirm(self, hello: desk_pb2.Hello) -> None:
         """Nothing to remember: the list says it all."""
+
+    def expelled(self, hello: desk_pb2.Hello, now: float) -> str | None:
+        """Who is on the list stays."""
+        return None
 
 
 class FirstUseKeys:
@@ -127,6 +150,10 @@ class FirstUseKeys:
     def confirm(self, hello: desk_pb2.Hello) -> None:
         """Pin the key that was proved."""
         self._pins.setdefault(hello.node_id, hello.public_key)
+
+    def expelled(self, hello: desk_pb2.Hello, now: float) -> str | None:
+        """Who was first stays."""
+        return None
 
 
 class TokenHolders:
@@ -160,43 +187,20 @@ class TokenHolders:
 
 
 class RevokedNodes:
-    """Node ids that may not come (any more): a set, and a file that may change.
+    """Node ids that may not come (any more): a set, and a file that may change."""
 
-    The file has one node id a line; ``#`` starts a comment. It is read again when its
-    modification time changes, so revoking needs no restart.
-    """
-
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path
-        self._stamp = -1
-        self._listed: frozenset[str] = frozenset()
+    def __init__(self, path: Path | None = None, *, required: bool = True) -> None:
+        self._file = None if path is None else WatchedFile(path, required=required)
         self._added: set[str] = set()
 
     def add(self, node_id: str) -> None:
         """Revoke a node until the process ends."""
         self._added.add(node_id)
 
-    def __contains__(self, node_id: object) -> bool:
-        """Say whether a node is revoked now."""
-        self._read_again()
-        return node_id in self._added or node_id in self._listed
-
-    def _read_again(self) -> None:
-        if self._path is None:
-            return
-        try:
-            stamp = self._path.stat().st_mtime_ns
-            if stamp == self._stamp:
-                return
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            # Letting everybody in because a file is gone would be the wrong default.
-            raise ConfigError(
-                str(self._path), f"revocations unreadable ({error})"
-            ) from None
-        words = (line.partition("#")[0].strip() for line in lines)
-        self._listed = frozenset(word for word in words if word)
-        self._stamp = stamp
+    def read(self) -> frozenset[str]:
+        """Give everybody who is revoked now; raises ConfigError."""
+        listed = frozenset() if self._file is None else self._file.read()
+        return listed | self._added if self._added else listed
 
 
 class Admission:
@@ -258,12 +262,11 @@ class Admission:
         if hello.token_expiry < now:
             raise RefusedError("token-expired")
         try:
-            revoked = hello.node_id in self.revoked
-        except ConfigError:
+            if hello.node_id in self.revoked.read():
+                raise RefusedError("revoked")
+            self._keys.check(hello, now)
+        except ConfigError:  # of a list of the revoked
             raise RefusedError("desk-unready") from None
-        if revoked:
-            raise RefusedError("revoked")
-        self._keys.check(hello, now)
         self._check_holder(hello)
         challenge = desk_pb2.Challenge(
             nonce=secrets.token_bytes(NONCE_BYTES),
@@ -291,11 +294,25 @@ class Admission:
         except AuthenticationError:
             raise RefusedError("signature-invalid") from None
         # Another stream may have been first with another key in the meantime.
-        self._keys.check(hello, self._clock())
+        try:
+            self._keys.check(hello, self._clock())
+        except ConfigError:
+            raise RefusedError("desk-unready") from None
         self._check_holder(hello)
         self._keys.confirm(hello)
         if self._token_holders is not None:
             self._token_holders.confirm(hello)
+
+    def expelled(self, hellos: Iterable[desk_pb2.Hello]) -> dict[str, str]:
+        """Say who of those inside may not stay, and why; raises ConfigError."""
+        now, revoked = self._clock(), self.revoked.read()
+        reasons = {}
+        for hello in hellos:
+            if hello.node_id in revoked:
+                reasons[hello.node_id] = "revoked"
+            elif (reason := self._keys.expelled(hello, now)) is not None:
+                reasons[hello.node_id] = reason
+        return reasons
 
     def _token(self, hello: desk_pb2.Hello) -> RunToken:
         holder = hello.token_holder or hello.node_id
@@ -306,3 +323,7 @@ class Admission:
             self._token_holders.check(hello)
         elif hello.token_holder:
             raise RefusedError("token-invalid")
+
+
+# Certificates of nodes that are inside, looked at every few seconds.
+_parsed = lru_cache(maxsize=2**16)(Certificate.from_bytes)

@@ -11,7 +11,7 @@ import datetime
 import ipaddress
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from protocol import flower_record, keyfiles
 from protocol.attendance import RunTokens
 from protocol.certificates import KeyPair, make_authority, make_server_certificate
 from protocol.errors import ConfigError, InputError
+from protocol.watched_file import RevokedSerials
 from strategy.config import ExperimentConfig, TransportSettings
 from strategy.desk import Desk
 from strategy.desk_admission import (
@@ -127,19 +128,19 @@ def desk_certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:
     return authority.certificate, server
 
 
-def revoked_serials(config: ExperimentConfig) -> frozenset[int]:
-    """Read the serials revoked by now, from the file beside the enrolment key."""
+def revoked_serials(config: ExperimentConfig) -> Container[int]:
+    """Watch the file of revoked serials beside the enrolment key."""
     path = config.secure_sum.enrolment
     if path is None:
         return frozenset()
-    return keyfiles.read_revoked(path.with_name(keyfiles.REVOKED))
+    return RevokedSerials(path.with_name(keyfiles.REVOKED))
 
 
 def _revoked_nodes(config: ExperimentConfig) -> RevokedNodes:
     """Watch the file of revoked names, so that a node can be shut out during a run."""
     path = config.secure_sum.enrolment
     beside = None if path is None else path.with_name(keyfiles.REVOKED_NODES)
-    return RevokedNodes(beside if beside is not None and beside.exists() else None)
+    return RevokedNodes(beside, required=False)
 
 
 def _is_loopback(host: str) -> bool:

@@ -85,6 +85,8 @@ class NodeStream:
     ----------
     wire : Wire
         The open gRPC stream.
+    hello : Hello
+        What the node was let in with.
     attendee : Attendee
         The node.
     settings, stats : DeskSettings, DeskStats
@@ -96,11 +98,13 @@ class NodeStream:
     def __init__(
         self,
         wire: Wire,
+        hello: desk_pb2.Hello,
         attendee: Attendee,
         settings: DeskSettings,
         stats: DeskStats,
         clock: Callable[[], float],
     ) -> None:
+        self.hello = hello
         self.attendee = attendee
         self.heard_at = clock()
         self._wire = wire

@@ -155,7 +155,7 @@ class PrivateBandit(Strategy):
     async def _run(self, grid: Grid, listen: events.Listen) -> None:
         key = self._trust_key or enrolment_key(self.config)
         revoked = revoked_serials(self.config)
-        trust = None if key is None else Trust(key, int(time.time()), revoked)
+        trust = None if key is None else Trust(key, time.time, revoked)
         with self._journal() as journal, self._spool() as spool:
             async with (
                 FlowerPort(grid) as flower,

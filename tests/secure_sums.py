@@ -77,7 +77,7 @@ class Enrolment:
 
     @property
     def trust(self) -> Trust:
-        return Trust(self.key.public_key, NOW)
+        return Trust(self.key.public_key, lambda: NOW)
 
     def identity(self, party: str, capacity: int = 1000) -> NodeIdentity:
         if party not in self.identities:

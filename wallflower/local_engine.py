@@ -72,7 +72,7 @@ async def run_local(job: EngineJob) -> None:
     kind = _transport(config)
     needs_enrolment = kind == "grpc" or config.secure_sum.server == "malicious"
     enrolment = Enrolment(config) if needs_enrolment else None
-    trust = None if enrolment is None else Trust(enrolment.public_key, int(time.time()))
+    trust = None if enrolment is None else Trust(enrolment.public_key, time.time)
     with Journal.resume(job.run_dir, config) as journal, EventLog(job.run_dir) as log:
         with Ledger(ledger_path(job.run_dir)) as ledger:
             nodes = hosted_nodes(config, ledger, enrolment)

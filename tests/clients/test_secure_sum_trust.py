@@ -115,8 +115,8 @@ def test_a_certificate_that_expires_or_is_revoked_during_a_run_stops_working() -
     certificate = enrolment.identity("node-00001").certificate
     assert certificate is not None
     for trust in (
-        Trust(enrolment.key.public_key, NOW + 5000),
-        Trust(enrolment.key.public_key, NOW, frozenset({certificate.serial})),
+        Trust(enrolment.key.public_key, lambda: NOW + 5000),
+        Trust(enrolment.key.public_key, lambda: NOW, frozenset({certificate.serial})),
     ):
         cohort = fresh("committee", enrolment=enrolment, cohort_id="next")
         body = asks(cohort, "contribute").messages["node-00000"]

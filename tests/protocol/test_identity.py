@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from protocol.errors import AuthenticationError, InputError, MalformedMessageError
@@ -11,6 +13,7 @@ from protocol.identity import (
     trust_label,
     verify_signature,
 )
+from protocol.watched_file import RevokedSerials
 
 NOW = 1_800_000_000
 KEY = EnrolmentKey.from_private_bytes(b"\x07" * 32)
@@ -24,7 +27,7 @@ def certificate(**changes: int) -> Certificate:
 
 def test_a_certificate_of_the_enrolment_key_is_believed() -> None:
     body = certificate().to_bytes()
-    found = Trust(KEY.public_key, NOW).verify("node-1", body)
+    found = Trust(KEY.public_key, lambda: NOW).verify("node-1", body)
     assert found == certificate()
     assert found.capacity == 3
 
@@ -32,9 +35,12 @@ def test_a_certificate_of_the_enrolment_key_is_believed() -> None:
 @pytest.mark.parametrize(
     ("trust", "why"),
     [
-        (Trust(KEY.public_key, NOW + 11), "expired"),
-        (Trust(KEY.public_key, NOW, frozenset({99})), "revoked"),
-        (Trust(EnrolmentKey.generate().public_key, NOW), "not signed by the enrolment"),
+        (Trust(KEY.public_key, lambda: NOW + 11), "expired"),
+        (Trust(KEY.public_key, lambda: NOW, frozenset({99})), "revoked"),
+        (
+            Trust(EnrolmentKey.generate().public_key, lambda: NOW),
+            "not signed by the enrolment",
+        ),
     ],
 )
 def test_expired_revoked_and_foreign_certificates_are_refused(
@@ -44,8 +50,41 @@ def test_expired_revoked_and_foreign_certificates_are_refused(
         trust.verify("node-1", certificate().to_bytes())
 
 
+def test_one_trust_sees_a_certificate_expire_while_it_is_in_use() -> None:
+    now = NOW
+    trust = Trust(KEY.public_key, lambda: now)
+    trust.verify("node-1", certificate().to_bytes())
+    now += 11
+    with pytest.raises(AuthenticationError, match="expired"):
+        trust.verify("node-1", certificate().to_bytes())
+
+
+def test_one_trust_sees_a_serial_revoked_while_it_is_in_use(tmp_path: Path) -> None:
+    path = tmp_path / "revoked.txt"
+    trust = Trust(KEY.public_key, lambda: NOW, RevokedSerials(path))
+    trust.verify("node-1", certificate().to_bytes())
+    path.write_text("99  # lost\n")
+    with pytest.raises(AuthenticationError, match="revoked"):
+        trust.verify("node-1", certificate().to_bytes())
+
+
+def test_nobody_is_believed_while_the_revoked_serials_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "revoked.txt"
+    path.write_text("5\n")
+    trust = Trust(KEY.public_key, lambda: NOW, RevokedSerials(path))
+    trust.verify("node-1", certificate().to_bytes())
+    path.unlink()
+    with pytest.raises(AuthenticationError, match="cannot be read"):
+        trust.verify("node-1", certificate().to_bytes())
+    path.write_text("five\n")
+    with pytest.raises(AuthenticationError, match="cannot be read"):
+        trust.verify("node-1", certificate().to_bytes())
+
+
 def test_a_certificate_shown_for_another_node_is_refused() -> None:
-    trust = Trust(KEY.public_key, NOW)
+    trust = Trust(KEY.public_key, lambda: NOW)
     trust.verify("node-1", certificate().to_bytes())
     with pytest.raises(AuthenticationError, match="was shown for node-2"):
         trust.verify("node-2", certificate().to_bytes())
@@ -65,7 +104,7 @@ def test_an_altered_field_breaks_the_certificate(field: str) -> None:
     changed = "node-2" if field == "node_id" else getattr(good, field) + 1
     forged = Certificate(**{**values, field: changed})  # type: ignore[arg-type]
     with pytest.raises(AuthenticationError):
-        Trust(KEY.public_key, NOW).verify(forged.node_id, forged.to_bytes())
+        Trust(KEY.public_key, lambda: NOW).verify(forged.node_id, forged.to_bytes())
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff", b"x" * 2000, b"\x0a\x01a"])

@@ -17,8 +17,15 @@ from protocol.attendance import RunToken, RunTokens
 from protocol.certificates import make_authority, make_server_certificate
 from protocol.errors import AuthenticationError, ConfigError, InputError
 from protocol.identity import NodeIdentity
+from protocol.watched_file import RevokedSerials
 from strategy.desk import Desk
-from strategy.desk_admission import FirstUseKeys, ListedKeys, RevokedNodes
+from strategy.desk_admission import (
+    Admission,
+    EnrolledKeys,
+    FirstUseKeys,
+    ListedKeys,
+    RevokedNodes,
+)
 from tests.strategy.desk_fixtures import (
     AUTHORITY,
     NOW,
@@ -306,6 +313,37 @@ async def test_a_line_added_to_the_revocation_file_is_enough(tmp_path: Path) -> 
                 await tasks["b"]
 
 
+async def test_a_serial_added_to_the_revocation_file_is_enough(tmp_path: Path) -> None:
+    path = tmp_path / "revoked.txt"
+    house = House()
+    keys = EnrolledKeys(house.enrolment.public_key, RevokedSerials(path))
+    settings = faster(SETTINGS, heartbeat_s=0.2)
+    identity = house.identity("b")
+    assert identity.certificate is not None
+    async with open_desk(house, settings, keys) as (desk, port):
+        attendance = asyncio.create_task(
+            attend(house.invitation(port, "b"), identity, Echo("b"), settings=QUICK)
+        )
+        await desk.wait_for(["b"], timeout_s=60)
+        path.write_text(f"{identity.certificate.serial}\n")
+        with pytest.raises(AuthenticationError, match="revoked"):
+            await attendance
+
+
+async def test_a_certificate_that_expires_ends_the_stream_of_its_node() -> None:
+    house, later = House(), 0.0
+    rule = EnrolledKeys(house.enrolment.public_key)
+    admission = Admission(house.tokens, rule, clock=lambda: time.time() + later)
+    desk = Desk(admission, house.server, faster(SETTINGS, heartbeat_s=0.2))
+    port = await desk.open("127.0.0.1:0")
+    async with attending(house, port, {"b": Echo("b")}) as tasks:
+        await desk.wait_for(["b"], timeout_s=60)
+        later = 3601.0
+        with pytest.raises(AuthenticationError, match="certificate-expired"):
+            await tasks["b"]
+    await desk.close()
+
+
 async def test_a_missing_revocation_file_lets_nobody_new_in(tmp_path: Path) -> None:
     path = tmp_path / "revoked.txt"
     path.write_text("")
@@ -315,7 +353,7 @@ async def test_a_missing_revocation_file_lets_nobody_new_in(tmp_path: Path) -> N
             await desk.wait_for(["in"], timeout_s=60)
             path.unlink()
             with pytest.raises(ConfigError, match="unreadable"):
-                _ = "in" in house.revoked
+                house.revoked.read()
             async with intruder_at(port) as late:
                 await late.greet(house, house.identity("late"))
                 assert await late.status() == ("UNAVAILABLE", "desk-unready")

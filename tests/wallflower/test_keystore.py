@@ -53,7 +53,7 @@ def test_a_node_gets_an_identity_that_the_enrolment_key_vouches_for(
 ) -> None:
     folder = add(store, "clinic-a")
     identity = read_identity(folder)
-    trust = read_trust(folder, now=int(NOW.timestamp()))
+    trust = read_trust(folder, NOW.timestamp)
     assert identity.certificate is not None
     held = trust.verify("clinic-a", identity.certificate.to_bytes())
     assert (held.node_id, held.capacity) == ("clinic-a", 500)
@@ -65,7 +65,7 @@ def test_a_certificate_ends_when_it_says(store: KeyStore) -> None:
     assert certificate is not None
     later = int((NOW + datetime.timedelta(days=11)).timestamp())
     with pytest.raises(AuthenticationError, match="expired"):
-        read_trust(folder, now=later).verify("clinic-a", certificate.to_bytes())
+        read_trust(folder, lambda: later).verify("clinic-a", certificate.to_bytes())
 
 
 def test_revocation_reaches_the_operator_and_every_node(store: KeyStore) -> None:
@@ -76,7 +76,7 @@ def test_revocation_reaches_the_operator_and_every_node(store: KeyStore) -> None
     certificate = read_identity(second).certificate
     assert certificate is not None
     with pytest.raises(AuthenticationError, match="revoked"):
-        read_trust(first, now=0).verify("clinic-b", certificate.to_bytes())
+        read_trust(first, lambda: 0).verify("clinic-b", certificate.to_bytes())
 
 
 def test_the_desk_gets_the_revoked_names(store: KeyStore) -> None:
