@@ -19,6 +19,7 @@ from clients.secure_sum import (
 )
 from clients.sessions import Sessions
 from protocol.bits import OsBits
+from protocol.committee_seals import MOST_USERS
 from protocol.identity import NodeIdentity, Trust
 from protocol.law import BitSource
 from protocol.mechanism import CohortMechanism
@@ -176,7 +177,9 @@ def make_node(
         Where open cohorts are kept between stages; memory by default.
     """
     believed = trust if trust is not None else setup.trust()
-    opener = SessionOpener(node_id, setup.policy, setup.identity(node_id), believed)
+    identity = setup.identity(node_id)
+    opener = SessionOpener(node_id, setup.policy, identity, believed)
+    certificate = None if identity is None else identity.certificate
     randomizer = (
         _OS_RANDOMIZER
         if setup.noise_seed is None
@@ -189,6 +192,7 @@ def make_node(
         open_session=opener.open,
         randomize=randomizer,
         patience=setup.patience,
+        capacity=MOST_USERS if certificate is None else certificate.capacity,
     )
     return Node(node_id, users, parts, sessions(opener) if sessions else None)
 

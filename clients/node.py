@@ -25,6 +25,7 @@ from clients.rewards import Doubles, Patience, Pull, Rewards, pull_rewards
 from clients.sessions import MemorySessions, Sessions
 from clients.spends import Spend
 from protocol.account import Cost
+from protocol.committee_seals import MOST_USERS
 from protocol.errors import (
     InputError,
     MalformedMessageError,
@@ -75,7 +76,8 @@ class NodeParts:
     """What a node is made of.
 
     `open_session` starts the client machine of a cohort's back-end; `randomize` draws
-    from the operating system, or in test mode from a seed.
+    from the operating system, or in test mode from a seed. `capacity` is the most users
+    that the node's certificate lets it speak for.
     """
 
     source: Rewards
@@ -84,6 +86,7 @@ class NodeParts:
     open_session: Callable[[CohortSpec], ClientSession]
     randomize: Randomize
     patience: Patience = field(default_factory=Patience)
+    capacity: int = MOST_USERS
 
 
 class Node:
@@ -159,8 +162,10 @@ class Node:
             if self.only_run not in (None, run_id):
                 raise RefusalError("wrong-run", "this desk is attended for another run")
             if kind == "describe":
+                # Those beyond the node's certificate could never be in a sum.
+                known = self.users[: self._parts.capacity]
                 return TaskAnswer(
-                    task_id=task.task_id, description=Description(users=self.users)
+                    task_id=task.task_id, description=Description(users=known)
                 )
             if kind == "offer":
                 _check_run(task.offer.spec, run_id)
@@ -277,6 +282,11 @@ class Node:
             raise RefusalError("user-repeated", "no user, or a user named twice")
         if not self._members.issuperset(users):
             raise RefusalError("user-unknown", "a user who does not live here")
+        if len(users) > self._parts.capacity:
+            raise RefusalError(
+                "beyond-capacity",
+                f"{len(users)} users; certified for {self._parts.capacity}",
+            )
         # Nobody is shown an arm whose answer could not be sent.
         await self._parts.ledger.check(self._spend(spec, mechanism, users))
         pulled = await pull_rewards(

@@ -11,7 +11,9 @@
     │   ├── MalformedMessageError    truncated, oversized, garbage, bit-flipped
     │   ├── ReplayedMessageError     seen before, or answered before
     │   ├── WrongContextError        another run, cohort, stage, sender or roster
-    │   └── AuthenticationError      signature, certificate or token does not hold
+    │   ├── AuthenticationError      signature, certificate or token does not hold
+    │   ├── UnusableKeyError         a public key nobody can agree with, or another's
+    │   └── BeyondCapacityError      speaks for more users than it is certified for
     ├── CohortVoidError          no sum is released; the cohort's users stay used
     ├── UnavailableError         a node, desk or database cannot be reached  (exit 4)
     │   └── RandomnessError      … or the system's random numbers cannot be trusted
@@ -115,6 +117,18 @@ class AuthenticationError(ProtocolError):
     """A signature, certificate or token does not hold."""
 
     code = "not-authenticated"
+
+
+class UnusableKeyError(ProtocolError):
+    """A public key of small order, or one that another party showed before."""
+
+    code = "unusable-key"
+
+
+class BeyondCapacityError(ProtocolError):
+    """A party speaks for more users than its certificate allows."""
+
+    code = "beyond-capacity"
 
 
 class CohortVoidError(WallflowerError):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from protocol.encoding import canonical
-from protocol.errors import AuthenticationError, MalformedMessageError
+from protocol.errors import (
+    AuthenticationError,
+    MalformedMessageError,
+    UnusableKeyError,
+)
 from protocol.identity import Certificate, NodeIdentity, Trust, verify_signature
-from protocol.sealing import KEY_BYTES
+from protocol.sealing import check_public
 from protocol.wire.secure_sum_pb2 import PartyKey
 
 
@@ -53,8 +59,19 @@ def verify(
     return certificate
 
 
-def check_lengths(key: PartyKey, *, mask: bool = False) -> None:
-    """Refuse keys of the wrong length."""
-    wanted = KEY_BYTES if mask else 0
-    if len(key.key) != KEY_BYTES or len(key.mask_key) != wanted:
-        raise MalformedMessageError("a party's key has the wrong length")
+def check_usable(key: PartyKey, *, mask: bool = False) -> None:
+    """Refuse keys with which nothing can be sealed or masked."""
+    check_public(key.key)
+    if mask:
+        check_public(key.mask_key)
+        if key.key == key.mask_key:
+            raise UnusableKeyError("one key for two purposes")
+    elif key.mask_key:
+        raise MalformedMessageError("a mask key where none belongs")
+
+
+def check_distinct(keys: Sequence[PartyKey]) -> None:
+    """Refuse a list in which two parties show the same key."""
+    shown = [raw for key in keys for raw in (key.key, key.mask_key) if raw]
+    if len(set(shown)) != len(shown):
+        raise UnusableKeyError("two parties show the same key")

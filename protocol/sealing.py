@@ -19,13 +19,43 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import (
 )
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from protocol.errors import AuthenticationError, MalformedMessageError
+from protocol.errors import (
+    AuthenticationError,
+    MalformedMessageError,
+    UnusableKeyError,
+)
 
 KEY_BYTES = 32
 SALT_BYTES = 16
 TAG_BYTES = 16
 _NONCE = bytes(12)
 _PAIR = b"wallflower/v1/pair-key"
+
+
+_PRIME = 2**255 - 19
+# Every u-coordinate of small order (RFC 7748, section 6.1): what is agreed with one of
+# these is zero, whoever agrees. p and p + 1 are other ways to write 0 and 1.
+_SMALL_ORDER = frozenset(
+    point.to_bytes(32, "little")
+    for point in (
+        0,
+        1,
+        325606250916557431795983626356110631294008115727848805560023387167927233504,
+        39382357235489614581723060781553021112529911719440698176882885853963445705823,
+        _PRIME - 1,
+        _PRIME,
+        _PRIME + 1,
+    )
+)
+
+
+def check_public(key: bytes) -> None:
+    """Refuse a public key of the wrong length or of small order."""
+    if len(key) != KEY_BYTES:
+        raise MalformedMessageError("a public key is not 32 bytes long")
+    # X25519 does not look at the highest bit.
+    if key[:-1] + bytes([key[-1] & 0x7F]) in _SMALL_ORDER:
+        raise UnusableKeyError("a public key is of small order: nobody agrees with it")
 
 
 def expand(key: bytes, info: bytes) -> bytes:

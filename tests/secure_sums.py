@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeVar
@@ -79,6 +79,9 @@ class Enrolment:
     def trust(self) -> Trust:
         return Trust(self.key.public_key, lambda: NOW)
 
+    def trust_minus(self, revoked: Container[int]) -> Trust:
+        return Trust(self.key.public_key, lambda: NOW, revoked)
+
     def identity(self, party: str, capacity: int = 1000) -> NodeIdentity:
         if party not in self.identities:
             bare = NodeIdentity.generate(party)
@@ -145,11 +148,13 @@ def open_cohort(
     limits: ClientLimits | None = None,
     keyrings: dict[str, ClientKeyring] | None = None,
     server_keyring: ServerKeyring | None = None,
+    trust: Trust | None = None,
 ) -> Cohort:
     """Open both sides of a cohort; values default to 7·i + 3 mod m."""
     if values is None:
         values = {p: (7 * i + 3) % spec.modulus for i, p in enumerate(parties)}
-    trust = enrolment.trust if enrolment else None
+    if trust is None and enrolment is not None:
+        trust = enrolment.trust
     keyrings = {} if keyrings is None else keyrings
     clients = {}
     for party in parties:

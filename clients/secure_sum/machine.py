@@ -28,7 +28,7 @@ from protocol.errors import (
     WrongContextError,
 )
 from protocol.identity import NodeIdentity, Trust
-from protocol.sealing import KEY_BYTES
+from protocol.party_keys import check_distinct, check_usable
 from protocol.session import Contribution
 from protocol.stages import StageFacts
 from protocol.sum_envelope import check_place, unwrap, wrap
@@ -210,12 +210,10 @@ class ClientMachine(abc.ABC):
         """Verify peers' keys; give how many users each may claim at most."""
         for party in parties:
             check_name(party)
-        wanted = KEY_BYTES if mask else 0
         listed = list(keys)
-        if any(
-            len(key.key) != KEY_BYTES or len(key.mask_key) != wanted for key in listed
-        ):
-            raise MalformedMessageError("a party's key has the wrong length")
+        for key in listed:
+            check_usable(key, mask=mask)
+        check_distinct(listed)
         setting, trust = self.setting, self.setting.trust
         if trust is None:
             return [MOST_USERS] * len(listed)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from protocol.cohort_context import draw_order
 from protocol.committee_seals import (
-    MOST_USERS,
     SEAL_BYTES,
     committee_digest,
     split,
 )
-from protocol.errors import InputError, MalformedMessageError, WrongContextError
-from protocol.party_keys import check_lengths, verify
+from protocol.errors import InputError, MalformedMessageError, ProtocolError
 from protocol.primes import is_prime
 from protocol.recovery import InconsistentSharesError, recover_integer
 from protocol.sealing import SALT_BYTES
@@ -60,7 +58,7 @@ class CommitteeServer(ServerMachine):
             raise InputError("modulus", spec.modulus, f"above {sizes.helpers} members")
         order = draw_order(self.context, list(self.parties))
         self._members = order[: sizes.helpers]
-        self._keys = self.opening.keyring.known(self._members)
+        self._keys = self._known_keys()
         if len(self._keys) == len(self._members):
             return self.enter(CONTRIBUTE)
         return self.enter(KEYS)
@@ -118,24 +116,27 @@ class CommitteeServer(ServerMachine):
             self._take_total(party, parse(TallyAnswer, envelope.payload))
 
     def _take_key(self, party: PartyId, key: PartyKey) -> None:
-        self._check_key(party, key)
+        self.check_users(party, self.parties[party], self.check_key(party, key))
         body = key.SerializeToString()
         self._keys[party] = body
         if key.whole_run:
             self.opening.keyring.remember(party, body)
 
-    def _check_key(self, party: PartyId, key: PartyKey) -> None:
-        check_lengths(key)
-        opening = self.opening
-        if opening.trust is not None:
-            verify(
-                key, opening.spec.run_id, opening.spec.cohort_id, party, opening.trust
-            )
+    def _known_keys(self) -> dict[PartyId, bytes]:
+        """Give members' keys of earlier cohorts, of those who may still use them."""
+        keyring, known = self.opening.keyring, {}
+        for party, body in keyring.known(self._members).items():
+            try:
+                key = PartyKey.FromString(body)
+                self.check_users(party, self.parties[party], self.check_key(party, key))
+            except ProtocolError:
+                keyring.forget(party)  # revoked or expired since: it is asked again
+            else:
+                known[party] = body
+        return known
 
     def _take_upload(self, party: PartyId, upload: ContributeAnswer) -> None:
-        self._check_key(party, upload.key)
-        if not 1 <= upload.users <= min(self.parties[party], MOST_USERS):
-            raise WrongContextError(f"{party} claims {upload.users} users")
+        self.check_users(party, upload.users, self.check_key(party, upload.key))
         if len(upload.salt) != SALT_BYTES:
             raise MalformedMessageError("a salt of the wrong length")
         if len(upload.sealed) != len(self._members) * SEAL_BYTES:
@@ -241,6 +242,8 @@ class CommitteeServer(ServerMachine):
         self._members = list(state.members)
         self._closed = list(state.closed)
         self._keys = dict(state.keys)
+        for party, body in self._keys.items():
+            self.note_keys(party, parse(PartyKey, body))
         self._uploads = {
             party: parse(ContributeAnswer, body)
             for party, body in state.uploads.items()

@@ -4,6 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from protocol.errors import UnusableKeyError
+
+
+class KeyOwners:
+    """Whose key is whose: whoever showed it first."""
+
+    def __init__(self) -> None:
+        self._owners: dict[bytes, str] = {}
+
+    def note(self, party: str, key: bytes) -> None:
+        """Note a party's key; raises UnusableKeyError where it is another's.
+
+        Public keys travel, so that a node can show one it saw elsewhere; members would
+        refuse the whole set.
+        """
+        owner = self._owners.setdefault(key, party)
+        if owner != party:
+            raise UnusableKeyError(f"{party} shows a key that {owner} showed first")
+
 
 class ServerKeyring:
     """What the server remembers of a run's parties: public keys only.
@@ -15,6 +34,7 @@ class ServerKeyring:
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self._keys: dict[str, bytes] = {}
+        self.owners = KeyOwners()
 
     def known(self, parties: Sequence[str]) -> dict[str, bytes]:
         """Give the serialized PartyKeys known of these parties."""

@@ -13,21 +13,30 @@ from dataclasses import dataclass
 from typing import cast
 
 from protocol.cohort_context import context_of, roster_bytes, roster_digest
+from protocol.committee_seals import MOST_USERS
 from protocol.errors import (
+    BeyondCapacityError,
     InputError,
     ProtocolError,
     ReplayedMessageError,
     WrongContextError,
 )
 from protocol.identity import Trust
+from protocol.party_keys import check_usable, verify
 from protocol.session import Ask, PartyId, Step, Void
 from protocol.stages import STAGE_NAMES
 from protocol.sum_envelope import LARGEST_MESSAGE, check_place, unwrap, wrap
 from protocol.threat import COMPLETE_UP_TO, Threat
 from protocol.wire.cohort_pb2 import CohortSpec
-from protocol.wire.secure_sum_pb2 import Envelope, Roster, RosterNote, Stage
+from protocol.wire.secure_sum_pb2 import (
+    Envelope,
+    PartyKey,
+    Roster,
+    RosterNote,
+    Stage,
+)
 from protocol.wire.sum_state_pb2 import ServerState
-from strategy.secure_sum.keyring import ServerKeyring
+from strategy.secure_sum.keyring import KeyOwners, ServerKeyring
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,7 @@ class ServerMachine(abc.ABC):
         self.awaited: set[PartyId] = set()
         self.stage: int = 0
         self.over = False
+        self._owners = KeyOwners()
         self.set_roster(self.parties)
 
     def __repr__(self) -> str:
@@ -166,6 +176,37 @@ class ServerMachine(abc.ABC):
     def envelope(self, party: PartyId, payload: bytes) -> bytes:
         """Wrap a payload of the current stage for a party."""
         return wrap(self.stage, self.context, "", party, payload)
+
+    def check_key(self, party: PartyId, key: PartyKey, *, mask: bool = False) -> int:
+        """Refuse a key that would make others refuse; give its owner's capacity.
+
+        Nobody has spent anything for a key; a bad one costs its owner the cohort.
+        """
+        spec, trust = self.opening.spec, self.opening.trust
+        check_usable(key, mask=mask)
+        capacity = MOST_USERS
+        if trust is not None:
+            certificate = verify(key, spec.run_id, spec.cohort_id, party, trust)
+            capacity = certificate.capacity
+        self.note_keys(party, key)
+        return capacity
+
+    def note_keys(self, party: PartyId, key: PartyKey) -> None:
+        """Refuse keys that another party showed, in this cohort or for the run."""
+        if key.whole_run:
+            self.opening.keyring.owners.note(party, key.key)
+        for shown in (key.key, key.mask_key):
+            if shown:
+                self._owners.note(party, shown)
+
+    def check_users(self, party: PartyId, users: int, capacity: int) -> None:
+        """Refuse a number of users that others would refuse."""
+        if users > capacity:
+            raise BeyondCapacityError(
+                f"{party} speaks for {users} users and is certified for {capacity}"
+            )
+        if not 1 <= users <= min(self.parties[party], MOST_USERS):
+            raise WrongContextError(f"{party} claims {users} users")
 
     def _ask(self, messages: dict[PartyId, bytes]) -> Ask:
         return Ask(STAGE_NAMES[self.stage], messages)

@@ -8,17 +8,14 @@ of its two secrets.
 from __future__ import annotations
 
 from protocol.cohort_context import draw_order
-from protocol.committee_seals import MOST_USERS, split
+from protocol.committee_seals import split
 from protocol.errors import (
-    AuthenticationError,
     CohortVoidError,
     InputError,
     MalformedMessageError,
-    WrongContextError,
 )
 from protocol.graph import ring_neighbours
 from protocol.identity import Certificate, verify_signature
-from protocol.party_keys import check_lengths, verify
 from protocol.plus_seals import PLUS_SEAL_BYTES
 from protocol.sealing import SALT_BYTES
 from protocol.secret_shares import SHARE_BYTES
@@ -59,7 +56,6 @@ class SecaggPlusServer(ServerMachine):
         self.sharers: dict[PartyId, int] = {}
         self.masked: dict[PartyId, int] = {}
         self.confirmations: dict[PartyId, bytes] = {}
-        self._seen_keys: set[bytes] = set()
         self._advertised: list[PartyId] = []
         self._unmasks: dict[PartyId, UnmaskAnswer] = {}
 
@@ -107,19 +103,12 @@ class SecaggPlusServer(ServerMachine):
             self._take_unmask(party, parse(UnmaskAnswer, payload))
 
     def _take_keys(self, party: PartyId, key: PartyKey) -> None:
-        check_lengths(key, mask=True)
-        opening = self.opening
-        if opening.trust is not None:
-            spec = opening.spec
-            verify(key, spec.run_id, spec.cohort_id, party, opening.trust)
-        if key.key == key.mask_key or {key.key, key.mask_key} & self._seen_keys:
-            raise AuthenticationError(f"{party} shows a key that is already in use")
-        self._seen_keys |= {key.key, key.mask_key}
+        capacity = self.check_key(party, key, mask=True)
+        self.check_users(party, self.parties[party], capacity)
         self.keys[party] = key
 
     def _take_shares(self, party: PartyId, upload: ShareAnswer) -> None:
-        if not 1 <= upload.users <= min(self.parties[party], MOST_USERS):
-            raise WrongContextError(f"{party} claims {upload.users} users")
+        self.check_users(party, upload.users, self.parties[party])
         if len(upload.salt) != SALT_BYTES:
             raise MalformedMessageError("a salt of the wrong length")
         split(upload.sealed, len(self.neighbours[party]), PLUS_SEAL_BYTES)
@@ -286,8 +275,8 @@ class SecaggPlusServer(ServerMachine):
 
     def _read(self, state: ServerState) -> None:
         self.keys = {p: parse(PartyKey, body) for p, body in state.keys.items()}
-        for key in self.keys.values():
-            self._seen_keys |= {key.key, key.mask_key}
+        for party, key in self.keys.items():
+            self.note_keys(party, key)
         self.uploads = {p: parse(ShareAnswer, b) for p, b in state.uploads.items()}
         if state.members:
             self._fix_graph(list(state.members))

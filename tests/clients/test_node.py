@@ -19,6 +19,7 @@ from clients.policy import ClientPolicy
 from clients.rewards import Pull
 from protocol.errors import MalformedMessageError
 from protocol.floor import cohort_floor
+from protocol.identity import EnrolmentKey, NodeIdentity
 from protocol.port import Answer
 from protocol.session import Ask, SecureSum, Step
 from protocol.wire.cohort_pb2 import CohortSpec
@@ -82,7 +83,13 @@ class Site:
         """All nodes lose their memory; the ledger's file stays."""
         self.ledger.close()
         self.ledger = Ledger(self.path)
-        setup = NodeSetup(self.policy, self.ledger, lambda node_id: self.source)
+        self.certify(lambda name: None)
+
+    def certify(self, identity: Callable[[str], NodeIdentity | None]) -> None:
+        """Make the nodes anew with these identities."""
+        setup = NodeSetup(
+            self.policy, self.ledger, lambda node_id: self.source, identity
+        )
         users = [f"u{i}" for i in range(10)]
         self.nodes = {f"n{i}": make_node(setup, f"n{i}", users) for i in range(4)}
 
@@ -366,3 +373,34 @@ async def test_unknown_tasks_and_garbage_are_named(tmp_path: Path) -> None:
         stage = CohortStage(spec=CohortSpec(run_id=RUN), users=["u0"])
         (answer,) = await there.ask("n0", Task(task_id="t", stage=stage))
         assert answer.refusal.code == "mechanism-not-allowed"
+
+
+def certified(capacity: int) -> Callable[[str], NodeIdentity]:
+    key = EnrolmentKey.generate()
+
+    def identity(name: str) -> NodeIdentity:
+        bare = NodeIdentity.generate(name)
+        return bare.enrolled(
+            key.issue(name, bare.public_key, not_after=2**40, capacity=capacity)
+        )
+
+    return identity
+
+
+async def test_a_node_names_no_more_users_than_its_certificate_allows(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        there.certify(certified(capacity=7))
+        (described,) = await there.ask("n0", Task(task_id="d", describe=Describe()))
+        assert len(described.description.users) == 7
+
+
+async def test_a_node_invited_beyond_its_certificate_refuses_before_any_reward(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        there.certify(certified(capacity=2))
+        _, refused = await play(there, cohort(("u0", "u1", "u2")))
+        assert set(refused.values()) == {"beyond-capacity"}
+        assert there.source.pulled == []

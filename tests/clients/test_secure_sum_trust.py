@@ -16,7 +16,7 @@ from protocol.errors import (
     WrongContextError,
 )
 from protocol.identity import Trust
-from protocol.session import Ask, Contribution, SecureSum, Void
+from protocol.session import Ask, Contribution, SecureSum
 from protocol.sum_envelope import unwrap
 from protocol.wire import secure_sum_pb2 as wire
 from tests.clients.lying_server import VALUE, fresh, refusal
@@ -133,15 +133,22 @@ def test_a_certificate_that_expires_or_is_revoked_during_a_run_stops_working() -
             late.handle(body, Contribution(1, 1))
 
 
-def test_a_node_that_claims_more_users_than_its_certificate_allows_is_refused() -> None:
+def test_members_refuse_a_set_with_more_users_than_a_certificate_allows() -> None:
     enrolment = Enrolment()
     enrolment.identity("node-00001", capacity=3)
-    parties = dict.fromkeys(names(6), 5)
-    spec = cohort_spec("committee", parties, quorum=10)
-    cohort = open_cohort(spec, parties, enrolment=enrolment)
-    outcome = cohort.run()
-    assert isinstance(outcome, Void)
-    assert set(cohort.refusals.values()) == {"wrong-context"}
+    parties = dict.fromkeys(names(6), 3)
+    cohort = open_cohort(
+        cohort_spec("committee", parties, quorum=10), parties, enrolment=enrolment
+    )
+    body = asks(cohort, "tally").messages["node-00000"]
+
+    def claim(request: wire.TallyRequest) -> None:
+        closed = wire.ClosedSet.FromString(request.closed)
+        closed.users[list(closed.contributors).index("node-00001")] = 4
+        request.closed = closed.SerializeToString()
+
+    error = refusal(cohort, "node-00000", forged(body, wire.TallyRequest, claim))
+    assert isinstance(error, WrongContextError)
 
 
 # -- rule 5: secrets are dropped ---------------------------------------------------

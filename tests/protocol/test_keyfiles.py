@@ -86,5 +86,5 @@ def test_revoked_serials_may_have_comments(tmp_path: Path) -> None:
 def test_a_broken_revocation_list_is_an_error_not_an_empty_one(tmp_path: Path) -> None:
     path = tmp_path / "revoked.txt"
     path.write_text("seventeen\n")
-    with pytest.raises(ConfigError, match=r"revoked\.txt: expected a serial, got \"seventeen\""):
+    with pytest.raises(ConfigError, match=r"revoked\.txt: expected a serial"):
         read_revoked(path)
