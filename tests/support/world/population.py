@@ -130,7 +130,7 @@ def enrolment(nodes: int, users: int) -> tuple[bytes, Mapping[str, NodeIdentity]
 
 def trust_of(schedule: Schedule) -> Trust:
     """Give whom everybody believes."""
-    return Trust(enrolment(schedule.nodes, schedule.users)[0], int(time.time()))
+    return Trust(enrolment(schedule.nodes, schedule.users)[0], time.time)
 
 
 def make(schedule: Schedule, name: str, ledger: Ledger) -> Node:
