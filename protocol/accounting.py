@@ -74,10 +74,9 @@ def approximate(cohort: CohortMechanism, privacy_delta: float) -> Bound:
     if noise is None:
         return Bound(math.inf, privacy_delta, "no noise is added")
     candidates = []
-    if noise.within_reach(1.0):
-        exact = noise.approximate(privacy_delta)
-        candidates.append(Bound(exact, privacy_delta, "exact trade-off of the noise"))
-    else:
+    exact = noise.approximate(privacy_delta) if noise.within_reach(1.0) else math.inf
+    candidates.append(Bound(exact, privacy_delta, "exact trade-off of the noise"))
+    if math.isinf(exact):
         candidates.append(renyi_bound([cohort], 1, privacy_delta))
     pure = noise.pure()
     if math.isfinite(pure):

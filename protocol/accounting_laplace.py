@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 from flint import arb
 
 from protocol.accounting_masses import LogMasses, Ratio, chernoff, masses_by_ratios
@@ -46,9 +47,9 @@ class ShiftedLaplaceParts(ShiftedNoise):
             log_at_zero, abs(log_at_zero) * 2.0**-50, start, step, reach
         )
 
-    def log_mass(self, at: int) -> Ball:
+    def log_mass(self, at: int, digits: int = 256) -> Ball:
         """ln f(k) = ln[(1−q)^{2R} q^k (R)_k/k! ₂F₁(R, R+k; 1+k; q²)], k ≥ 0."""
-        with precision(256):
+        with precision(digits):
             shape, base = ball(self._shape), (-ball(self._rate)).exp()
             series = (base * base).hypgeom_2f1(shape, shape + at, arb(1 + at))
             rising = (shape + at).lgamma() - shape.lgamma() - arb(at + 1).lgamma()
@@ -57,11 +58,12 @@ class ShiftedLaplaceParts(ShiftedNoise):
 
     def log_ratio(self, above: int, below: int) -> float:
         """ln f(above)/f(below); the double lies at or above the true value."""
-        with precision(256):
-            ball_of_ratio = self.log_mass(above) - self.log_mass(below)
-            if not ball_of_ratio.rel_accuracy_bits() > 60:
-                raise ArithmeticError("the ratio of two masses was not tight enough")
-            return math.nextafter(float(ball_of_ratio.upper()), math.inf)
+        for digits in (256, 1024, 4096, 16384):
+            with precision(digits):
+                ratio = self.log_mass(above, digits) - self.log_mass(below, digits)
+                if ratio.rel_accuracy_bits() > 60:
+                    return math.nextafter(float(ratio.upper()), math.inf)
+        raise ArithmeticError("the ratio of two masses was not tight enough")
 
     def hockey_stick(self, epsilon: float) -> Bounds:
         """As for every log-concave law, which this is for R ≥ 1."""
@@ -99,6 +101,13 @@ class ShiftedLaplace(ShiftedLaplaceParts):
     def within_reach(self, order: float) -> bool:
         """Always: nothing is summed."""
         return True
+
+    def build(self, reach: int) -> LogMasses:
+        """ln[(1−q)/(1+q)] − a·k."""
+        rate = float(self._rate)
+        first = math.log(math.tanh(rate / 2))
+        values = first - rate * np.arange(reach + 1, dtype=np.float64)
+        return LogMasses(values, 8 * 2.0**-53 * (1 + abs(first) + np.abs(values)))
 
     def renyi(self, order: float) -> Bounds:
         """Three geometric series: left of 0, between 0 and shift, right of shift.

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from protocol.errors import InputError
-from strategy.confidence import CohortFacts, History
+from strategy.confidence import Bound, CohortFacts, History
 from strategy.policy import CohortOutcome
 
 
@@ -43,6 +43,15 @@ class ArmRecord:
         users = sum(facts.survivors for facts in self.facts[-pooled:])
         return float(sum(self.sums[-pooled:], Fraction(0)) / users)
 
+    def interval(self, bound: Bound) -> tuple[float, float, float]:
+        """Mean, lower and upper end as they are shown, all in [0, 1] as rewards are.
+
+        Noise may carry an estimate out of it. Decisions take the estimate as it came.
+        """
+        estimate = self.estimate(bound.pooled)
+        low, high = estimate - bound.radius, estimate + bound.radius
+        return _in_unit(estimate), _in_unit(low), _in_unit(high)
+
     def as_json(self) -> dict[str, Any]:
         """Give JSON types."""
         return {
@@ -65,6 +74,10 @@ class ArmRecord:
             eliminated_in=table["eliminated_in"],
             reason=table["reason"],
         )
+
+
+def _in_unit(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
 
 
 def check_outcomes(

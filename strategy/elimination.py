@@ -187,12 +187,11 @@ class Elimination:
 
     def _view(self, arm: Arm) -> ArmView:
         record = self._records[arm]
+        estimate: float | None
         estimate, lower, upper = None, 0.0, 1.0
         if record.facts:
             bound = self._confidence.own(record.facts, record.batches[-1])
-            estimate = record.estimate(bound.pooled)
-            lower = min(max(estimate - bound.radius, 0.0), 1.0)
-            upper = max(min(estimate + bound.radius, 1.0), 0.0)
+            estimate, lower, upper = record.interval(bound)
         return ArmView(
             arm,
             record.users,

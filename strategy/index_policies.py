@@ -12,7 +12,6 @@ probability (used for wrap-around and intervals) moves on.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -174,9 +173,5 @@ class IndexPolicy:
         if not record.facts:
             return ArmView(arm, record.users, None, 0.0, 1.0, True, None, "")
         bound = self._confidence.own(record.facts, self._attempts[arm])
-        estimate = record.estimate(bound.pooled)
-        lower = min(max(estimate - bound.radius, 0.0), 1.0)
-        upper = max(min(estimate + bound.radius, 1.0), 0.0)
-        if not math.isfinite(estimate):
-            raise InputError("estimate", estimate, "a finite number")
+        estimate, lower, upper = record.interval(bound)
         return ArmView(arm, record.users, estimate, lower, upper, True, None, "")

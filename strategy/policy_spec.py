@@ -21,6 +21,7 @@ ELIMINATION = "elimination"
 INDEX_POLICIES = ("dp-klucb", "dp-imed")
 POLICIES = (ELIMINATION, *INDEX_POLICIES)
 RADII = ("tight", "paper")
+LARGEST_HORIZON = 10**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class PolicySpec:
                     name, f'"{value}"{nearest(value, known)}', f"one of {known}"
                 )
         whole("arms", self.arms, at_least=2, at_most=100_000)
+        whole("horizon", self.horizon, at_least=1, at_most=LARGEST_HORIZON)
         if self.horizon < 2 * self.arms:
             raise InputError(
                 "horizon", self.horizon, f"at least two users an arm ({2 * self.arms})"

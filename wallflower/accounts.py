@@ -66,12 +66,12 @@ class Accounts:
         radii: NDArray[np.float64],
         eliminated_in: Integers,
     ) -> SimulationResult:
-        """Sum up."""
+        """Sum up; what is shown of a mean lies in [0, 1], as rewards do."""
         return SimulationResult(
             simulation=self.simulation,
             regret=self.regret,
             pulls=self.pulls.copy(),
-            estimates=estimates,
+            estimates=np.clip(estimates, 0.0, 1.0),
             lower=np.clip(estimates - radii, 0.0, 1.0),
             upper=np.clip(estimates + radii, 0.0, 1.0),
             eliminated_in=eliminated_in.copy(),

@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from clients.hosting import real_randomizer, seeded_randomizer
 from clients.rewards import Pull, Rewards, pull_rewards
 from protocol.cohort import cohort_mechanism
-from protocol.errors import InputError
+from protocol.errors import InputError, UnavailableError
 from strategy import events
 from strategy.analyzer import analyze
 from strategy.cohort_spec import cohort_spec, draw_round, everybody_suffices
@@ -65,11 +65,12 @@ async def run_plain(job: EngineJob) -> None:
 
 @dataclass(slots=True)
 class _Cohort:
-    """A cohort with the integers of its users added up."""
+    """A cohort with the integers of its users added up; void below its quorum."""
 
     record: CohortRecord
-    outcome: CohortOutcome
-    result: SumRecord
+    losses: Mapping[str, int]
+    outcome: CohortOutcome | None = None
+    result: SumRecord | None = None
 
 
 class _Rehearsal:
@@ -123,8 +124,15 @@ class _Rehearsal:
                 "nodes", str(error), "enough users on enough nodes for the first batch"
             ) from None
         for wish, draw in zip(wishes, draws, strict=True):
-            cohorts.append(await self._cohort(number, wish, draw))
-        policy.observe([cohort.outcome for cohort in cohorts])
+            cohorts += await self._fill(number, wish, draw)
+        await self._journal.call(self._write_cohorts, cohorts)
+        outcomes = [one.outcome for one in cohorts if one.outcome is not None]
+        if not outcomes:
+            raise UnavailableError(
+                f"no cohort of round {number} gave a sum (see `wallflower status "
+                f"{self._journal.run_dir}`); too few people had a reward"
+            )
+        policy.observe(outcomes)
         if policy.finished is None and not everybody_suffices(
             self._registry, self._config, policy.wishes()
         ):
@@ -143,8 +151,25 @@ class _Rehearsal:
             )
         )
 
-    async def _cohort(self, number: int, wish: CohortWish, draw: Draw) -> _Cohort:
-        spec = cohort_spec(self._config, self._job.run_id, wish, draw.floor, 1)
+    async def _fill(self, number: int, wish: CohortWish, draw: Draw) -> list[_Cohort]:
+        """Fill one wish as other engines do: a void cohort is recruited again."""
+        asked: list[_Cohort] = []
+        for attempt in range(1, self._config.transport.attempts + 1):
+            asked.append(await self._cohort(number, wish, draw, attempt))
+            if asked[-1].outcome is not None:
+                break
+            try:
+                (draw,) = draw_round(
+                    self._registry, self._config, [wish], self._registry.nodes
+                )
+            except (UsersExhaustedError, InputError):
+                break
+        return asked
+
+    async def _cohort(
+        self, number: int, wish: CohortWish, draw: Draw, attempt: int
+    ) -> _Cohort:
+        spec = cohort_spec(self._config, self._job.run_id, wish, draw.floor, attempt)
         mechanism = cohort_mechanism(spec)
         seed = self._config.test.noise_seed
         total = survivors = 0
@@ -173,22 +198,26 @@ class _Rehearsal:
             total += randomize(spec, mechanism, names, pulled.values[present])
             survivors += len(names)
             nodes.append(node_id)
+        self._asked += spec.cohort_size
+        self._all.append((spec, len(draw.users)))
+        record = CohortRecord(
+            spec.cohort_id,
+            number,
+            wish.batch,
+            wish.arm,
+            attempt,
+            wish.size,
+            spec.SerializeToString(deterministic=True),
+            draw.users,
+        )
+        if survivors < spec.quorum:
+            return _Cohort(record, losses)
+        self._answered += survivors
         released = total % spec.modulus
         value = analyze(mechanism, released, spec.modulus)
-        self._asked += spec.cohort_size
-        self._answered += survivors
-        self._all.append((spec, len(draw.users)))
         return _Cohort(
-            CohortRecord(
-                spec.cohort_id,
-                number,
-                wish.batch,
-                wish.arm,
-                1,
-                wish.size,
-                spec.SerializeToString(deterministic=True),
-                draw.users,
-            ),
+            record,
+            losses,
             CohortOutcome(
                 batch=spec.batch,
                 arm=spec.arm,
@@ -210,8 +239,15 @@ class _Rehearsal:
             ),
         )
 
-    def _write(self, number: int, policy: Policy, cohorts: Sequence[_Cohort]) -> str:
+    def _write_cohorts(self, cohorts: Sequence[_Cohort]) -> None:
         self._journal.invite([cohort.record for cohort in cohorts])
+        for cohort in cohorts:
+            if cohort.result is None:
+                self._journal.void(
+                    cohort.record.cohort_id, "quorum-not-met", cohort.losses
+                )
+
+    def _write(self, number: int, policy: Policy, cohorts: Sequence[_Cohort]) -> str:
         record = RoundRecord(
             number,
             tuple(dataclasses.asdict(view) for view in policy.arms()),
@@ -223,4 +259,5 @@ class _Rehearsal:
             ),
             policy.finished,
         )
-        return self._journal.finish_round(record, [cohort.result for cohort in cohorts])
+        sums = [one.result for one in cohorts if one.result is not None]
+        return self._journal.finish_round(record, sums)

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 )
 
 from protocol.errors import InputError, JournalError
+from protocol.mechanism import CohortMechanism
 from strategy.policies import build_policy, policy_from_state
 from strategy.policy import ArmView, CohortOutcome, CohortWish, Policy
 from strategy.policy_spec import POLICIES, RADII, PolicySpec
@@ -166,3 +167,30 @@ def test_a_damaged_state_is_refused() -> None:
     del state["attempts"]
     with pytest.raises(JournalError, match="damaged"):
         policy_from_state(state)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(("noised", "shown"), [(1.075, 1.0), (-0.075, 0.0)])
+def test_a_mean_is_shown_inside_its_interval_whatever_the_noise_made_of_it(
+    name: str, noised: float, shown: float
+) -> None:
+    spec = PolicySpec(name, 2, 10_000, "dist-dp", Fraction(1), first_batch=40)
+    policy = build_policy(spec)
+    outcomes = []
+    for wish in policy.wishes():
+        cohort = policy_cohort(spec, wish)
+        total = round(noised * wish.size * cohort.precision)
+        outcomes.append(
+            CohortOutcome(
+                *(wish.batch, wish.arm, wish.size, wish.size, wish.size),
+                *(cohort.precision, total),
+            )
+        )
+    policy.observe(outcomes)
+    for view in policy.arms():
+        assert view.estimate == shown
+        assert 0 <= view.lower <= view.estimate <= view.upper <= 1
+
+
+def policy_cohort(spec: PolicySpec, wish: CohortWish) -> CohortMechanism:
+    return spec.calibrated(wish.size, wish.size, wish.wrap_probability)
