@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from decimal import Decimal
 from pathlib import Path
 
+from protocol.floor import FloorRule
+from protocol.sentences import REHEARSAL, Group, Promise
 from protocol.settings import settings_from
-from strategy.config import ExperimentConfig
+from strategy.config import ExperimentConfig, load_config
 from wallflower.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -48,3 +51,22 @@ def test_every_relative_link_of_readme_and_docs_leads_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert not broken
+
+
+def test_the_promise_it_shows_is_the_demos() -> None:
+    config = load_config(ROOT / "examples" / "headline.toml")
+    policy, stated = config.policy, config.secure_sum
+    assert stated.nodes_per_cohort is not None
+    rule = FloorRule(stated.nodes_per_cohort, stated.corrupt, stated.dropout)
+    sizes = [policy.first_batch * 2**batch for batch in range(5)]
+    promise = Promise(
+        kind="pure",
+        trust="distributed",
+        epsilon=config.privacy.epsilon,
+        groups=tuple(
+            Group(size, rule(size), rule.nodes, math.ceil(stated.corrupt * rule.nodes))
+            for size in sizes
+        ),
+    )
+    words = " ".join(README.split())
+    assert f"{REHEARSAL} {promise.sentence()} Nobody was asked twice" in words
