@@ -105,7 +105,7 @@ soak-kill: env  ## kill a run's server 20 times, each in a named phase, resume, 
 bench-simulate: bench-env  ## the simulator's cost from T = 10^5 to 10^9, and against its peers
 	$(BIN)/python -m benchmarks.simulate
 
-check-regret: env  ## regret of 2,000 instances a cell against the oracle table, within 4 %
+check-regret: env  ## regret of 20,000 instances a cell against the oracle table, within 4 %
 	$(BIN)/python -m benchmarks.regret
 
 figures: env  ## the pictures of docs/results.md
@@ -113,3 +113,6 @@ figures: env  ## the pictures of docs/results.md
 
 bench-run: bench-env  ## whole experiments against Flower's stock SecAgg+: users/s, messages
 	$(BIN)/python -W ignore -m benchmarks.run
+
+mutants: env  ## break the code in some 120 known ways; a test must notice each
+	$(BIN)/python -m tests.mutants

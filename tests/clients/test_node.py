@@ -189,6 +189,16 @@ async def test_what_the_policy_forbids_is_refused_before_any_reward_is_pulled(
         assert await there.spent("n0", "u0") == 0
 
 
+async def test_a_node_waits_as_long_as_the_server_tells_it(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        there.source.hold = asyncio.Event()  # for ever
+        traffic = cohort()
+        traffic.reward_timeout_s = 0.05
+        _, refused = await asyncio.wait_for(play(there, traffic), 60)
+        assert set(refused.values()) == {"no-rewards"}
+        assert await there.spent("n0", "u0") == 0
+
+
 async def test_the_same_user_twice_in_a_run_is_refused(tmp_path: Path) -> None:
     async with site(tmp_path) as there:
         end, _ = await play(there, cohort(["u0", "u1", "u2"]))

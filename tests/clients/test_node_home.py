@@ -7,8 +7,10 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from clients.client_app import app
+from clients.ledger import Ledger
 from clients.node_home import NodeHome
 from clients.node_lock import node_lock
+from clients.rewards import Patience
 from protocol import flower_record
 from protocol.attendance import RunTokens
 from protocol.errors import (
@@ -56,6 +58,13 @@ def test_a_node_without_certificate_makes_a_key_once_and_keeps_it(
     assert first.identity.public_key == second.identity.public_key
     mode = (tmp_path / "identity.key").stat().st_mode
     assert stat.S_IMODE(mode) == 0o600
+
+
+def test_a_node_waits_for_rewards_as_its_own_file_says(tmp_path: Path) -> None:
+    text = '[node]\nname = "a"\n' + REWARDS + "timeout-s = 7\nhold-answers = true\n"
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        node = home(tmp_path, text).node(ledger)
+    assert node._parts.patience == Patience(7, hold=True)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from clients.ledger import Ledger
 from protocol.population import NodeSettings, RewardSettings
 from strategy.config import (
     ExperimentConfig,
@@ -23,6 +25,7 @@ from strategy.config import (
 from strategy.journal import Journal
 from tests.integration.test_flower_app import engine_run, flower_run
 from tests.wallflower.run_fixtures import SMALL, command, environment, write
+from wallflower.population import hosted_setup
 
 SLOWER_THAN_A_STAGE_S = 2.5
 STAGE_S = 1.5
@@ -70,6 +73,22 @@ async def test_rewards_slower_than_a_stage_are_waited_for(
     with Journal.read(tmp_path) as journal:
         first = [c for c in journal.cohorts() if c.round_number == 1]
     assert [cohort.state for cohort in first] == ["summed", "summed"]
+
+
+@pytest.mark.parametrize(
+    ("own", "server", "waits"), [(None, 60, 60), (5, 60, 5), (90, 60, 60)]
+)
+def test_hosted_nodes_wait_as_long_as_both_sides_say(
+    own: float | None, server: float, waits: float, tmp_path: Path
+) -> None:
+    asked = dataclasses.replace(
+        experiment("committee", "memory"),
+        rewards=RewardSettings(means=(0.1, 0.2), timeout_s=own),
+        transport=TransportSettings(reward_timeout_s=server),
+    )
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        setup = hosted_setup(asked, ledger, lambda name: None, None)
+    assert setup.patience.timeout_s == waits
 
 
 def stuck_experiment(tmp_path: Path, timeout: str) -> Path:

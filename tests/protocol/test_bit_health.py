@@ -69,6 +69,14 @@ def test_two_like_words_in_a_row_are_not_handed_out() -> None:
         watch.words(2, lambda count: np.repeat(fresh(1), count)[:count])
 
 
+def test_the_word_that_is_kept_is_never_handed_out() -> None:
+    watch = GeneratorWatch()
+    watch.words(1, fresh)
+    drawn = fresh(6)
+    assert watch.words(5, lambda count: drawn[:count]).tolist() == drawn[:5].tolist()
+    assert watch._last_guard == int(drawn[5])
+
+
 def test_a_healthy_generator_passes() -> None:
     for _ in range(50):  # a false alarm: once in 2^38 times
         check_start(fresh(1024))

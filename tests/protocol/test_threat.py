@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -52,6 +53,18 @@ def test_committees_match_the_table_for_a_curious_server(
 ) -> None:
     threat = Threat(Fraction(fractions[0]), Fraction(fractions[1]))
     assert committee_size(threat, None) == Sizes(*SEMI_HONEST[fractions])
+
+
+@pytest.mark.parametrize("corrupt", [Fraction(1, 20), TENTH, Fraction(1, 5)])
+def test_a_lying_server_may_try_two_to_the_eighty_cohort_ids(corrupt: Fraction) -> None:
+    sizes = committee_size(Threat(corrupt, Fraction(0), malicious_server=True), None)
+    # So many colluders let two different closed sets both reach t answers.
+    enough = 2 * sizes.threshold - sizes.helpers
+    chance = sum(
+        math.comb(sizes.helpers, k) * corrupt**k * (1 - corrupt) ** (sizes.helpers - k)
+        for k in range(enough, sizes.helpers + 1)
+    )
+    assert chance * 2**80 <= Fraction(1, 2**40)
 
 
 @pytest.mark.parametrize("fractions", MALICIOUS)

@@ -1,0 +1,210 @@
+"""``make mutants``: break the code in known ways; some test must notice each.
+
+Every entry of ``list.toml`` says what to write in place of what, and which tests are to
+fail then. Code and tests are found by their text, wherever they lie, so that moving a
+module changes nothing here. Exit code 1 if a mutant lives that is not argued to be
+equivalent, or one cannot be applied.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LIST = Path(__file__).parent / "list.toml"
+# What is not the product: tests, measurements, tools and what is made from others.
+_NOT_SEARCHED = ("tests", "benchmarks", "deploy", "examples", "docs")
+_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One entry of the list; `equivalent` argues why no test can notice it."""
+
+    name: str
+    find: str
+    put: str
+    tests: tuple[str, ...]
+    equivalent: str = ""
+
+
+class ListError(Exception):
+    """An entry does not fit the code or the tests."""
+
+
+def read_list(path: Path = LIST) -> list[Mutant]:
+    """Read all entries; names are unique."""
+    rows = tomllib.loads(path.read_text())["mutant"]
+    mutants = [Mutant(**row | {"tests": tuple(row["tests"])}) for row in rows]
+    if len({mutant.name for mutant in mutants}) != len(mutants):
+        raise ListError("two mutants share a name")
+    return mutants
+
+
+def place_of(mutant: Mutant, tree: Path) -> Path:
+    """Give the one file with the text that the mutant replaces."""
+    found = [
+        path
+        for path in sorted(tree.rglob("*.py"))
+        if path.relative_to(tree).parts[0] not in _NOT_SEARCHED
+        and not any(part.startswith(".") for part in path.relative_to(tree).parts)
+        and mutant.find in path.read_text()
+    ]
+    if len(found) != 1 or found[0].read_text().count(mutant.find) != 1:
+        where = ", ".join(str(path.relative_to(tree)) for path in found) or "nowhere"
+        raise ListError(f"{mutant.name}: its text must stand once; found {where}")
+    return found[0]
+
+
+def tests_of(mutant: Mutant, tree: Path) -> list[str]:
+    """Give what pytest is asked: files by their names, functions by theirs."""
+    asked = []
+    for name in mutant.tests:
+        if name.endswith(".py"):
+            found = [str(path) for path in (tree / "tests").rglob(name)]
+        else:
+            found = [
+                f"{path}::{name}"
+                for path in (tree / "tests").rglob("test_*.py")
+                if f"def {name}(" in path.read_text()
+            ]
+        if len(found) != 1:
+            raise ListError(f"{mutant.name}: {len(found)} tests called {name}")
+        asked += found
+    return asked
+
+
+def run_tests(tree: Path, tests: list[str]) -> tuple[int, str]:
+    """Run tests in a copy of the tree; give pytest's exit code and last lines."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "--no-header", *tests],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    return done.returncode, "\n".join(done.stdout.splitlines()[-12:])
+
+
+class Worker(threading.Thread):
+    """Tries mutants, one after the other, in a copy of its own."""
+
+    def __init__(
+        self, tree: Path, waiting: queue.SimpleQueue[Mutant], ends: dict[str, str]
+    ) -> None:
+        super().__init__()
+        self._tree, self._waiting, self._ends = tree, waiting, ends
+        self._moment = int(time.time())
+
+    def run(self) -> None:
+        """Take mutants until none is left."""
+        while True:
+            try:
+                mutant = self._waiting.get_nowait()
+            except queue.Empty:
+                return
+            started = time.monotonic()
+            try:
+                end = self._try(mutant)
+            except (ListError, subprocess.TimeoutExpired) as error:
+                end = f"broken: {error}"
+            self._ends[mutant.name] = end
+            took = time.monotonic() - started
+            print(f"{mutant.name:44} {end} ({took:.0f} s)", flush=True)
+
+    def _try(self, mutant: Mutant) -> str:
+        place, tests = place_of(mutant, self._tree), tests_of(mutant, self._tree)
+        text = place.read_text()
+        self._write(place, text.replace(mutant.find, mutant.put))
+        try:
+            code, said = run_tests(self._tree, tests)
+        finally:
+            self._write(place, text)
+        if code == 1:
+            return "killed"
+        if code == 0:
+            return "equivalent" if mutant.equivalent else "SURVIVED"
+        return f"broken: pytest exit {code}\n{said}"
+
+    def _write(self, path: Path, text: str) -> None:
+        # Compiled code is told apart by size and second of the last change.
+        self._moment += 1
+        path.write_text(text)
+        os.utime(path, (self._moment, self._moment))
+
+
+def copy_tree(to: Path) -> None:
+    """Copy what git knows, or would know, of the tree."""
+    names = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    for name in names:
+        if (ROOT / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, to / name)
+
+
+def main() -> int:
+    """Try all mutants, or those named; give 1 if one lives or is broken."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="only these")
+    parser.add_argument("-j", "--jobs", type=int, default=2)
+    parser.add_argument("--no-baseline", action="store_true")
+    arguments = parser.parse_args()
+    mutants = [
+        mutant
+        for mutant in read_list()
+        if not arguments.names or any(name in mutant.name for name in arguments.names)
+    ]
+    waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
+    for mutant in mutants:
+        waiting.put(mutant)
+    ends: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        trees = [Path(folder) / str(number) for number in range(arguments.jobs)]
+        for tree in trees:
+            copy_tree(tree)
+        if not arguments.no_baseline:
+            tests = {test for m in mutants for test in tests_of(m, trees[0])}
+            code, said = run_tests(trees[0], sorted(tests))
+            if code:
+                print(f"the tests fail without any mutant:\n{said}")
+                return 1
+        workers = [Worker(tree, waiting, ends) for tree in trees]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    killed = sum(end == "killed" for end in ends.values())
+    argued = [m for m in mutants if ends[m.name] == "equivalent"]
+    left = [name for name, end in ends.items() if end not in ("killed", "equivalent")]
+    print(
+        f"\n{killed} of {len(mutants) - len(argued)} killed; {len(argued)} equivalent"
+    )
+    for mutant in argued:
+        print(f"  {mutant.name}: {mutant.equivalent}")
+    for name in left:
+        print(f"  {name}: {ends[name]}")
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
