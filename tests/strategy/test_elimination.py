@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 
 from protocol.errors import InputError
+from strategy.confidence import CohortFacts, confidence_for
 from strategy.elimination import Elimination
 from strategy.policy import CohortOutcome, CohortWish
 from strategy.policy_spec import PolicySpec
@@ -71,6 +72,27 @@ def test_the_best_arm_wins_and_the_reasons_say_why() -> None:
     assert views[1].reason == ""
     for view, mean in zip(views, MEANS, strict=True):
         assert view.lower <= mean <= view.upper
+
+
+@pytest.mark.parametrize("radius", ["tight", "paper"])
+@pytest.mark.parametrize(("share", "falls"), [(0.99, False), (1.01, True)])
+def test_an_arm_falls_when_it_trails_by_more_than_the_radius_and_not_before(
+    radius: str, share: float, falls: bool
+) -> None:
+    policy = Elimination(
+        dataclasses.replace(SPEC, arms=2, radius=radius, first_batch=400)
+    )
+    wishes = policy.wishes()
+    facts = (CohortFacts(1, wishes[0].size, wishes[0].size, wishes[0].size),)
+    confidence = confidence_for(policy.spec)
+    allowed = (
+        confidence.pair(facts, facts, 1, 2).radius
+        if radius == "tight"
+        else 2 * confidence.paper(facts[0], 1, 2)
+    )
+    assert 0.02 < allowed < 0.5
+    policy.observe([answer(wishes[0], 0.5), answer(wishes[1], 0.5 - share * allowed)])
+    assert policy.arms()[1].active is not falls
 
 
 def test_the_paper_radius_needs_more_users_than_the_tight_one() -> None:
