@@ -35,6 +35,8 @@ from protocol.private_files import private_file
 
 # 1: every row says its own ε̂ and g, so that spends of all kinds add up.
 _VERSION = 1
+_BUSY_MS = 30_000  # how long a spend waits for other processes …
+_READY_MS = 2_000  # … and whoever only asks whether it could be written
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS spend (
         number    INTEGER PRIMARY KEY,
@@ -137,6 +139,30 @@ class Ledger:
             self._thread.submit(self._drain)
         await waits
 
+    async def ready(self) -> None:
+        """Raise UnavailableError if nothing could be written now; wait only briefly.
+
+        Asked before people are invited: a ledger that is locked, full or rolled back
+        must not cost them their one turn.
+        """
+
+        def look() -> None:
+            try:
+                self._database.execute(f"PRAGMA busy_timeout = {_READY_MS}")
+                try:
+                    self._database.execute("BEGIN IMMEDIATE")
+                finally:
+                    self._database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+                try:
+                    if self._chain is not None:
+                        self._chain.check()
+                finally:
+                    self._database.execute("ROLLBACK")
+            except (OSError, RefusalError, sqlite3.Error) as error:
+                raise self._cannot("written", error) from None
+
+        await asyncio.wrap_future(self._thread.submit(look))
+
     async def check(self, entry: Spend) -> None:
         """Raise what `spend` would raise now, and write nothing."""
 
@@ -172,9 +198,10 @@ class Ledger:
     def _open(self) -> sqlite3.Connection:
         try:
             private_file(self._path)
-            database = sqlite3.connect(self._path, isolation_level=None, timeout=30)
+            database = sqlite3.connect(self._path, isolation_level=None)
+            database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         except (OSError, sqlite3.Error) as error:
-            raise self._cannot(error) from None
+            raise self._cannot("opened", error) from None
         try:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
@@ -183,12 +210,12 @@ class Ledger:
             self._catch_up()
         except (OSError, RefusalError, sqlite3.Error) as error:
             database.close()
-            raise self._cannot(error) from None
+            raise self._cannot("opened", error) from None
         return database
 
-    def _cannot(self, error: Exception) -> UnavailableError:
+    def _cannot(self, what: str, error: Exception) -> UnavailableError:
         return UnavailableError(
-            f"ledger {self._path} cannot be opened ({error}); without it nothing may "
+            f"ledger {self._path} cannot be {what} ({error}); without it nothing may "
             "be answered"
         )
 

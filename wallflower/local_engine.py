@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from clients.attendance import Invitation, attend
-from clients.ledger import Ledger
 from clients.node import Node
 from protocol.attendance import RunTokens
 from protocol.certificates import (
@@ -44,12 +43,16 @@ from strategy.orchestrator import Orchestrator
 from strategy.session_opener import session_opener
 from strategy.telemetry import fan_out
 from wallflower.engines import EngineJob
+from wallflower.open_ledger import (
+    LedgeredPort,
+    check_hosted_ledger,
+    hosted_ledger,
+)
 from wallflower.population import (
     Enrolment,
     agreed_policy,
     check_rewards,
     hosted_nodes,
-    ledger_path,
     read_file,
 )
 
@@ -74,13 +77,14 @@ async def run_local(job: EngineJob) -> None:
     enrolment = Enrolment(config) if needs_enrolment else None
     trust = None if enrolment is None else Trust(enrolment.public_key, time.time)
     with Journal.resume(job.run_dir, config) as journal, EventLog(job.run_dir) as log:
-        with Ledger(ledger_path(job.run_dir)) as ledger:
+        check_hosted_ledger(journal)
+        with hosted_ledger(job.run_dir) as ledger:
             nodes = hosted_nodes(config, ledger, enrolment)
             async with _port(kind, config, job.run_id, nodes, enrolment) as port:
                 orchestrator = Orchestrator(
                     config,
                     journal,
-                    port,
+                    LedgeredPort(port, ledger),
                     session_opener(job.run_id, trust),
                     fan_out(log.listen, job.listen),
                     expected_nodes=len(nodes),

@@ -13,7 +13,6 @@ from pathlib import Path
 from flwr.app import Context
 
 from clients.hosting import SessionOpener, make_node
-from clients.ledger import Ledger
 from clients.node import Node
 from clients.run_keys import stored_keyring
 from clients.session_store import SessionStore
@@ -24,7 +23,8 @@ from protocol.identity import EnrolmentKey, NodeIdentity
 from protocol.simulated import SEED_FILE, simulated_identity
 from strategy.config import ExperimentConfig
 from strategy.flower_config import experiment, run_directory
-from wallflower.population import hosted_setup, hosted_users, ledger_path
+from wallflower.open_ledger import hosted_ledger
+from wallflower.population import hosted_setup, hosted_users
 
 
 class SimulatedRun:
@@ -43,7 +43,7 @@ class SimulatedRun:
         seed_file = run_dir / SEED_FILE
         self._seed = seed_file.read_bytes() if seed_file.exists() else None
         self._store = SessionStore(run_dir / "nodes", durable=False)
-        self._ledger = Ledger(ledger_path(run_dir))
+        self._ledger = hosted_ledger(run_dir)
         self._setup = hosted_setup(
             config, self._ledger, self._identity, self._enrolment_key()
         )

@@ -12,9 +12,11 @@ import os
 from protocol.errors import InputError
 from protocol.quantities import whole
 from strategy.config import ExperimentConfig
+from strategy.journal import Journal
 from wallflower.engines import EngineJob
 from wallflower.flower_launch import app_folder, carry, known_options
 from wallflower.flower_process import simulation_superlink
+from wallflower.open_ledger import check_hosted_ledger
 from wallflower.population import agreed_policy, check_rewards
 
 ENGINE = "simulation"
@@ -38,6 +40,8 @@ def check(config: ExperimentConfig) -> None:
 async def run_simulation(job: EngineJob) -> None:
     """Drive a job to its end; see `wallflower.engines.Engine`."""
     check(job.config)
+    with Journal.read(job.run_dir) as journal:
+        check_hosted_ledger(journal)
     options = known_options(job, OPTIONS)
     processors = options.get("processors", str(os.cpu_count() or 1))
     federation = {
