@@ -10,9 +10,10 @@ import asyncio
 import datetime
 import itertools
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
@@ -193,12 +194,21 @@ class Liar:
     spec: CohortSpec
     session: ServerSession
     reach: Reach
+    sent: defaultdict[str, list[bytes]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    heard: defaultdict[str, list[bytes]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
 
     async def ask(self, party: str, message: bytes) -> bytes:
         """Ask one node; its message, or nothing where it refuses."""
         stage = CohortStage(spec=self.spec, users=["u0"], message=message)
         request = NodeRequest(run_id=RUN, tasks=[Task(task_id="t", stage=stage)])
+        self.sent[party].append(message)
         (answer,) = await self.reach(party, request)
+        if answer.message:
+            self.heard[party].append(answer.message)
         return answer.message
 
     async def until(self, stage: str) -> Ask:

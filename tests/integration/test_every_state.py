@@ -1,0 +1,103 @@
+"""A server that may do anything, in every state of every protocol, on every transport.
+
+Six enrolled nodes. The server keeps to the protocol up to a stage and then turns on one
+node: it repeats, alters, reorders, skips and closes. Whatever it does, an answer that
+costs a reward or is given once has one wording, and no stage is answered early.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from protocol.backends import COMMITTEE, SECAGG_PLUS
+from protocol.stages import stages_of
+from protocol.sum_envelope import unwrap, wrap
+from tests.integration.lying_operator import (
+    NAMES,
+    TRANSPORTS,
+    furnish,
+    key_store,
+    liar,
+    reach,
+)
+from wallflower.keystore import KeyStore
+
+PARTIES = NAMES[:6]
+VICTIM = PARTIES[0]
+STATES = [
+    (backend, facts.name)
+    for backend in (COMMITTEE, SECAGG_PLUS)
+    for facts in stages_of(backend).values()
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> KeyStore:
+    return key_store(tmp_path_factory.mktemp("keys") / "store")
+
+
+def altered(body: bytes) -> bytes:
+    """Give other bytes of the same meaning: a field that nobody knows."""
+    envelope = unwrap(body)
+    payload = envelope.payload + b"\xf8\x3f\x01"
+    return wrap(envelope.stage, envelope.context, "", envelope.receiver, payload)
+
+
+def at_stage(body: bytes, stage: int, payload: bytes) -> bytes:
+    envelope = unwrap(body)
+    return wrap(stage, envelope.context, "", envelope.receiver, payload)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(("backend", "stage"), STATES)
+async def test_in_every_state_an_answer_has_one_wording_whatever_is_asked(
+    backend: str, stage: str, transport: str, store: KeyStore, tmp_path: Path
+) -> None:
+    homes = furnish(store, tmp_path, PARTIES)
+    trust = homes[VICTIM].trust()
+    assert trust is not None
+    async with reach(transport, homes, store) as reached:
+        server = liar(backend, trust, reached, parties=PARTIES)
+        body = (await server.until(stage)).messages[VICTIM]
+        past = list(server.sent[VICTIM])
+        for message in [body, body, altered(body), body]:
+            await server.ask(VICTIM, message)
+        for _ in range(2):  # as the cohort is, and after the server closed it
+            for message in [*past, body]:
+                await server.ask(VICTIM, altered(message))
+                await server.ask(VICTIM, message)
+            await server.close([VICTIM])
+        wordings: dict[int, set[bytes]] = defaultdict(set)
+        for answer in server.heard[VICTIM]:
+            wordings[unwrap(answer).stage].add(answer)
+        assert wordings[unwrap(body).stage]
+        for facts in stages_of(backend).values():
+            if facts.takes_reward or facts.given_once:
+                assert len(wordings[facts.number]) <= 1, facts.name
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(("backend", "stage"), STATES)
+async def test_in_no_state_is_a_later_stage_answered(
+    backend: str, stage: str, transport: str, store: KeyStore, tmp_path: Path
+) -> None:
+    homes = furnish(store, tmp_path, PARTIES)
+    trust = homes[VICTIM].trust()
+    assert trust is not None
+    async with reach(transport, homes, store) as reached:
+        server = liar(backend, trust, reached, parties=PARTIES)
+        ask = await server.until(stage)
+        body, number = ask.messages[VICTIM], unwrap(ask.messages[VICTIM]).stage
+        later = [f.number for f in stages_of(backend).values() if f.number > number]
+        for skipped in later:
+            for payload in (unwrap(body).payload, b""):
+                early = at_stage(body, skipped, payload)
+                assert not await server.ask(VICTIM, early)
+        # Another's message is nobody's to answer, at its own time or any other.
+        other = next(
+            message for party, message in ask.messages.items() if party != VICTIM
+        )
+        assert not await server.ask(VICTIM, other)
