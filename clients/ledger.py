@@ -35,8 +35,9 @@ from protocol.private_files import private_file
 
 # 1: every row says its own ε̂ and g, so that spends of all kinds add up.
 _VERSION = 1
+_UNAVAILABLE = "ledger-unavailable"
 _BUSY_MS = 30_000  # how long a spend waits for other processes …
-_READY_MS = 2_000  # … and whoever only asks whether it could be written
+_READY_MS = 5_000  # … and whoever only asks whether it could be written
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS spend (
         number    INTEGER PRIMARY KEY,
@@ -78,6 +79,7 @@ class Ledger:
         self._mutex = threading.Lock()
         self._waiting: list[tuple[Spend | Claim, asyncio.Future[None]]] = []
         self._draining = False
+        self._known_until = 0.0  # till when it need not be tried again
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         try:
             self._database = self._thread.submit(self._open).result()
@@ -140,28 +142,13 @@ class Ledger:
         await waits
 
     async def ready(self) -> None:
-        """Raise UnavailableError if nothing could be written now; wait only briefly.
+        """Raise RefusalError if nothing could be written now; wait only briefly.
 
         Asked before people are invited: a ledger that is locked, full or rolled back
         must not cost them their one turn.
         """
 
-        def look() -> None:
-            try:
-                self._database.execute(f"PRAGMA busy_timeout = {_READY_MS}")
-                try:
-                    self._database.execute("BEGIN IMMEDIATE")
-                finally:
-                    self._database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-                try:
-                    if self._chain is not None:
-                        self._chain.check()
-                finally:
-                    self._database.execute("ROLLBACK")
-            except (OSError, RefusalError, sqlite3.Error) as error:
-                raise self._cannot("written", error) from None
-
-        await asyncio.wrap_future(self._thread.submit(look))
+        await asyncio.wrap_future(self._thread.submit(self._probe))
 
     async def check(self, entry: Spend) -> None:
         """Raise what `spend` would raise now, and write nothing."""
@@ -201,7 +188,7 @@ class Ledger:
             database = sqlite3.connect(self._path, isolation_level=None)
             database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         except (OSError, sqlite3.Error) as error:
-            raise self._cannot("opened", error) from None
+            raise self._cannot(error) from None
         try:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
@@ -210,14 +197,35 @@ class Ledger:
             self._catch_up()
         except (OSError, RefusalError, sqlite3.Error) as error:
             database.close()
-            raise self._cannot("opened", error) from None
+            raise self._cannot(error) from None
         return database
 
-    def _cannot(self, what: str, error: Exception) -> UnavailableError:
+    def _cannot(self, error: Exception) -> UnavailableError:
         return UnavailableError(
-            f"ledger {self._path} cannot be {what} ({error}); without it nothing may "
+            f"ledger {self._path} cannot be opened ({error}); without it nothing may "
             "be answered"
         )
+
+    def _probe(self) -> None:
+        """See whether a spend could be written; many who ask at once wait once."""
+        if time.monotonic() < self._known_until:
+            raise RefusalError(_UNAVAILABLE, f"ledger {self._path} cannot be written")
+        try:
+            self._database.execute(f"PRAGMA busy_timeout = {_READY_MS}")
+            try:
+                self._database.execute("BEGIN IMMEDIATE")
+            finally:
+                self._database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            try:
+                if self._chain is not None:
+                    self._chain.check()
+            finally:
+                self._database.execute("ROLLBACK")
+        except (OSError, sqlite3.Error) as error:
+            self._known_until = time.monotonic() + 1
+            raise RefusalError(
+                _UNAVAILABLE, f"ledger {self._path} cannot be written ({error})"
+            ) from None
 
     def _catch_up(self) -> None:
         rows = self._database.execute(
@@ -278,7 +286,7 @@ class Ledger:
             return [refusal] * len(entries)
         except (OSError, sqlite3.Error) as error:
             failure = RefusalError(
-                "ledger-unavailable", f"the ledger cannot be written ({error})"
+                _UNAVAILABLE, f"the ledger cannot be written ({error})"
             )
             return [failure] * len(entries)
         return results

@@ -170,6 +170,7 @@ class Node:
             if kind == "offer":
                 _check_run(task.offer.spec, run_id)
                 self._parts.policy.check(task.offer.spec)
+                await self._parts.ledger.ready()
                 return TaskAnswer(task_id=task.task_id, accepted=Accepted())
             if kind == "stage":
                 message = await self._stage(run_id, task.stage, dropped)
@@ -276,6 +277,7 @@ class Node:
         dropped: Counter[str],
     ) -> Contribution:
         """Pull the users' rewards; who has none is counted in `dropped`, by reason."""
+        await self._parts.ledger.ready()  # a locked ledger is no reason to use users up
         self._begun.add(spec.cohort_id)
         users = tuple(stage.users)
         if not users or len(set(users)) != len(users):

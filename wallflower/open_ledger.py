@@ -13,7 +13,7 @@ from pathlib import Path
 
 from clients.counter import Counter
 from clients.ledger import Ledger
-from protocol.errors import JournalError
+from protocol.errors import JournalError, RefusalError, UnavailableError
 from protocol.port import Answer, NodeId, NodePort, Request
 from strategy.journal import Journal
 from wallflower.hosted_ledger import ledger_checks
@@ -63,7 +63,12 @@ class LedgeredPort:
 
     async def nodes(self) -> Sequence[NodeId]:
         """Name the nodes; UnavailableError where the ledger is locked or full."""
-        await self._ledger.ready()
+        try:
+            await self._ledger.ready()
+        except RefusalError as refusal:
+            raise UnavailableError(
+                f"{refusal.detail}; nobody was invited: free it and `resume`"
+            ) from None
         return await self._port.nodes()
 
     async def ask(

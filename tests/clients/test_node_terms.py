@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -53,6 +55,38 @@ async def test_a_node_says_that_nobody_saw_the_arm_when_nobody_did(
         traffic = cohort()
         _, refused = await play(there, traffic)
     assert set(refused.values()) == {"cohort-too-small"}
+    assert traffic.returned == refused
+
+
+def lock(ledger: Path) -> sqlite3.Connection:
+    """Hold the ledger's lock, as a stuck backup would."""
+    other = sqlite3.connect(ledger, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    return other
+
+
+async def test_a_node_accepts_no_offer_while_its_ledger_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clients.ledger._READY_MS", 10)
+    async with site(tmp_path) as there:
+        with closing(lock(there.path)):
+            task = Task(task_id="o", offer=Offer(spec=cohort().spec))
+            [answer] = await there.ask("n0", task)
+    assert answer.refusal.code == "ledger-unavailable"
+    assert not answer.refusal.terms  # it may be free in a moment
+
+
+async def test_nobody_is_shown_an_arm_or_used_up_while_the_ledger_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clients.ledger._READY_MS", 10)
+    async with site(tmp_path) as there:
+        traffic = cohort()
+        with closing(lock(there.path)):
+            _, refused = await play(there, traffic)
+        assert there.source.pulled == []
+    assert set(refused.values()) == {"ledger-unavailable"}
     assert traffic.returned == refused
 
 

@@ -140,9 +140,11 @@ def locked(run_dir: Path) -> Iterator[Callable[[], object]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_nobody_is_invited_while_the_ledger_is_locked(
-    kind: str, tmp_path: Path
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_dir = tmp_path / "run"
+    monkeypatch.setattr("clients.ledger._READY_MS", 10)
+    monkeypatch.setattr("clients.ledger._BUSY_MS", 10)
     await stopped(kind, run_dir)
     before = invited(run_dir)
     with locked(run_dir) as lock:
@@ -156,8 +158,9 @@ async def test_nobody_is_invited_while_the_ledger_is_locked(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_lock_that_comes_between_two_rounds_burns_nobody(
-    kind: str, tmp_path: Path
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("clients.ledger._READY_MS", 10)
     run_dir = tmp_path / "run"
     await stopped(kind, run_dir)
     counts: list[int] = []
