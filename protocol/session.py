@@ -8,7 +8,7 @@ machine answers each. Neither does I/O, sleeps or reads a clock: a deadline is a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,6 +55,23 @@ class Void:
     detail: str
 
 
+# What is known of a party's part in how a session went.
+SENT = "sent"  # it sent what no honest party sends
+OUT = "out"  # it refused, failed or was silent
+SUSPECT = "suspect"  # it, or another party: which cannot be known
+UNKNOWN = "unknown"  # nobody can be named
+SERVER = "server"  # no party: the server stopped or gave it up
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing the server knows about who caused what; `word` is kebab-case."""
+
+    party: PartyId  # empty for UNKNOWN and SERVER
+    kind: str
+    word: str
+
+
 Step = Ask | SecureSum | Void
 
 
@@ -85,6 +102,11 @@ class ServerSession(Protocol):
     @property
     def out(self) -> Mapping[PartyId, str]:
         """Why parties are out, as far as it is known: refusals, losses, bad answers."""
+        ...
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """Who caused what so far, as far as the server can know."""
         ...
 
     @property

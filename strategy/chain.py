@@ -37,6 +37,8 @@ LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
 _LABEL = "wallflower-journal/2"
 _FIRST = "0" * 64
 
+_BLAME = "SELECT node_id, kind, word FROM blame WHERE cohort_id = ? ORDER BY node_id"
+
 # The rows that each kind of entry commits to; `?` is its subject. What a later step
 # changes in a row belongs to the entry of that step.
 _ROWS: dict[str, Sequence[str]] = {
@@ -46,8 +48,14 @@ _ROWS: dict[str, Sequence[str]] = {
         "WHERE cohort_id = ?",
         "SELECT node_id, users FROM invitation WHERE cohort_id = ? ORDER BY node_id",
     ),
-    VOID: ("SELECT state, reason, losses FROM cohort WHERE cohort_id = ?",),
-    SUMMED: ("SELECT state, result, losses FROM cohort WHERE cohort_id = ?",),
+    VOID: (
+        "SELECT state, reason, losses FROM cohort WHERE cohort_id = ?",
+        _BLAME,
+    ),
+    SUMMED: (
+        "SELECT state, result, losses FROM cohort WHERE cohort_id = ?",
+        _BLAME,
+    ),
     ROUND: (
         "SELECT views, policy_state, spent, finished FROM round "
         "WHERE number = CAST(? AS INTEGER)",

@@ -14,6 +14,7 @@ from protocol.session import SecureSum
 from protocol.stages import reward_stages
 from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import events
+from strategy.blame import told
 from strategy.config import TransportSettings
 from strategy.journal import Journal
 from strategy.losses import losses
@@ -138,8 +139,11 @@ class CohortRunner:
         void = None if isinstance(end, SecureSum) else end.code
         why = losses(used, end, session.out, asked.traffic.reported)
         self.tally.losses.update(why)
+        findings = told(end, session.findings)
         if void is not None:
-            await self._journal.call(self._journal.void, record.cohort_id, void, why)
+            await self._journal.call(
+                self._journal.void, record.cohort_id, void, why, findings
+            )
             await self._open.forget([record.cohort_id])
         await self._listen(
             events.CohortEnded(
@@ -153,12 +157,13 @@ class CohortRunner:
                 time.monotonic() - started,
                 tuple(why.items()),
                 returned,
+                findings,
             )
         )
         if not isinstance(end, SecureSum):
             return None
         outcome, released = released_sum(asked.traffic.spec, end)
-        return outcome, dataclasses.replace(released, losses=why)
+        return outcome, dataclasses.replace(released, losses=why, findings=findings)
 
     async def _tell_progress(self, asked: AskedCohort) -> None:
         while True:

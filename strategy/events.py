@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from protocol.session import Finding
 from strategy.policy import ArmView
 
 
@@ -96,7 +97,8 @@ class CohortEnded:
 
     `lost` are the users asked who are not in the sum, `losses` counts them by reason;
     `refusals` counts the reasons nodes gave or were given. `returned` users never saw
-    the arm and may be asked again.
+    the arm and may be asked again. `findings` say who caused a void cohort, and who
+    broke the rules in any.
     """
 
     cohort_id: str
@@ -109,6 +111,7 @@ class CohortEnded:
     seconds: float
     losses: tuple[tuple[str, int], ...] = ()
     returned: int = 0
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Self
 
 from protocol.errors import ConfigError, JournalError, UnavailableError
 from protocol.private_files import private_directory
+from protocol.session import SERVER, Finding
 from strategy import chain
 from strategy.config import (
     ExperimentConfig,
@@ -34,6 +35,7 @@ from strategy.journal_rows import (
     losses_text,
     sum_from,
     sum_text,
+    write_findings,
 )
 from strategy.records import CohortRecord, RoundRecord, StoredCohort, SumRecord
 from strategy.run_store import FILE_NAME, LOCK_NAME, RunLock, RunStore
@@ -196,9 +198,13 @@ class Journal(RunStore):
             chain.append(database, chain.RETURNED, [cohort_id])
 
     def void(
-        self, cohort_id: str, reason: str, losses: Mapping[str, int] | None = None
+        self,
+        cohort_id: str,
+        reason: str,
+        losses: Mapping[str, int] | None = None,
+        findings: Sequence[Finding] = (),
     ) -> None:
-        """Write down that a cohort ended without a sum, and why users were lost."""
+        """Write down that a cohort ended without a sum, who caused it, who was lost."""
         with self.transaction() as database:
             changed = database.execute(
                 "UPDATE cohort SET state = 'void', reason = ?, losses = ? "
@@ -207,6 +213,8 @@ class Journal(RunStore):
             ).rowcount
             if changed != 1:
                 raise JournalError(f"cohort {cohort_id} is not open in {self.path}")
+            known = findings or (Finding("", SERVER, reason),)
+            write_findings(database, cohort_id, known)
             chain.append(database, chain.VOID, [cohort_id])
 
     def void_open(self, reason: str) -> int:
@@ -217,6 +225,8 @@ class Journal(RunStore):
                 "UPDATE cohort SET state = 'void', reason = ? WHERE state = 'invited'",
                 (reason,),
             )
+            for cohort_id in under_way:
+                write_findings(database, cohort_id, [Finding("", SERVER, reason)])
             chain.append(database, chain.VOID, under_way)
             return len(under_way)
 
@@ -238,6 +248,7 @@ class Journal(RunStore):
                     raise JournalError(
                         f"cohort {result.cohort_id} is not open in {self.path}"
                     )
+                write_findings(database, result.cohort_id, result.findings)
             left = len(database.execute(OPEN_COHORTS).fetchall())
             if left:
                 raise JournalError(f"round {record.number} has {left} open cohorts")
@@ -308,6 +319,13 @@ class Journal(RunStore):
             found = sum_from(facts[0], lost, result)
             stored.append(StoredCohort(*(*facts, lost, found)))
         return stored
+
+    def blame(self) -> dict[str, list[Finding]]:
+        """What is known of who caused what, by cohort."""
+        found: dict[str, list[Finding]] = {}
+        for cohort_id, *facts in self.rows("SELECT * FROM blame"):
+            found.setdefault(cohort_id, []).append(Finding(*facts))
+        return found
 
     def met(self) -> dict[str, int]:
         """Every node that ever described its users, with their latest number."""

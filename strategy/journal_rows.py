@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Mapping, Sequence
 
+from protocol.session import Finding
 from strategy.records import SumRecord
 
 SCHEMA_VERSION = 2
@@ -42,6 +44,14 @@ CREATE TABLE invitation (
     cohort_id TEXT NOT NULL REFERENCES cohort,
     node_id   TEXT NOT NULL,
     users     TEXT NOT NULL,
+    PRIMARY KEY (cohort_id, node_id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE blame (
+    cohort_id TEXT NOT NULL REFERENCES cohort,
+    node_id   TEXT NOT NULL,
+    kind      TEXT NOT NULL
+        CHECK (kind IN ('sent', 'out', 'suspect', 'unknown', 'server')),
+    word      TEXT NOT NULL,
     PRIMARY KEY (cohort_id, node_id)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE returned (
@@ -96,4 +106,14 @@ def sum_from(
         value["survivors"],
         tuple(value["nodes"]),
         losses,
+    )
+
+
+def write_findings(
+    database: sqlite3.Connection, cohort_id: str, findings: Sequence[Finding]
+) -> None:
+    """Keep what is known of who caused what in a cohort."""
+    database.executemany(
+        "INSERT INTO blame VALUES (?, ?, ?, ?)",
+        [(cohort_id, one.party, one.kind, one.word) for one in findings],
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from protocol.port import NodeId
+from protocol.session import Finding
 
 INVITED, SUMMED, VOID = "invited", "summed", "void"
 
@@ -54,6 +55,7 @@ class SumRecord:
     survivors: int
     nodes: tuple[NodeId, ...]
     losses: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

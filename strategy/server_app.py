@@ -19,7 +19,7 @@ from flwr.superlink.grid import InMemoryGrid
 from protocol.errors import WallflowerError
 from protocol.private_files import private_directory, private_file
 from protocol.repeatable import TEST_MODE
-from strategy import events
+from strategy import blame, events
 from strategy.config import ExperimentConfig
 from strategy.event_log import EventLog
 from strategy.flower_config import experiment, run_directory
@@ -92,6 +92,7 @@ def _tell(event: events.Event) -> None:
         why = in_words(dict(event.losses))
         words = event.cohort_id, event.void, why
         log(logging.WARNING, "cohort %s is void: %s; users lost: %s", *words)
+        log(logging.WARNING, "cohort %s: %s", words[0], blame.in_words(event.findings))
     elif isinstance(event, events.RoundFinished):
         log(
             INFO,

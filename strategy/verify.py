@@ -19,6 +19,7 @@ from protocol.backends import backend_modulus
 from protocol.cohort import cohort_mechanism, from_rational, to_rational
 from protocol.errors import WallflowerError
 from protocol.floor import cohort_floor
+from protocol.session import Finding
 from protocol.wire.cohort_pb2 import CohortSpec
 from strategy import event_log
 from strategy.analyzer import decode
@@ -30,7 +31,7 @@ from strategy.journal import Journal
 from strategy.orchestrator import USERS_EXHAUSTED
 from strategy.policy import CohortOutcome, Policy
 from strategy.policy_setup import policy_for
-from strategy.records import SUMMED, RoundRecord, StoredCohort, SumRecord
+from strategy.records import SUMMED, VOID, RoundRecord, StoredCohort, SumRecord
 from strategy.spending import Asked, spent
 
 MOST_PROBLEMS_SHOWN = 20
@@ -61,6 +62,7 @@ class _Evidence:
     rounds: Sequence[RoundRecord]
     known: Mapping[str, int]  # node → users
     returned: Set[tuple[str, str]]  # cohort, node: its users were not used
+    blame: Mapping[str, Sequence[Finding]]
 
     def used(self, cohort_id: str) -> Mapping[str, tuple[str, ...]]:
         """Give who was invited and not returned, by node."""
@@ -85,6 +87,7 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
         journal.rounds(),
         journal.met(),
         {(cohort_id, node_id) for cohort_id, node_id, _ in journal.returned()},
+        journal.blame(),
     )
     links = journal.entries()
     return (
@@ -118,8 +121,20 @@ def _replayed(evidence: _Evidence) -> tuple[Check, ...]:
             ("every released sum is over its floor", _floors),
             ("decisions follow from the sums", _decisions),
             ("the guarantee is what was spent", _guarantee),
+            ("void cohorts name who caused them, or say that it is unknown", _blame),
         )
     )
+
+
+def _blame(evidence: _Evidence) -> Iterator[str]:
+    for cohort in evidence.cohorts:
+        findings = evidence.blame.get(cohort.cohort_id, ())
+        if cohort.state == VOID and not findings:
+            yield f"cohort {cohort.cohort_id} is void and nobody says why"
+        invited = evidence.invited.get(cohort.cohort_id, {})
+        for one in findings:
+            if one.party and one.party not in invited:
+                yield f"cohort {cohort.cohort_id} blames {one.party}, not invited to it"
 
 
 def checked(name: str, counted: str, found: Iterable[str]) -> Check:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from protocol.repeatable import TEST_MODE
-from strategy import events
+from strategy import blame, events
 from strategy.losses import in_words
 from strategy.policy import ArmView
 from wallflower.result_view import HEADINGS, arm_cells
@@ -113,6 +113,8 @@ class RunView:
                         f"  {self._arms[event.arm]}: cohort void ({event.void}"
                         f"{'; users lost: ' + reasons if reasons else ''})"
                     )
+                if event.findings:
+                    self._line(f"    {blame.in_words(event.findings)}")
             case events.RoundFinished():
                 self._finished(event)
 

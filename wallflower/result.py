@@ -12,6 +12,8 @@ from protocol.identity import trust_label
 from protocol.quantities import round_up
 from protocol.repeatable import TEST_MODE
 from protocol.sentences import REHEARSAL, power
+from protocol.session import Finding
+from strategy import blame
 from strategy.chain import WAITING
 from strategy.config import ExperimentConfig
 from strategy.journal import Journal
@@ -82,6 +84,8 @@ class RunResult:
     unfinished: Unfinished
     waiting: bool  # it stopped because too few nodes were there
     losses: Mapping[str, int]
+    # Cohort, why it is void (empty for a sum), and what is known of who caused it.
+    blame: tuple[tuple[str, str, tuple[Finding, ...]], ...] = ()
 
     @property
     def finished(self) -> str | None:
@@ -174,6 +178,15 @@ class RunResult:
                 "lost_by_reason": dict(self.losses),
             },
             "cohorts": {"asked": self.cohorts, "void": self.void, "open": self.open},
+            "blame": [
+                {
+                    "cohort": cohort_id,
+                    "void": reason or None,
+                    "in_words": blame.in_words(findings),
+                    "findings": [dataclasses.asdict(one) for one in findings],
+                }
+                for cohort_id, reason, findings in self.blame
+            ],
             "arms": [
                 self._arm(view) for view in (self.last.views if self.last else ())
             ],
@@ -194,6 +207,7 @@ def read_result(journal: Journal) -> RunResult:
     """Sum a journal up."""
     cohorts = journal.cohorts()
     rounds = journal.rounds()
+    found = journal.blame()
     return RunResult(
         run_id=journal.run_id,
         run_dir=str(journal.run_dir),
@@ -211,6 +225,11 @@ def read_result(journal: Journal) -> RunResult:
         unfinished=_unfinished(journal, len(rounds)),
         waiting=journal.entries()[-1].kind == WAITING,
         losses=_losses(journal, cohorts),
+        blame=tuple(
+            (cohort.cohort_id, cohort.reason, tuple(found[cohort.cohort_id]))
+            for cohort in cohorts
+            if cohort.cohort_id in found
+        ),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from protocol.repeatable import TEST_MODE
+from strategy import blame
 from strategy.losses import in_words
 from wallflower.output import console, table
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from wallflower.result import RunResult
 
 BAR_WIDTH = 30
+_MOST_BLAMED = 10  # the latest; --format json has all
 
 
 def bar(lower: float, upper: float, estimate: float | None, width: int) -> str:
@@ -72,6 +74,9 @@ def print_result(result: RunResult) -> None:
         f"invited {result.invited:,}, answered {result.answered:,}, lost {lost:,}"
         f"{': ' + in_words(result.losses) if lost else ''}"
     )
+    for cohort_id, reason, findings in result.blame[-_MOST_BLAMED:]:
+        how = f"void, {reason}" if reason else "summed"
+        out.print(f"{cohort_id} ({how}): {blame.in_words(findings)}")
     out.print()
     out.print(result.sentence())
     out.print(f"Head of the record: {result.head}")

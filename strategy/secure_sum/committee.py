@@ -16,7 +16,15 @@ from protocol.errors import InputError, MalformedMessageError, ProtocolError
 from protocol.primes import is_prime
 from protocol.recovery import InconsistentSharesError, recover_integer
 from protocol.sealing import SALT_BYTES
-from protocol.session import PartyId, SecureSum, Step
+from protocol.session import (
+    OUT,
+    SENT,
+    SUSPECT,
+    UNKNOWN,
+    PartyId,
+    SecureSum,
+    Step,
+)
 from protocol.stages import CONTRIBUTE, KEYS, TALLY
 from protocol.sum_envelope import parse
 from protocol.threat import committee_size, least_contributors
@@ -151,6 +159,7 @@ class CommitteeServer(ServerMachine):
                     seen = self._complaints.get(contributor, 0)
                     self._complaints[contributor] = seen + 1
             self.lost[party] = "complaint"
+            self.found(party, OUT, "complaint")
         elif kind != "total" or answer.total >= self.opening.spec.modulus:
             raise MalformedMessageError("a tally outside ℤ_m")
         else:
@@ -197,6 +206,7 @@ class CommitteeServer(ServerMachine):
         for member in self._members:
             if member not in self._totals:
                 self.opening.keyring.forget(member)
+        self._judge_complaints()
         threshold = committee_size(self.threat, len(self.parties)).threshold
         if len(self._totals) < threshold:
             return self._void("too-few-tallies", self._shortfall(threshold))
@@ -208,18 +218,30 @@ class CommitteeServer(ServerMachine):
         try:
             recovered = recover_integer(shares, threshold, spec.modulus)
         except InconsistentSharesError:
+            self.found("", UNKNOWN, "inconsistent-tallies")
             return self._void(
                 "inconsistent-tallies",
                 f"{len(shares)} members' sums contradict each other, or one "
                 "contributor's shares do; no sum can be believed",
             )
         for position in recovered.wrong:
-            self.lost[self._members[position - 1]] = "wrong-tally"
+            # Its own doing, or a contributor's who sealed for it alone a share that
+            # lies on no polynomial: the numbers are the same.
+            member = self._members[position - 1]
+            self.lost[member] = "tally-does-not-fit"
+            self.found(member, SUSPECT, "tally-does-not-fit")
         return self._end(
             SecureSum(
                 recovered.secret, spec.modulus, tuple(self._closed), self._users()
             )
         )
+
+    def _judge_complaints(self) -> None:
+        """Say who sealed badly where more members say so than can be lying."""
+        colluders = self.threat.corrupt_nodes(len(self.parties))
+        for contributor, members in sorted(self._complaints.items()):
+            proven = members > colluders
+            self.found(contributor, SENT if proven else SUSPECT, "seals-do-not-open")
 
     def _shortfall(self, threshold: int) -> str:
         text = f"{len(self._totals)} committee members answered; {threshold} needed"

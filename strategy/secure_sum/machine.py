@@ -8,7 +8,7 @@ one from a party already heard is refused and the first one stands.
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -23,7 +23,7 @@ from protocol.errors import (
 )
 from protocol.identity import Trust
 from protocol.party_keys import check_usable, verify
-from protocol.session import Ask, PartyId, Step, Void
+from protocol.session import OUT, SENT, Ask, Finding, PartyId, Step, Void
 from protocol.stages import STAGE_NAMES
 from protocol.sum_envelope import LARGEST_MESSAGE, check_place, unwrap, wrap
 from protocol.threat import COMPLETE_UP_TO, Threat
@@ -67,6 +67,7 @@ class ServerMachine(abc.ABC):
         self.stage: int = 0
         self.over = False
         self._owners = KeyOwners()
+        self._findings: dict[PartyId, Finding] = {}
         self.set_roster(self.parties)
 
     def __repr__(self) -> str:
@@ -120,6 +121,7 @@ class ServerMachine(abc.ABC):
             self._take(party, envelope)
         except ProtocolError as error:
             self.lost[party] = error.code
+            self.found(party, SENT, error.code)
             raise
 
     def lose(self, party: PartyId, code: str) -> None:
@@ -127,11 +129,21 @@ class ServerMachine(abc.ABC):
         if party in self.awaited:
             self.awaited.discard(party)
             self.lost[party] = code
+            self.found(party, OUT, code)
 
     @property
     def out(self) -> Mapping[PartyId, str]:
         """Why parties are out, as far as it is known."""
         return self.lost
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """Who caused what so far; see `protocol.session`."""
+        return tuple(self._findings.values())
+
+    def found(self, party: PartyId, kind: str, word: str) -> None:
+        """Note what is known of a party; the first thing known of it stands."""
+        self._findings.setdefault(party, Finding(party, kind, word))
 
     @property
     def stage_complete(self) -> bool:
@@ -142,6 +154,8 @@ class ServerMachine(abc.ABC):
         """End the stage and give the next step."""
         if self.over:
             return Void("session-over", "the session already had its outcome")
+        for party in sorted(self.awaited):
+            self.found(party, OUT, "no-answer")
         self.awaited = set()
         return self._next()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from protocol.cohort_context import draw_order
 from protocol.committee_seals import split
 from protocol.errors import (
-    CohortVoidError,
     InputError,
     MalformedMessageError,
 )
@@ -19,7 +18,7 @@ from protocol.identity import Certificate, verify_signature
 from protocol.plus_seals import PLUS_SEAL_BYTES
 from protocol.sealing import SALT_BYTES
 from protocol.secret_shares import SHARE_BYTES
-from protocol.session import PartyId, SecureSum, Step
+from protocol.session import SUSPECT, PartyId, SecureSum, Step
 from protocol.stages import ADVERTISE, CONFIRM, MASK, SHARE, UNMASK
 from protocol.standing import confirmation, standing_of
 from protocol.sum_envelope import parse
@@ -42,7 +41,12 @@ from protocol.wire.secure_sum_pb2 import (
 from protocol.wire.sum_state_pb2 import ServerState
 from strategy.secure_sum.machine import Opening, ServerMachine
 from strategy.secure_sum.plus_messages import PlusMessages
-from strategy.secure_sum.unmasking import Shares, Unmasking
+from strategy.secure_sum.unmasking import (
+    TOO_FEW_SHARES,
+    Shares,
+    Unmasking,
+    UnmaskingError,
+)
 
 
 class SecaggPlusServer(ServerMachine):
@@ -253,9 +257,15 @@ class SecaggPlusServer(ServerMachine):
         )
         try:
             total, wrong = unmasking.total(self_shares, mask_shares)
-        except CohortVoidError as error:
+        except UnmaskingError as error:
+            # Too few shares: who was silent is known. Shares that contradict each
+            # other are the owner's doing or its neighbours': that is not.
+            if error.code != TOO_FEW_SHARES:
+                self.found(error.party, SUSPECT, error.code)
             return self._void(error.code, error.detail)
-        self.lost.update(dict.fromkeys(wrong, "wrong-share"))
+        for party in sorted(wrong):
+            self.lost[party] = "share-does-not-fit"
+            self.found(party, SUSPECT, "share-does-not-fit")
         users = sum(survivors.values())
         return self._end(SecureSum(total, spec.modulus, tuple(survivors), users))
 

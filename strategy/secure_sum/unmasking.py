@@ -19,6 +19,17 @@ from protocol.secret_shares import recover_secret
 Shares = dict[str, dict[int, bytes]]  # whose secret → holder's position → share
 
 
+TOO_FEW_SHARES = "too-few-shares"
+
+
+class UnmaskingError(CohortVoidError):
+    """A party's secret cannot be rebuilt."""
+
+    def __init__(self, party: str, code: str, detail: str) -> None:
+        super().__init__(code, detail)
+        self.party = party
+
+
 @dataclass(frozen=True, slots=True)
 class Unmasking:
     """All that is public at the end, and the shares the neighbours gave."""
@@ -34,7 +45,7 @@ class Unmasking:
     def total(self, self_shares: Shares, mask_shares: Shares) -> tuple[int, set[str]]:
         """Give Σ mod m and the nodes whose shares were wrong.
 
-        Raises CohortVoidError where a secret cannot be rebuilt.
+        Raises UnmaskingError where a secret cannot be rebuilt.
         """
         wrong: set[str] = set()
         total = sum(self.masked.values())
@@ -49,14 +60,16 @@ class Unmasking:
     def _rebuild(self, party: str, shares: Shares, wrong: set[str]) -> bytes:
         held = shares.get(party, {})
         if len(held) < self.threshold:
-            raise CohortVoidError(
-                "too-few-shares",
+            raise UnmaskingError(
+                party,
+                TOO_FEW_SHARES,
                 f"{len(held)} neighbours of {party} answered; {self.threshold} needed",
             )
         try:
             secret, bad = recover_secret(held, self.threshold)
         except ProtocolError:
-            raise CohortVoidError(
+            raise UnmaskingError(
+                party,
                 "inconsistent-shares",
                 f"the shares of {party} contradict each other; no sum can be believed",
             ) from None
@@ -68,7 +81,8 @@ class Unmasking:
         private = X25519PrivateKey.from_private_bytes(secret)
         public = private.public_key().public_bytes_raw()
         if public != self.mask_keys[party]:
-            raise CohortVoidError(
+            raise UnmaskingError(
+                party,
                 "inconsistent-shares",
                 f"{party} shared a mask key not its own",
             )

@@ -196,7 +196,7 @@ def test_a_wrong_tally_is_located_and_the_sum_stays_exact() -> None:
     outcome = cohort.server.advance()
     assert isinstance(outcome, SecureSum)
     assert outcome.total == cohort.expected(outcome.survivors)
-    assert cohort.server.lost == {BAD: "wrong-tally"}  # type: ignore[attr-defined]
+    assert cohort.server.lost == {BAD: "tally-does-not-fit"}  # type: ignore[attr-defined]
 
 
 def test_more_wrong_tallies_than_can_be_located_void_the_cohort() -> None:
@@ -271,7 +271,7 @@ def test_wrong_unmasking_shares_are_located_and_the_sum_stays_exact() -> None:
     outcome = cohort.server.advance()
     assert isinstance(outcome, SecureSum)
     assert outcome.total == cohort.expected(outcome.survivors)
-    assert cohort.server.lost == {BAD: "wrong-share"}  # type: ignore[attr-defined]
+    assert cohort.server.lost == {BAD: "share-does-not-fit"}  # type: ignore[attr-defined]
 
 
 # -- rule 6 ------------------------------------------------------------------------
