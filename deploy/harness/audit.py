@@ -48,8 +48,7 @@ def audit(run_dir: Path, truth: Mapping[str, float]) -> Audit:
     with Journal.read(run_dir) as journal:
         cohorts = journal.cohorts()
         invited = {
-            (cohort_id, node_id): users
-            for cohort_id, node_id, users in journal.invitations()
+            (cohort_id, node_id): users for cohort_id, node_id, users in journal.used()
         }
         rounds = journal.rounds()
         arms = journal.config.experiment.arms

@@ -98,3 +98,41 @@ def test_a_head_is_found_by_sixteen_digits_and_not_by_fewer(run_dir: Path) -> No
     assert place_of(entries, entries[2].link[:16].upper()) == entries[2]
     assert place_of(entries, entries[2].link[:15]) is None
     assert place_of(entries, "0" * 64) is None
+
+
+def test_nodes_met_users_returned_and_waits_are_part_of_the_chain(
+    run_dir: Path,
+) -> None:
+    with Journal.resume(run_dir) as journal:
+        journal.meet({"n0": 5, "n1": 7})
+        journal.meet({"n1": 8})
+        journal.give_back("c2", {"n1": "floor-too-low"})
+        journal.note_waiting(2)
+        assert [(e.kind, e.subject) for e in journal.entries()[-4:]] == [
+            ("met", "1"),
+            ("met", "2"),
+            ("returned", "c2"),
+            ("waiting", "2"),
+        ]
+        assert list(journal.breaks()) == []
+        assert journal.met() == {"n0": 5, "n1": 8}
+        used = {(cohort_id, node) for cohort_id, node, _ in journal.used()}
+    assert used == {("c1", "n0"), ("c1", "n1"), ("c2", "n0")}
+
+
+@pytest.mark.parametrize(
+    "forgery",
+    [
+        "INSERT INTO returned VALUES ('c1', 'n0', 'forged')",
+        "DELETE FROM returned",
+        "UPDATE node SET users = 1",
+    ],
+)
+def test_forged_returns_and_populations_show(forgery: str, run_dir: Path) -> None:
+    with Journal.resume(run_dir) as journal:
+        journal.meet({"n0": 5})
+        journal.give_back("c2", {"n1": "floor-too-low"})
+    with closing(sqlite3.connect(run_dir / "journal.sqlite")) as database, database:
+        database.execute(forgery)
+    with Journal.read(run_dir) as journal:
+        assert len(list(journal.breaks())) == 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from fractions import Fraction
 
@@ -139,3 +140,59 @@ def test_several_cohorts_are_drawn_all_or_none() -> None:
     for node, names in one.users.items():
         assert set(names).isdisjoint(two.users[node])
     assert users.remaining == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(1, 20), min_size=2, max_size=10),
+    st.lists(st.integers(2, 40), max_size=6),
+    st.lists(st.integers(2, 40), min_size=1, max_size=3),
+    st.integers(1, 3),
+)
+def test_everybody_suffices_exactly_when_everybody_can_be_drawn_from(
+    sizes: list[int], earlier: list[int], wanted: list[int], most: int
+) -> None:
+    users = registry(*sizes, most=most)
+    for size in earlier:
+        with contextlib.suppress(UsersExhaustedError, InputError):
+            users.draw(size, rule(len(sizes)))
+    promised = users.suffices(wanted, rule(len(sizes)))
+    try:
+        drawn = len(users.draw_all(wanted, rule(len(sizes)), users.nodes))
+    except (UsersExhaustedError, InputError):
+        drawn = 0
+    assert promised == (drawn == len(wanted))
+
+
+def test_users_of_nodes_that_are_away_are_counted_as_the_journal_has_them() -> None:
+    here = registry(5, 5)
+    here.know({"n0": 5, "n2": 50, "n3": 50})
+    here.mark_invited([("n2", [f"u{i}" for i in range(20)])])
+    assert dict(here.known) == {"n0": 5, "n1": 5, "n2": 50, "n3": 50}
+    # 90 are left; one of the nodes that hold most of them may collude.
+    assert here.suffices([80], rule(2))
+    assert not here.suffices([91], rule(2))
+    assert not here.suffices([20], rule(2), without=["n2", "n3"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(0, 10**6))
+def test_users_given_back_are_drawn_again_and_nobody_else_more_often(
+    most: int, draws: int, seed: int
+) -> None:
+    users = registry(6, 6, 6, most=most, seed=seed)
+    seen: Counter[tuple[str, str]] = Counter()
+    for number in range(draws):
+        try:
+            draw = users.draw(9, rule(3, Fraction(0), Fraction(0)))
+        except (UsersExhaustedError, InputError):
+            break
+        if number % 2:
+            users.give_back(draw.users)
+            continue
+        cohort = [(n, u) for n, us in draw.users.items() for u in us]
+        assert len(set(cohort)) == len(cohort) == draw.floor.cohort_size
+        seen.update(cohort)
+    assert all(count <= most for count in seen.values())
+    left = sum(seen[f"n{n}", f"u{u}"] < most for n in range(3) for u in range(6))
+    assert users.remaining == left

@@ -15,11 +15,13 @@ from strategy import events
 from strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
+    TestSettings,
     TransportSettings,
 )
 from strategy.events import Event
 from strategy.journal import Journal
 from strategy.memory_port import MemoryPort
+from strategy.recruiting import Recruiter
 from strategy.verify import verify
 from tests.strategy.orchestration import World, config, world
 from tests.strategy.virtual_time import run_virtually
@@ -62,7 +64,8 @@ def close_race(nodes: int, users: int) -> ExperimentConfig:
             "test", ("a", "b"), failure_probability=Fraction(1, 10**6)
         ),
         nodes=NodeSettings(nodes, users),
-        rewards=RewardSettings(means=(0.3, 0.7)),
+        rewards=RewardSettings(means=(0.4, 0.6)),
+        test=TestSettings(noise_seed=7),
         transport=TransportSettings(attempts=3, return_timeout_s=PATIENCE_S),
     )
 
@@ -187,3 +190,22 @@ async def test_no_round_without_a_cohort_is_written_when_nobody_is_left(
     with Journal.read(there.run_dir) as journal:
         asked = {cohort.round_number for cohort in journal.cohorts()}
         assert [record.number for record in journal.rounds()] == sorted(asked)
+
+
+def test_a_run_that_calls_users_exhausted_who_are_not_does_not_verify(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(Recruiter, "enough", never)
+
+    async def play(there: World) -> None:
+        await there.run()
+
+    there = virtually(tmp_path, play)
+    with Journal.read(there.run_dir) as journal:
+        problems = [p for check in verify(journal) for p in check.problems]
+    assert problems == [
+        "ends users-exhausted, but enough of the 4000 users may be asked"
+    ]
