@@ -102,6 +102,9 @@ soak-machines: env  ## 10,000 seeded fault schedules on the secure-sum machines 
 soak-kill: env  ## kill a run's server 20 times, each in a named phase, resume, verify
 	$(BIN)/pytest -m soak -s tests/integration/test_kill.py
 
+soak-docs: env  ## the documented commands that take minutes
+	$(BIN)/pytest -m soak tests/test_documented_commands.py
+
 bench-simulate: bench-env  ## the simulator's cost from T = 10^5 to 10^9, and against its peers
 	$(BIN)/python -m benchmarks.simulate
 

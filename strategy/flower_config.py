@@ -16,11 +16,11 @@ from protocol.errors import ConfigError
 from strategy.config import ExperimentConfig, config_from_canonical, load_config
 
 
-def experiment(run_config: Mapping[str, str]) -> ExperimentConfig:
+def experiment(run_config: Mapping[str, object]) -> ExperimentConfig:
     """Read the experiment that a run config names."""
     if run_config.get("config"):
-        return config_from_canonical(run_config["config"])
-    name = run_config.get("experiment", "")
+        return config_from_canonical(str(run_config["config"]))
+    name = str(run_config.get("experiment", ""))
     if not name:
         raise ConfigError("run config", '"experiment" names no file')
     for folder in (Path.cwd(), Path(__file__).resolve().parent.parent):
@@ -30,10 +30,10 @@ def experiment(run_config: Mapping[str, str]) -> ExperimentConfig:
 
 
 def run_directory(
-    run_config: Mapping[str, str], config: ExperimentConfig, flower_run_id: int
+    run_config: Mapping[str, object], config: ExperimentConfig, flower_run_id: int
 ) -> Path:
     """Give the run directory: as told, else below Flower's home, named by its run."""
     if run_config.get("run-dir"):
-        return Path(run_config["run-dir"])
+        return Path(str(run_config["run-dir"]))
     home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
     return home / "wallflower" / f"{config.experiment.name}-{flower_run_id}"

@@ -4,7 +4,9 @@ Usable from anyone's ServerApp::
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        strategy = PrivateBandit(load_config(Path("experiment.toml")), Path("runs/one"))
+        config = experiment(context.run_config)
+        run_dir = run_directory(context.run_config, config, context.run_id)
+        strategy = PrivateBandit(config, run_dir)
         strategy.start(grid)
         print(strategy.arms)
 
@@ -27,6 +29,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
+from flwr.superlink.grid import HttpGrid
 
 from protocol.identity import Trust
 from protocol.port import NodePort
@@ -42,12 +45,18 @@ from strategy.observing import observed
 from strategy.orchestrator import Orchestrator
 from strategy.policy import ArmView
 from strategy.session_opener import session_opener
+from strategy.simulated_trust import simulated_enrolment_key
 from strategy.spool import Spool
 from strategy.telemetry import fan_out
 
 SIMULATION, DEPLOYMENT = "simulation", "deployment"
 ESTIMATES = "estimates"  # the array that holds the arms' means
 _LOOK_S, _STILL_S = 0.05, 1.0
+
+
+def engine_of(grid: Grid) -> str:
+    """Tell how Flower runs the app: only a deployment's grid goes over a network."""
+    return DEPLOYMENT if isinstance(grid, HttpGrid) else SIMULATION
 
 
 class PrivateBandit(Strategy):
@@ -63,7 +72,8 @@ class PrivateBandit(Strategy):
         For a new journal; the directory's name by default.
     engine : str
         ``simulation`` or ``deployment``: decides the transport where the config says
-        ``auto``, and how many nodes to wait for.
+        ``auto``, and how many nodes to wait for. By default as Flower runs it, which
+        the grid that `start` gets tells.
     trust_key : bytes, optional
         The public enrolment key, where the config does not name its file.
     listen : events.Listen
@@ -76,7 +86,7 @@ class PrivateBandit(Strategy):
         run_dir: Path,
         *,
         run_id: str = "",
-        engine: str = DEPLOYMENT,
+        engine: str = "",
         trust_key: bytes | None = None,
         listen: events.Listen = events.ignore,
     ) -> None:
@@ -131,6 +141,7 @@ class PrivateBandit(Strategy):
             final estimates.
         """
         started = time.monotonic()
+        self.engine = self.engine or engine_of(grid)
         self.summary()
         result = Result()
 
@@ -153,10 +164,8 @@ class PrivateBandit(Strategy):
         return result
 
     async def _run(self, grid: Grid, listen: events.Listen) -> None:
-        key = self._trust_key or enrolment_key(self.config)
-        revoked = revoked_serials(self.config)
-        trust = None if key is None else Trust(key, time.time, revoked)
         with self._journal() as journal, self._spool() as spool:
+            trust = self._trust()
             async with (
                 FlowerPort(grid) as flower,
                 self._port(flower, journal.run_id) as port,
@@ -178,6 +187,15 @@ class PrivateBandit(Strategy):
                 finally:
                     self.messages_sent = flower.messages_sent
             self._recall(journal)
+
+    def _trust(self) -> Trust | None:
+        """Give the key by which nodes are known; a simulation may need to make it."""
+        key = self._trust_key
+        if key is None and self.engine == SIMULATION:
+            key = simulated_enrolment_key(self.config, self.run_dir)
+        key = key or enrolment_key(self.config)
+        revoked = revoked_serials(self.config)
+        return None if key is None else Trust(key, time.time, revoked)
 
     @asynccontextmanager
     async def _port(self, flower: FlowerPort, run_id: str) -> AsyncIterator[NodePort]:

@@ -83,6 +83,9 @@ class RollCall:
             await asyncio.sleep(_RETRY_S)
         # In one order whatever the network did: a seeded draw must repeat itself.
         for node in sorted(described):
+            if not described[node]:
+                self._refused.add(node)  # nobody lives there: not worth a word
+                continue
             try:
                 self._registry.add_node(node, described[node])
             except ProtocolError as error:

@@ -14,7 +14,6 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.common import log
 from flwr.serverapp import Grid, ServerApp
-from flwr.superlink.grid import InMemoryGrid
 
 from protocol.errors import WallflowerError
 from protocol.private_files import private_directory, private_file
@@ -23,10 +22,9 @@ from strategy import blame, events
 from strategy.config import ExperimentConfig
 from strategy.event_log import EventLog
 from strategy.flower_config import experiment, run_directory
-from strategy.flower_strategy import DEPLOYMENT, SIMULATION, PrivateBandit
+from strategy.flower_strategy import PrivateBandit, engine_of
 from strategy.losses import in_words
 from strategy.server_app_files import FAILURE_FILE
-from strategy.simulated_trust import simulated_enrolment_key
 
 app = ServerApp()
 
@@ -34,15 +32,10 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the experiment that the run config names."""
-    run_config = {key: str(value) for key, value in context.run_config.items()}
-    config = experiment(run_config)
-    engine = run_config.get("engine") or (
-        SIMULATION if isinstance(grid, InMemoryGrid) else DEPLOYMENT
-    )
-    run_dir = run_directory(run_config, config, context.run_id)
+    config = experiment(context.run_config)
+    run_dir = run_directory(context.run_config, config, context.run_id)
     private_directory(run_dir)
     (run_dir / FAILURE_FILE).unlink(missing_ok=True)
-    simulated = engine == SIMULATION
     with EventLog(run_dir) as event_log:
 
         async def listen(event: events.Event) -> None:
@@ -52,8 +45,7 @@ def main(grid: Grid, context: Context) -> None:
         strategy = PrivateBandit(
             config,
             run_dir,
-            engine=engine,
-            trust_key=simulated_enrolment_key(config, run_dir) if simulated else None,
+            engine=str(context.run_config.get("engine") or engine_of(grid)),
             listen=listen,
         )
         try:

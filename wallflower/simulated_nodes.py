@@ -21,6 +21,7 @@ from protocol.attendance import RunToken
 from protocol.errors import InputError
 from protocol.identity import EnrolmentKey, NodeIdentity
 from protocol.simulated import SEED_FILE, simulated_identity
+from protocol.wire.node_pb2 import Description, NodeAnswer, NodeRequest, TaskAnswer
 from strategy.config import ExperimentConfig
 from strategy.flower_config import experiment, run_directory
 from wallflower.open_ledger import hosted_ledger
@@ -50,13 +51,14 @@ class SimulatedRun:
         self._trust = self._setup.trust()
         self._nodes: dict[int, Node] = {}
 
+    @property
+    def count(self) -> int:
+        """How many nodes the experiment describes."""
+        return len(self._sizes)
+
     def node(self, number: int) -> Node:
         """Give the node with this number."""
         if number not in self._nodes:
-            if not 0 <= number < len(self._sizes):
-                raise InputError(
-                    "num-supernodes", "too many", f"{len(self._sizes)}, as in [nodes]"
-                )
             name = node_name(number)
             users = hosted_users(self._setup, name, self._sizes[number])
             self._nodes[number] = make_node(
@@ -96,6 +98,19 @@ class _MakeSessions:
         return StoredSessions(self._store, self._name, opener.restore)
 
 
+def _nobody(body: bytes) -> bytes:
+    """Answer for a node beyond those described: nobody lives there.
+
+    An exception would fill Flower's log with a stack trace for every message.
+    """
+    tasks = NodeRequest.FromString(body).tasks
+    return NodeAnswer(
+        answers=[
+            TaskAnswer(task_id=t.task_id, description=Description()) for t in tasks
+        ]
+    ).SerializeToString()
+
+
 class SimulatedProvider:
     """The `NodeProvider` of Flower's simulation; runs are read once per process."""
 
@@ -108,7 +123,10 @@ class SimulatedProvider:
 
     async def work(self, context: Context, body: bytes) -> bytes:
         """Answer one request."""
-        return await self._run(context).node(_number(context)).handle(body)
+        run, number = self._run(context), _number(context)
+        if number >= run.count:
+            return _nobody(body)
+        return await run.node(number).handle(body)
 
     async def attend(
         self,

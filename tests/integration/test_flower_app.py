@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+from flwr.superlink.grid import HttpGrid
 
 from clients.client_app import app as client_app
 from protocol.errors import ConfigError, InputError
@@ -23,7 +24,12 @@ from strategy.config import (
     TransportSettings,
 )
 from strategy.event_log import decode
-from strategy.flower_strategy import ESTIMATES, SIMULATION, PrivateBandit
+from strategy.flower_strategy import (
+    ESTIMATES,
+    SIMULATION,
+    PrivateBandit,
+    engine_of,
+)
 from strategy.journal import Journal
 from strategy.server_app import app as server_app
 from wallflower.engines import EngineJob, engine_named
@@ -210,6 +216,27 @@ def test_flowers_own_rounds_would_send_nothing(tmp_path: Path) -> None:
         assert list(strategy.configure_evaluate(1, arrays, record, grid)) == []
     assert strategy.aggregate_train(1, []) == (None, None)
     assert strategy.aggregate_evaluate(1, []) is None
+
+
+def test_who_says_nothing_of_an_engine_gets_the_one_that_flower_runs(
+    tmp_path: Path,
+) -> None:
+    experiment = config(test=TestSettings())
+    said = run_config(experiment, tmp_path)
+    with InProcessGrid(client_app, partitions(12), said) as grid:
+        strategy = PrivateBandit(experiment, tmp_path)
+        strategy.start(grid)
+    assert (strategy.engine, strategy.transport) == ("simulation", "flower")
+    assert engine_of(object.__new__(HttpGrid)) == "deployment"
+
+
+def test_nodes_beyond_those_described_say_that_nobody_lives_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flower_run(config(), tmp_path, nodes=15)
+    assert best(tmp_path) == [False, True, False]
+    assert "the node failed" not in caplog.text
+    assert "node left out" not in caplog.text
 
 
 def test_the_transport_follows_the_engine_unless_it_is_chosen(tmp_path: Path) -> None:

@@ -1,0 +1,315 @@
+"""Every command and snippet of README and docs is run as it stands there.
+
+Fenced blocks are collected from all pages; a command that is new on a page and neither
+runs here nor stands in `ELSEWHERE` with a reason fails the first test.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clients.node_home import NodeFile
+from deploy.harness.processes import until
+from protocol.settings import settings_from
+from strategy.config import ExperimentConfig
+from strategy.journal import Journal
+from tests.wallflower.run_fixtures import SMALL
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+_FENCE = re.compile(r"^```(\S*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+# Commands that cannot run here: why, and what runs them instead.
+ELSEWHERE = {
+    "make demo": "creates an environment; its commands run here, see make_demo",
+    "make test": "is what runs this",
+    "wallflower run experiment.toml --engine deployment -o connection=lab": (
+        "needs a SuperLink and SuperNodes: make test-hosts"
+    ),
+}
+GUIDE = "docs/deployment.md"  # two hosts, root: `make guide` runs it word by word
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: str
+    language: str
+    text: str
+
+
+def blocks(language: str) -> list[Block]:
+    return [
+        Block(str(page.relative_to(ROOT)), found[1], found[3])
+        for page in PAGES
+        for found in _FENCE.finditer(page.read_text(encoding="utf-8"))
+        if found[1] == language
+    ]
+
+
+def commands() -> list[str]:
+    """Give every shell command once, without its comment."""
+    found: dict[str, None] = {}
+    for block in blocks("bash"):
+        if block.page == GUIDE:
+            continue
+        for line in block.text.replace("\\\n", " ").splitlines():
+            words = re.sub(r"\s#.*$", "", line).split()
+            found[" ".join(words)] = None
+    return list(found)
+
+
+SIMULATION = "wallflower run experiment.toml --engine simulation"
+SERVER = "python examples/reward_server.py --port 7070 --delay 5"
+SHELL = (
+    ". .venv/bin/activate",
+    "export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1",
+)
+FLWR = (
+    "flwr run . local --stream --federation-config "
+    '"num-supernodes=100 client-resources-num-cpus=1 init-args-num-cpus=2" '
+    "-c 'experiment=\"examples/headline.toml\"'"
+)
+QUICK = (
+    "wallflower plan --arms 3 --epsilon 1",
+    "wallflower simulate --arms 3 --horizon 1e9",
+    "wallflower run experiment.toml",
+    "wallflower verify runs/…",
+    "wallflower status RUN",
+    "wallflower resume RUN",
+    "wallflower verify RUN",
+    "wallflower verify RUN --head HASH",
+)
+HEADLINE = "wallflower run examples/headline.toml --engine simulation"
+
+
+def test_every_command_is_run_here_or_has_a_reason() -> None:
+    here = {*QUICK, *SHELL, SIMULATION, HEADLINE, FLWR, SERVER}
+    assert set(commands()) == here | ELSEWHERE.keys()
+
+
+def test_the_guide_names_a_host_with_every_block_so_that_make_guide_runs_it() -> None:
+    text = (ROOT / GUIDE).read_text(encoding="utf-8")
+    fences = [found for found in _FENCE.finditer(text) if found[1]]
+    assert fences
+    for found in fences:
+        assert (found[1], bool(found[2].strip())) == ("bash", True)
+
+
+def test_no_block_is_of_a_language_that_nothing_here_runs() -> None:
+    languages = {
+        found[1]
+        for page in PAGES
+        for found in _FENCE.finditer(page.read_text(encoding="utf-8"))
+    }
+    assert languages <= {"", "bash", "console", "python", "toml"}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like a reader's: the README's experiment, the examples, a .venv."""
+    folder = tmp_path_factory.mktemp("reader")
+    (experiment,) = (b.text for b in blocks("toml") if b.page == "README.md")
+    (folder / "experiment.toml").write_text(experiment, encoding="utf-8")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / ".venv").symlink_to(sys.prefix)
+    return folder
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "FLWR_HOME": str(folder / "flower"),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+
+
+def run(command: str, folder: Path, cwd: Path | None = None) -> str:
+    """Run a command as a reader would; give all it said."""
+    done = subprocess.run(
+        ["bash", "-c", "; ".join((*SHELL[1:], command))],
+        cwd=cwd or folder,
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}"
+    return done.stdout
+
+
+def only_run(folder: Path) -> Path:
+    (found,) = sorted((folder / "runs").glob("onboarding-*"))[:1]
+    return found
+
+
+def head(run_dir: Path) -> str:
+    with Journal.read(run_dir) as journal:
+        return journal.head
+
+
+@pytest.mark.slow  # a dozen processes, a second or two each
+def test_the_commands_of_a_first_hour_run_in_the_order_of_the_readme(
+    desk: Path,
+) -> None:
+    run(SHELL[0], desk)
+    for command in QUICK:
+        words = command
+        if "RUN" in command or "runs/…" in command:
+            name = str(only_run(desk))
+            words = command.replace("RUN", name).replace("runs/…", name)
+            words = words.replace("HASH", head(only_run(desk)))
+        said = run(words, desk)
+        assert "Traceback" not in said
+    assert said.rstrip().endswith("The record holds.")
+
+
+@pytest.mark.slow  # the two experiments of the demo, some ten seconds each
+@pytest.mark.parametrize("line", [0, 1])
+def test_the_commands_of_make_demo_run(line: int, desk: Path) -> None:
+    recipe = re.search(
+        r"^demo: .*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    assert recipe is not None
+    command = recipe[1].splitlines()[line].strip().replace("$(BIN)/", "")
+    assert '" is the best of' in run(f"{command} --run-dir demo-{line}", desk)
+
+
+@pytest.mark.soak  # a minute each; `make soak-docs`
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("command", [SIMULATION, HEADLINE])
+def test_the_experiments_run_on_flowers_simulation(command: str, desk: Path) -> None:
+    assert "Head of the record" in run(command, desk)
+
+
+@pytest.fixture
+def flower(desk: Path) -> Iterator[Path]:
+    """The reader's folder; what `flwr` left running there is ended."""
+    yield desk
+    mine = [p for p in psutil.process_iter() if _flower_home(p) == desk / "flower"]
+    for process in mine:
+        process.terminate()
+    for process in psutil.wait_procs(mine, timeout=10)[1]:
+        process.kill()
+
+
+def _flower_home(process: psutil.Process) -> Path | None:
+    try:
+        return Path(process.environ().get("FLWR_HOME", ""))
+    except psutil.Error:
+        return None
+
+
+def finished_below(folder: Path) -> str | None:
+    (run_dir,) = (folder / "flower" / "wallflower").iterdir()
+    with Journal.read(run_dir) as journal:
+        last = journal.last_round()
+    shutil.rmtree(folder / "flower" / "wallflower")
+    return None if last is None else last.finished
+
+
+@pytest.mark.slow  # `flwr run` with a SuperLink of its own: half a minute
+@pytest.mark.timeout(300)
+def test_flowers_own_command_line_runs_the_app_and_says_little(flower: Path) -> None:
+    said = run(FLWR, flower, cwd=ROOT)
+    assert finished_below(flower) == "winner"
+    assert len(said.splitlines()) < 100
+
+
+OWN_APP = """
+[project]
+name = "docs-app"
+version = "1.0.0"
+[tool.flwr.app]
+publisher = "reader"
+[tool.flwr.app.components]
+serverapp = "docs_app:app"
+clientapp = "clients.client_app:app"
+[tool.flwr.app.config]
+experiment = "{experiment}"
+"""
+
+
+@pytest.mark.slow  # `flwr run` with a SuperLink of its own: half a minute
+@pytest.mark.timeout(300)
+def test_the_documented_server_app_runs_in_flowers_simulation(flower: Path) -> None:
+    (text,) = (b.text for b in blocks("python") if "ServerApp()" in b.text)
+    app = flower / "docs-app"
+    app.mkdir()
+    (app / "docs_app.py").write_text(text, encoding="utf-8")
+    (app / "small.toml").write_text(SMALL, encoding="utf-8")
+    (app / "pyproject.toml").write_text(
+        OWN_APP.format(experiment=app / "small.toml"), encoding="utf-8"
+    )
+    # Two nodes more than the experiment describes: said once, not traced.
+    said = run(
+        "flwr run . local --stream --federation-config "
+        '"num-supernodes=14 client-resources-num-cpus=1 init-args-num-cpus=2"',
+        flower,
+        cwd=app,
+    )
+    assert finished_below(flower) == "winner"
+    assert "winner (ArmView(" in said
+    assert len(said.splitlines()) < 100
+
+
+def test_the_notebook_snippet_runs(desk: Path) -> None:
+    (text,) = (b.text for b in blocks("python") if "InProcessGrid(" in b.text)
+    script = desk / "notebook.py"
+    script.write_text(text, encoding="utf-8")
+    assert run(f"python {script}", desk).rstrip().endswith("winner")
+
+
+def test_every_python_snippet_is_run_by_one_of_these() -> None:
+    for block in blocks("python"):
+        assert ("ServerApp()" in block.text) != ("InProcessGrid(" in block.text)
+
+
+def test_the_reward_server_listens(desk: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        SERVER.replace("7070", str(port)).split(), cwd=desk, env=environment(desk)
+    )
+
+    def listens() -> bool:
+        assert process.poll() is None
+        with socket.socket() as caller:
+            return caller.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        until("the reward server listens", listens, 30)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+KINDS: Mapping[str, type] = {"experiment": ExperimentConfig, "node": NodeFile}
+
+
+@pytest.mark.parametrize("block", blocks("toml"), ids=lambda block: block.page)
+def test_every_toml_block_is_a_valid_file_of_its_kind(block: Block) -> None:
+    table = tomllib.loads(block.text, parse_float=Decimal)
+    settings_from(KINDS[next(iter(table))], table, block.page)
