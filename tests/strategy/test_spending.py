@@ -21,7 +21,7 @@ TENTH = Fraction(1, 10)
 
 
 def asked(
-    size: int, nodes: int = 10, *, mechanism: str = "dist-dp", scale: int = 10
+    size: int, nodes: int = 10, *, mechanism: str = "dist-dp", scale: str = "10"
 ) -> tuple[CohortSpec, int]:
     config = ExperimentConfig(
         ExperimentSettings("test", ("a", "b")),
@@ -39,12 +39,22 @@ def approximate_of(spec: CohortSpec) -> float:
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_run_promises_what_its_weakest_cohort_does(turned: bool) -> None:
     # Which of g = 1 and g = 10 is weaker is a matter of the exact trade-off.
-    strong = asked(20, mechanism="dist-rdp", scale=1)
-    weak = asked(10_000, mechanism="dist-rdp", scale=1)
+    strong = asked(20, mechanism="dist-rdp", scale="1")
+    weak = asked(10_000, mechanism="dist-rdp", scale="1")
     cohorts = [strong, weak] if turned else [weak, strong]
     said = spent(cohorts, 1, test_mode=False)
     assert said["approximate-epsilon"] == round_up(approximate_of(weak[0]))
     assert approximate_of(weak[0]) > approximate_of(strong[0]) + 1e-3
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_epsilon_of_one_cohort_is_the_largest_of_all(turned: bool) -> None:
+    sizes = (20, 10_000)  # sums of discrete Gaussians differ in their excess
+    cohorts = [asked(size, mechanism="dist-cdp", scale="1.5") for size in sizes]
+    levels = [cohort_mechanism(spec).guarantee().epsilon for spec, _ in cohorts]
+    assert len(set(levels)) == 2
+    said = spent(cohorts[::-1] if turned else cohorts, 1, test_mode=False)
+    assert said["epsilon"] == str(max(level or 0 for level in levels))
 
 
 def test_a_pure_run_adds_up_what_the_busiest_user_spent() -> None:
