@@ -193,4 +193,10 @@ def _reply(answer: Answer) -> NodeAnswer:
 
 
 def _refusal(said: WireRefusal) -> Refusal:
-    return Refusal(said.code[:60], said.detail[:300], said.terms, said.untouched)
+    code, detail = _plain(said.code[:60]), _plain(said.detail[:300])
+    return Refusal(code, detail, said.terms, said.untouched)
+
+
+def _plain(text: str) -> str:
+    """Keep a node's words from playing with the operator's terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -20,6 +20,7 @@ from strategy.requests import offer_reply, offer_request
 from strategy.sum_driver import Refusal
 
 NO_ANSWER = "no-answer"
+_MOST_REASONS = 5  # said at once; nodes may invent any number
 # What an operator can change for each refusal.
 _CHANGES = {
     "mechanism-not-allowed": "privacy.mechanism",
@@ -146,13 +147,17 @@ def by_terms(against: Mapping[NodeId, Refusal]) -> frozenset[NodeId]:
     return frozenset(node for node, refusal in against.items() if refusal.terms)
 
 
+def _most_first(group: tuple[str, list[NodeId]]) -> int:
+    return -len(group[1])
+
+
 def refused_text(against: Mapping[NodeId, Refusal], known: int) -> str:
     """Say which nodes refused which term, and what to change."""
     groups: defaultdict[str, list[NodeId]] = defaultdict(list)
     for node in sorted(by_terms(against)):
         groups[against[node].code].append(node)
     parts = []
-    for code, nodes in groups.items():
+    for code, nodes in sorted(groups.items(), key=_most_first)[:_MOST_REASONS]:
         more = "" if len(nodes) <= 3 else f" and {len(nodes) - 3} more"
         parts.append(
             f"{code} ({', '.join(nodes[:3])}{more}: {against[nodes[0]].detail}; "

@@ -157,3 +157,21 @@ async def test_a_round_on_terms_that_were_accepted_costs_no_further_message(
     with Journal.read(there.run_dir) as journal:
         cohorts = len(journal.cohorts())
     assert len(offers) < cohorts
+
+
+async def test_what_a_node_says_cannot_play_with_the_operators_terminal(
+    tmp_path: Path,
+) -> None:
+    def shout(body: bytes) -> bytes:
+        reply = NodeAnswer.FromString(body)
+        for answer in reply.answers:
+            if answer.task_id.startswith("offer"):
+                refusal = Refusal(code="no", detail="\x1b[2Jgone\n", terms=True)
+                lied = TaskAnswer(task_id=answer.task_id, refusal=refusal)
+                answer.CopyFrom(lied)
+        return reply.SerializeToString()
+
+    async with world(tmp_path, experiment()) as there:
+        there.handlers["node-5"] = Altered(there.nodes["node-5"], shout)
+        await there.run()
+    assert "no (node-5: ?[2Jgone?; change the experiment)" in told(there)[0].text
