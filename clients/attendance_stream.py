@@ -28,7 +28,8 @@ from protocol.identity import NodeIdentity
 from protocol.wire import desk_pb2
 
 CERTIFICATE_REFUSED = "desk-certificate-refused"
-# A desk must not make its nodes beat themselves to death.
+# A desk must not make its nodes beat themselves to death, nor fall asleep.
+_SLOWEST_BEAT_MS = 600_000
 _FASTEST_BEAT_MS = 50
 _Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
@@ -197,9 +198,17 @@ class _Stream:
                 self._answering.abandon(frame.abandon.request_id)
             elif kind == "run_over":
                 return frame.run_over.reason
-            elif kind != "heartbeat":
+            elif kind == "heartbeat":
+                self._slow_down(frame.heartbeat.next_ms)
+            else:
                 raise MalformedMessageError("the desk sent an unexpected message")
         return None
+
+    def _slow_down(self, next_ms: int) -> None:
+        """Beat as the desk asks; never so seldom that a dead desk goes unnoticed."""
+        if next_ms:
+            wanted = min(max(next_ms, _FASTEST_BEAT_MS), _SLOWEST_BEAT_MS)
+            self._heartbeat_s = wanted / 1000
 
     async def _write(self) -> None:
         while True:

@@ -163,7 +163,13 @@ class Desk:
         wanted = frozenset(nodes)
         try:
             async with asyncio.timeout(timeout_s), self._came_or_went:
-                await self._came_or_went.wait_for(lambda: wanted <= set(self._streams))
+                await self._came_or_went.wait_for(
+                    # The count first: a thousand arrivals must not compare sets.
+                    lambda: (
+                        len(self._streams) >= len(wanted)
+                        and wanted <= self._streams.keys()
+                    )
+                )
         except TimeoutError:
             pass
         return wanted - set(self._streams)
@@ -242,7 +248,9 @@ class Desk:
             raise RefusedError("too-many-streams")
         stats.greeting += 1
         try:
-            return await greet(context, self._admission, self._fingerprint, settings)
+            return await greet(
+                context, self._admission, self._fingerprint, settings, self._pace()
+            )
         except grpc.aio.BaseError:
             raise RefusedError("unexpected-message") from None
         finally:
@@ -268,7 +276,13 @@ class Desk:
         )
         attendee.arrive(hello.instance, loop.time())
         stream = NodeStream(
-            context, hello, attendee, self._settings, self.stats, loop.time
+            context,
+            hello,
+            attendee,
+            self._settings,
+            self.stats,
+            loop.time,
+            self._pace,
         )
         self._streams[node_id] = stream
         self.stats.attended += 1
@@ -308,13 +322,18 @@ class Desk:
             await asyncio.sleep(min(settings.heartbeat_s, settings.return_s) / 3)
             now = loop.time()
             for stream in list(self._streams.values()):
-                if now - stream.heard_at > 3 * settings.heartbeat_s:
+                if now - stream.heard_at > 3 * stream.beat_s:
                     stream.end("heartbeat-lost")
             self._expel()
             for attendee in self._attendees.values():
                 away = not attendee.here and now - attendee.left_at > settings.return_s
                 if away and not attendee.idle:
                     attendee.fail_all("node-gone", now)
+
+    def _pace(self) -> float:
+        """Give how often a node beats: all together no faster than we like to hear."""
+        settings = self._settings
+        return max(settings.heartbeat_s, len(self._streams) / settings.beats_per_s)
 
     def _expel(self) -> None:
         try:
@@ -345,6 +364,9 @@ def _server_options(settings: DeskSettings, streams: int) -> list[tuple[str, int
         ("grpc.max_metadata_size", 8 * 1024),
         # Who has a connection and no stream costs a descriptor all the same.
         ("grpc.max_allowed_incoming_connections", streams + RESERVED // 2),
+        # A peer that died without a word is found whatever the pace of heartbeats.
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
         # A node needs one stream; a few more are for health checks.
         ("grpc.max_concurrent_streams", 16),
         ("grpc.max_connection_idle_ms", 60_000),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import (
     Callable,
-    Container,
     Iterable,
     Mapping,
     MutableMapping,
@@ -29,7 +29,7 @@ from protocol.attendance import (
 from protocol.encoding import LONGEST_NAME
 from protocol.errors import AuthenticationError, ConfigError, ProtocolError
 from protocol.identity import Certificate, trust_label, verify_signature
-from protocol.watched_file import WatchedFile
+from protocol.watched_file import RevokedSerials, WatchedFile
 from protocol.wire import desk_pb2
 
 
@@ -61,13 +61,21 @@ class KeyRule(Protocol):
         """Give the reason for which a key that was let in may not stay."""
         ...
 
+    def expiry(self, hello: desk_pb2.Hello) -> float:
+        """Give the time (Unix seconds) after which a key may not stay."""
+        ...
+
+    def listed(self) -> frozenset[int]:
+        """Give the revoked serials; a change of it is a reason to look again."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class EnrolledKeys:
     """Keys certified by an enrolment key, which the server does not hold."""
 
     enrolment_key: bytes
-    revoked_serials: Container[int] = frozenset()
+    revoked_serials: RevokedSerials | frozenset[int] = frozenset()
     enrolled: bool = True
 
     def check(self, hello: desk_pb2.Hello, now: float) -> None:
@@ -99,10 +107,19 @@ class EnrolledKeys:
         """Look at the clock and the revoked serials again; the rest stays true."""
         return self._ended(_parsed(hello.certificate), now)
 
+    def expiry(self, hello: desk_pb2.Hello) -> float:
+        """Give the end of the certificate."""
+        return _parsed(hello.certificate).not_after
+
+    def listed(self) -> frozenset[int]:
+        """Give the revoked serials as they are now."""
+        serials = self.revoked_serials
+        return serials if isinstance(serials, frozenset) else serials.read()
+
     def _ended(self, certificate: Certificate, now: float) -> str | None:
         if certificate.not_after < now:
             return "certificate-expired"
-        return "revoked" if certificate.serial in self.revoked_serials else None
+        return "revoked" if certificate.serial in self.listed() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +143,14 @@ class ListedKeys:
     def expelled(self, hello: desk_pb2.Hello, now: float) -> str | None:
         """Who is on the list stays."""
         return None
+
+    def expiry(self, hello: desk_pb2.Hello) -> float:
+        """No certificate, no end."""
+        return math.inf
+
+    def listed(self) -> frozenset[int]:
+        """No certificate, no serial."""
+        return frozenset()
 
 
 class FirstUseKeys:
@@ -154,6 +179,14 @@ class FirstUseKeys:
     def expelled(self, hello: desk_pb2.Hello, now: float) -> str | None:
         """Who was first stays."""
         return None
+
+    def expiry(self, hello: desk_pb2.Hello) -> float:
+        """No certificate, no end."""
+        return math.inf
+
+    def listed(self) -> frozenset[int]:
+        """No certificate, no serial."""
+        return frozenset()
 
 
 class TokenHolders:
@@ -242,6 +275,9 @@ class Admission:
         self._keys = keys
         self._token_holders = holders
         self._clock = clock
+        # What the last look at those inside was made with.
+        self._seen: tuple[frozenset[str], frozenset[int]] | None = None
+        self._next_expiry = math.inf
 
     def challenge(
         self, hello: desk_pb2.Hello, server_fingerprint: bytes
@@ -300,18 +336,25 @@ class Admission:
             raise RefusedError("desk-unready") from None
         self._check_holder(hello)
         self._keys.confirm(hello)
+        self._next_expiry = min(self._next_expiry, self._keys.expiry(hello))
         if self._token_holders is not None:
             self._token_holders.confirm(hello)
 
     def expelled(self, hellos: Iterable[desk_pb2.Hello]) -> dict[str, str]:
         """Say who of those inside may not stay, and why; raises ConfigError."""
         now, revoked = self._clock(), self.revoked.read()
-        reasons = {}
+        seen = (revoked, self._keys.listed())
+        if seen == self._seen and now <= self._next_expiry:
+            return {}  # thousands of nodes, every few seconds, and nothing changed
+        reasons, self._next_expiry = {}, math.inf
         for hello in hellos:
             if hello.node_id in revoked:
                 reasons[hello.node_id] = "revoked"
             elif (reason := self._keys.expelled(hello, now)) is not None:
                 reasons[hello.node_id] = reason
+            else:
+                self._next_expiry = min(self._next_expiry, self._keys.expiry(hello))
+        self._seen = seen
         return reasons
 
     def _token(self, hello: desk_pb2.Hello) -> RunToken:

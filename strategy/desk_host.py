@@ -11,7 +11,7 @@ import datetime
 import ipaddress
 import os
 import time
-from collections.abc import AsyncIterator, Container
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -128,7 +128,7 @@ def desk_certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:
     return authority.certificate, server
 
 
-def revoked_serials(config: ExperimentConfig) -> Container[int]:
+def revoked_serials(config: ExperimentConfig) -> RevokedSerials | frozenset[int]:
     """Watch the file of revoked serials beside the enrolment key."""
     path = config.secure_sum.enrolment
     if path is None:

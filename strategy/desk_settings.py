@@ -32,7 +32,10 @@ class DeskSettings:
     refusals_per_s, refusals_burst : int
         Failed greetings one network address may make before it is not listened to.
     heartbeat_s : float
-        How often a node says it is there; three missing beats end its stream.
+        How often a node says it is there, at most; three missing beats end its stream.
+    beats_per_s : int
+        Heartbeats of all nodes together; with many nodes each is told to beat more
+        seldom, so that waiting costs the same whatever their number.
     greeting_s : float
         How long the greeting may take.
     return_s : float
@@ -53,6 +56,7 @@ class DeskSettings:
     refusals_per_s: int = 20
     refusals_burst: int = 200
     heartbeat_s: float = 10.0
+    beats_per_s: int = 50
     greeting_s: float = 15.0
     return_s: float = 30.0
     closing_s: float = 5.0

@@ -38,7 +38,11 @@ class Wire(Protocol):
 
 
 async def greet(
-    wire: Wire, admission: Admission, fingerprint: bytes, settings: DeskSettings
+    wire: Wire,
+    admission: Admission,
+    fingerprint: bytes,
+    settings: DeskSettings,
+    beat_s: float,
 ) -> desk_pb2.Hello:
     """Let a node prove who it is; raises `RefusedError`."""
     try:
@@ -48,7 +52,7 @@ async def greet(
             await wire.write(desk_pb2.FromDesk(challenge=challenge).SerializeToString())
             admission.admit(hello, challenge, (await _greeting(wire, "proof")).proof)
             welcome = desk_pb2.Welcome(
-                heartbeat_ms=round(settings.heartbeat_s * 1000),
+                heartbeat_ms=round(beat_s * 1000),
                 window=settings.window,
                 most_bytes=settings.most_bytes,
                 trust_label=admission.label,
@@ -93,6 +97,8 @@ class NodeStream:
         The desk's.
     clock : Callable[[], float]
         The loop's time.
+    pace : Callable[[], float]
+        Seconds that a node may be silent for now.
     """
 
     def __init__(
@@ -103,10 +109,13 @@ class NodeStream:
         settings: DeskSettings,
         stats: DeskStats,
         clock: Callable[[], float],
+        pace: Callable[[], float],
     ) -> None:
         self.hello = hello
         self.attendee = attendee
         self.heard_at = clock()
+        self.beat_s = pace()
+        self._pace = pace
         self._wire = wire
         self._settings = settings
         self._stats = stats
@@ -198,7 +207,8 @@ class NodeStream:
 
     def _next_frame(self) -> bytes | None:
         if self._beat is not None:
-            beat, self._beat = desk_pb2.Heartbeat(number=self._beat), None
+            number, self._beat, self.beat_s = self._beat, None, self._pace()
+            beat = desk_pb2.Heartbeat(number=number, next_ms=round(self.beat_s * 1000))
             return desk_pb2.FromDesk(heartbeat=beat).SerializeToString()
         if self._run_over is not None:
             self._reason = "run-over"

@@ -110,10 +110,12 @@ class Abandon(_message.Message):
     def __init__(self, request_id: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("number",)
+    __slots__ = ("number", "next_ms")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NEXT_MS_FIELD_NUMBER: _ClassVar[int]
     number: int
-    def __init__(self, number: _Optional[int] = ...) -> None: ...
+    next_ms: int
+    def __init__(self, number: _Optional[int] = ..., next_ms: _Optional[int] = ...) -> None: ...
 
 class RunOver(_message.Message):
     __slots__ = ("reason",)

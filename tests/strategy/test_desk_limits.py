@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import grpc
@@ -237,6 +238,20 @@ async def test_an_address_that_is_not_listened_to_gets_no_health_either() -> Non
             assert (await intruder.status())[0] == "INVALID_ARGUMENT"
         with pytest.raises(grpc.aio.AioRpcError, match="too-fast"):
             await health(port)
+
+
+async def test_with_many_nodes_each_is_told_to_beat_more_seldom() -> None:
+    house = House()
+    settings = faster(FAST, heartbeat_s=0.5, beats_per_s=1)
+    async with open_desk(house, settings) as (_, port), AsyncExitStack() as stack:
+        told = []
+        for name in ("a", "b", "c"):
+            node = await stack.enter_async_context(intruder_at(port))
+            await node.greet(house, house.identity(name))
+            assert (await node.hear()).WhichOneof("kind") == "welcome"
+            await node.say(heartbeat={"number": 1})
+            told.append((await node.hear()).heartbeat.next_ms)
+        assert told == [1000, 2000, 3000]
 
 
 async def test_an_unknown_method_is_unimplemented() -> None:

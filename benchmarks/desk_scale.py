@@ -1,0 +1,65 @@
+"""What one more node costs the server: ``make bench-desk``.
+
+One desk per size, each in a process of its own, nodes with one user each; whole cohorts
+through loopback gRPC with TLS. CPU time, not wall time: the machine may be shared. The
+first cohort of a size agrees on keys and is left out. Memory per node is the slope
+between the smallest and the largest size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from statistics import mean
+
+_TOLERANCE = 0.2
+
+
+@dataclass(frozen=True)
+class Size:
+    """One size of desk, measured."""
+
+    nodes: int
+    server_cpu_s_per_1000_users: float
+    memory_mib: float
+
+
+def measured(nodes: int, backend: str, cohorts: int) -> Size:
+    """Run the desk benchmark in a process of its own."""
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.desk"]
+    command += ["--format", "json", "--backend", backend]
+    command += ["--nodes", str(nodes), "--cohorts", str(cohorts)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    rows = json.loads(done.stdout)["rows"][1:]
+    cpu_s = mean(row["server_cpu_s"] for row in rows)
+    return Size(nodes, 1000 * cpu_s / nodes, rows[-1]["memory_mib"])
+
+
+def main() -> int:
+    """Print the table; exit code 1 where the cost is not flat."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="1000,4000,8000")
+    parser.add_argument("--backend", default="committee")
+    parser.add_argument("--cohorts", type=int, default=4)
+    options = parser.parse_args()
+    sizes = [
+        measured(int(size), options.backend, options.cohorts)
+        for size in options.sizes.split(",")
+    ]
+    print("| nodes | server CPU s per 1,000 users | server MiB |\n|---|---|---|")
+    for size in sizes:
+        cpu_s, mib = size.server_cpu_s_per_1000_users, size.memory_mib
+        print(f"| {size.nodes:,} | {cpu_s:.3f} | {mib:.0f} |")
+    first, last = sizes[0], sizes[-1]
+    costs = [size.server_cpu_s_per_1000_users for size in sizes]
+    spread = max(costs) / min(costs) - 1
+    kib = 1024 * (last.memory_mib - first.memory_mib) / (last.nodes - first.nodes)
+    print(f"spread {spread:.0%} (at most {_TOLERANCE:.0%}); {kib:.0f} KiB per node")
+    return 0 if spread <= _TOLERANCE else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
