@@ -109,6 +109,21 @@ async def test_a_copy_is_noticed_between_two_answers_of_one_process(
             await second.claim(tally(b"sum without the victim"))
 
 
+async def test_a_copy_that_came_further_elsewhere_does_not_take_the_place(
+    tmp_path: Path,
+) -> None:
+    home, other = tmp_path / "home", tmp_path / "other"
+    home.mkdir()
+    await answer(home, tally(b"sum", "before"))
+    shutil.copy2(home / "ledger.counter", copied(home, other))
+    await answer(home, tally(b"sum"))
+    for number in range(3):
+        await answer(other, tally(b"sum", f"c{number}"))
+    put_back(other, home)
+    with pytest.raises(UnavailableError, match="in another copy"):
+        await answer(home, tally(b"sum without the victim"))
+
+
 async def test_a_home_copied_to_another_machine_answers_nothing_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
