@@ -75,9 +75,9 @@ soak-desk: env  ## 100,000 hostile calls against the desk; its memory must stay 
 bench-noise: bench-env  ## exact noise against float noise and OpenDP: ratios, table building
 	$(BIN)/python -m benchmarks.noise
 
-test-faults: env  ## faults on purpose over several hosts, and what came of each (root)
+test-faults: env  ## faults on purpose over several hosts (root); WRITE= puts the table there
 	$(BIN)/python -m deploy.harness.needs
-	$(BIN)/python -m deploy.harness.report
+	$(BIN)/python -m deploy.harness.report $(if $(ONLY),--only "$(ONLY)") $(if $(WRITE),--write $(WRITE))
 
 guide: env  ## follow docs/deployment.md word by word on two hosts (root)
 	$(BIN)/python -m deploy.harness.needs

@@ -50,8 +50,10 @@ class Plan:
 def write_node(built: Consortium, name: str, plan: Plan) -> None:
     """Fill a node's home: who lives there, on which terms, where rewards come from."""
     keys = built.store.nodes / name
+    # Names of their own: rewards follow from the name and must differ between nodes.
+    users = json.dumps([f"{name}-{number}" for number in range(plan.users)])
     (built.home_of(name) / "node.toml").write_text(
-        f'[node]\nusers = {plan.users}\nkeys = "{keys}"\n\n'
+        f'[node]\nusers = {users}\nkeys = "{keys}"\n\n'
         # The laboratory runs many experiments on the same users.
         "[policy]\nlargest-epsilon = 1\nlargest-total-epsilon = 1000\n"
         "smallest-cohort = 20\nsmallest-floor-fraction = 0.2\n"
@@ -62,11 +64,13 @@ def write_node(built: Consortium, name: str, plan: Plan) -> None:
     )
 
 
-def write_experiment(built: Consortium, plan: Plan, nodes: int) -> Path:
+def write_experiment(
+    built: Consortium, plan: Plan, nodes: int, name: str = "experiment"
+) -> Path:
     """Write the operator's TOML file."""
     keys = built.store.operator
     arms = ", ".join(f'"{arm}"' for arm in plan.arms)
-    path = built.folder / "experiment.toml"
+    path = built.folder / f"{name}.toml"
     path.write_text(
         f'[experiment]\nname = "laboratory"\narms = [{arms}]\n\n'
         f'[privacy]\nmechanism = "{plan.mechanism}"\nepsilon = 1\n\n'

@@ -10,114 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
-from deploy.harness.consortium import Consortium
-from deploy.harness.experiment import LabRun, gate_of
-from deploy.harness.network import stop_all_in
-from deploy.harness.processes import descendants, until
+from deploy.harness.audit import Audit
+from deploy.harness.lab import Fault, Lab
+from deploy.harness.processes import until
 from protocol.errors import UnavailableError
 
-SERVER_APP = "flwr-serverapp"
-CLIENT_APP = "flwr-clientapp"
 _LET_IN = "SuperNode ID"  # what a SuperNode writes when SuperLink has accepted it
-
-
-@dataclass(slots=True)
-class Lab:
-    """One fault's view of the consortium and of its run."""
-
-    built: Consortium
-    nodes: Sequence[str]
-    started: LabRun | None = None
-    notes: list[str] = field(default_factory=list)
-    repairs: list[Callable[[], None]] = field(default_factory=list)
-
-    @property
-    def run(self) -> LabRun:
-        """The run, once it is started."""
-        assert self.started is not None
-        return self.started
-
-    @property
-    def victim(self) -> str:
-        """The node that faults hit; the last one, so that the first stays well."""
-        return self.nodes[-1]
-
-    def hold(self, *names: str) -> None:
-        """Shut the gates of these nodes: their rewards are not there yet."""
-        for name in names:
-            gate_of(self.built, name).touch()
-
-    def release(self, *names: str) -> None:
-        """Open the gates."""
-        for name in names or self.nodes:
-            gate_of(self.built, name).unlink(missing_ok=True)
-
-    def until_contributing(self) -> None:
-        """Wait until a cohort is in its contribution stage."""
-        self.run.until_event("CohortProgress", stage="contribute")
-
-    def until_tallying(self) -> None:
-        """Wait until a cohort waits for its tally."""
-        self.run.until_event("CohortProgress", stage="tally")
-
-    def until_batch_done(self) -> None:
-        """Wait until one batch is in the journal."""
-        self.run.until_event("RoundFinished")
-
-    def pause_client(self, name: str) -> None:
-        """Stop a node's ClientApp in its tracks (SIGSTOP)."""
-        for process in self.client_apps(name):
-            os.kill(process.pid, signal.SIGSTOP)
-
-    def go_on_client(self, name: str) -> None:
-        """Let a stopped ClientApp go on."""
-        for process in self.client_apps(name):
-            os.kill(process.pid, signal.SIGCONT)
-
-    def client_apps(self, name: str) -> list[psutil.Process]:
-        """Find a node's ClientApp processes among the descendants of its SuperNode."""
-        return descendants(self.built.node_processes[name].pid, CLIENT_APP)
-
-    def server_apps(self) -> list[psutil.Process]:
-        """Find the ServerApp among the descendants of SuperExec."""
-        pid = self.built.supervisor.processes["superexec"].pid
-        return descendants(pid, SERVER_APP)
-
-    def kill_node(self, name: str) -> None:
-        """SuperNode and everything below it lose power."""
-        self.built.node_processes[name].kill()
-        network = self.built.network
-        assert network is not None
-        stop_all_in(network.hosts[name].namespace)
-
-    def restart_node(self, name: str) -> None:
-        """Power comes back."""
-        self.built.start_node(name)
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One fault in one phase.
-
-    `prepare` is called before the run, `hurt` while it is starting; what `hurt` returns
-    goes into the table.
-    """
-
-    name: str
-    phase: str
-    hurt: Callable[[Lab], str]
-    resumed: bool = False  # the run is expected to stop and to need `resume`
-    prepare: Callable[[Lab], None] | None = None
 
 
 def node_killed_before_describing(lab: Lab) -> str:
@@ -164,6 +68,34 @@ def node_killed_tallying(lab: Lab) -> str:
     lab.kill_node(lab.victim)
     lab.restart_node(lab.victim)
     return "killed between its contribution and its tally, started again"
+
+
+def node_killed_and_back(lab: Lab) -> str:
+    """Kill a node in the first batch; it is back for a later batch of the same run.
+
+    The second batch's rewards wait until the node attends again: how long SuperLink
+    turns it away is not the run's business.
+    """
+    lab.hold(lab.nodes[0])
+    lab.until_contributing()
+    time.sleep(1.0)  # everybody but the held node has contributed by now
+    lab.pause_client(lab.victim)
+    lab.release()
+    lab.until_tallying()
+    lab.hold(*lab.nodes)
+    lab.kill_node(lab.victim)
+    lab.until_batch_done()
+    lab.restart_node(lab.victim)
+    back_s = until("the node attends again", lambda: lab.attends(lab.victim), 240)
+    time.sleep(1.0)  # the greeting
+    lab.release()
+    return f"killed in the first batch; attended again {back_s:.0f} s after its restart"
+
+
+def _missing_then_back(found: Audit) -> bool:
+    """Tell whether a batch was without the node and a later one with all four."""
+    fewest = found.nodes_by_round
+    return any(n < 4 for n in fewest) and fewest[-1] == 4
 
 
 def node_killed_between_batches(lab: Lab) -> str:
@@ -349,6 +281,13 @@ FAULTS: tuple[Fault, ...] = (
     Fault("node killed", "contribution", node_killed_contributing),
     Fault("node killed", "tally", node_killed_tallying),
     Fault("node killed", "between batches", node_killed_between_batches),
+    Fault(
+        "node killed, back for a later batch",
+        "tally",
+        node_killed_and_back,
+        reward_timeout_s=300.0,
+        shown=_missing_then_back,
+    ),
     Fault("ClientApp killed", "contribution", client_process_killed),
     Fault("cable out and back", "contribution", link_down_contributing),
     Fault("cable out and back", "tally", link_down_tallying),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import json
+import os
+import platform
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from deploy.harness.audit import Audit, audit
@@ -25,13 +28,21 @@ from deploy.harness.experiment import (
     write_experiment,
     write_node,
 )
-from deploy.harness.faults import FAULTS, Fault, Lab, fill_disk, small_disk
+from deploy.harness.faults import FAULTS, fill_disk, small_disk
+from deploy.harness.lab import Fault, Lab
 from deploy.harness.processes import end_in_order_on_sigterm
 from protocol.errors import WallflowerError
 
 NODES = ("clinic-a", "clinic-b", "clinic-c", "clinic-d")
 # Some faults leave two of the four nodes; against a lying server a sum needs three.
-PLAN = Plan(mechanism="non-private", first_batch=24, server="semi-honest")
+# The best arm leads by little, so that a run has batches after the one that was hurt.
+PLAN = Plan(
+    mechanism="non-private",
+    first_batch=24,
+    server="semi-honest",
+    means=(0.45, 0.5, 0.65),
+)
+_BEGIN, _END = "<!-- gathered -->", "<!-- /gathered -->"
 _MOST_RESUMES = 3
 _RUN_TIMEOUT_S = 400
 
@@ -48,6 +59,7 @@ class Row:
     hung: bool
     verified: bool
     found: Audit
+    shown: bool
     seconds: float
 
     @property
@@ -57,6 +69,7 @@ class Row:
             not self.hung
             and self.verified
             and self.found.clean
+            and self.shown
             and self.found.winner == BEST
         )
 
@@ -67,9 +80,12 @@ def slug(fault: Fault) -> str:
     return "".join(character for character in text if character not in ",'")
 
 
-def try_fault(built: Consortium, experiment: Path, fault: Fault) -> Row:
+def try_fault(built: Consortium, fault: Fault) -> Row:
     """Run one experiment with one fault in it, resume as often as needed, judge."""
     started = time.monotonic()
+    reward_timeout_s = fault.reward_timeout_s or PLAN.reward_timeout_s
+    plan = replace(PLAN, reward_timeout_s=reward_timeout_s)
+    experiment = write_experiment(built, plan, len(NODES), slug(fault))
     run_dir = built.folder / "runs" / slug(fault)
     built.await_nodes(len(NODES), 300)
     lab = Lab(built, NODES)
@@ -103,6 +119,7 @@ def try_fault(built: Consortium, experiment: Path, fault: Fault) -> Row:
         hung,
         verified,
         found,
+        fault.shown(found),
         time.monotonic() - started,
     )
 
@@ -136,13 +153,45 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def verdict(rows: Sequence[Row]) -> str:
+    """Sum the table up."""
+    return (
+        f"{len(rows)} faults, {sum(row.good for row in rows)} survived; wrong sums: "
+        f"{sum(row.found.sums_wrong for row in rows)}; users counted twice: "
+        f"{sum(row.found.users_twice for row in rows)}; hangs: "
+        f"{sum(row.hung for row in rows)}."
+    )
+
+
+def circumstances() -> str:
+    """Say where and when the rows come from, before anything is started."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return (
+        f"Gathered in one pass of `make test-faults` on {today}: {os.cpu_count()} "
+        f"cores, Linux {platform.release()}, load average {os.getloadavg()[0]:.2f} "
+        "before the start."
+    )
+
+
+def write_between_marks(path: Path, gathered: str) -> None:
+    """Put what was gathered into a document, in the place of what stood there."""
+    text = path.read_text(encoding="utf-8")
+    head, begins, rest = text.partition(_BEGIN)
+    _, ends, tail = rest.partition(_END)
+    if not begins or not ends:
+        raise ValueError(f"{path} has no {_BEGIN} … {_END}")
+    path.write_text(f"{head}{_BEGIN}\n{gathered}{_END}{tail}", encoding="utf-8")
+
+
 def main() -> int:
     """Try the faults and print the table; 1 if one was not survived."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="faults whose name or phase has it")
     parser.add_argument("--folder", type=Path, help="keep logs and runs here")
     parser.add_argument("--json", type=Path, help="write the rows here as well")
+    parser.add_argument("--write", type=Path, help="write the table into this document")
     arguments = parser.parse_args()
+    before = circumstances()
     end_in_order_on_sigterm()
     chosen = [f for f in FAULTS if arguments.only in f"{f.name} {f.phase}"]
     rows: list[Row] = []
@@ -164,22 +213,18 @@ def main() -> int:
                 kept=True,
             )
         )
-        experiment = write_experiment(built, PLAN, len(NODES))
         for fault in chosen:
-            row = try_fault(built, experiment, fault)
+            row = try_fault(built, fault)
             rows.append(row)
             state = "survived" if row.good else "NOT SURVIVED"
             sys.stderr.write(f"{state}: {table([row]).splitlines()[-1]}\n")
             sys.stderr.flush()
             if arguments.json:
                 arguments.json.write_text(json.dumps([asdict(r) for r in rows]))
-    sys.stdout.write(table(rows) + "\n")
-    sys.stdout.write(
-        f"{len(rows)} faults, {sum(row.good for row in rows)} survived; wrong sums: "
-        f"{sum(row.found.sums_wrong for row in rows)}; users counted twice: "
-        f"{sum(row.found.users_twice for row in rows)}; hangs: "
-        f"{sum(row.hung for row in rows)}\n"
-    )
+    gathered = f"{before}\n\n{table(rows)}\n\n{verdict(rows)}\n"
+    sys.stdout.write(gathered)
+    if arguments.write:
+        write_between_marks(arguments.write, gathered)
     return 0 if all(row.good for row in rows) else 1
 
 

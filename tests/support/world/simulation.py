@@ -141,6 +141,8 @@ class _World:
     def unheard(self, loop: asyncio.AbstractEventLoop, what: dict[str, object]) -> None:
         """Note an error that nobody took."""
         error = what.get("exception")
+        if isinstance(error, WallflowerError):
+            return  # of a process that ended on such an error: its last words
         self.outcome.broken.append(f"unheard: {what.get('message')} ({error!r})")
 
     def bury(self) -> None:
