@@ -277,6 +277,11 @@ class Node:
         dropped: Counter[str],
     ) -> Contribution:
         """Pull the users' rewards; who has none is counted in `dropped`, by reason."""
+        if spec.cohort_id in self._begun:
+            # Another copy of the request, after a pull that gave no answer.
+            raise RefusalError(
+                "cohort-repeated", "the users of this cohort were shown the arm before"
+            )
         await self._parts.ledger.ready()  # a locked ledger is no reason to use users up
         self._begun.add(spec.cohort_id)
         users = tuple(stage.users)

@@ -332,6 +332,25 @@ async def test_users_without_a_good_reward_drop_out_uncharged_and_are_counted(
         assert await there.spent("n0", "u1") == Fraction(1, 2)
 
 
+async def test_users_who_had_no_reward_are_not_shown_the_arm_again(
+    tmp_path: Path,
+) -> None:
+    asked: dict[str, Task] = {}
+
+    def remember(stage: str, task: Task) -> None:
+        if stage == "contribute":
+            asked[stage] = Task.FromString(task.SerializeToString())
+
+    async with site(tmp_path) as there:
+        there.source.given = dict.fromkeys(("n3/u0", "n3/u1", "n3/u2"), "no number")
+        _, refused = await play(there, cohort(), remember)  # n3 is asked last
+        assert refused == {"n3": "no-rewards"}
+        (answer,) = await there.ask("n3", asked["contribute"])
+        assert answer.refusal.code == "cohort-repeated"
+        assert not answer.refusal.untouched
+        assert sum(pull.node_id == "n3" for pull in there.source.pulled) == 1
+
+
 async def test_nothing_leaves_when_the_ledger_cannot_be_written(
     tmp_path: Path,
 ) -> None:

@@ -6,8 +6,10 @@ import asyncio
 import datetime
 import functools
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from clients.attendance import Invitation, attend
@@ -45,20 +47,26 @@ def _certificate() -> KeyPair:
     return make_server_certificate(authority, ["10.0.0.1"], now=now, days=30)
 
 
-class Wrapped:
-    """Puts the faults of messages between the orchestrator and its port."""
+@dataclass(slots=True)
+class Hosted:
+    """What the world knows of nodes: who cannot be reached where all live in one
+    process, and how often each user was shown an arm.
+    """
 
-    def __call__(self, port: NodePort) -> NodePort:
-        """Give the port that the orchestrator sees."""
-        raise NotImplementedError
+    away: set[str] = field(default_factory=set)
+    shown: Counter[str] = field(default_factory=Counter)
 
 
 async def serve(
-    schedule: Schedule, home: Path, wrap: Wrapped, listen: Listen, away: set[str]
+    schedule: Schedule,
+    home: Path,
+    wrap: Callable[[NodePort], NodePort],
+    listen: Listen,
+    hosted: Hosted,
 ) -> None:
     """Run the server to its end: create or resume the run, open the port, orchestrate.
 
-    `away` are the nodes that cannot be reached, where they live in this process.
+    `wrap` puts faults of messages between the orchestrator and its port.
     """
     config = config_of(schedule)
     if (home / "journal.sqlite").exists():
@@ -67,7 +75,7 @@ async def serve(
         opened = Journal.create(home, RUN, config, "deployment")
     inside = _desk if schedule.transport == DESK else _memory
     with opened as journal:
-        async with inside(schedule, home, away) as (port, spool):
+        async with inside(schedule, home, hosted) as (port, spool):
             orchestrator = Orchestrator(
                 config,
                 journal,
@@ -82,7 +90,7 @@ async def serve(
 
 @asynccontextmanager
 async def _desk(
-    schedule: Schedule, home: Path, away: set[str]
+    schedule: Schedule, home: Path, hosted: Hosted
 ) -> AsyncIterator[tuple[NodePort, Spool | None]]:
     """As `strategy.desk_host` does it, without Flower."""
     key, _ = enrolment(schedule.nodes, schedule.users)
@@ -104,13 +112,13 @@ async def _desk(
 
 @asynccontextmanager
 async def _memory(
-    schedule: Schedule, home: Path, away: set[str]
+    schedule: Schedule, home: Path, hosted: Hosted
 ) -> AsyncIterator[tuple[NodePort, Spool | None]]:
     """As `wallflower.local_engine` does it: all nodes in the server's process."""
     with Ledger(home / LEDGER) as ledger:
         names = node_names(schedule.nodes)
-        nodes = {name: make(schedule, name, ledger) for name in names}
-        yield MemoryPort(_Reachable(nodes, away)), None
+        nodes = {name: make(schedule, name, ledger, hosted.shown) for name in names}
+        yield MemoryPort(_Reachable(nodes, hosted.away)), None
 
 
 class _Reachable(dict[str, Node]):
@@ -127,7 +135,7 @@ class _Reachable(dict[str, Node]):
         return None if name in self._away else super().get(name)
 
 
-async def live(schedule: Schedule, name: str, home: Path) -> None:
+async def live(schedule: Schedule, name: str, home: Path, shown: Counter[str]) -> None:
     """Be a node: attend the desk, as often as it is sent for, until the run is over."""
     _, identities = enrolment(schedule.nodes, schedule.users)
     expiry = int(time.time()) + _DAY_S
@@ -137,7 +145,7 @@ async def live(schedule: Schedule, name: str, home: Path) -> None:
         try:
             with Ledger(home / LEDGER) as ledger:
                 await ledger.claim(Claim.attendance(name, RUN))
-                node = make(schedule, name, ledger)
+                node = make(schedule, name, ledger, shown)
                 node.only_run = RUN
                 if await attend(invitation, identities[name], node) == "finished":
                     return

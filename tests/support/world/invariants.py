@@ -54,7 +54,11 @@ def _problems(
     invited = {(c, n): users for c, n, users in journal.invitations()}
     spent, spent_problems = _ledgers(folder)
     yield from spent_problems
-    yield from _twice(invited)
+    returned = {(c, n) for c, n, _ in journal.returned()}
+    used = {key: users for key, users in invited.items() if key not in returned}
+    yield from _twice(used)
+    for cohort_id, node_id in returned & spent.keys():
+        yield f"cohort {cohort_id}: users of {node_id} are returned, and have spent"
     yield from _spent_and_invited(spent, invited)
     yield from _sums(schedule, journal, spent)
     for check in verify(journal):
@@ -67,7 +71,7 @@ def _problems(
     if ended == "exit 3" or (ended == "exit 4" and not forever):
         yield f"not over after many resumes in quiet: {ended}"
     if reason == USERS_EXHAUSTED:
-        yield from _exhaustion(schedule, journal, invited)
+        yield from _exhaustion(schedule, journal, used)
 
 
 def _ledgers(folder: Path) -> tuple[_Spent, list[str]]:
@@ -114,16 +118,14 @@ def _sums(schedule: Schedule, journal: Journal, spent: _Spent) -> Iterator[str]:
             yield f"{where}: the sum is {result.total}, its users give {total}"
 
 
-def _exhaustion(
-    schedule: Schedule, journal: Journal, invited: _Invited
-) -> Iterator[str]:
+def _exhaustion(schedule: Schedule, journal: Journal, used: _Invited) -> Iterator[str]:
     """Draw the next round's cohorts from everybody there is: that must fail."""
     config = journal.config
     registry = UserRegistry(config.privacy.max_participations, schedule.seed)
     for name in node_names(schedule.nodes):
         registry.add_node(name, users_of(name, schedule))
     by_node: defaultdict[str, list[str]] = defaultdict(list)
-    for (_, node_id), users in invited.items():
+    for (_, node_id), users in used.items():
         by_node[node_id] += users
     registry.mark_invited(by_node.items())
     # What was wished for when it stopped.

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -81,8 +82,13 @@ def value_of(arm: int, user: str, schedule: Schedule) -> int:
     return _LOWEST + above + place * stride % people
 
 
-def reward_function(schedule: Schedule) -> Callable[[str, str], Any]:
-    """Give the function that every node's source calls, with its slow users."""
+def reward_function(
+    schedule: Schedule, shown: Counter[str]
+) -> Callable[[str, str], Any]:
+    """Give the function that every node's source calls, with its slow users.
+
+    `shown` counts how often each user was shown an arm.
+    """
     shares = dict.fromkeys(REWARD_FAULTS, 0.0)
     for fault in schedule.faults:
         if fault.kind in shares:
@@ -101,10 +107,12 @@ def reward_function(schedule: Schedule) -> Callable[[str, str], Any]:
         return value_of(int(arm.removeprefix("arm-")), user, schedule) / PRECISION
 
     def blocking(arm: str, user: str) -> float:
+        shown[user] += 1
         block(wait_s(user))
         return answer(arm, user)
 
     async def awaited(arm: str, user: str) -> float:
+        shown[user] += 1
         await asyncio.sleep(wait_s(user))
         return answer(arm, user)
 
@@ -133,10 +141,10 @@ def trust_of(schedule: Schedule) -> Trust:
     return Trust(enrolment(schedule.nodes, schedule.users)[0], time.time)
 
 
-def make(schedule: Schedule, name: str, ledger: Ledger) -> Node:
+def make(schedule: Schedule, name: str, ledger: Ledger, shown: Counter[str]) -> Node:
     """Build one node on its ledger."""
     key, identities = enrolment(schedule.nodes, schedule.users)
-    source = CallableRewards(reward_function(schedule))
+    source = CallableRewards(reward_function(schedule, shown))
     setup = NodeSetup(
         policy=agreed_policy(config_of(schedule)),
         ledger=ledger,

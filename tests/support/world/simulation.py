@@ -25,7 +25,7 @@ from protocol.port import Answer, NodeId, NodePort, Request
 from strategy.events import Event
 from tests.strategy.virtual_time import HangError
 from tests.support.faulty_port import Faults, FaultyPort
-from tests.support.world.deployments import Wrapped, live, serve
+from tests.support.world.deployments import Hosted, live, serve
 from tests.support.world.disk import leave_files_of, simulated_disks
 from tests.support.world.invariants import finish_reason, problems
 from tests.support.world.network import Network
@@ -86,6 +86,11 @@ def simulate(schedule: Schedule, keep: Path | None = None) -> Outcome:
                 world.bury()
                 loop.close()
         world.outcome.reason = finish_reason(folder)
+        world.outcome.broken += [
+            f"{user} was shown an arm {times} times"
+            for user, times in world.shown.items()
+            if times > 1
+        ]
         world.outcome.broken += problems(schedule, folder, world.outcome.ended)
         if keep is not None:
             shutil.copytree(folder, keep, dirs_exist_ok=True)
@@ -103,11 +108,16 @@ class _World:
         self._network = Network(self._source)
         self._processes: dict[str, Process] = {}
         self._all: list[Process] = []
-        self._away: set[str] = set()
+        self._hosted = Hosted()
         self._full: Counter[str] = Counter()
         self._server_ended: asyncio.Future[BaseException | str | None] | None = None
         self._resume_after = 0.0
         self._wrap = _Messages(schedule, self.outcome.injected)
+
+    @property
+    def shown(self) -> Counter[str]:
+        """How often each user was shown an arm."""
+        return self._hosted.shown
 
     # --- around the loop
 
@@ -198,10 +208,10 @@ class _World:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, WorldLoop)
         if name == SERVER:
-            work = serve(self.schedule, home, self._wrap, self._listen, self._away)
+            work = serve(self.schedule, home, self._wrap, self._listen, self._hosted)
             loop.spawn(process, work).add_done_callback(self._server_over)
         else:
-            work = live(self.schedule, name, home)
+            work = live(self.schedule, name, home, self._hosted.shown)
             loop.spawn(process, work).add_done_callback(
                 lambda task: self._node_over(name, task)
             )
@@ -291,8 +301,8 @@ class _World:
     def _line(self, kind: str, name: str, lasts: float) -> None:
         loop = asyncio.get_running_loop()
         if self.schedule.transport != DESK:
-            self._away.add(name)
-            loop.call_later(lasts, self._away.discard, name)
+            self._hosted.away.add(name)
+            loop.call_later(lasts, self._hosted.away.discard, name)
             return
         if kind == "half-open":
             hears = self._source.random() < 0.5
@@ -318,7 +328,7 @@ class _World:
         self._tell(f"fault: {fault}")
 
 
-class _Messages(Wrapped):
+class _Messages:
     """Faults of messages, until everything is quiet."""
 
     def __init__(self, schedule: Schedule, injected: Counter[str]) -> None:
