@@ -67,6 +67,19 @@ def test_a_lying_server_may_try_two_to_the_eighty_cohort_ids(corrupt: Fraction) 
     assert chance * 2**80 <= Fraction(1, 2**40)
 
 
+@pytest.mark.parametrize(
+    ("dropout", "nodes"), [("1/2", 1000), ("3/5", 2000), ("7/10", 4000)]
+)
+def test_the_graph_of_those_who_stay_is_connected(dropout: str, nodes: int) -> None:
+    sizes = sparse_graph_size(Threat(Fraction(0), Fraction(dropout)), nodes)
+    assert sizes is not None
+    lost, pairs = math.ceil(Fraction(dropout) * nodes), Fraction(nodes * (nodes - 1), 2)
+    all_lost = Fraction(
+        math.comb(lost, sizes.helpers), math.comb(nodes - 1, sizes.helpers)
+    )
+    assert pairs * all_lost <= Fraction(1, 2**41)
+
+
 @pytest.mark.parametrize("fractions", MALICIOUS)
 def test_committees_match_the_table_for_a_lying_server(
     fractions: tuple[str, str],
