@@ -21,6 +21,7 @@ from protocol.errors import (
     WallflowerError,
     WrongContextError,
 )
+from protocol.session import Ask
 from protocol.sum_envelope import unwrap, wrap
 from protocol.wire import secure_sum_pb2 as wire
 from tests.clients.lying_server import FIRST, LYING, fresh, refusal
@@ -30,6 +31,8 @@ from tests.secure_sums import (
     forged,
     names,
 )
+
+GONE = ("mask", "node-00005")
 
 # -- rule 2: secagg-plus unmasking -------------------------------------------------
 
@@ -82,6 +85,24 @@ def test_a_survivor_with_more_users_than_it_swore_is_refused() -> None:
     assert "cannot stand for 2 users" in str(unmask_with(inflate))
 
 
+def test_masks_do_not_come_off_below_the_quorum() -> None:
+    """Everything else about the smaller set is as it would be if two had vanished."""
+    cohort = fresh("secagg-plus", 8, quorum=7)
+    body = asks(cohort, "unmask").messages["node-00000"]
+    neighbours = cohort.clients["node-00000"].memory.request.neighbours  # type: ignore[attr-defined]
+
+    def shrink(request: wire.UnmaskRequest) -> None:
+        request.dropped.extend(request.present.pop() for _ in range(2))
+        gone = {neighbours[position] for position in request.dropped}
+        roster = {party: 1 for party in names(8) if party not in gone}
+        request.survivors.CopyFrom(
+            wire.Standing(parties=6, users=6, roster=roster_bytes(roster))
+        )
+
+    error = refusal(cohort, "node-00000", forged(body, wire.UnmaskRequest, shrink))
+    assert getattr(error, "code", "") == "quorum-not-met"
+
+
 def test_survivors_that_too_few_neighbours_confirmed_are_refused() -> None:
     cohort = fresh("secagg-plus", 8, threat=LYING, enrolment=Enrolment())
     body = asks(cohort, "unmask").messages["node-00000"]
@@ -121,6 +142,25 @@ def test_a_forged_confirmation_is_refused() -> None:
 
     error = refusal(cohort, "node-00000", forged(body, wire.UnmaskRequest, forge))
     assert isinstance(error, AuthenticationError)
+
+
+def test_a_neighbour_that_is_not_in_the_sum_confirms_nothing() -> None:
+    cohort = fresh("secagg-plus", 12, threat=LYING, enrolment=Enrolment())
+    step = cohort.server.start()
+    while isinstance(step, Ask) and step.stage != "unmask":
+        step = cohort.step(
+            step, lambda stage, party: (stage, party) != GONE, lambda stage, party: True
+        )
+    assert isinstance(step, Ask)
+    body = step.messages["node-00000"]
+
+    def confirmed_by_the_gone(request: wire.UnmaskRequest) -> None:
+        request.confirmed[-1] = request.dropped[0]
+
+    error = refusal(
+        cohort, "node-00000", forged(body, wire.UnmaskRequest, confirmed_by_the_gone)
+    )
+    assert "not present" in str(error)
 
 
 def test_unmasking_without_confirmation_is_refused_by_a_malicious_setting() -> None:
@@ -217,3 +257,21 @@ def test_a_neighbour_with_a_name_over_64_kib_is_a_named_refusal() -> None:
 def test_a_roster_with_a_name_over_64_kib_is_a_named_refusal() -> None:
     with pytest.raises(MalformedMessageError, match="70000 characters"):
         read_roster(roster_bytes({LONG_NAME: 1, "a": 1}))
+
+
+@pytest.mark.parametrize(("nodes", "lying"), [(8, False), (70, True)])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_roster_that_is_not_shown_where_it_must_be_is_refused(
+    backend: str, nodes: int, lying: bool
+) -> None:
+    options: dict[str, Any] = {"threat": LYING, "enrolment": Enrolment()}
+    cohort = fresh(backend, nodes, **(options if lying else {}))
+    party, body = next(iter(asks(cohort, FIRST[backend]).messages.items()))
+
+    def hide(request: Any) -> None:
+        note = request.roster if backend == "committee" else request.invited
+        note.roster = b""
+
+    kinds = {"committee": wire.KeysRequest, "secagg-plus": wire.AdvertiseRequest}
+    error = refusal(cohort, party, forged(body, kinds[backend], hide))
+    assert "the roster is missing" in str(error)

@@ -387,3 +387,34 @@ def test_an_unknown_back_end_is_refused() -> None:
     spec.backend = "comittee"
     with pytest.raises(InputError, match="did you mean"):
         server_session(spec, names(4))
+
+
+def test_contributions_below_the_quorum_are_void_before_anybody_tallies() -> None:
+    parties = names(8)
+    cohort = open_cohort(cohort_spec("committee", parties, quorum=7), parties)
+    late = {("contribute", "node-00000"), ("contribute", "node-00001")}
+    end = cohort.run(up=lambda stage, party: (stage, party) not in late)
+    assert isinstance(end, Void)
+    assert end.code == "quorum-not-met"
+
+
+@pytest.mark.parametrize(
+    ("backend", "stage", "kind"),
+    [
+        ("committee", "contribute", wire.ContributeAnswer),
+        ("secagg-plus", "share", wire.ShareAnswer),
+    ],
+)
+def test_a_node_that_claims_more_users_than_were_invited_is_out(
+    backend: str, stage: str, kind: Any
+) -> None:
+    parties = names(8)
+    cohort = open_cohort(cohort_spec(backend, parties), parties)
+    body = asks(cohort, stage).messages["node-00000"]
+
+    def claim(answer: Any) -> None:
+        answer.users = 2
+
+    answer = forged(cohort.answer("node-00000", body), kind, claim)
+    with pytest.raises(ProtocolError, match="2 users"):
+        cohort.server.receive("node-00000", answer)
