@@ -271,6 +271,14 @@ def test_a_mix_of_cohorts_is_covered_by_the_worst_of_them() -> None:
         assert mixed >= returning_users([one], 100, 1e-6)[0].epsilon - 1e-3
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_pure_epsilons_of_a_mix_are_those_of_its_weakest_cohort(first: int) -> None:
+    mix = [cohort("dist-dp", epsilon, 100, 100) for epsilon in ("1/10", "1")]
+    bounds = returning_users([mix[first], mix[1 - first]], 3, 1e-6)
+    (pure,) = [bound for bound in bounds if not bound.privacy_delta]
+    assert pure.epsilon == pytest.approx(3)
+
+
 def test_the_bound_without_delta_wins_when_both_read_the_same() -> None:
     one = cohort("dist-dp", "1/2", 400, 400)
     best = returning_users([one], 2, 1e-9)[0]
