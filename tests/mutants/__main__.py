@@ -26,6 +26,7 @@ LIST = Path(__file__).parent / "list.toml"
 # What is not the product: tests, measurements, tools and what is made from others.
 _NOT_SEARCHED = ("tests", "benchmarks", "deploy", "examples", "docs")
 _TIMEOUT_S = 300
+_BASELINE_TIMEOUT_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,9 @@ def tests_of(mutant: Mutant, tree: Path) -> list[str]:
     return asked
 
 
-def run_tests(tree: Path, tests: list[str]) -> tuple[int, str]:
+def run_tests(
+    tree: Path, tests: list[str], timeout_s: float = _TIMEOUT_S
+) -> tuple[int, str]:
     """Run tests in a copy of the tree; give pytest's exit code and last lines."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-x", "--no-header", *tests],
@@ -94,7 +97,7 @@ def run_tests(tree: Path, tests: list[str]) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=_TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
     return done.returncode, "\n".join(done.stdout.splitlines()[-12:])
@@ -184,7 +187,7 @@ def main() -> int:
             copy_tree(tree)
         if not arguments.no_baseline:
             tests = {test for m in mutants for test in tests_of(m, trees[0])}
-            code, said = run_tests(trees[0], sorted(tests))
+            code, said = run_tests(trees[0], sorted(tests), _BASELINE_TIMEOUT_S)
             if code:
                 print(f"the tests fail without any mutant:\n{said}")
                 return 1
