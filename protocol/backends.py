@@ -10,14 +10,15 @@ from protocol.settings import nearest
 COMMITTEE = "committee"
 SECAGG_PLUS = "secagg-plus"
 SEALED = "sealed"
-BACKENDS = (COMMITTEE, SECAGG_PLUS)
+BACKENDS = (COMMITTEE, SECAGG_PLUS, SEALED)
 
 
 def backend_modulus(backend: str, minimum: int) -> int:
     """Give the modulus a back-end uses where the mechanism needs at least `minimum`.
 
     `committee` shares integers in the field ℤ_m itself, so m is the smallest prime
-    ≥ minimum; `secagg-plus` works in any ℤ_m.
+    ≥ minimum; `secagg-plus` works in any ℤ_m; `sealed` in ℤ itself, where m is the
+    width of the window in which the sum is decoded.
     """
     if backend not in BACKENDS:
         raise InputError(

@@ -61,6 +61,7 @@ def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
     fields += (spec.mechanism, spec.backend)
     fields += (spec.batch, spec.arm, spec.cohort_size, spec.honest_floor)
     fields += (spec.quorum, spec.modulus, int(threat.malicious_server))
+    fields.append(int(spec.proved_inputs))
     for part in (
         spec.epsilon,
         spec.scale,

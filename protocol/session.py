@@ -48,6 +48,18 @@ class SecureSum:
 
 
 @dataclass(frozen=True, slots=True)
+class Dealt:
+    """The end of a good dealing: the run has a key that nobody holds.
+
+    `dealers` made it, `members` hold shares of it.
+    """
+
+    dealing_id: str
+    dealers: tuple[PartyId, ...]
+    members: tuple[PartyId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Void:
     """The end of a bad session: no sum is released. `code` is kebab-case."""
 
@@ -72,7 +84,7 @@ class Finding:
     word: str
 
 
-Step = Ask | SecureSum | Void
+Step = Ask | SecureSum | Dealt | Void
 
 
 class ServerSession(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from protocol.errors import InputError, ProtocolError
 from protocol.port import Answer, NodePort, Request
-from protocol.session import Ask, PartyId, SecureSum, ServerSession, Void
+from protocol.session import Ask, Dealt, PartyId, SecureSum, ServerSession, Void
 from strategy.spool import CohortSpool, Loss, Receipt
 
 _log = logging.getLogger(__name__)
@@ -95,6 +95,36 @@ async def run_session(
             return outcome
         for event in await spool.events():
             _apply(session, event)
+    step = await _drive(session, port, wrap, unwrap, deadlines, spool)
+    if isinstance(step, Dealt):
+        raise InputError("session", "a dealing", "a cohort; see run_dealing")
+    if spool is not None:
+        await spool.finish(step)
+    return step
+
+
+async def run_dealing(
+    session: ServerSession,
+    port: NodePort,
+    wrap: Wrap,
+    unwrap: Unwrap,
+    deadlines: Deadlines,
+) -> Dealt | Void:
+    """Bring a dealing to its end; none of it is spooled, it is simply dealt again."""
+    step = await _drive(session, port, wrap, unwrap, deadlines, None)
+    if isinstance(step, SecureSum):
+        raise InputError("session", "a cohort", "a dealing; see run_session")
+    return step
+
+
+async def _drive(
+    session: ServerSession,
+    port: NodePort,
+    wrap: Wrap,
+    unwrap: Unwrap,
+    deadlines: Deadlines,
+    spool: CohortSpool | None,
+) -> SecureSum | Dealt | Void:
     step = session.start()
     while isinstance(step, Ask):
         if spool is not None:
@@ -102,8 +132,6 @@ async def run_session(
         if step.messages:
             await _collect(session, step, port, wrap, unwrap, deadlines, spool)
         step = session.advance()
-    if spool is not None:
-        await spool.finish(step)
     return step
 
 

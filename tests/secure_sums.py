@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -10,12 +11,17 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from protocol.backends import SEALED
+from protocol.cohort import to_rational
 from protocol.errors import ProtocolError, RefusalError
 from protocol.identity import EnrolmentKey, NodeIdentity, Trust
+from protocol.mechanism import mechanism_named
+from protocol.sealed.committee import dealing_spec, is_dealing
 from protocol.session import (
     Ask,
     ClientSession,
     Contribution,
+    Dealt,
     SecureSum,
     ServerSession,
     Step,
@@ -28,6 +34,8 @@ from strategy.secure_sum import ServerKeyring, backend_modulus, server_session
 
 TENTH = Fraction(1, 10)
 NOW = 1_800_000_000
+MOST_SEALED = 7000  # what a user of a sealed test cohort may surely send
+_DEALINGS = itertools.count()
 Gate = Callable[[str, str], bool]  # stage, party → the message gets through
 
 
@@ -41,12 +49,21 @@ def cohort_spec(
     run_id: str = "run-1",
     threat: Threat | None = None,
     honest_floor: int = 1,
+    proved: bool = False,
 ) -> CohortSpec:
-    """Describe a cohort; the quorum is the least the threat allows unless given."""
+    """Describe a cohort; the quorum is the least the threat allows unless given.
+
+    A sealed sum is decoded in the window of its mechanism, so its modulus is that of
+    a mechanism with fine rewards, whatever `modulus` says.
+    """
     threat = threat or Threat(TENTH, TENTH)
     if quorum is None:
         quorum = min(
             quorum_for(honest_floor, parties, threat.corrupt), sum(parties.values())
+        )
+    if backend == SEALED:
+        return _sealed_spec(
+            parties, max(quorum, 2), cohort_id, run_id, threat, honest_floor, proved
         )
     return CohortSpec(
         run_id=run_id,
@@ -60,6 +77,41 @@ def cohort_spec(
         backend=backend,
         modulus=backend_modulus(backend, modulus),
         threat=threat.to_wire(),
+    )
+
+
+def _sealed_spec(
+    parties: Mapping[str, int],
+    quorum: int,
+    cohort_id: str,
+    run_id: str,
+    threat: Threat,
+    honest_floor: int,
+    proved: bool,
+) -> CohortSpec:
+    users = sum(parties.values())
+    # A window wide enough for one bit per node in small cohorts.
+    level = Fraction(5 if proved else 100 if users <= 64 else 1)
+    scale = Fraction(1000)
+    mechanism = mechanism_named("dist-rdp", level, scale).for_cohort(
+        users, honest_floor, Fraction(1, 1000)
+    )
+    return CohortSpec(
+        run_id=run_id,
+        batch=1,
+        arm=0,
+        cohort_id=cohort_id,
+        mechanism="dist-rdp",
+        epsilon=to_rational(level),
+        scale=to_rational(scale),
+        wrap_probability=to_rational(Fraction(1, 1000)),
+        cohort_size=users,
+        honest_floor=honest_floor,
+        quorum=quorum,
+        backend=SEALED,
+        modulus=mechanism.modulus,
+        threat=threat.to_wire(),
+        proved_inputs=proved,
     )
 
 
@@ -101,6 +153,7 @@ class Cohort:
     values: dict[str, int]
     server: ServerSession
     clients: dict[str, ClientSession]
+    keyrings: dict[str, ClientKeyring] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
 
     def answer(self, party: str, body: bytes) -> bytes:
@@ -133,10 +186,42 @@ class Cohort:
         step = self.server.start()
         while isinstance(step, Ask):
             step = self.step(step, up, down)
+        assert not isinstance(step, Dealt)
         return step
 
     def expected(self, survivors: tuple[str, ...]) -> int:
         return sum(self.values[party] for party in survivors) % self.spec.modulus
+
+
+def deal_key(
+    run_id: str,
+    threat: Threat,
+    parties: dict[str, int],
+    keyrings: dict[str, ClientKeyring],
+    server_keyring: ServerKeyring,
+    enrolment: Enrolment | None = None,
+    dealing_id: str | None = None,
+) -> Cohort:
+    """Open both sides of a dealing; nothing is dealt before it is run."""
+    named = dealing_id or f"dealing-{next(_DEALINGS)}"
+    spec = dealing_spec(run_id, named, threat, parties)
+    return open_cohort(
+        spec,
+        parties,
+        enrolment=enrolment,
+        keyrings=keyrings,
+        server_keyring=server_keyring,
+        values={},
+    )
+
+
+def run_dealing(dealing: Cohort, up: Gate | None = None) -> Dealt | Void:
+    """Carry a dealing out; answers for which the gate is shut are lost."""
+    step = dealing.server.start()
+    while isinstance(step, Ask):
+        step = dealing.step(step, up or (lambda s, p: True), lambda s, p: True)
+    assert not isinstance(step, SecureSum)
+    return step
 
 
 def open_cohort(
@@ -152,10 +237,17 @@ def open_cohort(
 ) -> Cohort:
     """Open both sides of a cohort; values default to 7·i + 3 mod m."""
     if values is None:
-        values = {p: (7 * i + 3) % spec.modulus for i, p in enumerate(parties)}
+        most = MOST_SEALED + 1 if spec.backend == SEALED else spec.modulus
+        values = {p: (7 * i + 3) % most for i, p in enumerate(parties)}
     if trust is None and enrolment is not None:
         trust = enrolment.trust
     keyrings = {} if keyrings is None else keyrings
+    if spec.backend == SEALED and not is_dealing(spec) and server_keyring is None:
+        server_keyring = ServerKeyring(spec.run_id)
+        threat = Threat.from_wire(spec.threat)
+        run_dealing(
+            deal_key(spec.run_id, threat, parties, keyrings, server_keyring, enrolment)
+        )
     clients = {}
     for party in parties:
         ring = keyrings.setdefault(party, ClientKeyring(spec.run_id))
@@ -164,7 +256,7 @@ def open_cohort(
             spec, party, identity, trust, limits or ClientLimits(), ring
         )
     server = server_session(spec, parties, trust=trust, keyring=server_keyring)
-    return Cohort(spec, parties, dict(values), server, clients)
+    return Cohort(spec, parties, dict(values), server, clients, keyrings)
 
 
 def asks(cohort: Cohort, stage: str) -> Ask:

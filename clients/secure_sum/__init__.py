@@ -8,8 +8,9 @@ from clients.secure_sum.committee import CommitteeClient
 from clients.secure_sum.keyring import ClientKeyring
 from clients.secure_sum.limits import ClientLimits
 from clients.secure_sum.machine import ClientMachine, Setting
+from clients.secure_sum.sealed import SealedClient
 from clients.secure_sum.secagg_plus import SecaggPlusClient
-from protocol.backends import COMMITTEE, SECAGG_PLUS
+from protocol.backends import COMMITTEE, SEALED, SECAGG_PLUS
 from protocol.errors import InputError
 from protocol.identity import NodeIdentity, Trust
 from protocol.session import ClientSession, PartyId
@@ -22,6 +23,7 @@ __all__ = ["ClientKeyring", "ClientLimits", "client_session", "restore_session"]
 
 REGISTRY: dict[str, Callable[[Setting], ClientMachine]] = {
     COMMITTEE: CommitteeClient,
+    SEALED: SealedClient,
     SECAGG_PLUS: SecaggPlusClient,
 }
 

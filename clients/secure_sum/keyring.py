@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from clients.secure_sum.vault import MemoryVault, Vault
 from protocol.errors import RefusalError
 from protocol.identity import NodeIdentity, Trust
 from protocol.party_keys import signed, verify
@@ -42,11 +43,18 @@ class OwnKey:
 
 
 class ClientKeyring:
-    """Own keys, agreed pair keys, verified peers, and cohorts already answered."""
+    """Own keys, agreed pair keys, verified peers, and cohorts already answered.
 
-    def __init__(self, run_id: str, *, reuse: bool = True) -> None:
+    `vault` holds this node's shares of the keys that sums of the run are sealed under.
+    """
+
+    def __init__(
+        self, run_id: str, *, reuse: bool = True, vault: Vault | None = None
+    ) -> None:
         self.run_id = run_id
         self.reuse = reuse
+        self.vault = vault if vault is not None else MemoryVault()
+        self.verified_dealings: dict[bytes, bytes] = {}  # name -> key
         self._run_key: OwnKey | None = None
         self._announcement: PartyKey | None = None
         self._pairs: dict[bytes, bytes] = {}

@@ -113,7 +113,7 @@ class ClientMachine(abc.ABC):
                 self._check(envelope)
             self._inspected = None
             if self.stages[envelope.stage].takes_reward:
-                _check_contribution(contribution, self.setting.spec.modulus)
+                self._check_value(contribution)
             if not self._answers:
                 self.setting.keyring.claim(self.setting.spec.cohort_id)
             payload = self._answer(envelope, contribution)
@@ -168,11 +168,14 @@ class ClientMachine(abc.ABC):
             self._answers[stage] = answered.request, answered.answer
         self._resume_own(state.own)
 
-    def check_roster(self, note: RosterNote, envelope: Envelope) -> None:
+    def check_roster(
+        self, note: RosterNote, envelope: Envelope, *, invited: bool = True
+    ) -> None:
         """Verify who takes part, once; later stages must name the same roster.
 
         The list itself is demanded where something is checked against it: cohorts of
-        up to 64 nodes, and any cohort that must withstand a lying server.
+        up to 64 nodes, and any cohort that must withstand a lying server. Who only
+        helps to open a sum need not be on it (`invited` False).
         """
         spec, limits = self.setting.spec, self.setting.limits
         context = context_of(spec, note.digest, note.size)
@@ -184,18 +187,12 @@ class ClientMachine(abc.ABC):
             return
         limits.check_spec(spec, self.threat, self.setting.trust)
         limits.check_size(note.size)
-        if note.roster:
-            if roster_digest(note.roster) != note.digest:
-                raise WrongContextError("the roster is not the one that was announced")
-            roster = read_roster(note.roster)
-            if len(roster) != note.size:
-                raise MalformedMessageError("the roster has another size than stated")
-            if self.setting.party not in roster:
+        roster = listed_roster(note, required=self.threat.malicious_server)
+        if roster is not None:
+            if invited and self.setting.party not in roster:
                 raise WrongContextError("this node is not on the roster")
             limits.check_quorum(spec, self.threat, roster)
             self.roster = roster
-        elif note.size <= COMPLETE_UP_TO or self.threat.malicious_server:
-            raise MalformedMessageError("the roster is missing")
         self.roster_size = note.size
         self._roster_body = note.roster
         self.context = context
@@ -263,6 +260,10 @@ class ClientMachine(abc.ABC):
             raise ReplayedMessageError("this stage already had its one answer")
         return answer
 
+    def _check_value(self, contribution: Contribution | None) -> None:
+        """Refuse a contribution that is missing or outside what can be summed."""
+        _check_contribution(contribution, self.setting.spec.modulus)
+
     @abc.abstractmethod
     def _inspect(self, envelope: Envelope) -> None:
         """Check a message without answering; what is found good is remembered."""
@@ -299,6 +300,20 @@ class _Fatal:
         self._machine.close()
         if isinstance(error, InputError):
             raise RefusalError("cohort-not-acceptable", str(error)) from None
+
+
+def listed_roster(note: RosterNote, *, required: bool) -> dict[str, int] | None:
+    """Read the list of a roster; None where it is large and was not required."""
+    if not note.roster:
+        if required or note.size <= COMPLETE_UP_TO:
+            raise MalformedMessageError("the roster is missing")
+        return None
+    if roster_digest(note.roster) != note.digest:
+        raise WrongContextError("the roster is not the one that was announced")
+    roster = read_roster(note.roster)
+    if len(roster) != note.size:
+        raise MalformedMessageError("the roster has another size than stated")
+    return roster
 
 
 def _check_contribution(contribution: Contribution | None, modulus: int) -> None:

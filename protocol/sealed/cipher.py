@@ -70,6 +70,18 @@ def encrypt(public: Point, value: int) -> tuple[Ciphertext, Opening]:
     return Ciphertext(randomness.point, two), Opening(randomness, value)
 
 
+def sealed_context(context: bytes, dealing: bytes) -> bytes:
+    """Bind a cohort's context to the name of the dealing it is sealed under."""
+    return digest("wallflower/v1/sealed-context", context, dealing)
+
+
+def opening_place(
+    context: bytes, summed: bytes, contributors: int, users: int, party: str
+) -> bytes:
+    """Say what a member's answer is about: cohort, dealing, set and member."""
+    return digest("wallflower/v1/opening", context, summed, contributors, users, party)
+
+
 def statement(context: bytes, sender: str, users: int, one: bytes, two: bytes) -> bytes:
     """Digest of all that a contribution says; its proofs and signature are bound to it.
 

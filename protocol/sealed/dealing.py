@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidTag
@@ -210,19 +210,18 @@ def upheld(
     return share is None or not feldman.fits(share, commitments, holder.place)
 
 
-def dealing_name(terms: Terms, accepted: Sequence[Statement]) -> bytes:
-    """Name a key by the whole transcript that led to it.
+def dealing_name(terms: Terms, accepted: Mapping[str, bytes]) -> bytes:
+    """Name a key by the whole transcript that led to it: {dealer: statement's digest}.
 
     The name goes into the context of every cohort, so that a contribution made under
     one set of dealers cannot be opened under another.
     """
-    ordered = sorted(accepted, key=lambda one: one.dealer)
     return digest(
         "wallflower/v1/dealt",
         terms.context,
         terms.committee,
         terms.threshold,
-        *(one.digest(terms) for one in ordered),
+        *(accepted[dealer] for dealer in sorted(accepted)),
     )
 
 

@@ -24,7 +24,7 @@ class Threat(_message.Message):
     def __init__(self, corrupt: _Optional[_Union[Rational, _Mapping]] = ..., dropout: _Optional[_Union[Rational, _Mapping]] = ..., malicious_server: _Optional[bool] = ...) -> None: ...
 
 class CohortSpec(_message.Message):
-    __slots__ = ("run_id", "batch", "arm", "cohort_id", "mechanism", "epsilon", "scale", "wrap_probability", "cohort_size", "honest_floor", "quorum", "backend", "modulus", "threat", "arm_name")
+    __slots__ = ("run_id", "batch", "arm", "cohort_id", "mechanism", "epsilon", "scale", "wrap_probability", "cohort_size", "honest_floor", "quorum", "backend", "modulus", "threat", "arm_name", "proved_inputs")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     ARM_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,7 @@ class CohortSpec(_message.Message):
     MODULUS_FIELD_NUMBER: _ClassVar[int]
     THREAT_FIELD_NUMBER: _ClassVar[int]
     ARM_NAME_FIELD_NUMBER: _ClassVar[int]
+    PROVED_INPUTS_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     batch: int
     arm: int
@@ -55,4 +56,5 @@ class CohortSpec(_message.Message):
     modulus: int
     threat: Threat
     arm_name: str
-    def __init__(self, run_id: _Optional[str] = ..., batch: _Optional[int] = ..., arm: _Optional[int] = ..., cohort_id: _Optional[str] = ..., mechanism: _Optional[str] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., scale: _Optional[_Union[Rational, _Mapping]] = ..., wrap_probability: _Optional[_Union[Rational, _Mapping]] = ..., cohort_size: _Optional[int] = ..., honest_floor: _Optional[int] = ..., quorum: _Optional[int] = ..., backend: _Optional[str] = ..., modulus: _Optional[int] = ..., threat: _Optional[_Union[Threat, _Mapping]] = ..., arm_name: _Optional[str] = ...) -> None: ...
+    proved_inputs: bool
+    def __init__(self, run_id: _Optional[str] = ..., batch: _Optional[int] = ..., arm: _Optional[int] = ..., cohort_id: _Optional[str] = ..., mechanism: _Optional[str] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., scale: _Optional[_Union[Rational, _Mapping]] = ..., wrap_probability: _Optional[_Union[Rational, _Mapping]] = ..., cohort_size: _Optional[int] = ..., honest_floor: _Optional[int] = ..., quorum: _Optional[int] = ..., backend: _Optional[str] = ..., modulus: _Optional[int] = ..., threat: _Optional[_Union[Threat, _Mapping]] = ..., arm_name: _Optional[str] = ..., proved_inputs: _Optional[bool] = ...) -> None: ...

@@ -187,7 +187,23 @@ class OpenAnswer(_message.Message):
     def __init__(self, share: _Optional[bytes] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class DealingState(_message.Message):
-    __slots__ = ("spec", "roster", "committee", "dealings", "members", "keys")
+    __slots__ = ("spec", "roster", "committee", "accepted", "commitments", "members")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    COMMITTEE_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    COMMITMENTS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    spec: _cohort_pb2.CohortSpec
+    roster: _secure_sum_pb2.RosterNote
+    committee: bytes
+    accepted: _containers.RepeatedCompositeFieldContainer[DealerStatement]
+    commitments: bytes
+    members: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., committee: _Optional[bytes] = ..., accepted: _Optional[_Iterable[_Union[DealerStatement, _Mapping]]] = ..., commitments: _Optional[bytes] = ..., members: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DealingProgress(_message.Message):
+    __slots__ = ("keys", "dealings", "checked", "wrong", "committee")
     class KeysEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -195,19 +211,24 @@ class DealingState(_message.Message):
         key: str
         value: bytes
         def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
-    SPEC_FIELD_NUMBER: _ClassVar[int]
-    ROSTER_FIELD_NUMBER: _ClassVar[int]
-    COMMITTEE_FIELD_NUMBER: _ClassVar[int]
-    DEALINGS_FIELD_NUMBER: _ClassVar[int]
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    class DealingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: bytes
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
     KEYS_FIELD_NUMBER: _ClassVar[int]
-    spec: _cohort_pb2.CohortSpec
-    roster: _secure_sum_pb2.RosterNote
-    committee: bytes
-    dealings: _containers.RepeatedCompositeFieldContainer[DealAnswer]
-    members: _containers.RepeatedScalarFieldContainer[str]
+    DEALINGS_FIELD_NUMBER: _ClassVar[int]
+    CHECKED_FIELD_NUMBER: _ClassVar[int]
+    WRONG_FIELD_NUMBER: _ClassVar[int]
+    COMMITTEE_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.ScalarMap[str, bytes]
-    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., committee: _Optional[bytes] = ..., dealings: _Optional[_Iterable[_Union[DealAnswer, _Mapping]]] = ..., members: _Optional[_Iterable[str]] = ..., keys: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
+    dealings: _containers.ScalarMap[str, bytes]
+    checked: _containers.RepeatedScalarFieldContainer[str]
+    wrong: _containers.RepeatedScalarFieldContainer[str]
+    committee: bytes
+    def __init__(self, keys: _Optional[_Mapping[str, bytes]] = ..., dealings: _Optional[_Mapping[str, bytes]] = ..., checked: _Optional[_Iterable[str]] = ..., wrong: _Optional[_Iterable[str]] = ..., committee: _Optional[bytes] = ...) -> None: ...
 
 class SealedServerState(_message.Message):
     __slots__ = ("dealing", "one", "two", "users", "openings")
@@ -231,7 +252,7 @@ class SealedServerState(_message.Message):
     def __init__(self, dealing: _Optional[_Union[DealingState, _Mapping]] = ..., one: _Optional[bytes] = ..., two: _Optional[bytes] = ..., users: _Optional[int] = ..., openings: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
 
 class MemberState(_message.Message):
-    __slots__ = ("dealing_id", "context", "committee", "threshold", "accepted", "place", "shares")
+    __slots__ = ("dealing_id", "context", "committee", "threshold", "accepted", "place", "threat", "shares")
     class SharesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -245,6 +266,7 @@ class MemberState(_message.Message):
     THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
+    THREAT_FIELD_NUMBER: _ClassVar[int]
     SHARES_FIELD_NUMBER: _ClassVar[int]
     dealing_id: str
     context: bytes
@@ -252,8 +274,15 @@ class MemberState(_message.Message):
     threshold: int
     accepted: int
     place: int
+    threat: bytes
     shares: _containers.MessageMap[str, HeldShare]
-    def __init__(self, dealing_id: _Optional[str] = ..., context: _Optional[bytes] = ..., committee: _Optional[bytes] = ..., threshold: _Optional[int] = ..., accepted: _Optional[int] = ..., place: _Optional[int] = ..., shares: _Optional[_Mapping[str, HeldShare]] = ...) -> None: ...
+    def __init__(self, dealing_id: _Optional[str] = ..., context: _Optional[bytes] = ..., committee: _Optional[bytes] = ..., threshold: _Optional[int] = ..., accepted: _Optional[int] = ..., place: _Optional[int] = ..., threat: _Optional[bytes] = ..., shares: _Optional[_Mapping[str, HeldShare]] = ...) -> None: ...
+
+class EnlistState(_message.Message):
+    __slots__ = ("secret",)
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    secret: bytes
+    def __init__(self, secret: _Optional[bytes] = ...) -> None: ...
 
 class HeldShare(_message.Message):
     __slots__ = ("statement", "share")

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from protocol.backends import COMMITTEE, SECAGG_PLUS, backend_modulus
+from protocol.backends import COMMITTEE, SEALED, SECAGG_PLUS, backend_modulus
 from protocol.errors import InputError
 from protocol.identity import Trust
+from protocol.sealed.committee import is_dealing
 from protocol.session import PartyId, ServerSession
 from protocol.settings import nearest
 from protocol.sum_envelope import parse
 from protocol.wire.cohort_pb2 import CohortSpec
 from protocol.wire.sum_state_pb2 import ServerState
 from strategy.secure_sum.committee import CommitteeServer
+from strategy.secure_sum.dealing import DealingServer
 from strategy.secure_sum.keyring import ServerKeyring
 from strategy.secure_sum.machine import Opening, ServerMachine
+from strategy.secure_sum.sealed import SealedServer
 from strategy.secure_sum.secagg_plus import SecaggPlusServer
 
-__all__ = ["ServerKeyring", "backend_modulus", "restore_session", "server_session"]
+__all__ = [
+    "ServerKeyring",
+    "backend_modulus",
+    "dealing_session",
+    "restore_session",
+    "server_session",
+]
 
 REGISTRY: dict[str, Callable[[Opening], ServerMachine]] = {
     COMMITTEE: CommitteeServer,
+    SEALED: SealedServer,
     SECAGG_PLUS: SecaggPlusServer,
 }
 
@@ -70,7 +80,23 @@ def restore_session(
     return machine
 
 
+def dealing_session(
+    spec: CohortSpec,
+    parties: Mapping[PartyId, int],
+    *,
+    trust: Trust | None = None,
+    keyring: ServerKeyring,
+) -> ServerSession:
+    """Open the server's session for a dealing among `parties`; see `dealing_spec`.
+
+    It ends with Dealt, and `keyring` then has the key that cohorts are sealed under.
+    """
+    return DealingServer(Opening(spec, parties, trust, keyring))
+
+
 def _machine(opening: Opening) -> ServerMachine:
+    if opening.spec.backend == SEALED and is_dealing(opening.spec):
+        return DealingServer(opening)
     backend = opening.spec.backend
     if backend not in REGISTRY:
         known = ", ".join(REGISTRY)

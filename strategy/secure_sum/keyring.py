@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol.errors import UnusableKeyError
+from strategy.secure_sum.dealt import DealtKey
 
 
 class KeyOwners:
@@ -35,6 +36,11 @@ class ServerKeyring:
         self.run_id = run_id
         self._keys: dict[str, bytes] = {}
         self.owners = KeyOwners()
+        self.dealt: DealtKey | None = None
+
+    def deal(self, dealt: DealtKey) -> None:
+        """Seal the cohorts to come under a new key."""
+        self.dealt = dealt
 
     def known(self, parties: Sequence[str]) -> dict[str, bytes]:
         """Give the serialized PartyKeys known of these parties."""

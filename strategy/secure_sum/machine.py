@@ -104,7 +104,7 @@ class ServerMachine(abc.ABC):
         """Take one answer of the current stage; see `protocol.session`."""
         if self.over:
             raise WrongContextError("the session is over")
-        if party not in self.parties:
+        if not self._concerns(party):
             raise WrongContextError(f"{party} is not in this cohort")
         if party not in self.awaited:
             raise ReplayedMessageError(f"{party} is not awaited in this stage")
@@ -235,6 +235,10 @@ class ServerMachine(abc.ABC):
         self.over = True
         self._forget()
         return step
+
+    def _concerns(self, party: PartyId) -> bool:
+        """Tell whether a party has anything to say in this session."""
+        return party in self.parties
 
     @abc.abstractmethod
     def _first(self) -> Step:

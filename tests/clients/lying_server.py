@@ -22,8 +22,8 @@ from tests.secure_sums import (
 )
 
 LYING = Threat(TENTH, TENTH, malicious_server=True)
-FIRST = {"committee": "keys", "secagg-plus": "advertise"}
-VALUE = {"committee": "contribute", "secagg-plus": "share"}
+FIRST = {"committee": "keys", "secagg-plus": "advertise", "sealed": "seal"}
+VALUE = {"committee": "contribute", "secagg-plus": "share", "sealed": "seal"}
 
 
 def fresh(backend: str, nodes: int = 6, **options: Any) -> Cohort:

@@ -23,6 +23,7 @@ from protocol.errors import (
 )
 from protocol.session import Ask
 from protocol.sum_envelope import unwrap, wrap
+from protocol.wire import sealed_pb2
 from protocol.wire import secure_sum_pb2 as wire
 from tests.clients.lying_server import FIRST, LYING, fresh, refusal
 from tests.secure_sums import (
@@ -33,6 +34,12 @@ from tests.secure_sums import (
 )
 
 GONE = ("mask", "node-00005")
+
+FIRST_REQUEST: dict[str, Any] = {
+    "committee": wire.KeysRequest,
+    "secagg-plus": wire.AdvertiseRequest,
+    "sealed": sealed_pb2.SealRequest,
+}
 
 # -- rule 2: secagg-plus unmasking -------------------------------------------------
 
@@ -183,6 +190,7 @@ def test_unmasking_without_confirmation_is_refused_by_a_malicious_setting() -> N
     [
         ("committee", "contribute", wire.ContributeRequest),
         ("secagg-plus", "share", wire.ShareRequest),
+        ("sealed", "open", sealed_pb2.OpenRequest),
     ],
 )
 def test_a_roster_that_changed_between_stages_is_refused(
@@ -206,8 +214,8 @@ def test_a_roster_that_changed_between_stages_is_refused(
 def test_a_roster_without_this_node_or_without_its_list_is_refused(
     backend: str,
 ) -> None:
-    kind: Any = wire.KeysRequest if backend == "committee" else wire.AdvertiseRequest
-    field = "roster" if backend == "committee" else "invited"
+    kind = FIRST_REQUEST[backend]
+    field = "invited" if backend == "secagg-plus" else "roster"
     for roster, told in ((roster_bytes({"a": 1, "b": 1}), True), (b"", False)):
         cohort = fresh(backend)
         body = asks(cohort, FIRST[backend]).messages["node-00000"]
@@ -269,9 +277,8 @@ def test_a_roster_that_is_not_shown_where_it_must_be_is_refused(
     party, body = next(iter(asks(cohort, FIRST[backend]).messages.items()))
 
     def hide(request: Any) -> None:
-        note = request.roster if backend == "committee" else request.invited
+        note = request.invited if backend == "secagg-plus" else request.roster
         note.roster = b""
 
-    kinds = {"committee": wire.KeysRequest, "secagg-plus": wire.AdvertiseRequest}
-    error = refusal(cohort, party, forged(body, kinds[backend], hide))
+    error = refusal(cohort, party, forged(body, FIRST_REQUEST[backend], hide))
     assert "the roster is missing" in str(error)

@@ -38,6 +38,7 @@ SPEC = CohortSpec(
         dropout=Rational(numerator=1, denominator=20),
         malicious_server=True,
     ),
+    proved_inputs=True,
 )
 NOTE = wire.RosterNote(digest=b"\x01" * 4, size=3, roster=b"r")
 KEY = wire.PartyKey(
@@ -123,8 +124,8 @@ def test_an_envelope_has_its_golden_bytes() -> None:
 
 
 ENVELOPE = "08031204050505051a01612a077061796c6f616432089398cfd7c3b97c30"
-SPEC_DIGEST = "33377063578839dd74a51f48a9da336baca22e95a9ceaff7ffc5deeb6eafd335"
-CONTEXT = "15d5496143a32758620ea67c70d6254a17de97eaa924e63f858b046c8d263d78"
+SPEC_DIGEST = "fe1207175c36016997430e0908635309e7ae224c6153162263673096453b1665"
+CONTEXT = "96af02c7d593c2e320b5a4fc413117e680c2fda2046c3b75de4d28901be43fa8"
 
 
 def test_digests_of_spec_and_context_are_golden() -> None:

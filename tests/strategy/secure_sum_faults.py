@@ -19,19 +19,23 @@ from clients.secure_sum import (
     client_session,
 )
 from clients.secure_sum import restore_session as restore_client
-from protocol.backends import BACKENDS
+from protocol.backends import BACKENDS, SEALED
 from protocol.errors import ProtocolError, RefusalError
 from protocol.identity import Trust
+from protocol.sealed.committee import dealing_spec
 from protocol.session import (
     Ask,
     ClientSession,
     Contribution,
+    Dealt,
     SecureSum,
     ServerSession,
+    Step,
     Void,
 )
 from protocol.threat import Threat
-from strategy.secure_sum import restore_session, server_session
+from protocol.wire.cohort_pb2 import CohortSpec
+from strategy.secure_sum import ServerKeyring, restore_session, server_session
 from tests.secure_sums import TENTH, Enrolment, cohort_spec, names
 
 ENROLMENT = Enrolment()
@@ -74,20 +78,9 @@ class Schedule:
             quorum=dice.randint(2, nodes),
         )
         self.rings = {p: ClientKeyring("run-1") for p in self.parties}
-        self.clients: dict[str, ClientSession] = {
-            party: client_session(
-                self.spec,
-                party,
-                ENROLMENT.identity(party) if lying else None,
-                self.trust,
-                ClientLimits(),
-                ring,
-            )
-            for party, ring in self.rings.items()
-        }
-        self.server: ServerSession = server_session(
-            self.spec, self.parties, trust=self.trust
-        )
+        self.keyring = ServerKeyring("run-1")
+        self.clients: dict[str, ClientSession] = {}
+        self.server: ServerSession
         self.snapshot = b""
         self.spooled: list[tuple[str, bytes]] = []
         self.stale: list[bytes] = []
@@ -98,7 +91,35 @@ class Schedule:
         return hit
 
     def run(self) -> SecureSum | Void:
-        """Drive to the end; more than 20 stages would be a hang."""
+        """Drive to the end, the dealing of a sealed sum included."""
+        if self.spec.backend == SEALED:
+            threat = Threat.from_wire(self.spec.threat)
+            dealt = self._session(
+                dealing_spec("run-1", f"deal-{self.seed}", threat, self.parties)
+            )
+            if isinstance(dealt, Void):
+                return dealt
+            assert isinstance(dealt, Dealt)
+        outcome = self._session(self.spec)
+        assert not isinstance(outcome, Dealt)
+        return outcome
+
+    def _session(self, spec: CohortSpec) -> SecureSum | Dealt | Void:
+        """Drive one session to its end; more than 20 stages would be a hang."""
+        self.clients = {
+            party: client_session(
+                spec,
+                party,
+                ENROLMENT.identity(party) if self.trust else None,
+                self.trust,
+                ClientLimits(),
+                ring,
+            )
+            for party, ring in self.rings.items()
+        }
+        self.server = server_session(
+            spec, self.parties, trust=self.trust, keyring=self.keyring
+        )
         step = self.server.start()
         for _ in range(20):
             if not isinstance(step, Ask):
@@ -107,7 +128,7 @@ class Schedule:
             step = self._stage(step)
         raise AssertionError(f"seed {self.seed}: the session does not end")
 
-    def _stage(self, ask: Ask) -> Ask | SecureSum | Void:
+    def _stage(self, ask: Ask) -> Step:
         answers = []
         for party, body in ask.messages.items():
             answers += self._client(party, body)
@@ -159,8 +180,10 @@ class Schedule:
         except ProtocolError:
             return
         identity = ENROLMENT.identity(party) if self.trust else None
+        # A share of the run's key lies in the node's own store.
+        self.rings[party] = ClientKeyring("run-1", vault=self.rings[party].vault)
         self.clients[party] = restore_client(
-            kept, identity, self.trust, ClientLimits(), ClientKeyring("run-1")
+            kept, identity, self.trust, ClientLimits(), self.rings[party]
         )
 
     def _deliver(self, party: str, answer: bytes) -> None:
@@ -179,7 +202,9 @@ class Schedule:
 
     def _restore(self) -> None:
         """The server dies; its last snapshot and the spooled answers bring it back."""
-        self.server = restore_session(self.snapshot, trust=self.trust)
+        self.server = restore_session(
+            self.snapshot, trust=self.trust, keyring=self.keyring
+        )
         for party, answer in self.spooled:
             self._receive(party, answer)
         again = self.server.start()

@@ -9,15 +9,18 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from protocol.backends import SEALED
 from protocol.errors import MalformedMessageError, ProtocolError, RefusalError
 from protocol.identity import NodeIdentity, Trust
 from protocol.port import Answer, NodePort, Request
-from protocol.session import ClientSession, Contribution, SecureSum, Void
+from protocol.sealed.committee import dealing_spec
+from protocol.session import ClientSession, Contribution, Dealt, SecureSum, Void
+from protocol.threat import Threat
 from protocol.wire import node_pb2
 from protocol.wire.cohort_pb2 import CohortSpec
 from strategy.secure_sum import ServerKeyring, restore_session, server_session
 from strategy.spool import CohortSpool, Spool
-from strategy.sum_driver import Deadlines, Refusal, run_session
+from strategy.sum_driver import Deadlines, Refusal, run_dealing, run_session
 from tests.secure_sums import cohort_spec
 
 # The largest prime below 2⁶²: room for one bit per node, so a double count shows.
@@ -98,6 +101,7 @@ class Sum:
     cohort_id: str = "c1"
     quorum: int | None = None
     deadline_s: float = 60.0
+    dealings: int = 0
     keyring: ServerKeyring = field(default_factory=lambda: ServerKeyring("run-1"))
 
     @property
@@ -124,6 +128,24 @@ class Sum:
         )
         return node_pb2.NodeRequest(run_id="run-1", tasks=[task]).SerializeToString()
 
+    async def _deal(self, port: NodePort) -> Dealt | Void:
+        """Deal the run's key; after a crash it is dealt anew."""
+        self.dealings += 1
+        threat = Threat.from_wire(self.spec.threat)
+        name = f"{self.cohort_id}-deal-{self.dealings}"
+        spec = dealing_spec("run-1", name, threat, self.parties)
+
+        def wrap(party: str, stage: str, message: bytes) -> Request:
+            task = node_pb2.Task(
+                task_id=stage, stage=node_pb2.CohortStage(spec=spec, message=message)
+            )
+            body = node_pb2.NodeRequest(run_id="run-1", tasks=[task])
+            return Request(party, f"{name}/{stage}", body.SerializeToString())
+
+        session = server_session(spec, self.parties, keyring=self.keyring)
+        deadlines = Deadlines(self.deadline_s)
+        return await run_dealing(session, port, wrap, self.unwrap, deadlines)
+
     @staticmethod
     def unwrap(answer: Answer) -> bytes | Refusal:
         try:
@@ -142,6 +164,10 @@ class Sum:
     ) -> SecureSum | Void:
         """Run fresh, or go on from what the spool has."""
         snapshot = None if spool is None else await spool.snapshot()
+        if self.backend == SEALED and self.keyring.dealt is None and snapshot is None:
+            dealt = await self._deal(port)
+            if isinstance(dealt, Void):
+                return dealt
         if snapshot is None:
             session = server_session(self.spec, self.parties, keyring=self.keyring)
         else:

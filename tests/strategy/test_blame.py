@@ -6,8 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from protocol.cohort_context import draw_order
 from protocol.errors import UnavailableError
-from protocol.session import OUT, SENT, SUSPECT, UNKNOWN, Ask, Finding, SecureSum, Void
+from protocol.session import (
+    OUT,
+    SENT,
+    SUSPECT,
+    UNKNOWN,
+    Ask,
+    Dealt,
+    Finding,
+    SecureSum,
+    Void,
+)
 from protocol.sum_envelope import unwrap, wrap
 from protocol.wire import secure_sum_pb2 as wire
 from protocol.wire.node_pb2 import NodeAnswer
@@ -39,6 +50,7 @@ def run(cohort: Cohort, changes: dict[tuple[str, str], object]) -> SecureSum | V
             if change != "silent":
                 cohort.server.receive(party, answered(cohort, party, body, change))
         step = cohort.server.advance()
+    assert not isinstance(step, Dealt)
     return step
 
 
@@ -86,7 +98,9 @@ def garbled_for(victims: tuple[int, ...]) -> object:
 
 def test_a_contributor_of_whom_more_complain_than_can_collude_is_named() -> None:
     cohort = committee()
-    run(cohort, {("contribute", BAD): garbled_for((0, 1, 2, 4))})
+    order = draw_order(cohort.server.context, list(cohort.parties))  # type: ignore[attr-defined]
+    victims = tuple(place for place, party in enumerate(order) if party != BAD)[:4]
+    run(cohort, {("contribute", BAD): garbled_for(victims)})
     by_party = {one.party: one for one in cohort.server.findings}
     assert by_party[BAD] == Finding(BAD, SENT, "seals-do-not-open")
 

@@ -77,14 +77,16 @@ async def office(
 async def test_a_stream_cut_in_any_phase_and_resumed_gives_the_same_sum(
     backend: str, stage: str, moment: str
 ) -> None:
-    nodes = one_hot(8)
-    victim = CutAt(nodes["n03"], stage, moment)
-    async with office({**nodes, "n03": victim}, {"n03"}) as (desk, proxy):
+    # Of three nodes each deals and opens; of eight a sealed sum needs only some.
+    count = 3 if backend == "sealed" else 8
+    nodes = one_hot(count)
+    victim = CutAt(nodes["n01"], stage, moment)
+    async with office({**nodes, "n01": victim}, {"n01"}) as (desk, proxy):
         victim.proxy = proxy
         outcome = await Sum(nodes, backend).run(desk)
     assert isinstance(outcome, SecureSum)
     assert outcome.survivors == tuple(sorted(nodes))
-    assert outcome.total == 2**8 - 1
+    assert outcome.total == 2**count - 1
     assert victim.cuts == 1
     assert proxy.connections >= 2
     assert desk.stats.reconnects >= 1

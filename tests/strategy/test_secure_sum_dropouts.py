@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from clients.secure_sum import ClientKeyring
 from protocol.backends import BACKENDS
+from protocol.cohort_context import draw_order
+from protocol.sealed.sizes import dealing_sizes
 from protocol.session import SecureSum, Void
 from protocol.threat import (
     Threat,
@@ -19,15 +22,26 @@ from protocol.threat import (
     graph_size,
     least_contributors,
 )
-from tests.secure_sums import TENTH, Enrolment, cohort_spec, names, open_cohort
+from strategy.secure_sum import ServerKeyring
+from tests.secure_sums import (
+    TENTH,
+    Enrolment,
+    cohort_spec,
+    deal_key,
+    names,
+    open_cohort,
+    run_dealing,
+)
 
 NODES = 20
 DOCUMENT = Path(__file__).parents[2] / "docs" / "secure-sums.md"
 CASES = [
     ("committee", False, ("keys", "contribute", "tally")),
     ("secagg-plus", False, ("advertise", "share", "mask", "unmask")),
+    ("sealed", False, ("enlist", "deal", "check", "seal", "open")),
     ("committee", True, ("keys", "contribute", "tally")),
     ("secagg-plus", True, ("advertise", "share", "mask", "confirm", "unmask")),
+    ("sealed", True, ("enlist", "deal", "check", "seal", "open")),
 ]
 ROWS = [(backend, lying, stage) for backend, lying, stages in CASES for stage in stages]
 
@@ -39,6 +53,11 @@ def tolerated(backend: str, threat: Threat, stage: str) -> int:
         threshold = committee_size(threat, NODES).threshold
         needed = threshold if stage == "tally" else max(least, threshold)
         return NODES - needed
+    if backend == "sealed":
+        sizes = dealing_sizes(threat, NODES)
+        needed = sizes.threshold if stage == "open" else max(least, sizes.threshold)
+        spare = sizes.dealers - sizes.accepted if stage == "deal" else NODES
+        return min(spare, NODES - needed)
     if stage == "advertise":
         # The graph is drawn over those who stay, as long as the threat can be met.
         return max(
@@ -62,8 +81,13 @@ def drop(backend: str, lying: bool, stage: str, count: int) -> SecureSum | Void:
     parties = names(NODES)
     threat = Threat(TENTH, TENTH, malicious_server=lying)
     spec = cohort_spec(backend, parties, threat=threat, quorum=3)
-    cohort = open_cohort(spec, parties, enrolment=ENROLMENT if lying else None)
-    gone = set(list(parties)[:count])
+    enrolment = ENROLMENT if lying else None
+    rings: dict[str, ClientKeyring] = {}
+    server_ring = ServerKeyring(spec.run_id)
+    dealing = deal_key(spec.run_id, threat, parties, rings, server_ring, enrolment)
+    # In the order of the draw: those who vanish are then the dealers first.
+    order = draw_order(dealing.server.context, list(parties))  # type: ignore[attr-defined]
+    gone = set(order[:count])
     reached = False
 
     def gate(current: str, party: str) -> bool:
@@ -71,6 +95,17 @@ def drop(backend: str, lying: bool, stage: str, count: int) -> SecureSum | Void:
         reached = reached or current == stage
         return not (reached and party in gone)
 
+    if backend == "sealed":
+        dealt = run_dealing(dealing, gate)
+        if isinstance(dealt, Void):
+            return dealt
+    cohort = open_cohort(
+        spec,
+        parties,
+        enrolment=enrolment,
+        keyrings=rings,
+        server_keyring=server_ring,
+    )
     outcome = cohort.run(up=gate)
     if isinstance(outcome, SecureSum):
         assert outcome.total == cohort.expected(outcome.survivors)
@@ -117,7 +152,9 @@ def test_below_the_quorum_there_is_no_sum_however_many_nodes_stay(backend: str) 
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("stage", ["contribute", "tally", "share", "mask", "unmask"])
+@pytest.mark.parametrize(
+    "stage", ["contribute", "tally", "share", "mask", "unmask", "seal", "open"]
+)
 def test_a_tenth_of_a_hundred_nodes_may_vanish_anywhere(
     backend: str, stage: str
 ) -> None:

@@ -26,6 +26,7 @@ from tests.secure_sums import Cohort, asks, cohort_spec, forged, names, open_coh
 STAGES = {
     "committee": ("keys", "contribute", "tally"),
     "secagg-plus": ("advertise", "share", "mask", "unmask"),
+    "sealed": ("seal", "open"),
 }
 EVERY_STAGE = [(backend, stage) for backend in BACKENDS for stage in STAGES[backend]]
 BAD = "node-00002"

@@ -13,8 +13,10 @@ from clients.secure_sum import ClientKeyring
 from protocol.backends import BACKENDS
 from protocol.session import SecureSum
 from protocol.threat import Threat
+from protocol.wire.cohort_pb2 import CohortSpec
 from strategy.secure_sum import ServerKeyring
 from tests.secure_sums import (
+    MOST_SEALED,
     Enrolment,
     cohort_spec,
     names,
@@ -27,6 +29,15 @@ RINGS: dict[str, ClientKeyring] = {}
 COUNTER = itertools.count()
 # The mildest threats still draw a committee and a graph; large cohorts stay affordable.
 MILD = Threat(Fraction(1, 100), Fraction(1, 100))
+
+
+def largest_value(spec: CohortSpec, users: int) -> int:
+    """The most a node may send; a sealed sum is no residue."""
+    return users * MOST_SEALED if spec.backend == "sealed" else spec.modulus - 1
+
+
+def value_of(most: int) -> st.SearchStrategy[int]:
+    return st.one_of(st.sampled_from([0, 1, most]), st.integers(0, most))
 
 
 def check_sum(
@@ -45,8 +56,9 @@ def check_sum(
         threat=threat,
         cohort_id=f"cohort-{next(COUNTER)}",
     )
-    values = {p: (i * i * 7919 - i) % spec.modulus for i, p in enumerate(parties)}
-    values["node-00001"] = spec.modulus - 1
+    most = largest_value(spec, 1)
+    values = {p: (i * i * 7919 - i) % (most + 1) for i, p in enumerate(parties)}
+    values["node-00001"] = most
     cohort = open_cohort(spec, parties, values, keyrings=RINGS if reuse else None)
     outcome = cohort.run()
     assert isinstance(outcome, SecureSum), outcome
@@ -74,8 +86,9 @@ def test_128_nodes_sum_exactly(backend: str, modulus: int) -> None:
     check_sum(backend, 128, modulus, threat=MILD, reuse=True)
 
 
-def test_1024_nodes_sum_exactly_with_a_committee() -> None:
-    check_sum("committee", 1024, 10**7, threat=MILD)
+@pytest.mark.parametrize("backend", ["committee", "sealed"])
+def test_1024_nodes_sum_exactly_with_a_committee(backend: str) -> None:
+    check_sum(backend, 1024, 10**7, threat=MILD)
 
 
 @pytest.mark.soak
@@ -111,10 +124,11 @@ def test_any_values_and_any_survivors_sum_exactly(
         quorum=2,
         cohort_id=str(data.draw(st.integers(0, 2**40))),
     )
-    edge = st.sampled_from([0, 1, spec.modulus - 1])
-    residue = st.one_of(edge, st.integers(0, spec.modulus - 1))
-    values = {party: data.draw(residue) for party in parties}
-    stage = data.draw(st.sampled_from(["contribute", "share", "mask"]))
+    values = {
+        party: data.draw(value_of(largest_value(spec, users)))
+        for party, users in parties.items()
+    }
+    stage = data.draw(st.sampled_from(["contribute", "share", "mask", "seal"]))
     gone = data.draw(st.sets(st.sampled_from(sorted(parties)), max_size=1))
     cohort = open_cohort(spec, parties, values)
     outcome = cohort.run(up=lambda s, party: not (s == stage and party in gone))

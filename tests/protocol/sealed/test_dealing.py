@@ -226,16 +226,20 @@ def test_zero_is_no_share() -> None:
 
 def test_a_dealing_is_named_by_terms_and_accepted_statements_in_any_order() -> None:
     statements = [deal(TERMS, f"d{i}", HOLDERS).statement for i in range(3)]
-    name = dealing_name(TERMS, statements)
-    assert dealing_name(TERMS, statements[::-1]) == name
-    others = [
-        dealing_name(TERMS, statements[:2]),
-        dealing_name(dataclasses.replace(TERMS, threshold=4), statements),
-        dealing_name(dataclasses.replace(TERMS, context=b"x" * 32), statements),
-        dealing_name(dataclasses.replace(TERMS, committee=b"x" * 32), statements),
-        dealing_name(TERMS, [*statements[:2], deal(TERMS, "d2", HOLDERS).statement]),
-    ]
-    assert len({name, *others}) == 6
+
+    def name(terms: Terms, accepted: Sequence[Statement]) -> bytes:
+        return dealing_name(terms, {one.dealer: one.digest(terms) for one in accepted})
+
+    names = {
+        name(TERMS, statements),
+        name(TERMS, statements[:2]),
+        name(dataclasses.replace(TERMS, threshold=4), statements),
+        name(dataclasses.replace(TERMS, context=b"x" * 32), statements),
+        name(dataclasses.replace(TERMS, committee=b"x" * 32), statements),
+        name(TERMS, [*statements[:2], deal(TERMS, "d2", HOLDERS).statement]),
+    }
+    assert len(names) == 6
+    assert name(TERMS, statements[::-1]) in names
 
 
 def test_shares_never_show_themselves() -> None:

@@ -24,11 +24,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from protocol.errors import InputError
 from protocol.mechanism import CohortMechanism
-from protocol.sealed.ranges import Range
+from protocol.quantities import round_up
 from protocol.sentences import SENTENCE_DELTA
 
 PRIVACY_DELTA = Fraction(1, 2**40)
+LARGEST_EPSILON = 64  # beyond it nothing is promised anyway, and e^ε has no end
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,9 @@ class Truncation:
     bound: int
     privacy_delta: Fraction
 
-    def allowed(self, users: int) -> Range:
-        """What a node may send for so many users: −uB … u(g + B)."""
-        return Range(-users * self.bound, users * (self.precision + self.bound))
+    def allowed(self, users: int) -> tuple[int, int]:
+        """Least and most that a node may send for so many users: −uB, u(g + B)."""
+        return -users * self.bound, users * (self.precision + self.bound)
 
     @property
     def weight(self) -> Fraction:
@@ -84,4 +86,10 @@ def _factor_of(cohort: CohortMechanism) -> int:
         epsilon = float(promise.epsilon)
     else:
         epsilon = promise.approximate(SENTENCE_DELTA)
+    if epsilon > LARGEST_EPSILON:
+        raise InputError(
+            "epsilon",
+            round_up(epsilon),
+            f"at most {LARGEST_EPSILON} (at δ = 10⁻⁶) where inputs are proved",
+        )
     return math.ceil(1 + math.exp(epsilon) * (1 + 1e-9))

@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from protocol.errors import InputError
 from protocol.mechanism import CohortMechanism, mechanism_named
-from protocol.sealed.truncation import PRIVACY_DELTA, truncation
+from protocol.truncation import PRIVACY_DELTA, truncation
 
 
 def cohort(name: str, size: int, floor: int, epsilon: int = 1) -> CohortMechanism:
@@ -64,8 +65,8 @@ def test_a_phone_at_epsilon_1_counts_as_at_most_55_people() -> None:
     described = cohort("dist-dp", 1024, 921)
     cut = truncation(described)
     assert 54 < cut.weight < 55
-    assert cut.allowed(1).low == -cut.bound
-    assert cut.allowed(3).high == 3 * (described.precision + cut.bound)
+    assert cut.allowed(1)[0] == -cut.bound
+    assert cut.allowed(3)[1] == 3 * (described.precision + cut.bound)
 
 
 @pytest.mark.parametrize("name", ["central-dp", "non-private"])
@@ -73,6 +74,11 @@ def test_where_users_add_no_noise_nothing_is_cut(name: str) -> None:
     cut = truncation(cohort(name, 100, 90))
     assert cut.bound == cut.privacy_delta == 0
     assert cut.weight == 1
+
+
+def test_a_promise_without_meaning_cannot_be_proved() -> None:
+    with pytest.raises(InputError, match="epsilon"):
+        truncation(cohort("dist-rdp", 100, 90, epsilon=100))
 
 
 @pytest.mark.parametrize("users", [1, 2, 7, 60])

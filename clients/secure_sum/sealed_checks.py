@@ -1,0 +1,197 @@
+"""`sealed`: what a node verifies before it seals, and a member before it opens."""
+
+from __future__ import annotations
+
+from clients.secure_sum.limits import ClientLimits
+from clients.secure_sum.machine import Setting, listed_roster
+from protocol.cohort_context import context_of
+from protocol.errors import (
+    AuthenticationError,
+    MalformedMessageError,
+    RefusalError,
+    WrongContextError,
+)
+from protocol.identity import Trust, verify_signature
+from protocol.sealed.cipher import shows_sender, statement
+from protocol.sealed.committee import (
+    Seats,
+    committee_digest,
+    is_dealing,
+    read_committee,
+    read_statement,
+)
+from protocol.sealed.dealing import Terms, dealing_name
+from protocol.sealed.group import ORDER, Point, read_scalar, total
+from protocol.sum_envelope import parse
+from protocol.threat import Threat, least_contributors
+from protocol.wire.cohort_pb2 import CohortSpec
+from protocol.wire.sealed_pb2 import (
+    DealingEvidence,
+    DealingNote,
+    MemberState,
+    OpenRequest,
+    SealAnswer,
+)
+
+
+def sealing_key(note: DealingNote, setting: Setting, threat: Threat) -> Point:
+    """Give the key to seal under; where the server may lie, from the dealers' word.
+
+    Believed only if enough enrolled, correctly drawn dealers signed for it, each of
+    which knows its own part: then one of them is honest, has dealt to a committee it
+    checked, and nobody but t members of that can open anything.
+    """
+    if len(note.name) != 32:
+        raise MalformedMessageError("a dealing without a name")
+    key = Point.parse(note.key)
+    if not threat.malicious_server:
+        return key
+    trust = setting.trust
+    assert trust is not None  # the limits refuse a lying server without enrolment
+    known = setting.keyring.verified_dealings
+    if note.name not in known:
+        name, proven = _proven(
+            parse(DealingEvidence, note.evidence), setting.spec, trust, setting.limits
+        )
+        if name != note.name:
+            raise WrongContextError("the evidence is about another dealing")
+        known[name] = bytes(proven)
+    if known[note.name] != note.key:
+        raise AuthenticationError("the key is not the one that the dealers made")
+    return key
+
+
+def _proven(
+    evidence: DealingEvidence, spec: CohortSpec, trust: Trust, limits: ClientLimits
+) -> tuple[bytes, Point]:
+    """Derive a dealing's name and key from its evidence."""
+    dealing, note = evidence.spec, evidence.roster
+    if not is_dealing(dealing) or dealing.run_id != spec.run_id:
+        raise WrongContextError("the evidence is not of a dealing of this run")
+    if dealing.threat != spec.threat:
+        raise WrongContextError("the dealing was made for another threat")
+    limits.check_size(note.size)
+    roster = listed_roster(note, required=True)
+    assert roster is not None
+    context = context_of(dealing, note.digest, note.size)
+    seats = Seats.drawn(context, Threat.from_wire(dealing.threat), roster)
+    seats.check(read_committee(evidence.committee))
+    terms = Terms(context, committee_digest(evidence.committee), seats.sizes.threshold)
+    digests: dict[str, bytes] = {}
+    constants = []
+    for message in evidence.accepted:
+        if message.dealer in digests or message.dealer not in seats.places:
+            raise WrongContextError("a dealer was not drawn, or is listed twice")
+        said = read_statement(message, terms, trust)
+        constants.append(said.proven_constant(terms))
+        digests[said.dealer] = said.digest(terms)
+    if len(digests) < seats.sizes.accepted:
+        raise RefusalError(
+            "too-few-dealers",
+            f"{len(digests)} dealers; at least {seats.sizes.accepted} rule out that "
+            "all of them collude",
+        )
+    return dealing_name(terms, digests), total(constants)
+
+
+def opening_key(request: OpenRequest, setting: Setting) -> int:
+    """Give this member's key of the dealing that a sum was sealed under.
+
+    The key is the sum of the accepted dealers' shares; the dealing's name, which the
+    contributions are bound to, follows from what this member itself was dealt.
+    """
+    body = setting.keyring.vault.read(request.dealing_id)
+    if body is None:
+        raise RefusalError("not-a-member", "this node holds no share of that key")
+    held = parse(MemberState, body)
+    if held.threat != setting.spec.threat.SerializeToString(deterministic=True):
+        raise WrongContextError("the dealing was made for another threat")
+    dealers = list(request.dealers)
+    if dealers != sorted(set(dealers)):
+        raise MalformedMessageError("the dealers are unsorted or repeat themselves")
+    if len(dealers) < held.accepted:
+        raise RefusalError(
+            "too-few-dealers", f"{len(dealers)} dealers; at least {held.accepted}"
+        )
+    if not set(dealers) <= held.shares.keys():
+        raise RefusalError("no-share", "a dealer whose share this member does not hold")
+    terms = Terms(held.context, held.committee, held.threshold)
+    digests = {dealer: held.shares[dealer].statement for dealer in dealers}
+    if dealing_name(terms, digests) != request.dealing:
+        raise WrongContextError("the dealing has another name than its dealers give")
+    key = sum(read_scalar(held.shares[dealer].share) for dealer in dealers) % ORDER
+    if key == 0:
+        raise RefusalError("no-share", "the shares cancel each other")
+    return key
+
+
+def opened_sum(
+    request: OpenRequest,
+    setting: Setting,
+    threat: Threat,
+    roster: dict[str, int] | None,
+    roster_size: int,
+    context: bytes,
+) -> Point:
+    """Give Σ C₁ of a set that may be opened; refuses one that is too small.
+
+    Where the server may lie every contribution is verified, and the sum is made here.
+    """
+    spec = setting.spec
+    needed = least_contributors(threat, roster_size)
+    if request.contributors < needed:
+        raise RefusalError(
+            "set-too-small", f"{request.contributors} nodes; at least {needed}"
+        )
+    quorum = max(spec.quorum, setting.limits.minimum_users)
+    if request.users < quorum:
+        raise RefusalError(
+            "quorum-not-met", f"{request.users} users; at least {quorum}"
+        )
+    if request.contributors > roster_size:
+        raise WrongContextError("more contributors than the roster has nodes")
+    if not threat.malicious_server:
+        return Point.parse(request.sum)
+    assert roster is not None
+    senders = list(request.senders)
+    if len(senders) != len(request.sealed):
+        raise MalformedMessageError("the set is incomplete")
+    if senders != sorted(set(senders)):
+        raise WrongContextError("the set is unsorted or names a node twice")
+    if len(senders) != request.contributors:
+        raise WrongContextError("the set has another size than stated")
+    if sum(one.users for one in request.sealed) != request.users:
+        raise WrongContextError("the set has another number of users than stated")
+    assert setting.trust is not None
+    ones = [
+        checked_contribution(one, sender, roster, context, setting.trust)
+        for sender, one in zip(senders, request.sealed, strict=True)
+    ]
+    summed = total(ones)
+    if bytes(summed) != request.sum:
+        raise WrongContextError("the sum is not that of the set")
+    return summed
+
+
+def checked_contribution(
+    sealed: SealAnswer,
+    sender: str,
+    roster: dict[str, int],
+    context: bytes,
+    trust: Trust,
+) -> Point:
+    """Give C₁ of a contribution that its enrolled sender made for this very cohort."""
+    certificate = trust.verify(sender, sealed.certificate)
+    most = min(roster.get(sender, 0), certificate.capacity)
+    if not 1 <= sealed.users <= most:
+        raise WrongContextError(f"{sender} claims {sealed.users} users; allowed {most}")
+    said = statement(context, sender, sealed.users, sealed.one, sealed.two)
+    try:
+        verify_signature(certificate.public_key, sealed.signature, said)
+    except AuthenticationError:
+        raise AuthenticationError(f"{sender} did not sign its contribution") from None
+    one = Point.parse(sealed.one)
+    Point.parse(sealed.two)
+    if not shows_sender(one, sealed.proof, said):
+        raise AuthenticationError(f"{sender} does not know what it sealed")
+    return one

@@ -1,0 +1,272 @@
+"""`sealed`, the server's side of a dealing: enlist, deal, check.
+
+The server carries sealed shares and judges complaints; it never holds a share. What
+comes out is a `DealtKey` in the run's keyring.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import (
+    MalformedMessageError,
+    ProtocolError,
+    WrongContextError,
+)
+from protocol.sealed import feldman
+from protocol.sealed.committee import (
+    FalseComplaintError,
+    Seats,
+    WrongShareError,
+    committee_digest,
+    is_dealing,
+    read_committee,
+    read_statement,
+    verify_key,
+)
+from protocol.sealed.dealing import (
+    SEALED_SHARE_BYTES,
+    Dealing,
+    Holder,
+    Terms,
+    upheld,
+)
+from protocol.sealed.group import DegenerateSumError, Point
+from protocol.session import SENT, Dealt, PartyId, Step
+from protocol.stages import CHECK, DEAL, ENLIST
+from protocol.sum_envelope import parse
+from protocol.wire.sealed_pb2 import (
+    CheckAnswer,
+    CheckRequest,
+    DealAnswer,
+    DealingProgress,
+    DealingState,
+    DealRequest,
+    DealtCommittee,
+    DealtShare,
+    EnlistRequest,
+    MemberKey,
+    ShareComplaint,
+)
+from protocol.wire.secure_sum_pb2 import Envelope
+from protocol.wire.sum_state_pb2 import ServerState
+from strategy.secure_sum.dealt import DealtKey
+from strategy.secure_sum.machine import Opening, ServerMachine
+
+
+class DealingServer(ServerMachine):
+    """Brings a committee to a key that nobody holds."""
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        if not is_dealing(opening.spec):
+            raise WrongContextError("a dealing takes no rewards: its mechanism is none")
+        self._known_seats: Seats | None = None
+        self._keys: dict[PartyId, MemberKey] = {}
+        self._dealings: dict[PartyId, DealAnswer] = {}
+        self._checked: set[PartyId] = set()
+        self._wrong: set[PartyId] = set()
+        self._body = b""
+        self._holders: dict[PartyId, Holder] = {}
+
+    @property
+    def _seats(self) -> Seats:
+        if self._known_seats is None:
+            self._known_seats = Seats.drawn(self.context, self.threat, self.parties)
+        return self._known_seats
+
+    @property
+    def _terms(self) -> Terms:
+        return Terms(
+            self.context, committee_digest(self._body), self._seats.sizes.threshold
+        )
+
+    def _first(self) -> Step:
+        assert self._seats
+        return self.enter(ENLIST)
+
+    def _messages(self) -> dict[PartyId, bytes]:
+        if self.stage == ENLIST:
+            payload = EnlistRequest(roster=self.roster_note).SerializeToString()
+            return {p: self.envelope(p, payload) for p in self._seats.places}
+        if self.stage == DEAL:
+            payload = DealRequest(
+                roster=self.roster_note, committee=self._body
+            ).SerializeToString()
+            dealers = list(self._holders)[: self._seats.sizes.dealers]
+            return {p: self.envelope(p, payload) for p in dealers}
+        return {
+            party: self.envelope(party, self._check_request(position))
+            for position, party in enumerate(self._holders)
+            if party not in self.lost
+        }
+
+    def _check_request(self, position: int) -> bytes:
+        start = position * SEALED_SHARE_BYTES
+        return CheckRequest(
+            roster=self.roster_note,
+            committee=self._body,
+            shares=[
+                DealtShare(
+                    statement=one.statement,
+                    commitments=one.commitments,
+                    ephemeral=one.ephemeral,
+                    sealed=one.sealed[start : start + SEALED_SHARE_BYTES],
+                )
+                for one in self._dealings.values()
+            ],
+        ).SerializeToString()
+
+    def _take(self, party: PartyId, envelope: Envelope) -> None:
+        if self.stage == ENLIST:
+            self._take_key(party, parse(MemberKey, envelope.payload))
+        elif self.stage == DEAL:
+            self._take_dealing(party, parse(DealAnswer, envelope.payload))
+        else:
+            self._take_check(party, parse(CheckAnswer, envelope.payload))
+
+    def _take_key(self, party: PartyId, key: MemberKey) -> None:
+        Point.parse(key.key)
+        if self.opening.trust is not None:
+            verify_key(key, self.context, party, self.opening.trust)
+        self._keys[party] = key
+
+    def _take_dealing(self, party: PartyId, answer: DealAnswer) -> None:
+        if answer.statement.dealer != party:
+            raise WrongContextError("a dealer speaks for another")
+        read_statement(answer.statement, self._terms, self.opening.trust)
+        self._read_dealing(answer).check(self._terms)
+        self._dealings[party] = answer
+
+    def _read_dealing(self, answer: DealAnswer) -> Dealing:
+        width, sealed = SEALED_SHARE_BYTES, answer.sealed
+        if len(sealed) != width * len(self._holders):
+            raise MalformedMessageError("sealed shares are missing or too many")
+        return Dealing(
+            read_statement(answer.statement, self._terms, None),
+            answer.commitments,
+            answer.ephemeral,
+            tuple(sealed[i : i + width] for i in range(0, len(sealed), width)),
+        )
+
+    def _take_check(self, party: PartyId, answer: CheckAnswer) -> None:
+        accused = [complaint.dealer for complaint in answer.complaints]
+        if len(set(accused)) != len(accused):
+            raise MalformedMessageError("a dealer is accused twice in one answer")
+        for complaint in answer.complaints:
+            if not self._holds(party, complaint):
+                raise FalseComplaintError(
+                    f"{party} complains about a share of {complaint.dealer[:80]} "
+                    "without showing that it is wrong"
+                )
+        for dealer in accused:
+            self._wrong.add(dealer)
+            self.lost[dealer] = WrongShareError.code
+            self.found(dealer, SENT, WrongShareError.code)
+        self._checked.add(party)
+
+    def _holds(self, party: PartyId, complaint: ShareComplaint) -> bool:
+        answer = self._dealings.get(complaint.dealer)
+        if answer is None:
+            return False
+        dealing = self._read_dealing(answer)
+        sealed = dealing.sealed[list(self._holders).index(party)]
+        try:
+            return upheld(
+                self._terms,
+                self._holders[party],
+                dealing,
+                sealed,
+                complaint.shared,
+                complaint.proof,
+            )
+        except ProtocolError:
+            return False
+
+    def _next(self) -> Step:
+        if self.stage == ENLIST:
+            return self._seat()
+        if self.stage == DEAL:
+            needed = self._seats.sizes.accepted
+            if len(self._dealings) < needed:
+                return self._too_few("dealers", len(self._dealings), needed)
+            return self.enter(CHECK)
+        return self._finish()
+
+    def _seat(self) -> Step:
+        sizes = self._seats.sizes
+        if len(self._keys) < sizes.threshold:
+            return self._too_few("members", len(self._keys), sizes.threshold)
+        members = [p for p in self._seats.places if p in self._keys]
+        self._set_committee(
+            DealtCommittee(
+                members=members,
+                places=[self._seats.places[member] for member in members],
+                keys=[self._keys[member] for member in members],
+            ).SerializeToString(deterministic=True)
+        )
+        return self.enter(DEAL)
+
+    def _set_committee(self, body: bytes) -> None:
+        self._body = body
+        self._holders = {one.party: one for one in read_committee(body)}
+
+    def _finish(self) -> Step:
+        sizes = self._seats.sizes
+        members = [p for p in self._holders if p in self._checked - self._wrong]
+        if len(members) < sizes.threshold:
+            return self._too_few("members", len(members), sizes.threshold)
+        accepted = [a for p, a in self._dealings.items() if p not in self._wrong]
+        if len(accepted) < sizes.accepted:
+            return self._too_few("dealers", len(accepted), sizes.accepted)
+        commitments = [
+            feldman.read_commitments(one.commitments, sizes.threshold)
+            for one in accepted
+        ]
+        try:
+            summed = feldman.commitment_bytes(feldman.added(commitments))
+        except DegenerateSumError:
+            return self._void("degenerate-key", "the dealers' commitments cancel")
+        dealt = DealtKey(
+            DealingState(
+                spec=self.opening.spec,
+                roster=self.roster_note,
+                committee=self._body,
+                accepted=[one.statement for one in accepted],
+                commitments=summed,
+                members=members,
+            )
+        )
+        self.opening.keyring.deal(dealt)
+        return self._end(Dealt(dealt.dealing_id, dealt.dealers, dealt.members))
+
+    def _too_few(self, who: str, there: int, needed: int) -> Step:
+        detail = f"{there} {who} of the committee answered well; {needed} needed"
+        if self._wrong:
+            detail += f"; {', '.join(sorted(self._wrong)[:5])} dealt wrong shares"
+        return self._void(f"too-few-{who}", detail)
+
+    def _write(self, state: ServerState) -> None:
+        progress = DealingProgress(
+            checked=sorted(self._checked), wrong=sorted(self._wrong)
+        )
+        for party, key in self._keys.items():
+            progress.keys[party] = key.SerializeToString()
+        for party, dealing in self._dealings.items():
+            progress.dealings[party] = dealing.SerializeToString()
+        progress.committee = self._body
+        state.own = progress.SerializeToString(deterministic=True)
+
+    def _read(self, state: ServerState) -> None:
+        progress = parse(DealingProgress, state.own)
+        self._keys = {p: parse(MemberKey, body) for p, body in progress.keys.items()}
+        if progress.committee:
+            self._set_committee(progress.committee)
+        self._dealings = {
+            party: parse(DealAnswer, progress.dealings[party])
+            for party in self._holders
+            if party in progress.dealings
+        }
+        self._checked = set(progress.checked)
+        self._wrong = set(progress.wrong)
+
+    def _forget(self) -> None:
+        self._dealings = {}

@@ -1,0 +1,98 @@
+"""A dealing that is done, as the server keeps it for the run: public in every part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from functools import cached_property
+
+from protocol.cohort_context import context_of
+from protocol.sealed import feldman
+from protocol.sealed.committee import committee_digest, read_committee, read_statement
+from protocol.sealed.dealing import Terms, dealing_name
+from protocol.sealed.group import Point
+from protocol.sealed.sizes import dealing_sizes
+from protocol.threat import Threat
+from protocol.wire.sealed_pb2 import DealingEvidence, DealingNote, DealingState
+
+
+class DealtKey:
+    """The key of a run and who can use it.
+
+    Members that failed to open a sum are noted; when those left could not stand the
+    stated dropout any more, the run needs a new dealing.
+    """
+
+    def __init__(self, state: DealingState) -> None:
+        self.state = state
+        spec, note = state.spec, state.roster
+        self.dealing_id = spec.cohort_id
+        self.threat = Threat.from_wire(spec.threat)
+        sizes = dealing_sizes(self.threat, note.size)
+        context = context_of(spec, note.digest, note.size)
+        self.terms = Terms(context, committee_digest(state.committee), sizes.threshold)
+        self.threshold = sizes.threshold
+        self._commitments = feldman.read_commitments(state.commitments, self.threshold)
+        self.public = self._commitments[0]
+        statements = [read_statement(one, self.terms, None) for one in state.accepted]
+        self.name = dealing_name(
+            self.terms, {one.dealer: one.digest(self.terms) for one in statements}
+        )
+        self.dealers = tuple(sorted(one.dealer for one in statements))
+        holders = read_committee(state.committee)
+        listed = frozenset(state.members)
+        self.places = {one.party: one.place for one in holders if one.party in listed}
+        self._keys: dict[str, Point] = {}
+        self._failed: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"DealtKey({self.dealing_id!r}, members={len(self.places)})"
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Who holds a share, in the order of their places."""
+        return tuple(sorted(self.places, key=lambda party: self.places[party]))
+
+    def key_of(self, member: str) -> Point:
+        """V_i = s_i·G, from the commitments; remembered."""
+        if member not in self._keys:
+            place = self.places[member]
+            self._keys[member] = feldman.share_point(self._commitments, place)
+        return self._keys[member]
+
+    @cached_property
+    def note(self) -> DealingNote:
+        """What a node is told that seals under this key."""
+        return DealingNote(
+            name=self.name, key=bytes(self.public), evidence=self._evidence()
+        )
+
+    def heard(self, member: str) -> None:
+        """Note that a member opened a sum."""
+        self._failed.discard(member)
+
+    def failed(self, member: str) -> None:
+        """Note that a member could not be used."""
+        self._failed.add(member)
+
+    def usable(self, present: Collection[str] | None = None) -> bool:
+        """Tell whether the members left would stand the stated dropout."""
+        left = [
+            member
+            for member in self.places
+            if member not in self._failed and (present is None or member in present)
+        ]
+        gone = math.ceil(self.threat.dropout * len(left))
+        if len(self.places) <= self.threshold:
+            gone = 0  # two and three nodes tolerate no dropout anyway
+        return len(left) - gone >= self.threshold
+
+    def _evidence(self) -> bytes:
+        if not self.threat.malicious_server:
+            return b""
+        return DealingEvidence(
+            spec=self.state.spec,
+            roster=self.state.roster,
+            committee=self.state.committee,
+            accepted=self.state.accepted,
+        ).SerializeToString()

@@ -1,0 +1,306 @@
+"""`sealed`, the server's side of a cohort: seal, open.
+
+The server takes one ciphertext from every node, adds up, and asks the run's committee
+for s_i·ΣC₁; any t good answers give the sum. It sees the roster, ciphertexts, users per
+node, the closed set and the sum. Who fails a proof is named and left out.
+"""
+
+from __future__ import annotations
+
+from protocol.cohort import cohort_mechanism
+from protocol.committee_seals import MOST_USERS
+from protocol.errors import (
+    AuthenticationError,
+    InputError,
+    MalformedMessageError,
+)
+from protocol.identity import verify_signature
+from protocol.sealed import ranges
+from protocol.sealed.cipher import (
+    Ciphertext,
+    combine,
+    opening_place,
+    sealed_context,
+    shows_sender,
+    statement,
+    uncovered,
+)
+from protocol.sealed.committee import UnprovedError, WrongOpeningError
+from protocol.sealed.decoding import LARGEST_WINDOW, decode
+from protocol.sealed.group import DegenerateSumError, Point, total
+from protocol.sealed.proofs import shows_equality
+from protocol.session import SENT, PartyId, SecureSum, Step
+from protocol.stages import OPEN, SEAL
+from protocol.sum_envelope import parse
+from protocol.threat import least_contributors
+from protocol.truncation import Truncation, truncation
+from protocol.wire.sealed_pb2 import (
+    OpenAnswer,
+    OpenRequest,
+    SealAnswer,
+    SealedServerState,
+    SealRequest,
+)
+from protocol.wire.secure_sum_pb2 import Envelope
+from protocol.wire.sum_state_pb2 import ServerState
+from strategy.secure_sum.dealt import DealtKey
+from strategy.secure_sum.machine import Opening, ServerMachine
+
+
+class SealedServer(ServerMachine):
+    """Collects ciphertexts, then members' answers about their sum."""
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        mechanism = cohort_mechanism(opening.spec)
+        self._low = -mechanism.noise_bound
+        self._high = self._low + mechanism.modulus - 1
+        if mechanism.modulus > LARGEST_WINDOW:
+            raise InputError(
+                "range of a sealed sum",
+                mechanism.modulus,
+                f"at most {LARGEST_WINDOW}; `secagg-plus` has no such bound",
+            )
+        self._cut: Truncation | None = (
+            truncation(mechanism) if opening.spec.proved_inputs else None
+        )
+        self._key: DealtKey | None = opening.keyring.dealt
+        self._bound = b""
+        self._sealed: dict[PartyId, tuple[SealAnswer, Ciphertext]] = {}
+        self._kept: dict[PartyId, SealAnswer] = {}
+        self._closed: list[PartyId] = []
+        self._users = 0
+        self._sum: Ciphertext | None = None
+        self._answers: dict[PartyId, OpenAnswer] = {}
+
+    @property
+    def key(self) -> DealtKey:
+        """The key that this cohort is sealed under."""
+        assert self._key is not None
+        return self._key
+
+    def _first(self) -> Step:
+        if self._key is None:
+            return self._void("no-dealing", "the run has no key to seal under yet")
+        if self._key.threat != self.threat:
+            return self._void("no-dealing", "the run's key was made for another threat")
+        self._bound = sealed_context(self.context, self._key.name)
+        return self.enter(SEAL)
+
+    def _concerns(self, party: PartyId) -> bool:
+        if self.stage == OPEN:
+            return party in self.key.places
+        return super()._concerns(party)
+
+    def _messages(self) -> dict[PartyId, bytes]:
+        if self.stage == SEAL:
+            payload = SealRequest(
+                roster=self.roster_note, dealing=self.key.note
+            ).SerializeToString()
+            asked = [p for p in self.parties if p not in self.lost]
+            return {party: self.envelope(party, payload) for party in asked}
+        payload = self._open_request().SerializeToString()
+        return {party: self.envelope(party, payload) for party in self.key.members}
+
+    def _open_request(self) -> OpenRequest:
+        assert self._sum is not None
+        request = OpenRequest(
+            roster=self.roster_note,
+            dealing_id=self.key.dealing_id,
+            dealing=self.key.name,
+            dealers=self.key.dealers,
+            contributors=len(self._closed),
+            users=self._users,
+            sum=bytes(self._sum.one),
+        )
+        if self.threat.malicious_server:
+            request.senders.extend(sorted(self._closed))
+            request.sealed.extend(self._kept[p] for p in sorted(self._closed))
+        return request
+
+    @property
+    def stage_complete(self) -> bool:
+        """True when nobody is left to hear, or t members have opened the sum."""
+        enough = self.stage == OPEN and len(self._answers) >= self.key.threshold
+        return enough or not self.awaited
+
+    def advance(self) -> Step:
+        """End the stage; members that were not needed any more were not silent."""
+        if self.stage_complete:
+            self.awaited = set()
+        return super().advance()
+
+    def _take(self, party: PartyId, envelope: Envelope) -> None:
+        if self.stage == SEAL:
+            self._take_sealed(party, parse(SealAnswer, envelope.payload))
+        else:
+            self._take_opening(party, parse(OpenAnswer, envelope.payload))
+
+    def _take_sealed(self, party: PartyId, answer: SealAnswer) -> None:
+        capacity, trust = MOST_USERS, self.opening.trust
+        said = statement(self._bound, party, answer.users, answer.one, answer.two)
+        if trust is not None:
+            certificate = trust.verify(party, answer.certificate)
+            capacity = certificate.capacity
+            try:
+                verify_signature(certificate.public_key, answer.signature, said)
+            except AuthenticationError:
+                raise AuthenticationError(
+                    f"{party} did not sign its contribution"
+                ) from None
+        self.check_users(party, answer.users, capacity)
+        sealed = Ciphertext(Point.parse(answer.one), Point.parse(answer.two))
+        if not shows_sender(sealed.one, answer.proof, said):
+            raise UnprovedError(f"{party} does not know what it sealed")
+        if (self._cut is None) != (not answer.range):
+            raise MalformedMessageError("a proof of range is missing, or too much")
+        self._sealed[party] = answer, sealed
+
+    def _take_opening(self, party: PartyId, answer: OpenAnswer) -> None:
+        assert self._sum is not None
+        share = Point.parse(answer.share)
+        place = opening_place(
+            self._bound,
+            bytes(self._sum.one),
+            len(self._closed),
+            self._users,
+            party,
+        )
+        if not shows_equality(
+            self.key.key_of(party), self._sum.one, share, answer.proof, place
+        ):
+            raise WrongOpeningError(f"{party} did not open with the key it was dealt")
+        self._answers[party] = answer
+
+    def _next(self) -> Step:
+        return self._close_set() if self.stage == SEAL else self._add_up()
+
+    def _close_set(self) -> Step:
+        spec = self.opening.spec
+        self._drop_unproved()
+        self._closed = [party for party in self.parties if party in self._sealed]
+        needed = least_contributors(self.threat, len(self.parties))
+        if len(self._closed) < needed:
+            return self._void(
+                "too-few-contributors",
+                f"{len(self._closed)} nodes contributed; {needed} needed",
+            )
+        self._users = sum(self._sealed[party][0].users for party in self._closed)
+        if self._users < spec.quorum:
+            return self._void(
+                "quorum-not-met",
+                f"{self._users} users contributed; quorum {spec.quorum}",
+            )
+        chosen = [self._sealed[party][1] for party in self._closed]
+        try:
+            self._sum = Ciphertext(
+                total([one.one for one in chosen]), total([one.two for one in chosen])
+            )
+        except DegenerateSumError:
+            return self._void("degenerate-sum", "the contributions cancel each other")
+        if self.threat.malicious_server:
+            self._kept = {p: _bare(self._sealed[p][0]) for p in self._closed}
+        self._sealed = {}
+        return self.enter(OPEN)
+
+    def _drop_unproved(self) -> None:
+        """Leave out, and name, who sent what is not in range or not well formed."""
+        if self._cut is None:
+            return
+        parties = list(self._sealed)
+        claims = [self._claim(party) for party in parties]
+        for place in ranges.wrong_claims(self.key.public, claims):
+            self.lost[parties[place]] = UnprovedError.code
+            self.found(parties[place], SENT, UnprovedError.code)
+            del self._sealed[parties[place]]
+
+    def _claim(self, party: PartyId) -> ranges.Claim:
+        assert self._cut is not None
+        answer, sealed = self._sealed[party]
+        said = statement(self._bound, party, answer.users, answer.one, answer.two)
+        allowed = ranges.Range(*self._cut.allowed(answer.users))
+        return ranges.Claim(sealed, allowed, said, answer.range)
+
+    def _add_up(self) -> Step:
+        key = self.key
+        for member in key.places:
+            if member in self._answers:
+                key.heard(member)
+            elif member in self.lost or len(self._answers) < key.threshold:
+                key.failed(member)
+        if len(self._answers) < key.threshold:
+            return self._void(
+                "too-few-openings",
+                f"{len(self._answers)} committee members answered; "
+                f"{key.threshold} needed",
+            )
+        assert self._sum is not None
+        chosen = sorted(self._answers, key=lambda member: key.places[member])
+        shares = {
+            key.places[member]: Point.parse(self._answers[member].share)
+            for member in chosen[: key.threshold]
+        }
+        spec = self.opening.spec
+        found = decode(uncovered(self._sum.two, combine(shares)), self._low, self._high)
+        if found is None:
+            return self._void(
+                "sum-out-of-range",
+                f"no number from {self._low} to {self._high} is the sum of "
+                f"{len(self._closed)} nodes: noise beyond its bound, or a contribution "
+                "that is no honest one",
+            )
+        return self._end(
+            SecureSum(
+                found % spec.modulus, spec.modulus, tuple(self._closed), self._users
+            )
+        )
+
+    def _write(self, state: ServerState) -> None:
+        own = SealedServerState(users=self._users)
+        if self._key is not None:
+            own.dealing.CopyFrom(self._key.state)
+        if self._sum is not None:
+            own.one, own.two = bytes(self._sum.one), bytes(self._sum.two)
+        for party, answer in self._answers.items():
+            own.openings[party] = answer.SerializeToString()
+        for party, (sealed, _) in self._sealed.items():
+            state.uploads[party] = sealed.SerializeToString()
+        for party, sealed in self._kept.items():
+            state.uploads[party] = sealed.SerializeToString()
+        state.closed.extend(self._closed)
+        state.own = own.SerializeToString(deterministic=True)
+
+    def _read(self, state: ServerState) -> None:
+        own = parse(SealedServerState, state.own)
+        if not own.HasField("dealing"):
+            return
+        known = self.opening.keyring.dealt
+        if known is None or known.state != own.dealing:
+            known = DealtKey(own.dealing)
+            if self.opening.keyring.dealt is None:
+                self.opening.keyring.deal(known)
+        self._key = known
+        self._bound = sealed_context(self.context, known.name)
+        self._closed, self._users = list(state.closed), own.users
+        if own.one:
+            self._sum = Ciphertext(Point.parse(own.one), Point.parse(own.two))
+            self._kept = {p: parse(SealAnswer, b) for p, b in state.uploads.items()}
+        for party, body in state.uploads.items():
+            if not own.one:
+                answer = parse(SealAnswer, body)
+                pair = Ciphertext(Point.parse(answer.one), Point.parse(answer.two))
+                self._sealed[party] = answer, pair
+        self._answers = {p: parse(OpenAnswer, b) for p, b in own.openings.items()}
+
+    def _forget(self) -> None:
+        self._sealed = {}
+        self._kept = {}
+        self._answers = {}
+
+
+def _bare(answer: SealAnswer) -> SealAnswer:
+    """Leave out the proof of range: it is for the server alone."""
+    bare = SealAnswer()
+    bare.CopyFrom(answer)
+    bare.ClearField("range")
+    return bare
