@@ -25,6 +25,7 @@ from strategy.descriptors import RESERVED, streams_allowed
 from strategy.desk_admission import Admission, RefusedError
 from strategy.desk_attendee import Attendee
 from strategy.desk_health import DeskHealth
+from strategy.desk_heap import SettledHeap
 from strategy.desk_limits import Blame, TokenBucket, address_of
 from strategy.desk_settings import DeskSettings
 from strategy.desk_stats import DeskStats
@@ -82,6 +83,7 @@ class Desk:
         self._server: grpc.aio.Server | None = None
         self._health: DeskHealth | None = None
         self._sweeping: asyncio.Task[None] | None = None
+        self._heap = SettledHeap()
 
     async def open(self, address: str) -> int:
         """Listen on ``host:port`` (port 0: any free one); give the port."""
@@ -146,6 +148,7 @@ class Desk:
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.wait([self._sweeping])
+            self._heap.close()
         now = asyncio.get_running_loop().time()
         for attendee in self._attendees.values():
             attendee.fail_all("desk-closed", now)
@@ -325,6 +328,7 @@ class Desk:
                 if now - stream.heard_at > 3 * stream.beat_s:
                     stream.end("heartbeat-lost")
             self._expel()
+            self._heap.look(len(self._streams), now)
             for attendee in self._attendees.values():
                 away = not attendee.here and now - attendee.left_at > settings.return_s
                 if away and not attendee.idle:
@@ -365,7 +369,7 @@ def _server_options(settings: DeskSettings, streams: int) -> list[tuple[str, int
         # Who has a connection and no stream costs a descriptor all the same.
         ("grpc.max_allowed_incoming_connections", streams + RESERVED // 2),
         # A peer that died without a word is found whatever the pace of heartbeats.
-        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_time_ms", 120_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         # A node needs one stream; a few more are for health checks.
         ("grpc.max_concurrent_streams", 16),

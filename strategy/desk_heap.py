@@ -1,0 +1,40 @@
+"""Keep the garbage collector from walking over thousands of idle streams.
+
+Python looks at every living object now and then. Each stream is some dozens of them, so
+that with many nodes every cohort paid for walking over all that wait. What has settled
+is collected once and set aside (`gc.freeze`); it is still freed as soon as nobody holds
+it, and cycles among it when the number of streams changes or ten minutes have passed.
+"""
+
+from __future__ import annotations
+
+import gc
+
+_FEWEST_STREAMS = 500
+_CHANGE = 0.25
+_AGAIN_AFTER_S = 600.0
+
+
+class SettledHeap:
+    """What was set aside, and when."""
+
+    def __init__(self) -> None:
+        self._streams = 0
+        self._at = 0.0
+
+    def look(self, streams: int, now: float) -> None:
+        """Set aside what has settled; called every few seconds."""
+        if max(streams, self._streams) < _FEWEST_STREAMS:
+            return
+        changed = abs(streams - self._streams) > _CHANGE * self._streams
+        if changed or now - self._at > _AGAIN_AFTER_S:
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
+            self._streams, self._at = streams, now
+
+    def close(self) -> None:
+        """Give everything back to the collector."""
+        if self._streams:
+            gc.unfreeze()
+            self._streams = 0
