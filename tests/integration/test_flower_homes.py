@@ -97,7 +97,7 @@ def run(
     run_dir: Path,
     listen: events.Listen = events.ignore,
 ) -> PrivateBandit:
-    strategy = PrivateBandit(config, run_dir, listen=listen)
+    strategy = PrivateBandit(config, run_dir, engine="deployment", listen=listen)
     with InProcessGrid(client_app, nodes, workers=len(nodes)) as grid:
         strategy.start(grid)
     return strategy
