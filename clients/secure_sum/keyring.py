@@ -72,6 +72,10 @@ class ClientKeyring:
             )
         self._claimed.add(cohort_id)
 
+    def forget_dealing(self, dealing_id: str) -> None:
+        """Erase this node's share of a key: the run is over, or has another one."""
+        self.vault.delete(dealing_id)
+
     def own_key(self) -> OwnKey:
         """Give the run's key, or a new one for a single cohort."""
         if not self.reuse:

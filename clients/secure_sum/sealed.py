@@ -55,6 +55,7 @@ class SealedClient(ClientMachine):
         self._part = DealingPart(setting, self.threat)
         self._bound = b""  # the context with the dealing, once known
         self._public: Point | None = None
+        self._allowed: ranges.Range | None = None
         self._seats: tuple[DealingSizes, list[Holder]] | None = None
         self._opening: tuple[Point, int] | None = None
 
@@ -135,9 +136,18 @@ class SealedClient(ClientMachine):
         return self._part.check(checked, terms, sizes, holders)
 
     def _check_value(self, contribution: Contribution | None) -> None:
-        """Take any integer: nothing is reduced here."""
+        """Take any integer: nothing is reduced here. Proved ones have a range."""
         if contribution is None or contribution.users < 1:
             raise InputError("contribution", "none", "the node's value for this stage")
+        if self.setting.spec.proved_inputs:
+            self._allowed = ranges.Range(
+                *truncation(cohort_mechanism(self.setting.spec)).allowed(
+                    contribution.users
+                )
+            )
+            if contribution.value not in self._allowed:
+                # About once in 2^40 cohorts, whatever the rewards are.
+                raise RefusalError("noise-out-of-range", "this node stays silent")
 
     def _seal(self, contribution: Contribution) -> bytes:
         setting, users, public = self.setting, contribution.users, self._public
@@ -150,13 +160,8 @@ class SealedClient(ClientMachine):
         answer = SealAnswer(
             one=one, two=two, users=users, proof=prove_sender(opening, said)
         )
-        if setting.spec.proved_inputs:
-            cut = truncation(cohort_mechanism(setting.spec))
-            allowed = ranges.Range(*cut.allowed(users))
-            if contribution.value not in allowed:
-                # About once in 2^40 cohorts, whatever the rewards are.
-                raise RefusalError("noise-out-of-range", "this node stays silent")
-            answer.range = ranges.prove(public, sealed, opening, allowed, said)
+        if self._allowed is not None:
+            answer.range = ranges.prove(public, sealed, opening, self._allowed, said)
         identity = setting.identity
         if identity is not None and identity.certificate is not None:
             answer.certificate = identity.certificate.to_bytes()
