@@ -43,14 +43,14 @@ lint: env  ## ruff, mypy strict, one-way imports
 unit: env  ## the tests without the linters
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not soak and not hosts"
 
-# protoc writes `from wallflower.v1 import …`; our `wallflower` package is the operator's
-# tools, so the generated code lives in protocol.wire and its imports are pointed there.
+# protoc writes `from wallflower.v1 import …`; the generated code lives in
+# wallflower.protocol.wire, and its imports are pointed there.
 proto: env  ## regenerate protocol/wire from proto/
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=$(PROTO_OUT)/.. --pyi_out=$(PROTO_OUT)/.. --grpc_python_out=$(PROTO_OUT)/.. proto/wallflower/v1/*.proto
 	mv $(PROTO_OUT)/../wallflower/v1/*_pb2* $(PROTO_OUT)/
 	grep -L Stub $(PROTO_OUT)/*_pb2_grpc.py | xargs -r rm
 	rmdir $(PROTO_OUT)/../wallflower/v1 $(PROTO_OUT)/../wallflower
-	sed -i 's/^from wallflower\.v1 import/from protocol.wire import/' $(PROTO_OUT)/*_pb2*.py*
+	sed -i 's/^from wallflower\.v1 import/from wallflower.protocol.wire import/' $(PROTO_OUT)/*_pb2*.py*
 
 check-deploy: env  ## validate images, compose, Kubernetes, systemd and proxy files
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/check.txt
@@ -61,7 +61,7 @@ test-hosts: env  ## a whole experiment over several hosts made of network namesp
 	$(BIN)/pytest -m hosts -s tests/integration/hosts
 
 soak-faults: env  ## 10,000 seeded fault schedules through the port (minutes)
-	$(BIN)/python -m tests.strategy.fault_schedules 1000 10000
+	$(BIN)/python -m tests.support.fault_schedules 1000 10000
 
 FIRST ?= 1
 COUNT ?= 2000
@@ -94,10 +94,10 @@ bench-secagg: bench-env  ## secure sums, ours against Flower's stock SecAgg+
 	$(BIN)/python -W ignore -m benchmarks.desk
 
 soak-secagg: env  ## secure sums at every size, 8,192 nodes included
-	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/test_secure_sum_sums.py
+	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/secure_sum/test_sums.py
 
 soak-machines: env  ## 10,000 seeded fault schedules and 50,000 changed messages on the secure-sum machines alone
-	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/test_secure_sum_faults.py tests/strategy/test_sealed_fuzz.py
+	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/secure_sum/test_faults.py tests/strategy/test_sealed_fuzz.py
 
 soak-kill: env  ## kill a run's server 20 times, each in a named phase, resume, verify
 	$(BIN)/pytest -m soak -s tests/integration/test_kill.py

@@ -27,26 +27,33 @@ from pathlib import Path
 import psutil
 
 from benchmarks.desk_nodes import RUN, value_of
-from protocol.attendance import RunTokens
-from protocol.certificates import make_authority, make_server_certificate
-from protocol.identity import EnrolmentKey, Trust
-from protocol.port import Answer, Request
-from protocol.session import SecureSum
-from protocol.threat import Threat
-from protocol.wire.cohort_pb2 import CohortSpec
-from protocol.wire.node_pb2 import (
+from wallflower.protocol.identity.certificates import (
+    make_authority,
+    make_server_certificate,
+)
+from wallflower.protocol.identity.enrolment import EnrolmentKey, Trust
+from wallflower.protocol.identity.tokens import RunTokens
+from wallflower.protocol.messages.port import Answer, Request
+from wallflower.protocol.secure_sum.session import SecureSum
+from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.node_pb2 import (
     CloseCohort,
     CohortStage,
     NodeAnswer,
     NodeRequest,
     Task,
 )
-from strategy.desk import Desk
-from strategy.desk_admission import Admission, EnrolledKeys
-from strategy.desk_settings import DeskSettings
-from strategy.secure_sum import ServerKeyring, backend_modulus, server_session
-from strategy.spool import Spool
-from strategy.sum_driver import Deadlines, Refusal, run_session
+from wallflower.strategy.desk.admission import Admission, EnrolledKeys
+from wallflower.strategy.desk.desk import Desk
+from wallflower.strategy.desk.settings import DeskSettings
+from wallflower.strategy.record.spool import Spool
+from wallflower.strategy.run.driver import Deadlines, Refusal, run_session
+from wallflower.strategy.secure_sum import (
+    ServerKeyring,
+    backend_modulus,
+    server_session,
+)
 
 THREAT = Threat(Fraction(1, 10), Fraction(1, 10))
 

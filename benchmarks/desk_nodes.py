@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from clients.attendance import AttendanceSettings, Invitation, attend
-from clients.secure_sum import ClientKeyring, ClientLimits, client_session
-from protocol.attendance import RunToken
-from protocol.errors import ProtocolError, RefusalError
-from protocol.identity import EnrolmentKey, NodeIdentity, Trust
-from protocol.session import ClientSession, Contribution
-from protocol.wire.node_pb2 import CohortStage, NodeAnswer, NodeRequest
+from wallflower.clients.desk.attend import AttendanceSettings, Invitation, attend
+from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from wallflower.protocol.errors import ProtocolError, RefusalError
+from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity, Trust
+from wallflower.protocol.identity.tokens import RunToken
+from wallflower.protocol.secure_sum.session import ClientSession, Contribution
+from wallflower.protocol.wire.node_pb2 import CohortStage, NodeAnswer, NodeRequest
 
 RUN = "bench"
 

@@ -16,16 +16,16 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.report import Row, keep, show
-from protocol.bits import OsBits, SeededBits
-from protocol.laws import (
+from wallflower.protocol.noise.bits import OsBits, SeededBits
+from wallflower.protocol.noise.laws import (
     DiscreteGaussian,
     DiscreteLaplace,
     NegativeBinomialDifference,
     Polya,
     Skellam,
 )
-from protocol.laws_base import LadderLaw
-from protocol.table import CertifiedTable
+from wallflower.protocol.noise.table import CertifiedTable
+from wallflower.protocol.noise.tabulated import LadderLaw
 
 ROUNDS = 7
 DRAWS = 400_000

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Mapping
 from fractions import Fraction
 
-from protocol.rewards import GaussianRewards
-from strategy.policy_spec import PolicySpec
-from wallflower.simulation import Simulation, run
-from wallflower.simulation_setup import build_engine, drawn_means
+from wallflower.protocol.rewards.models import GaussianRewards
+from wallflower.regret.setup import build_engine, drawn_means
+from wallflower.regret.simulation import Simulation, run
+from wallflower.strategy.bandit.spec import PolicySpec
 
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
 TOLERANCE = 0.04

@@ -27,22 +27,27 @@ from typing import Any
 
 import psutil
 
-from clients.ledger import Ledger
-from protocol.population import NodeSettings, RewardSettings
-from protocol.port import Answer, NodeId, NodePort, Request
-from protocol.threat import Sizes, Threat, sparse_graph_size
-from strategy import events
-from strategy.chain import INVITED, ROUND
-from strategy.config import ExperimentConfig, ExperimentSettings, PolicySettings
-from strategy.journal import Journal
-from strategy.memory_port import MemoryPort
-from strategy.orchestrator import Orchestrator
-from strategy.session_opener import session_opener
-from wallflower.engines import EngineJob
-from wallflower.flower_launch import LOG_FILE
-from wallflower.flower_process import flwr_run, simulation_superlink
-from wallflower.population import hosted_nodes, ledger_path
-from wallflower.simulation_engine import run_simulation
+from wallflower.clients.node.ledger import Ledger
+from wallflower.engines.flower import LOG_FILE
+from wallflower.engines.population import hosted_nodes
+from wallflower.engines.process import flwr_run, simulation_superlink
+from wallflower.engines.registry import EngineJob
+from wallflower.engines.simulation import run_simulation
+from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
+from wallflower.protocol.secure_sum.threat import Sizes, Threat, sparse_graph_size
+from wallflower.results.hosted_ledger import ledger_path
+from wallflower.strategy.config import (
+    ExperimentConfig,
+    ExperimentSettings,
+    PolicySettings,
+)
+from wallflower.strategy.nodes.memory import MemoryPort
+from wallflower.strategy.record import events
+from wallflower.strategy.record.chain import INVITED, ROUND
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.orchestrator import Orchestrator
+from wallflower.strategy.run.sessions import session_opener
 
 STOCK_APP = Path(__file__).parent / "stock-secagg"
 TENTH = Fraction(1, 10)

@@ -16,12 +16,16 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 
-from clients.secure_sum import ClientKeyring, ClientLimits, client_session
-from protocol.cohort_context import draw_order
-from protocol.session import Ask, Contribution, SecureSum
-from protocol.threat import Threat, committee_size
-from protocol.wire.cohort_pb2 import CohortSpec
-from strategy.secure_sum import ServerKeyring, backend_modulus, server_session
+from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from wallflower.protocol.secure_sum.context import draw_order
+from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum
+from wallflower.protocol.secure_sum.threat import Threat, committee_size
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.strategy.secure_sum import (
+    ServerKeyring,
+    backend_modulus,
+    server_session,
+)
 
 TENTH = Fraction(1, 10)
 THREAT = Threat(TENTH, TENTH)

@@ -31,10 +31,10 @@ Peer = Callable[[np.ndarray[Any, Any], int], None]
 
 def simulated(horizon: int, instances: int, equal: bool) -> float:
     """Processor seconds to simulate `instances` experiments of `horizon` users."""
-    from protocol.rewards import GaussianRewards
-    from strategy.policy_spec import PolicySpec
-    from wallflower.simulation import Simulation, run
-    from wallflower.simulation_setup import build_engine, drawn_means
+    from wallflower.protocol.rewards.models import GaussianRewards
+    from wallflower.regret.setup import build_engine, drawn_means
+    from wallflower.regret.simulation import Simulation, run
+    from wallflower.strategy.bandit.spec import PolicySpec
 
     start = time.process_time()
     spec = PolicySpec(

@@ -17,12 +17,16 @@ from typing import Any, Protocol, TypeVar
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from clients.loop_thread import LoopThread
-from clients.simulated import in_simulation
-from protocol import flower_record
-from protocol.attendance import RunToken
-from protocol.errors import MalformedMessageError, RefusalError, WallflowerError
-from protocol.logs import installed_from, log_context
+from wallflower.clients.host.loop_thread import LoopThread
+from wallflower.clients.host.simulated import in_simulation
+from wallflower.protocol.errors import (
+    MalformedMessageError,
+    RefusalError,
+    WallflowerError,
+)
+from wallflower.protocol.files.logs import installed_from, log_context
+from wallflower.protocol.identity.tokens import RunToken
+from wallflower.protocol.messages import flower as flower_record
 
 log = logging.getLogger("wallflower.flower")
 
@@ -32,8 +36,8 @@ PARTITION = "partition-id"  # what Flower's simulation gives to every node
 
 # Who makes the nodes: "module:attribute", a NodeProvider. Simulated nodes belong to the
 # operator's tools, which clients never import; hence a name.
-_OWN_HOME = "clients.node_home:provider"
-_SIMULATED = "wallflower.simulated_nodes:provider"
+_OWN_HOME = "wallflower.clients.host.home:provider"
+_SIMULATED = "wallflower.engines.simulated_nodes:provider"
 
 
 class NodeProvider(Protocol):

@@ -105,7 +105,10 @@ def check_systemd(scratch: Path) -> str:
 
 def check_proxy(scratch: Path) -> str:
     """Render the proxy's configuration with fresh keys and let nginx test it."""
-    from protocol.certificates import make_authority, make_server_certificate
+    from wallflower.protocol.identity.certificates import (
+        make_authority,
+        make_server_certificate,
+    )
 
     nginx = _tool("nginx")
     now = datetime.datetime.now(datetime.UTC)

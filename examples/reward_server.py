@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator
 
 import grpc
 
-from protocol.wire import rewards_pb2, rewards_pb2_grpc
+from wallflower.protocol.wire import rewards_pb2, rewards_pb2_grpc
 
 
 class Outcomes(rewards_pb2_grpc.RewardSourceServicer):

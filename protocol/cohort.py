@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from protocol.encoding import LONGEST_NAME
-from protocol.errors import InputError
-from protocol.mechanism import CohortMechanism, mechanism_named
-from protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.identity.canonical import LONGEST_NAME
+from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
 
 _LARGEST_UINT64 = 2**64 - 1
 # A modulus must fit the signed 64-bit arithmetic of vectorised sums.

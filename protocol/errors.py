@@ -25,6 +25,9 @@ and keys never appear in one.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class WallflowerError(Exception):
     """Base of all errors raised on purpose."""
@@ -168,3 +171,9 @@ def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     return first
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Give `` (did you mean "x"?)`` for a near miss, else an empty text."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f' (did you mean "{close[0]}"?)' if close else ""

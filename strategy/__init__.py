@@ -1,3 +1,3 @@
 """The server's side: cohorts, secure sum, analyzer, elimination, journal."""
 
-import protocol.tls  # noqa: F401 (before gRPC is loaded)
+import wallflower.protocol.identity.tls  # noqa: F401 (before gRPC is loaded)

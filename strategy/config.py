@@ -17,11 +17,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from protocol.errors import ConfigError, InputError
-from protocol.mechanism import Mechanism, mechanism_named
-from protocol.population import NodeSettings, RewardSettings, one_of
-from protocol.quantities import positive, probability, whole
-from protocol.settings import read_toml, settings_from
+from wallflower.protocol.errors import ConfigError, InputError
+from wallflower.protocol.files.sections import NodeSettings, RewardSettings, one_of
+from wallflower.protocol.files.settings import read_toml, settings_from
+from wallflower.protocol.numbers import positive, probability, whole
+from wallflower.protocol.privacy.mechanism import Mechanism, mechanism_named
 
 TRANSPORTS = ("auto", "memory", "grpc", "flower")
 BACKENDS = ("committee", "secagg-plus")

@@ -12,8 +12,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from protocol.errors import ConfigError
-from strategy.config import ExperimentConfig, config_from_canonical, load_config
+from wallflower.protocol.errors import ConfigError
+from wallflower.strategy.config import (
+    ExperimentConfig,
+    config_from_canonical,
+    load_config,
+)
 
 
 def experiment(run_config: Mapping[str, object]) -> ExperimentConfig:

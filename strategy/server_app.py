@@ -15,16 +15,16 @@ from flwr.app import Context
 from flwr.common import log
 from flwr.serverapp import Grid, ServerApp
 
-from protocol.errors import WallflowerError
-from protocol.private_files import private_directory, private_file
-from protocol.repeatable import TEST_MODE
-from strategy import blame, events
-from strategy.config import ExperimentConfig
-from strategy.event_log import EventLog
-from strategy.flower_config import experiment, run_directory
-from strategy.flower_strategy import PrivateBandit, engine_of
-from strategy.losses import in_words
-from strategy.server_app_files import FAILURE_FILE
+from wallflower.protocol.errors import WallflowerError
+from wallflower.protocol.files.private import private_directory, private_file
+from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.flower_config import experiment, run_directory
+from wallflower.strategy.private_bandit import PrivateBandit, engine_of
+from wallflower.strategy.record import blame, events
+from wallflower.strategy.record.event_log import EventLog
+from wallflower.strategy.record.losses import in_words
+from wallflower.strategy.server_app_files import FAILURE_FILE
 
 app = ServerApp()
 

@@ -22,12 +22,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clients.node_home import NodeFile
 from deploy.harness.processes import until
-from protocol.settings import settings_from
-from strategy.config import ExperimentConfig
-from strategy.journal import Journal
-from tests.wallflower.run_fixtures import SMALL
+from tests.support.run_fixtures import SMALL
+from wallflower.clients.host.home import NodeFile
+from wallflower.protocol.files.settings import settings_from
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.record.journal import Journal
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

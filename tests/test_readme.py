@@ -8,11 +8,11 @@ import tomllib
 from decimal import Decimal
 from pathlib import Path
 
-from protocol.floor import FloorRule
-from protocol.sentences import REHEARSAL, Group, Promise
-from protocol.settings import settings_from
-from strategy.config import ExperimentConfig, load_config
 from wallflower.cli import app
+from wallflower.protocol.files.settings import settings_from
+from wallflower.protocol.privacy.honest_floor import FloorRule
+from wallflower.protocol.privacy.sentences import REHEARSAL, Group, Promise
+from wallflower.strategy.config import ExperimentConfig, load_config
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -18,43 +18,53 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import protocol.tls  # noqa: F401 (before gRPC is loaded)
+import wallflower.protocol.identity.tls  # noqa: F401 (before gRPC is loaded)
+from wallflower.version import __version__
 
 if TYPE_CHECKING:
-    from clients.node import Node, NodeParts
-    from clients.policy import ClientPolicy
-    from protocol.errors import WallflowerError
-    from protocol.law import NoiseLaw
-    from protocol.mechanism import CohortMechanism, Mechanism, mechanism_named
-    from protocol.port import Answer, NodeHandler, NodePort, Request
-    from strategy.config import ExperimentConfig, load_config
-    from strategy.flower_strategy import PrivateBandit
-    from strategy.journal import Journal
-    from strategy.orchestrator import Orchestrator
-    from strategy.policy import ArmView, CohortOutcome, CohortWish, Policy
+    from wallflower.clients.consent import ClientPolicy
+    from wallflower.clients.node.node import Node, NodeParts
+    from wallflower.protocol.errors import WallflowerError
+    from wallflower.protocol.messages.port import Answer, NodeHandler, NodePort, Request
+    from wallflower.protocol.noise.law import NoiseLaw
+    from wallflower.protocol.privacy.mechanism import (
+        CohortMechanism,
+        Mechanism,
+        mechanism_named,
+    )
+    from wallflower.strategy.bandit.policy import (
+        ArmView,
+        CohortOutcome,
+        CohortWish,
+        Policy,
+    )
+    from wallflower.strategy.config import ExperimentConfig, load_config
+    from wallflower.strategy.private_bandit import PrivateBandit
+    from wallflower.strategy.record.journal import Journal
+    from wallflower.strategy.run.orchestrator import Orchestrator
 
 _HOMES = {
-    "Answer": "protocol.port",
-    "ArmView": "strategy.policy",
-    "ClientPolicy": "clients.policy",
-    "CohortMechanism": "protocol.mechanism",
-    "CohortOutcome": "strategy.policy",
-    "CohortWish": "strategy.policy",
-    "ExperimentConfig": "strategy.config",
-    "Journal": "strategy.journal",
-    "Mechanism": "protocol.mechanism",
-    "Node": "clients.node",
-    "NodeHandler": "protocol.port",
-    "NodeParts": "clients.node",
-    "NodePort": "protocol.port",
-    "NoiseLaw": "protocol.law",
-    "Orchestrator": "strategy.orchestrator",
-    "Policy": "strategy.policy",
-    "PrivateBandit": "strategy.flower_strategy",
-    "Request": "protocol.port",
-    "WallflowerError": "protocol.errors",
-    "load_config": "strategy.config",
-    "mechanism_named": "protocol.mechanism",
+    "Answer": "wallflower.protocol.messages.port",
+    "ArmView": "wallflower.strategy.bandit.policy",
+    "ClientPolicy": "wallflower.clients.consent",
+    "CohortMechanism": "wallflower.protocol.privacy.mechanism",
+    "CohortOutcome": "wallflower.strategy.bandit.policy",
+    "CohortWish": "wallflower.strategy.bandit.policy",
+    "ExperimentConfig": "wallflower.strategy.config",
+    "Journal": "wallflower.strategy.record.journal",
+    "Mechanism": "wallflower.protocol.privacy.mechanism",
+    "Node": "wallflower.clients.node.node",
+    "NodeHandler": "wallflower.protocol.messages.port",
+    "NodeParts": "wallflower.clients.node.node",
+    "NodePort": "wallflower.protocol.messages.port",
+    "NoiseLaw": "wallflower.protocol.noise.law",
+    "Orchestrator": "wallflower.strategy.run.orchestrator",
+    "Policy": "wallflower.strategy.bandit.policy",
+    "PrivateBandit": "wallflower.strategy.private_bandit",
+    "Request": "wallflower.protocol.messages.port",
+    "WallflowerError": "wallflower.protocol.errors",
+    "load_config": "wallflower.strategy.config",
+    "mechanism_named": "wallflower.protocol.privacy.mechanism",
 }
 
 __all__ = [
@@ -77,6 +87,7 @@ __all__ = [
     "PrivateBandit",
     "Request",
     "WallflowerError",
+    "__version__",
     "load_config",
     "mechanism_named",
 ]

@@ -14,12 +14,12 @@ import typer
 import typer.core
 from click.exceptions import Abort, ClickException, NoArgsIsHelpError
 
-from protocol.errors import WallflowerError
 from wallflower.commands import keys
 from wallflower.commands.figures import figures
 from wallflower.commands.plan import plan
 from wallflower.commands.run import resume, run, status, verify
 from wallflower.commands.simulate import simulate
+from wallflower.protocol.errors import WallflowerError
 
 # With rich installed, typer escapes "[default: …]" for rich even where it prints the
 # plain help we want: the backslash would be seen.

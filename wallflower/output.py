@@ -8,8 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from protocol.errors import InputError
-from protocol.settings import nearest
+from wallflower.protocol.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clients.secure_sum.committee import CommitteeClient
-from clients.secure_sum.keyring import ClientKeyring
-from clients.secure_sum.limits import ClientLimits
-from clients.secure_sum.machine import ClientMachine, Setting
-from clients.secure_sum.sealed import SealedClient
-from clients.secure_sum.secagg_plus import SecaggPlusClient
-from protocol.backends import COMMITTEE, SEALED, SECAGG_PLUS
-from protocol.errors import InputError
-from protocol.identity import NodeIdentity, Trust
-from protocol.session import ClientSession, PartyId
-from protocol.settings import nearest
-from protocol.sum_envelope import parse
-from protocol.wire.cohort_pb2 import CohortSpec
-from protocol.wire.sum_state_pb2 import ClientState
+from wallflower.clients.secure_sum.committee import CommitteeClient
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
+from wallflower.clients.secure_sum.machine import ClientMachine, Setting
+from wallflower.clients.secure_sum.sealed import SealedClient
+from wallflower.clients.secure_sum.secagg_plus import SecaggPlusClient
+from wallflower.protocol.errors import InputError, nearest
+from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
+from wallflower.protocol.secure_sum.backends import COMMITTEE, SEALED, SECAGG_PLUS
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.session import ClientSession, PartyId
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.sum_state_pb2 import ClientState
 
 __all__ = ["ClientKeyring", "ClientLimits", "client_session", "restore_session"]
 

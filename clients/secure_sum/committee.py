@@ -10,10 +10,16 @@ from __future__ import annotations
 
 import secrets
 
-from clients.secure_sum.machine import ClientMachine, Setting
-from protocol.backends import COMMITTEE
-from protocol.cohort_context import draw_order
-from protocol.committee_seals import (
+from wallflower.clients.secure_sum.machine import ClientMachine, Setting
+from wallflower.protocol.errors import (
+    InputError,
+    MalformedMessageError,
+    RefusalError,
+    WrongContextError,
+)
+from wallflower.protocol.identity.canonical import name_tag
+from wallflower.protocol.secure_sum.backends import COMMITTEE
+from wallflower.protocol.secure_sum.committee_seals import (
     MOST_USERS,
     SEAL_BYTES,
     committee_digest,
@@ -22,21 +28,19 @@ from protocol.committee_seals import (
     seal_share,
     split,
 )
-from protocol.encoding import name_tag
-from protocol.errors import (
-    InputError,
-    MalformedMessageError,
-    RefusalError,
-    WrongContextError,
+from wallflower.protocol.secure_sum.context import draw_order
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.primes import is_prime
+from wallflower.protocol.secure_sum.seals import SALT_BYTES
+from wallflower.protocol.secure_sum.session import Contribution
+from wallflower.protocol.secure_sum.shamir import share_integer
+from wallflower.protocol.secure_sum.stages import CONTRIBUTE, KEYS, stages_of
+from wallflower.protocol.secure_sum.threat import (
+    Sizes,
+    committee_size,
+    least_contributors,
 )
-from protocol.primes import is_prime
-from protocol.sealing import SALT_BYTES
-from protocol.session import Contribution
-from protocol.shamir import share_integer
-from protocol.stages import CONTRIBUTE, KEYS, stages_of
-from protocol.sum_envelope import parse
-from protocol.threat import Sizes, committee_size, least_contributors
-from protocol.wire.secure_sum_pb2 import (
+from wallflower.protocol.wire.secure_sum_pb2 import (
     ClosedSet,
     Committee,
     Complaint,

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from clients.secure_sum.vault import MemoryVault, Vault
-from protocol.errors import RefusalError
-from protocol.identity import NodeIdentity, Trust
-from protocol.party_keys import signed, verify
-from protocol.sealing import pair_key
-from protocol.wire.secure_sum_pb2 import PartyKey
+from wallflower.clients.secure_sum.vault import MemoryVault, Vault
+from wallflower.protocol.errors import RefusalError
+from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
+from wallflower.protocol.secure_sum.keys import signed, verify
+from wallflower.protocol.secure_sum.seals import pair_key
+from wallflower.protocol.wire.secure_sum_pb2 import PartyKey
 
 _MOST_PAIRS = 2**17
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from protocol.errors import RefusalError
-from protocol.identity import Trust
-from protocol.sum_envelope import LARGEST_MESSAGE
-from protocol.threat import Threat, quorum_for
-from protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.errors import RefusalError
+from wallflower.protocol.identity.enrolment import Trust
+from wallflower.protocol.secure_sum.envelope import LARGEST_MESSAGE
+from wallflower.protocol.secure_sum.threat import Threat, quorum_for
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,27 +15,36 @@ from typing import cast
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from clients.secure_sum.keyring import ClientKeyring, OwnKey
-from clients.secure_sum.limits import ClientLimits
-from protocol.cohort_context import context_of, read_roster, roster_digest
-from protocol.committee_seals import MOST_USERS
-from protocol.encoding import check_name
-from protocol.errors import (
+from wallflower.clients.secure_sum.keyring import ClientKeyring, OwnKey
+from wallflower.clients.secure_sum.limits import ClientLimits
+from wallflower.protocol.errors import (
     InputError,
     MalformedMessageError,
     RefusalError,
     ReplayedMessageError,
     WrongContextError,
 )
-from protocol.identity import NodeIdentity, Trust
-from protocol.party_keys import check_distinct, check_usable
-from protocol.session import Contribution
-from protocol.stages import StageFacts
-from protocol.sum_envelope import check_place, unwrap, wrap
-from protocol.threat import COMPLETE_UP_TO, Threat
-from protocol.wire.cohort_pb2 import CohortSpec
-from protocol.wire.secure_sum_pb2 import Envelope, PartyKey, RosterNote, Stage
-from protocol.wire.sum_state_pb2 import Answered, ClientState
+from wallflower.protocol.identity.canonical import check_name
+from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
+from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
+from wallflower.protocol.secure_sum.context import (
+    context_of,
+    read_roster,
+    roster_digest,
+)
+from wallflower.protocol.secure_sum.envelope import check_place, unwrap, wrap
+from wallflower.protocol.secure_sum.keys import check_distinct, check_usable
+from wallflower.protocol.secure_sum.session import Contribution
+from wallflower.protocol.secure_sum.stages import StageFacts
+from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.secure_sum_pb2 import (
+    Envelope,
+    PartyKey,
+    RosterNote,
+    Stage,
+)
+from wallflower.protocol.wire.sum_state_pb2 import Answered, ClientState
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clients.secure_sum.machine import Setting
-from protocol.cohort_context import draw_order
-from protocol.errors import (
+from wallflower.clients.secure_sum.machine import Setting
+from wallflower.protocol.errors import (
     AuthenticationError,
     MalformedMessageError,
     RefusalError,
     WrongContextError,
 )
-from protocol.graph import ring_neighbours
-from protocol.identity import verify_signature
-from protocol.standing import confirmation, read_standing
-from protocol.threat import COMPLETE_UP_TO, Sizes, Threat, least_contributors
-from protocol.wire.secure_sum_pb2 import (
+from wallflower.protocol.identity.enrolment import verify_signature
+from wallflower.protocol.secure_sum.context import draw_order
+from wallflower.protocol.secure_sum.graph import ring_neighbours
+from wallflower.protocol.secure_sum.standing import confirmation, read_standing
+from wallflower.protocol.secure_sum.threat import (
+    COMPLETE_UP_TO,
+    Sizes,
+    Threat,
+    least_contributors,
+)
+from wallflower.protocol.wire.secure_sum_pb2 import (
     MaskRequest,
     ShareRequest,
     Standing,

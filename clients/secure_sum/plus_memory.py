@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from clients.secure_sum.keyring import OwnKey
-from protocol.cohort_context import read_roster, roster_bytes
-from protocol.sum_envelope import parse
-from protocol.wire.secure_sum_pb2 import ShareRequest, Standing
-from protocol.wire.sum_state_pb2 import PlusState
+from wallflower.clients.secure_sum.keyring import OwnKey
+from wallflower.protocol.secure_sum.context import read_roster, roster_bytes
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.wire.secure_sum_pb2 import ShareRequest, Standing
+from wallflower.protocol.wire.sum_state_pb2 import PlusState
 
 
 @dataclass(slots=True, repr=False)

@@ -8,30 +8,41 @@ docs/secure-sums.md for the protocol and what each party sees.
 
 from __future__ import annotations
 
-from clients.secure_sum.machine import ClientMachine, Setting
-from clients.secure_sum.sealed_checks import opened_sum, opening_key, sealing_key
-from clients.secure_sum.sealed_dealing import DealingPart, terms_of
-from protocol.backends import SEALED
-from protocol.cohort import cohort_mechanism
-from protocol.errors import InputError, RefusalError, WrongContextError
-from protocol.sealed import ranges
-from protocol.sealed.cipher import (
+from wallflower.clients.secure_sum.machine import ClientMachine, Setting
+from wallflower.clients.secure_sum.sealed_checks import (
+    opened_sum,
+    opening_key,
+    sealing_key,
+)
+from wallflower.clients.secure_sum.sealed_dealing import DealingPart, terms_of
+from wallflower.protocol.accounting.truncation import truncation
+from wallflower.protocol.cohort import cohort_mechanism
+from wallflower.protocol.errors import InputError, RefusalError, WrongContextError
+from wallflower.protocol.secure_sum.backends import SEALED
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.sealed import ranges
+from wallflower.protocol.secure_sum.sealed.cipher import (
     encrypt,
     opening_place,
     prove_sender,
     sealed_context,
     statement,
 )
-from protocol.sealed.committee import Seats, is_dealing
-from protocol.sealed.dealing import Holder
-from protocol.sealed.group import Point
-from protocol.sealed.proofs import prove_equality
-from protocol.sealed.sizes import DealingSizes
-from protocol.session import Contribution
-from protocol.stages import CHECK, DEAL, ENLIST, OPEN, SEAL, stages_of
-from protocol.sum_envelope import parse
-from protocol.truncation import truncation
-from protocol.wire.sealed_pb2 import (
+from wallflower.protocol.secure_sum.sealed.committee import Seats, is_dealing
+from wallflower.protocol.secure_sum.sealed.dealing import Holder
+from wallflower.protocol.secure_sum.sealed.group import Point
+from wallflower.protocol.secure_sum.sealed.proofs import prove_equality
+from wallflower.protocol.secure_sum.sealed.sizes import DealingSizes
+from wallflower.protocol.secure_sum.session import Contribution
+from wallflower.protocol.secure_sum.stages import (
+    CHECK,
+    DEAL,
+    ENLIST,
+    OPEN,
+    SEAL,
+    stages_of,
+)
+from wallflower.protocol.wire.sealed_pb2 import (
     CheckRequest,
     DealRequest,
     EnlistRequest,
@@ -40,7 +51,7 @@ from protocol.wire.sealed_pb2 import (
     SealAnswer,
     SealRequest,
 )
-from protocol.wire.secure_sum_pb2 import Envelope, RosterNote
+from wallflower.protocol.wire.secure_sum_pb2 import Envelope, RosterNote
 
 _DEALING = (ENLIST, DEAL, CHECK)
 

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from clients.secure_sum.limits import ClientLimits
-from clients.secure_sum.machine import Setting, listed_roster
-from protocol.cohort_context import context_of
-from protocol.errors import (
+from wallflower.clients.secure_sum.limits import ClientLimits
+from wallflower.clients.secure_sum.machine import Setting, listed_roster
+from wallflower.protocol.errors import (
     AuthenticationError,
     MalformedMessageError,
     RefusalError,
     WrongContextError,
 )
-from protocol.identity import Trust, verify_signature
-from protocol.sealed.cipher import shows_sender, statement
-from protocol.sealed.committee import (
+from wallflower.protocol.identity.enrolment import Trust, verify_signature
+from wallflower.protocol.secure_sum.context import context_of
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.sealed.cipher import shows_sender, statement
+from wallflower.protocol.secure_sum.sealed.committee import (
     Seats,
     committee_digest,
     is_dealing,
     read_committee,
     read_statement,
 )
-from protocol.sealed.dealing import Terms, dealing_name
-from protocol.sealed.group import ORDER, Point, read_scalar, total
-from protocol.sum_envelope import parse
-from protocol.threat import Threat, least_contributors
-from protocol.wire.cohort_pb2 import CohortSpec
-from protocol.wire.sealed_pb2 import (
+from wallflower.protocol.secure_sum.sealed.dealing import Terms, dealing_name
+from wallflower.protocol.secure_sum.sealed.group import ORDER, Point, read_scalar, total
+from wallflower.protocol.secure_sum.threat import Threat, least_contributors
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.sealed_pb2 import (
     DealingEvidence,
     DealingNote,
     MemberState,

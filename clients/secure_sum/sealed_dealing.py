@@ -8,14 +8,15 @@ The polynomial is forgotten as soon as it is dealt, the member's key with the ch
 
 from __future__ import annotations
 
-from clients.secure_sum.machine import Setting
-from protocol.errors import (
+from wallflower.clients.secure_sum.machine import Setting
+from wallflower.protocol.errors import (
     MalformedMessageError,
     RefusalError,
     WrongContextError,
 )
-from protocol.sealed import feldman
-from protocol.sealed.committee import (
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.sealed import feldman
+from wallflower.protocol.secure_sum.sealed.committee import (
     Seats,
     committee_digest,
     read_committee,
@@ -24,7 +25,7 @@ from protocol.sealed.committee import (
     sign_statement,
     verify_key,
 )
-from protocol.sealed.dealing import (
+from wallflower.protocol.secure_sum.sealed.dealing import (
     Dealing,
     Holder,
     Terms,
@@ -32,11 +33,15 @@ from protocol.sealed.dealing import (
     deal,
     open_share,
 )
-from protocol.sealed.group import KeyPair, Point, read_scalar, scalar_bytes
-from protocol.sealed.sizes import DealingSizes, dealing_sizes
-from protocol.sum_envelope import parse
-from protocol.threat import Threat
-from protocol.wire.sealed_pb2 import (
+from wallflower.protocol.secure_sum.sealed.group import (
+    KeyPair,
+    Point,
+    read_scalar,
+    scalar_bytes,
+)
+from wallflower.protocol.secure_sum.sealed.sizes import DealingSizes, dealing_sizes
+from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.protocol.wire.sealed_pb2 import (
     CheckAnswer,
     CheckRequest,
     DealAnswer,

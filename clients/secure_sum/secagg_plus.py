@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import secrets
 
-from clients.secure_sum.keyring import OwnKey
-from clients.secure_sum.machine import ClientMachine, Setting
-from clients.secure_sum.plus_checks import (
+from wallflower.clients.secure_sum.keyring import OwnKey
+from wallflower.clients.secure_sum.machine import ClientMachine, Setting
+from wallflower.clients.secure_sum.plus_checks import (
     check_confirmations,
     check_neighbours,
     check_roster_shrank,
@@ -20,28 +20,42 @@ from clients.secure_sum.plus_checks import (
     check_standing,
     check_unmask,
 )
-from clients.secure_sum.plus_memory import PlusMemory
-from protocol.backends import SECAGG_PLUS
-from protocol.committee_seals import MOST_USERS, split
-from protocol.errors import AuthenticationError, RefusalError, WrongContextError
-from protocol.identity import Certificate
-from protocol.masks import mask_info, mask_value
-from protocol.party_keys import signed
-from protocol.plus_seals import (
+from wallflower.clients.secure_sum.plus_memory import PlusMemory
+from wallflower.protocol.errors import (
+    AuthenticationError,
+    RefusalError,
+    WrongContextError,
+)
+from wallflower.protocol.identity.enrolment import Certificate
+from wallflower.protocol.secure_sum.backends import SECAGG_PLUS
+from wallflower.protocol.secure_sum.committee_seals import MOST_USERS, split
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.keys import signed
+from wallflower.protocol.secure_sum.masking import mask_info, mask_value
+from wallflower.protocol.secure_sum.plus_seals import (
     PLUS_SEAL_BYTES,
     pack,
     share_head,
     share_info,
     unpack,
 )
-from protocol.sealing import SALT_BYTES, pair_key, seal, unseal
-from protocol.secret_shares import SECRET_BYTES, SHARE_BYTES, share_secrets
-from protocol.session import Contribution
-from protocol.stages import ADVERTISE, CONFIRM, MASK, SHARE, stages_of
-from protocol.standing import confirmation, read_standing
-from protocol.sum_envelope import parse
-from protocol.threat import Sizes, Threat, graph_size
-from protocol.wire.secure_sum_pb2 import (
+from wallflower.protocol.secure_sum.seals import SALT_BYTES, pair_key, seal, unseal
+from wallflower.protocol.secure_sum.secret_shares import (
+    SECRET_BYTES,
+    SHARE_BYTES,
+    share_secrets,
+)
+from wallflower.protocol.secure_sum.session import Contribution
+from wallflower.protocol.secure_sum.stages import (
+    ADVERTISE,
+    CONFIRM,
+    MASK,
+    SHARE,
+    stages_of,
+)
+from wallflower.protocol.secure_sum.standing import confirmation, read_standing
+from wallflower.protocol.secure_sum.threat import Sizes, Threat, graph_size
+from wallflower.protocol.wire.secure_sum_pb2 import (
     AdvertiseRequest,
     ConfirmAnswer,
     ConfirmRequest,

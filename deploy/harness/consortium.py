@@ -18,7 +18,7 @@ from deploy.harness.flower import Operator, start_supernode
 from deploy.harness.network import Host, LoopbackHost, Network
 from deploy.harness.processes import Process, Supervisor, free_port, until
 from deploy.harness.proxy import start_proxy
-from wallflower.keystore import KeyStore
+from wallflower.keys.store import KeyStore
 
 FLEET_PORT = 443
 DESK_PORT = 8443

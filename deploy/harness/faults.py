@@ -19,7 +19,7 @@ from pathlib import Path
 from deploy.harness.audit import Audit
 from deploy.harness.lab import Fault, Lab
 from deploy.harness.processes import until
-from protocol.errors import UnavailableError
+from wallflower.protocol.errors import UnavailableError
 
 _LET_IN = "SuperNode ID"  # what a SuperNode writes when SuperLink has accepted it
 

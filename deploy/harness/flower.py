@@ -17,7 +17,7 @@ from pathlib import Path
 
 from deploy.harness.network import Host
 from deploy.harness.processes import Process, Supervisor, listening, until
-from protocol.errors import UnavailableError
+from wallflower.protocol.errors import UnavailableError
 
 _BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parents[2]

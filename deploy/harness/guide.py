@@ -26,7 +26,7 @@ from deploy.harness.processes import (
     listening,
     until,
 )
-from protocol.errors import UnavailableError
+from wallflower.protocol.errors import UnavailableError
 
 PAGE = ROOT / "docs" / "deployment.md"
 TRANSCRIPT = ROOT / "docs" / "deployment-transcript.md"

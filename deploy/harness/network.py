@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from protocol.errors import UnavailableError
+from wallflower.protocol.errors import UnavailableError
 
 
 class Host(Protocol):

@@ -21,7 +21,7 @@ from typing import Self
 import psutil
 
 from deploy.harness.network import Host
-from protocol.errors import UnavailableError
+from wallflower.protocol.errors import UnavailableError
 
 
 class Process:

@@ -9,7 +9,7 @@ from pathlib import Path
 from deploy.harness.flower import ROOT, environment
 from deploy.harness.network import Host
 from deploy.harness.processes import Process, Supervisor, listening, until
-from protocol.errors import UnavailableError
+from wallflower.protocol.errors import UnavailableError
 
 
 def nginx_program() -> str | None:

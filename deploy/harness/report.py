@@ -31,7 +31,7 @@ from deploy.harness.experiment import (
 from deploy.harness.faults import FAULTS, fill_disk, small_disk
 from deploy.harness.lab import Fault, Lab
 from deploy.harness.processes import end_in_order_on_sigterm
-from protocol.errors import WallflowerError
+from wallflower.protocol.errors import WallflowerError
 
 NODES = ("clinic-a", "clinic-b", "clinic-c", "clinic-d")
 # Some faults leave two of the four nodes; against a lying server a sum needs three.

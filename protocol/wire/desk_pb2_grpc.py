@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from protocol.wire import desk_pb2 as wallflower_dot_v1_dot_desk__pb2
+from wallflower.protocol.wire import desk_pb2 as wallflower_dot_v1_dot_desk__pb2
 
 GRPC_GENERATED_VERSION = '1.81.1'
 GRPC_VERSION = grpc.__version__

@@ -1,4 +1,4 @@
-from protocol.wire import cohort_pb2 as _cohort_pb2
+from wallflower.protocol.wire import cohort_pb2 as _cohort_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from protocol.backends import COMMITTEE, SEALED, SECAGG_PLUS, backend_modulus
-from protocol.errors import InputError
-from protocol.identity import Trust
-from protocol.sealed.committee import is_dealing
-from protocol.session import PartyId, ServerSession
-from protocol.settings import nearest
-from protocol.sum_envelope import parse
-from protocol.wire.cohort_pb2 import CohortSpec
-from protocol.wire.sum_state_pb2 import ServerState
-from strategy.secure_sum.committee import CommitteeServer
-from strategy.secure_sum.dealing import DealingServer
-from strategy.secure_sum.keyring import ServerKeyring
-from strategy.secure_sum.machine import Opening, ServerMachine
-from strategy.secure_sum.sealed import SealedServer
-from strategy.secure_sum.secagg_plus import SecaggPlusServer
+from wallflower.protocol.errors import InputError, nearest
+from wallflower.protocol.identity.enrolment import Trust
+from wallflower.protocol.secure_sum.backends import (
+    COMMITTEE,
+    SEALED,
+    SECAGG_PLUS,
+    backend_modulus,
+)
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.sealed.committee import is_dealing
+from wallflower.protocol.secure_sum.session import PartyId, ServerSession
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.sum_state_pb2 import ServerState
+from wallflower.strategy.secure_sum.committee import CommitteeServer
+from wallflower.strategy.secure_sum.dealing import DealingServer
+from wallflower.strategy.secure_sum.keyring import ServerKeyring
+from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
+from wallflower.strategy.secure_sum.sealed import SealedServer
+from wallflower.strategy.secure_sum.secagg_plus import SecaggPlusServer
 
 __all__ = [
     "ServerKeyring",

@@ -6,17 +6,21 @@ the closed set and t to c members' sums, of which any t give the total mod m.
 
 from __future__ import annotations
 
-from protocol.cohort_context import draw_order
-from protocol.committee_seals import (
+from wallflower.protocol.errors import InputError, MalformedMessageError, ProtocolError
+from wallflower.protocol.secure_sum.committee_seals import (
     SEAL_BYTES,
     committee_digest,
     split,
 )
-from protocol.errors import InputError, MalformedMessageError, ProtocolError
-from protocol.primes import is_prime
-from protocol.recovery import InconsistentSharesError, recover_integer
-from protocol.sealing import SALT_BYTES
-from protocol.session import (
+from wallflower.protocol.secure_sum.context import draw_order
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.primes import is_prime
+from wallflower.protocol.secure_sum.recovery import (
+    InconsistentSharesError,
+    recover_integer,
+)
+from wallflower.protocol.secure_sum.seals import SALT_BYTES
+from wallflower.protocol.secure_sum.session import (
     OUT,
     SENT,
     SUSPECT,
@@ -25,10 +29,9 @@ from protocol.session import (
     SecureSum,
     Step,
 )
-from protocol.stages import CONTRIBUTE, KEYS, TALLY
-from protocol.sum_envelope import parse
-from protocol.threat import committee_size, least_contributors
-from protocol.wire.secure_sum_pb2 import (
+from wallflower.protocol.secure_sum.stages import CONTRIBUTE, KEYS, TALLY
+from wallflower.protocol.secure_sum.threat import committee_size, least_contributors
+from wallflower.protocol.wire.secure_sum_pb2 import (
     ClosedSet,
     Committee,
     ContributeAnswer,
@@ -39,8 +42,8 @@ from protocol.wire.secure_sum_pb2 import (
     TallyAnswer,
     TallyRequest,
 )
-from protocol.wire.sum_state_pb2 import ServerState
-from strategy.secure_sum.machine import Opening, ServerMachine
+from wallflower.protocol.wire.sum_state_pb2 import ServerState
+from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
 
 
 class CommitteeServer(ServerMachine):

@@ -6,13 +6,14 @@ comes out is a `DealtKey` in the run's keyring.
 
 from __future__ import annotations
 
-from protocol.errors import (
+from wallflower.protocol.errors import (
     MalformedMessageError,
     ProtocolError,
     WrongContextError,
 )
-from protocol.sealed import feldman
-from protocol.sealed.committee import (
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.sealed import feldman
+from wallflower.protocol.secure_sum.sealed.committee import (
     FalseComplaintError,
     Seats,
     WrongShareError,
@@ -22,18 +23,17 @@ from protocol.sealed.committee import (
     read_statement,
     verify_key,
 )
-from protocol.sealed.dealing import (
+from wallflower.protocol.secure_sum.sealed.dealing import (
     SEALED_SHARE_BYTES,
     Dealing,
     Holder,
     Terms,
     upheld,
 )
-from protocol.sealed.group import DegenerateSumError, Point
-from protocol.session import SENT, Dealt, PartyId, Step
-from protocol.stages import CHECK, DEAL, ENLIST
-from protocol.sum_envelope import parse
-from protocol.wire.sealed_pb2 import (
+from wallflower.protocol.secure_sum.sealed.group import DegenerateSumError, Point
+from wallflower.protocol.secure_sum.session import SENT, Dealt, PartyId, Step
+from wallflower.protocol.secure_sum.stages import CHECK, DEAL, ENLIST
+from wallflower.protocol.wire.sealed_pb2 import (
     CheckAnswer,
     CheckRequest,
     DealAnswer,
@@ -46,10 +46,10 @@ from protocol.wire.sealed_pb2 import (
     MemberKey,
     ShareComplaint,
 )
-from protocol.wire.secure_sum_pb2 import Envelope
-from protocol.wire.sum_state_pb2 import ServerState
-from strategy.secure_sum.dealt import DealtKey
-from strategy.secure_sum.machine import Opening, ServerMachine
+from wallflower.protocol.wire.secure_sum_pb2 import Envelope
+from wallflower.protocol.wire.sum_state_pb2 import ServerState
+from wallflower.strategy.secure_sum.dealt import DealtKey
+from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
 
 
 class DealingServer(ServerMachine):

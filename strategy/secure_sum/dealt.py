@@ -6,14 +6,22 @@ import math
 from collections.abc import Collection
 from functools import cached_property
 
-from protocol.cohort_context import context_of
-from protocol.sealed import feldman
-from protocol.sealed.committee import committee_digest, read_committee, read_statement
-from protocol.sealed.dealing import Terms, dealing_name
-from protocol.sealed.group import Point
-from protocol.sealed.sizes import dealing_sizes
-from protocol.threat import Threat
-from protocol.wire.sealed_pb2 import DealingEvidence, DealingNote, DealingState
+from wallflower.protocol.secure_sum.context import context_of
+from wallflower.protocol.secure_sum.sealed import feldman
+from wallflower.protocol.secure_sum.sealed.committee import (
+    committee_digest,
+    read_committee,
+    read_statement,
+)
+from wallflower.protocol.secure_sum.sealed.dealing import Terms, dealing_name
+from wallflower.protocol.secure_sum.sealed.group import Point
+from wallflower.protocol.secure_sum.sealed.sizes import dealing_sizes
+from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.protocol.wire.sealed_pb2 import (
+    DealingEvidence,
+    DealingNote,
+    DealingState,
+)
 
 
 class DealtKey:

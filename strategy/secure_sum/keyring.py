@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.errors import UnusableKeyError
-from strategy.secure_sum.dealt import DealtKey
+from wallflower.protocol.errors import UnusableKeyError
+from wallflower.strategy.secure_sum.dealt import DealtKey
 
 
 class KeyOwners:

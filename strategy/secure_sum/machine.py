@@ -12,31 +12,48 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from protocol.cohort_context import context_of, roster_bytes, roster_digest
-from protocol.committee_seals import MOST_USERS
-from protocol.errors import (
+from wallflower.protocol.errors import (
     BeyondCapacityError,
     InputError,
     ProtocolError,
     ReplayedMessageError,
     WrongContextError,
 )
-from protocol.identity import Trust
-from protocol.party_keys import check_usable, verify
-from protocol.session import OUT, SENT, Ask, Finding, PartyId, Step, Void
-from protocol.stages import STAGE_NAMES
-from protocol.sum_envelope import LARGEST_MESSAGE, check_place, unwrap, wrap
-from protocol.threat import COMPLETE_UP_TO, Threat
-from protocol.wire.cohort_pb2 import CohortSpec
-from protocol.wire.secure_sum_pb2 import (
+from wallflower.protocol.identity.enrolment import Trust
+from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
+from wallflower.protocol.secure_sum.context import (
+    context_of,
+    roster_bytes,
+    roster_digest,
+)
+from wallflower.protocol.secure_sum.envelope import (
+    LARGEST_MESSAGE,
+    check_place,
+    unwrap,
+    wrap,
+)
+from wallflower.protocol.secure_sum.keys import check_usable, verify
+from wallflower.protocol.secure_sum.session import (
+    OUT,
+    SENT,
+    Ask,
+    Finding,
+    PartyId,
+    Step,
+    Void,
+)
+from wallflower.protocol.secure_sum.stages import STAGE_NAMES
+from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.secure_sum_pb2 import (
     Envelope,
     PartyKey,
     Roster,
     RosterNote,
     Stage,
 )
-from protocol.wire.sum_state_pb2 import ServerState
-from strategy.secure_sum.keyring import KeyOwners, ServerKeyring
+from wallflower.protocol.wire.sum_state_pb2 import ServerState
+from wallflower.strategy.secure_sum.keyring import KeyOwners, ServerKeyring
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.committee_seals import split
-from protocol.plus_seals import PLUS_SEAL_BYTES
-from protocol.stages import ADVERTISE, CONFIRM, MASK, SHARE
-from protocol.wire.secure_sum_pb2 import (
+from wallflower.protocol.secure_sum.committee_seals import split
+from wallflower.protocol.secure_sum.plus_seals import PLUS_SEAL_BYTES
+from wallflower.protocol.secure_sum.stages import ADVERTISE, CONFIRM, MASK, SHARE
+from wallflower.protocol.wire.secure_sum_pb2 import (
     AdvertiseRequest,
     ConfirmRequest,
     MaskRequest,
@@ -16,7 +16,7 @@ from protocol.wire.secure_sum_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from strategy.secure_sum.secagg_plus import SecaggPlusServer
+    from wallflower.strategy.secure_sum.secagg_plus import SecaggPlusServer
 
 
 class PlusMessages:

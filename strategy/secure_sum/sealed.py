@@ -7,16 +7,18 @@ node, the closed set and the sum. Who fails a proof is named and left out.
 
 from __future__ import annotations
 
-from protocol.cohort import cohort_mechanism
-from protocol.committee_seals import MOST_USERS
-from protocol.errors import (
+from wallflower.protocol.accounting.truncation import Truncation, truncation
+from wallflower.protocol.cohort import cohort_mechanism
+from wallflower.protocol.errors import (
     AuthenticationError,
     InputError,
     MalformedMessageError,
 )
-from protocol.identity import verify_signature
-from protocol.sealed import ranges
-from protocol.sealed.cipher import (
+from wallflower.protocol.identity.enrolment import verify_signature
+from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.sealed import ranges
+from wallflower.protocol.secure_sum.sealed.cipher import (
     Ciphertext,
     combine,
     opening_place,
@@ -25,26 +27,27 @@ from protocol.sealed.cipher import (
     statement,
     uncovered,
 )
-from protocol.sealed.committee import UnprovedError, WrongOpeningError
-from protocol.sealed.decoding import LARGEST_WINDOW, decode
-from protocol.sealed.group import DegenerateSumError, Point, total
-from protocol.sealed.proofs import shows_equality
-from protocol.session import SENT, PartyId, SecureSum, Step
-from protocol.stages import OPEN, SEAL
-from protocol.sum_envelope import parse
-from protocol.threat import least_contributors
-from protocol.truncation import Truncation, truncation
-from protocol.wire.sealed_pb2 import (
+from wallflower.protocol.secure_sum.sealed.committee import (
+    UnprovedError,
+    WrongOpeningError,
+)
+from wallflower.protocol.secure_sum.sealed.decoding import LARGEST_WINDOW, decode
+from wallflower.protocol.secure_sum.sealed.group import DegenerateSumError, Point, total
+from wallflower.protocol.secure_sum.sealed.proofs import shows_equality
+from wallflower.protocol.secure_sum.session import SENT, PartyId, SecureSum, Step
+from wallflower.protocol.secure_sum.stages import OPEN, SEAL
+from wallflower.protocol.secure_sum.threat import least_contributors
+from wallflower.protocol.wire.sealed_pb2 import (
     OpenAnswer,
     OpenRequest,
     SealAnswer,
     SealedServerState,
     SealRequest,
 )
-from protocol.wire.secure_sum_pb2 import Envelope
-from protocol.wire.sum_state_pb2 import ServerState
-from strategy.secure_sum.dealt import DealtKey
-from strategy.secure_sum.machine import Opening, ServerMachine
+from wallflower.protocol.wire.secure_sum_pb2 import Envelope
+from wallflower.protocol.wire.sum_state_pb2 import ServerState
+from wallflower.strategy.secure_sum.dealt import DealtKey
+from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
 
 
 class SealedServer(ServerMachine):

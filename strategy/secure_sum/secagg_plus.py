@@ -7,29 +7,32 @@ of its two secrets.
 
 from __future__ import annotations
 
-from protocol.cohort_context import draw_order
-from protocol.committee_seals import split
-from protocol.errors import (
-    InputError,
-    MalformedMessageError,
+from wallflower.protocol.errors import InputError, MalformedMessageError
+from wallflower.protocol.identity.enrolment import Certificate, verify_signature
+from wallflower.protocol.secure_sum.committee_seals import split
+from wallflower.protocol.secure_sum.context import draw_order
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.graph import ring_neighbours
+from wallflower.protocol.secure_sum.plus_seals import PLUS_SEAL_BYTES
+from wallflower.protocol.secure_sum.seals import SALT_BYTES
+from wallflower.protocol.secure_sum.secret_shares import SHARE_BYTES
+from wallflower.protocol.secure_sum.session import SUSPECT, PartyId, SecureSum, Step
+from wallflower.protocol.secure_sum.stages import (
+    ADVERTISE,
+    CONFIRM,
+    MASK,
+    SHARE,
+    UNMASK,
 )
-from protocol.graph import ring_neighbours
-from protocol.identity import Certificate, verify_signature
-from protocol.plus_seals import PLUS_SEAL_BYTES
-from protocol.sealing import SALT_BYTES
-from protocol.secret_shares import SHARE_BYTES
-from protocol.session import SUSPECT, PartyId, SecureSum, Step
-from protocol.stages import ADVERTISE, CONFIRM, MASK, SHARE, UNMASK
-from protocol.standing import confirmation, standing_of
-from protocol.sum_envelope import parse
-from protocol.threat import (
+from wallflower.protocol.secure_sum.standing import confirmation, standing_of
+from wallflower.protocol.secure_sum.threat import (
     COMPLETE_UP_TO,
     Sizes,
     Threat,
     graph_size,
     least_contributors,
 )
-from protocol.wire.secure_sum_pb2 import (
+from wallflower.protocol.wire.secure_sum_pb2 import (
     ConfirmAnswer,
     Envelope,
     MaskAnswer,
@@ -38,10 +41,10 @@ from protocol.wire.secure_sum_pb2 import (
     Standing,
     UnmaskAnswer,
 )
-from protocol.wire.sum_state_pb2 import ServerState
-from strategy.secure_sum.machine import Opening, ServerMachine
-from strategy.secure_sum.plus_messages import PlusMessages
-from strategy.secure_sum.unmasking import (
+from wallflower.protocol.wire.sum_state_pb2 import ServerState
+from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
+from wallflower.strategy.secure_sum.plus_messages import PlusMessages
+from wallflower.strategy.secure_sum.unmasking import (
     TOO_FEW_SHARES,
     Shares,
     Unmasking,

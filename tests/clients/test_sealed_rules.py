@@ -7,25 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from clients.secure_sum import ClientKeyring, ClientLimits, client_session
-from protocol.errors import (
-    AuthenticationError,
-    MalformedMessageError,
-    ProtocolError,
-    RefusalError,
-    ReplayedMessageError,
-    WallflowerError,
-    WrongContextError,
-)
-from protocol.sealed.cipher import encrypt, sealed_context, statement
-from protocol.sealed.group import KeyPair, Point, base, times, total
-from protocol.session import Ask, Dealt, SecureSum, Void
-from protocol.sum_envelope import unwrap, wrap
-from protocol.threat import Threat
-from protocol.wire import sealed_pb2 as wire
-from strategy.secure_sum import ServerKeyring
-from tests.clients.lying_server import LYING, refusal
-from tests.secure_sums import (
+from tests.support.lying_server import LYING, refusal
+from tests.support.secure_sums import (
     TENTH,
     Cohort,
     Enrolment,
@@ -37,6 +20,33 @@ from tests.secure_sums import (
     open_cohort,
     run_dealing,
 )
+from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from wallflower.protocol.errors import (
+    AuthenticationError,
+    MalformedMessageError,
+    ProtocolError,
+    RefusalError,
+    ReplayedMessageError,
+    WallflowerError,
+    WrongContextError,
+)
+from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.sealed.cipher import (
+    encrypt,
+    sealed_context,
+    statement,
+)
+from wallflower.protocol.secure_sum.sealed.group import (
+    KeyPair,
+    Point,
+    base,
+    times,
+    total,
+)
+from wallflower.protocol.secure_sum.session import Ask, Dealt, SecureSum, Void
+from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.protocol.wire import sealed_pb2 as wire
+from wallflower.strategy.secure_sum import ServerKeyring
 
 NODE = "node-00000"
 ENROLMENT = Enrolment()

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from protocol import tls
-from strategy.descriptors import RESERVED
-from strategy.desk_settings import DeskSettings
+from wallflower.protocol.identity import tls
+from wallflower.strategy.desk.descriptors import RESERVED
+from wallflower.strategy.desk.settings import DeskSettings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 PROGRAMS = ("flower-superlink", "flower-superexec", "flower-supernode")

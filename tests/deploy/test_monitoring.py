@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from strategy.desk_stats import DeskStats
-from strategy.metrics import DeskMetrics, Metrics
-from strategy.telemetry import RunMetrics
+from wallflower.strategy.desk.stats import DeskStats
+from wallflower.strategy.watch.metrics import DeskMetrics, Metrics
+from wallflower.strategy.watch.telemetry import RunMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES: list[dict[str, Any]] = yaml.safe_load(

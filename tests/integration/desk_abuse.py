@@ -27,21 +27,21 @@ import grpc
 import grpc.aio
 import psutil
 
-from protocol.certificates import KeyPair
-from protocol.identity import NodeIdentity
-from protocol.wire import desk_pb2
-from strategy.desk import Desk
-from strategy.desk_admission import Admission, EnrolledKeys
-from strategy.desk_settings import DeskSettings
-from tests.strategy.desk_fixtures import House, attending
-from tests.strategy.intruder import (
+from tests.support.desk_fixtures import House, attending
+from tests.support.intruder import (
     Intruder,
     channel_to,
     good_token,
     hello_of,
     proof_of,
 )
-from tests.strategy.port_contract import Echo, gather, request
+from tests.support.port_contract import Echo, gather, request
+from wallflower.protocol.identity.certificates import KeyPair
+from wallflower.protocol.identity.enrolment import NodeIdentity
+from wallflower.protocol.wire import desk_pb2
+from wallflower.strategy.desk.admission import Admission, EnrolledKeys
+from wallflower.strategy.desk.desk import Desk
+from wallflower.strategy.desk.settings import DeskSettings
 
 # Every call must reach the checks, so nobody is shut out for having failed before.
 SETTINGS = DeskSettings(refusals_per_s=10**6, refusals_burst=10**6, heartbeat_s=2.0)

@@ -16,15 +16,15 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from protocol.attendance import RunTokens
-from protocol.certificates import KeyPair
-from protocol.port import Answer, NodePort, Request
-from protocol.session import SecureSum
-from strategy.desk import Desk
-from strategy.desk_admission import Admission, EnrolledKeys
-from strategy.desk_settings import DeskSettings
-from strategy.spool import Spool
-from tests.strategy.sum_nodes import Sum, SumNode
+from tests.support.sum_nodes import Sum, SumNode
+from wallflower.protocol.identity.certificates import KeyPair
+from wallflower.protocol.identity.tokens import RunTokens
+from wallflower.protocol.messages.port import Answer, NodePort, Request
+from wallflower.protocol.secure_sum.session import SecureSum
+from wallflower.strategy.desk.admission import Admission, EnrolledKeys
+from wallflower.strategy.desk.desk import Desk
+from wallflower.strategy.desk.settings import DeskSettings
+from wallflower.strategy.record.spool import Spool
 
 
 class KillingPort:

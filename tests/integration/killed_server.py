@@ -16,12 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from clients.ledger import Ledger
-from strategy import chain, cohort_runner
-from strategy.event_log import EventLog
-from strategy.events import RoundFinished
-from strategy.journal import Journal
-from strategy.requests import CohortTraffic
+from wallflower.clients.node.ledger import Ledger
+from wallflower.strategy.record import chain
+from wallflower.strategy.record.event_log import EventLog
+from wallflower.strategy.record.events import RoundFinished
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run import cohort as cohort_runner
+from wallflower.strategy.run.requests import CohortTraffic
 
 
 class Killer:

@@ -19,18 +19,21 @@ from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from clients.attendance import Invitation, attend
-from clients.client_app import app
-from clients.node_home import NodeHome
-from protocol import flower_record
-from protocol.attendance import RunTokens
-from protocol.certificates import KeyPair
-from protocol.floor import cohort_floor
-from protocol.identity import Trust
-from protocol.port import NodeHandler, Request
-from protocol.session import Ask, ServerSession, Step
-from protocol.wire.cohort_pb2 import CohortSpec
-from protocol.wire.node_pb2 import (
+from tests.support.desk_fixtures import FAST, QUICK
+from wallflower.clients.client_app import app
+from wallflower.clients.desk.attend import Invitation, attend
+from wallflower.clients.host.home import NodeHome
+from wallflower.engines.in_process_grid import InProcessGrid
+from wallflower.keys.store import KeyStore
+from wallflower.protocol.identity.certificates import KeyPair
+from wallflower.protocol.identity.enrolment import Trust
+from wallflower.protocol.identity.tokens import RunTokens
+from wallflower.protocol.messages import flower as flower_record
+from wallflower.protocol.messages.port import NodeHandler, Request
+from wallflower.protocol.privacy.honest_floor import cohort_floor
+from wallflower.protocol.secure_sum.session import Ask, ServerSession, Step
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.node_pb2 import (
     CloseCohort,
     CohortStage,
     NodeAnswer,
@@ -38,20 +41,17 @@ from protocol.wire.node_pb2 import (
     Task,
     TaskAnswer,
 )
-from strategy.cohort_spec import cohort_spec
-from strategy.config import (
+from wallflower.strategy.bandit.policy import CohortWish
+from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PrivacySettings,
     SecureSumSettings,
 )
-from strategy.desk import Desk
-from strategy.desk_admission import Admission, EnrolledKeys
-from strategy.policy import CohortWish
-from strategy.secure_sum import server_session
-from tests.strategy.desk_fixtures import FAST, QUICK
-from wallflower.in_process_grid import InProcessGrid
-from wallflower.keystore import KeyStore
+from wallflower.strategy.desk.admission import Admission, EnrolledKeys
+from wallflower.strategy.desk.desk import Desk
+from wallflower.strategy.run.cohort_spec import cohort_spec
+from wallflower.strategy.secure_sum import server_session
 
 TRANSPORTS = ("memory", "desk", "flower")
 NAMES = tuple(f"clinic-{number:02d}" for number in range(20))

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.strategy.desk_fixtures import QUICK, House, attending
-from tests.strategy.sum_nodes import one_hot
+from tests.support.desk_fixtures import QUICK, House, attending
+from tests.support.sum_nodes import one_hot
 
 NODES = 12
 

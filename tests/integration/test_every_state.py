@@ -12,9 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from protocol.backends import COMMITTEE, SECAGG_PLUS
-from protocol.stages import stages_of
-from protocol.sum_envelope import unwrap, wrap
 from tests.integration.lying_operator import (
     NAMES,
     TRANSPORTS,
@@ -23,7 +20,10 @@ from tests.integration.lying_operator import (
     liar,
     reach,
 )
-from wallflower.keystore import KeyStore
+from wallflower.keys.store import KeyStore
+from wallflower.protocol.secure_sum.backends import COMMITTEE, SECAGG_PLUS
+from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.stages import stages_of
 
 PARTIES = NAMES[:6]
 VICTIM = PARTIES[0]

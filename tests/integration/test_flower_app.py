@@ -11,11 +11,12 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 from flwr.superlink.grid import HttpGrid
 
-from clients.client_app import app as client_app
-from protocol.errors import ConfigError, InputError
-from protocol.population import NodeSettings, RewardSettings
-from strategy import events
-from strategy.config import (
+from wallflower.clients.client_app import app as client_app
+from wallflower.engines.in_process_grid import InProcessGrid, partitions
+from wallflower.engines.registry import EngineJob, engine_named
+from wallflower.protocol.errors import ConfigError, InputError
+from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
@@ -23,17 +24,16 @@ from strategy.config import (
     TestSettings,
     TransportSettings,
 )
-from strategy.event_log import decode
-from strategy.flower_strategy import (
+from wallflower.strategy.private_bandit import (
     ESTIMATES,
     SIMULATION,
     PrivateBandit,
     engine_of,
 )
-from strategy.journal import Journal
-from strategy.server_app import app as server_app
-from wallflower.engines import EngineJob, engine_named
-from wallflower.in_process_grid import InProcessGrid, partitions
+from wallflower.strategy.record import events
+from wallflower.strategy.record.event_log import decode
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.server_app import app as server_app
 
 MEANS = (0.2, 0.9, 0.3)
 

@@ -12,25 +12,25 @@ from pathlib import Path
 import pytest
 from flwr.app import ConfigRecord
 
-from clients.client_app import app as client_app
-from protocol import flower_record
-from protocol.errors import RefusalError, UnavailableError
-from protocol.population import NodeSettings
-from protocol.wire.node_pb2 import Describe, NodeRequest, Task
-from strategy import events
-from strategy.config import (
+from tests.clients.host.test_home import call
+from tests.integration.test_flower_app import best
+from wallflower.clients.client_app import app as client_app
+from wallflower.engines.in_process_grid import InProcessGrid
+from wallflower.keys.store import KeyStore
+from wallflower.protocol.errors import RefusalError, UnavailableError
+from wallflower.protocol.files.sections import NodeSettings
+from wallflower.protocol.messages import flower as flower_record
+from wallflower.protocol.wire.node_pb2 import Describe, NodeRequest, Task
+from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
     SecureSumSettings,
     TransportSettings,
 )
-from strategy.flower_strategy import PrivateBandit
-from strategy.journal import Journal
-from tests.clients.test_node_home import call
-from tests.integration.test_flower_app import best
-from wallflower.in_process_grid import InProcessGrid
-from wallflower.keystore import KeyStore
+from wallflower.strategy.private_bandit import PrivateBandit
+from wallflower.strategy.record import events
+from wallflower.strategy.record.journal import Journal
 
 NAMES = tuple(f"clinic-{number}" for number in range(6))
 # Noise is the operating system's. At gaps of 0.7 the wrong arm won in none of 60 runs;

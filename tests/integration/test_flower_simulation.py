@@ -7,13 +7,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from protocol.population import NodeSettings
-from strategy import events
-from strategy.journal import Journal
-from strategy.verify import verify
 from tests.integration.test_flower_app import best, config, decided, engine_run, sums
-from wallflower.engines import EngineJob
-from wallflower.simulation_engine import run_simulation
+from wallflower.engines.registry import EngineJob
+from wallflower.engines.simulation import run_simulation
+from wallflower.protocol.files.sections import NodeSettings
+from wallflower.strategy.record import events
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.verify import verify
 
 
 # Slow: Flower starts a SuperLink, a ServerApp and Ray, which takes 10 to 30 seconds.

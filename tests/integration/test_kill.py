@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from strategy.journal import Journal
-from strategy.verify import verify
-from tests.wallflower.run_fixtures import as_json, environment, wallflower, write
-from wallflower.hosted_ledger import ledger_checks
+from tests.support.run_fixtures import as_json, environment, wallflower, write
+from wallflower.results.hosted_ledger import ledger_checks
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.verify import verify
 
 # Some ten rounds of four arms; the gap of 0.2 makes a wrong winner rarer than 1 in
 # a thousand per run on top of the experiment's own 1/1000.

@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import UnavailableError
-from protocol.population import NodeSettings, RewardSettings
-from strategy import events
-from strategy.config import (
+from wallflower.engines.local import run_local
+from wallflower.engines.registry import EngineJob
+from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
     SecureSumSettings,
     TransportSettings,
 )
-from strategy.event_log import EventLog
-from strategy.events import Event
-from strategy.journal import Journal
-from strategy.spool import Spool
-from wallflower.engines import EngineJob
-from wallflower.local_engine import run_local
+from wallflower.strategy.record import events
+from wallflower.strategy.record.event_log import EventLog
+from wallflower.strategy.record.events import Event
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.record.spool import Spool
 
 MEANS = (0.1, 0.9, 0.2)
 
@@ -152,7 +152,7 @@ async def test_a_failure_behind_the_desk_is_reported_as_itself(tmp_path: Path) -
     experiment = config(
         transport=TransportSettings(kind="grpc", attempts=1),
         rewards=RewardSettings(
-            source="callable", function="tests.clients.test_rewards:broken"
+            source="callable", function="tests.clients.rewards.test_source:broken"
         ),
     )
     with pytest.raises(UnavailableError, match="no cohort of round 1 gave a sum"):

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import UnavailableError
-from protocol.population import NodeSettings, RewardSettings
-from strategy import events
-from strategy.config import (
+from tests.integration.test_flower_app import config, engine_run, flower_run
+from tests.wallflower.test_run_commands import invoke
+from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.results.result import read_result
+from wallflower.strategy.config import (
     ExperimentConfig,
     PolicySettings,
     SecureSumSettings,
     TransportSettings,
 )
-from strategy.event_log import decode
-from strategy.journal import Journal
-from tests.integration.test_flower_app import config, engine_run, flower_run
-from tests.wallflower.test_run_commands import invoke
-from wallflower.result import read_result
+from wallflower.strategy.record import events
+from wallflower.strategy.record.event_log import decode
+from wallflower.strategy.record.journal import Journal
 
 BACKENDS = ("committee", "secagg-plus")
 

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from clients.client_app import app as client_app
-from protocol.errors import UnavailableError
-from protocol.population import NodeSettings, RewardSettings
-from strategy import events
-from strategy.config import (
+from wallflower.clients.client_app import app as client_app
+from wallflower.engines import local as local_engine
+from wallflower.engines.in_process_grid import InProcessGrid, partitions
+from wallflower.engines.local import run_local
+from wallflower.engines.registry import EngineJob
+from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
@@ -23,16 +26,13 @@ from strategy.config import (
     TestSettings,
     TransportSettings,
 )
-from strategy.desk import Desk
-from strategy.events import Event
-from strategy.flower_strategy import SIMULATION, PrivateBandit
-from strategy.journal import Journal
-from strategy.memory_port import MemoryPort
-from strategy.verify import verify
-from wallflower import local_engine
-from wallflower.engines import EngineJob
-from wallflower.in_process_grid import InProcessGrid, partitions
-from wallflower.local_engine import run_local
+from wallflower.strategy.desk.desk import Desk
+from wallflower.strategy.nodes.memory import MemoryPort
+from wallflower.strategy.private_bandit import SIMULATION, PrivateBandit
+from wallflower.strategy.record import events
+from wallflower.strategy.record.events import Event
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.verify import verify
 
 TRANSPORTS = {"memory": "memory", "desk": "grpc", "flower": "flower"}
 BACKENDS = ("committee", "secagg-plus")

@@ -11,11 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from protocol.committee_seals import SEAL_BYTES
-from protocol.sealing import SALT_BYTES
-from protocol.session import Ask
-from protocol.standing import standing_of
-from protocol.wire import secure_sum_pb2 as wire
 from tests.integration.lying_operator import (
     NAMES,
     TRANSPORTS,
@@ -24,8 +19,13 @@ from tests.integration.lying_operator import (
     liar,
     reach,
 )
-from tests.secure_sums import forged
-from wallflower.keystore import KeyStore
+from tests.support.secure_sums import forged
+from wallflower.keys.store import KeyStore
+from wallflower.protocol.secure_sum.committee_seals import SEAL_BYTES
+from wallflower.protocol.secure_sum.seals import SALT_BYTES
+from wallflower.protocol.secure_sum.session import Ask
+from wallflower.protocol.secure_sum.standing import standing_of
+from wallflower.protocol.wire import secure_sum_pb2 as wire
 
 VICTIM = NAMES[3]
 CONTRIBUTORS = NAMES[:15]

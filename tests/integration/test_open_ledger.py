@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import JournalError, UnavailableError, WallflowerError
-from protocol.population import RewardSettings
-from strategy import events
-from strategy.config import ExperimentConfig, TransportSettings
-from strategy.journal import Journal
 from tests.integration.test_local_engine import config
-from wallflower.engines import EngineJob, engine_named
-from wallflower.local_engine import run_local
+from wallflower.engines.local import run_local
+from wallflower.engines.registry import EngineJob, engine_named
+from wallflower.protocol.errors import JournalError, UnavailableError, WallflowerError
+from wallflower.protocol.files.sections import RewardSettings
+from wallflower.strategy.config import ExperimentConfig, TransportSettings
+from wallflower.strategy.record import events
+from wallflower.strategy.record.journal import Journal
 
 KINDS = ("memory", "grpc")
 
@@ -143,8 +143,8 @@ async def test_nobody_is_invited_while_the_ledger_is_locked(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_dir = tmp_path / "run"
-    monkeypatch.setattr("clients.ledger._READY_MS", 10)
-    monkeypatch.setattr("clients.ledger._BUSY_MS", 10)
+    monkeypatch.setattr("wallflower.clients.node.ledger._READY_MS", 10)
+    monkeypatch.setattr("wallflower.clients.node.ledger._BUSY_MS", 10)
     await stopped(kind, run_dir)
     before = invited(run_dir)
     with locked(run_dir) as lock:
@@ -160,7 +160,7 @@ async def test_nobody_is_invited_while_the_ledger_is_locked(
 async def test_a_lock_that_comes_between_two_rounds_burns_nobody(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clients.ledger._READY_MS", 10)
+    monkeypatch.setattr("wallflower.clients.node.ledger._READY_MS", 10)
     run_dir = tmp_path / "run"
     await stopped(kind, run_dir)
     counts: list[int] = []

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from protocol.session import Ask, Step, Void
-from protocol.standing import standing_of
-from strategy.secure_sum.secagg_plus import SecaggPlusServer
 from tests.integration.lying_operator import (
     NAMES,
     TRANSPORTS,
@@ -17,6 +14,9 @@ from tests.integration.lying_operator import (
     liar,
     reach,
 )
+from wallflower.protocol.secure_sum.session import Ask, Step, Void
+from wallflower.protocol.secure_sum.standing import standing_of
+from wallflower.strategy.secure_sum.secagg_plus import SecaggPlusServer
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.population import NodeSettings, RewardSettings
-from strategy.config import (
+from wallflower.engines.registry import EngineJob, engine_named
+from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
@@ -17,10 +18,9 @@ from strategy.config import (
     TestSettings,
     TransportSettings,
 )
-from strategy.events import ignore
-from strategy.journal import Journal
-from strategy.verify import verify
-from wallflower.engines import EngineJob, engine_named
+from wallflower.strategy.record.events import ignore
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.verify import verify
 
 Sums = list[tuple[int, int, int, int]]
 

@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from clients.ledger import Ledger
-from protocol.population import NodeSettings, RewardSettings
-from strategy.config import (
+from tests.integration.test_flower_app import engine_run, flower_run
+from tests.support.run_fixtures import SMALL, command, environment, write
+from wallflower.clients.node.ledger import Ledger
+from wallflower.engines.population import hosted_setup
+from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
     SecureSumSettings,
     TransportSettings,
 )
-from strategy.journal import Journal
-from tests.integration.test_flower_app import engine_run, flower_run
-from tests.wallflower.run_fixtures import SMALL, command, environment, write
-from wallflower.population import hosted_setup
+from wallflower.strategy.record.journal import Journal
 
 SLOWER_THAN_A_STAGE_S = 2.5
 STAGE_S = 1.5

@@ -18,17 +18,22 @@ from typing import Any
 
 import pytest
 
-from clients.attendance import AttendanceSettings, Invitation, attend
-from protocol.attendance import RunToken, RunTokens
-from protocol.certificates import KeyPair
-from protocol.errors import AuthenticationError, ProtocolError
-from protocol.identity import NodeIdentity
-from protocol.keyfiles import read_identity, read_public, read_revoked, read_seed
-from protocol.logs import JsonFormatter
-from strategy.desk import Desk
-from strategy.desk_admission import Admission, EnrolledKeys, RevokedNodes
-from tests.strategy.port_contract import Echo
-from wallflower.keystore import KeyStore
+from tests.support.port_contract import Echo
+from wallflower.clients.desk.attend import AttendanceSettings, Invitation, attend
+from wallflower.keys.store import KeyStore
+from wallflower.protocol.errors import AuthenticationError, ProtocolError
+from wallflower.protocol.files.keyfiles import (
+    read_identity,
+    read_public,
+    read_revoked,
+    read_seed,
+)
+from wallflower.protocol.files.logs import JsonFormatter
+from wallflower.protocol.identity.certificates import KeyPair
+from wallflower.protocol.identity.enrolment import NodeIdentity
+from wallflower.protocol.identity.tokens import RunToken, RunTokens
+from wallflower.strategy.desk.admission import Admission, EnrolledKeys, RevokedNodes
+from wallflower.strategy.desk.desk import Desk
 
 RUN = "run-1"
 NOW = datetime.datetime.now(datetime.UTC)

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.cohort import (
+from wallflower.protocol.cohort import (
     cohort_mechanism,
     from_rational,
     rounded_down,
     to_rational,
 )
-from protocol.errors import InputError
-from protocol.mechanism import mechanism_named
-from protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.privacy.mechanism import mechanism_named
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
 
 
 def spec(**changes: object) -> CohortSpec:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ConfigError
-from strategy.config import (
+from wallflower.protocol.errors import ConfigError
+from wallflower.strategy.config import (
     ExperimentConfig,
     TransportSettings,
     config_from_canonical,

@@ -15,16 +15,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from clients.secure_sum import ClientKeyring, ClientLimits
-from clients.secure_sum import restore_session as restore_client
-from clients.secure_sum.vault import MemoryVault
-from protocol.errors import ProtocolError, RefusalError
-from protocol.session import Ask, Contribution, SecureSum
-from protocol.sum_envelope import unwrap, wrap
-from protocol.threat import Threat
-from protocol.wire import sealed_pb2 as wire
-from strategy.secure_sum import ServerKeyring, restore_session
-from tests.secure_sums import (
+from tests.support.secure_sums import (
     TENTH,
     Cohort,
     Enrolment,
@@ -33,6 +24,15 @@ from tests.secure_sums import (
     names,
     open_cohort,
 )
+from wallflower.clients.secure_sum import ClientKeyring, ClientLimits
+from wallflower.clients.secure_sum import restore_session as restore_client
+from wallflower.clients.secure_sum.vault import MemoryVault
+from wallflower.protocol.errors import ProtocolError, RefusalError
+from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum
+from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.protocol.wire import sealed_pb2 as wire
+from wallflower.strategy.secure_sum import ServerKeyring, restore_session
 
 ENROLMENT = Enrolment()
 KINDS: dict[str, tuple[type[Message], type[Message]]] = {

@@ -7,23 +7,7 @@ from typing import Any
 
 import pytest
 
-from clients.secure_sum import ClientKeyring
-from protocol.errors import InputError, ProtocolError
-from protocol.sealed import feldman, ranges
-from protocol.sealed.cipher import (
-    Ciphertext,
-    encrypt,
-    prove_sender,
-    sealed_context,
-    statement,
-)
-from protocol.sealed.group import KeyPair, Point, base, scalar_bytes, times
-from protocol.session import OUT, SENT, Ask, Dealt, Finding, SecureSum, Void
-from protocol.sum_envelope import unwrap, wrap
-from protocol.threat import Threat
-from protocol.wire import sealed_pb2 as wire
-from strategy.secure_sum import ServerKeyring, restore_session
-from tests.secure_sums import (
+from tests.support.secure_sums import (
     TENTH,
     Cohort,
     Enrolment,
@@ -35,6 +19,36 @@ from tests.secure_sums import (
     open_cohort,
     run_dealing,
 )
+from wallflower.clients.secure_sum import ClientKeyring
+from wallflower.protocol.errors import InputError, ProtocolError
+from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.sealed import feldman, ranges
+from wallflower.protocol.secure_sum.sealed.cipher import (
+    Ciphertext,
+    encrypt,
+    prove_sender,
+    sealed_context,
+    statement,
+)
+from wallflower.protocol.secure_sum.sealed.group import (
+    KeyPair,
+    Point,
+    base,
+    scalar_bytes,
+    times,
+)
+from wallflower.protocol.secure_sum.session import (
+    OUT,
+    SENT,
+    Ask,
+    Dealt,
+    Finding,
+    SecureSum,
+    Void,
+)
+from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.protocol.wire import sealed_pb2 as wire
+from wallflower.strategy.secure_sum import ServerKeyring, restore_session
 
 HONEST = Threat(TENTH, TENTH)
 LYING = Threat(TENTH, TENTH, malicious_server=True)

@@ -16,9 +16,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 
-from protocol.errors import InputError
-from protocol.port import Answer, NodeId, NodePort, Request
-from strategy.inbox import Inbox
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
+from wallflower.strategy.nodes.inbox import Inbox
 
 
 @dataclass(frozen=True, slots=True)

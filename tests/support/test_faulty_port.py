@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from protocol.errors import InputError
-from protocol.port import NodeHandler, NodePort
-from strategy.memory_port import MemoryPort
-from tests.strategy.port_contract import Echo, StoppingPortContract, gather, request
-from tests.strategy.virtual_time import run_virtually
 from tests.support.faulty_port import Faults, FaultyPort
+from tests.support.port_contract import Echo, StoppingPortContract, gather, request
+from tests.support.virtual_time import run_virtually
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.messages.port import NodeHandler, NodePort
+from wallflower.strategy.nodes.memory import MemoryPort
 
 SHORT_S = 1.0  # a lost message costs all of it; a busy machine must answer within
 

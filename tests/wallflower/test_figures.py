@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import wallflower.figure_data as figure_data
-from strategy.policy_spec import PolicySpec
+import wallflower.figures.data as figure_data
 from wallflower.cli import main
-from wallflower.figure_plan import FIGURES, Figure, Panel, Series
-from wallflower.figure_set import make_figures
+from wallflower.figures.plan import FIGURES, Figure, Panel, Series
+from wallflower.figures.set import make_figures
+from wallflower.strategy.bandit.spec import PolicySpec
 
 SMALL = Figure(
     "small",

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from protocol.errors import ConfigError, InputError
 from wallflower.cli import app
+from wallflower.protocol.errors import ConfigError, InputError
 
 
 def run(*arguments: str) -> str:

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from protocol.certificates import make_authority, make_server_certificate
-from protocol.errors import WallflowerError
-from tests.wallflower.run_fixtures import (
+from tests.support.run_fixtures import (
     SMALL,
     as_json,
     command,
@@ -22,6 +20,11 @@ from tests.wallflower.run_fixtures import (
     write,
 )
 from wallflower.cli import app
+from wallflower.protocol.errors import WallflowerError
+from wallflower.protocol.identity.certificates import (
+    make_authority,
+    make_server_certificate,
+)
 
 
 def invoke(*words: str | Path) -> tuple[int, str]:
@@ -258,7 +261,7 @@ def test_a_wrong_certificate_is_one_clear_line_and_nothing_written(
 
 SLOW = SMALL.replace(
     "means = [0.1, 0.9, 0.2]",
-    'source = "callable"\nfunction = "tests.wallflower.slow_rewards:reward"',
+    'source = "callable"\nfunction = "tests.support.slow_rewards:reward"',
 )
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import UnavailableError
-from strategy import events
-from strategy.journal import Journal
-from tests.strategy.orchestration import world
-from tests.strategy.test_journal import config
-from tests.wallflower.run_fixtures import command, environment, write
+from tests.strategy.record.test_journal import config
+from tests.support.orchestration import world
+from tests.support.run_fixtures import command, environment, write
 from tests.wallflower.test_run_commands import SLOW, invoke
-from wallflower.result import read_result
+from wallflower.protocol.errors import UnavailableError
+from wallflower.results.result import read_result
+from wallflower.strategy.record import events
+from wallflower.strategy.record.journal import Journal
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from strategy import events
-from strategy.event_log import decode
-from strategy.journal import Journal
-from tests.wallflower.run_fixtures import SMALL, write
+from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
-from wallflower.live_view import RunView
+from wallflower.results.live import RunView
+from wallflower.strategy.record import events
+from wallflower.strategy.record.event_log import decode
+from wallflower.strategy.record.journal import Journal
 
 SEEDED = SMALL + "[test]\nnoise-seed = 7\n"
 GRPC = SEEDED + '[transport]\nkind = "grpc"\n'

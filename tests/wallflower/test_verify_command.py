@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from strategy.journal import Journal
-from tests.wallflower.run_fixtures import SMALL, write
+from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
+from wallflower.strategy.record.journal import Journal
 
 # Three rounds: the second arm falls late.
 ROUNDS = SMALL.replace("first-batch = 40", "first-batch = 12").replace(

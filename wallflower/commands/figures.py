@@ -24,12 +24,12 @@ def figures(
     import json
     import sys
 
-    from protocol.population import one_of
-    from protocol.quantities import whole
-    from wallflower.figure_plan import FIGURES
-    from wallflower.figure_set import make_figures
-    from wallflower.interrupt import interruptible
+    from wallflower.engines.interrupt import interruptible
+    from wallflower.figures.plan import FIGURES
+    from wallflower.figures.set import make_figures
     from wallflower.progress import progress_bar
+    from wallflower.protocol.files.sections import one_of
+    from wallflower.protocol.numbers import whole
 
     one_of("format", form, ("human", "json"))
     one_of("group", group, ("paper", "added", "all"))

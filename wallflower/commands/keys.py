@@ -37,7 +37,7 @@ def init(
     output: Format = "human",
 ) -> None:
     """Make the authority, the enrolment key and the operator's certificate."""
-    from wallflower.keystore import KeyStore
+    from wallflower.keys.store import KeyStore
 
     store = KeyStore(keys)
     store.create(name, address, days=days)
@@ -58,7 +58,7 @@ def server(
     output: Format = "human",
 ) -> None:
     """Renew the server's certificate; the former one is kept beside it."""
-    from wallflower.keystore import KeyStore
+    from wallflower.keys.store import KeyStore
 
     store = KeyStore(keys)
     path = store.issue_server(address, days=days)
@@ -85,7 +85,7 @@ def node(
     """Make the keys of nodes and enrol them."""
     import datetime
 
-    from wallflower.keystore import KeyStore
+    from wallflower.keys.store import KeyStore
 
     store = KeyStore(keys)
     now = datetime.datetime.now(datetime.UTC)
@@ -111,7 +111,7 @@ def register(
     output: Format = "human",
 ) -> None:
     """Tell SuperLink about the nodes' public keys (runs ``flwr``)."""
-    from wallflower.registration import register_nodes
+    from wallflower.keys.registration import register_nodes
 
     done = register_nodes(keys, names or [], superlink)
     _say(
@@ -125,7 +125,7 @@ def register(
 @app.command("revoke")
 def revoke(name: str, keys: Folder = _DEFAULT, output: Format = "human") -> None:
     """Stop believing a node: its serial goes on every list of revoked ones."""
-    from wallflower.keystore import KeyStore
+    from wallflower.keys.store import KeyStore
 
     serial = KeyStore(keys).revoke(name)
     _say(
@@ -140,7 +140,7 @@ def revoke(name: str, keys: Folder = _DEFAULT, output: Format = "human") -> None
 @app.command("list")
 def list_keys(keys: Folder = _DEFAULT, output: Format = "human") -> None:
     """Show nodes, capacities and when things expire."""
-    from wallflower.keystore import KeyStore
+    from wallflower.keys.store import KeyStore
 
     store = KeyStore(keys)
     records = store.records()
@@ -170,7 +170,7 @@ def list_keys(keys: Folder = _DEFAULT, output: Format = "human") -> None:
 
 
 def _say(output: str, command: str, facts: dict[str, object], human: str) -> None:
-    from protocol.population import one_of
+    from wallflower.protocol.files.sections import one_of
 
     one_of("format", output, ("human", "json"))
     if output == "json":

@@ -62,10 +62,10 @@ def plan(
     ] = "human",
 ) -> None:
     """Show what users will be promised and how many of them it takes."""
-    from protocol.quantities import exact, positive, probability, whole
     from wallflower.output import check_format
-    from wallflower.plan import PlanRequest, make_plan
-    from wallflower.plan_view import print_plan
+    from wallflower.planning.plan import PlanRequest, make_plan
+    from wallflower.planning.view import print_plan
+    from wallflower.protocol.numbers import exact, positive, probability, whole
 
     check_format(output)
     request = PlanRequest(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from wallflower.result import RunResult
+    from wallflower.results.result import RunResult
 
 _Format = Annotated[
     str, typer.Option("--format", help="human or json.", metavar="NAME")
@@ -47,8 +47,8 @@ def run(
     output: _Format = "human",
 ) -> None:
     """Run a private experiment to its end, with a live view."""
+    from wallflower.engines.run import engine_options, start_run
     from wallflower.output import check_format
-    from wallflower.running import engine_options, start_run
 
     check_format(output)
     options = engine_options(option)
@@ -57,8 +57,8 @@ def run(
 
 def resume(run: _Run, option: _Options = None, output: _Format = "human") -> None:
     """Go on with a run after Ctrl-C or a crash."""
+    from wallflower.engines.run import engine_options, resume_run
     from wallflower.output import check_format
-    from wallflower.running import engine_options, resume_run
 
     check_format(output)
     _show("resume", resume_run(run, engine_options(option)), output)
@@ -66,10 +66,10 @@ def resume(run: _Run, option: _Options = None, output: _Format = "human") -> Non
 
 def status(run: _Run, output: _Format = "human") -> None:
     """Show where a run stands; it may be under way."""
-    from strategy.journal import Journal
+    from wallflower.engines.run import find_run
     from wallflower.output import check_format
-    from wallflower.result import read_result
-    from wallflower.running import find_run
+    from wallflower.results.result import read_result
+    from wallflower.strategy.record.journal import Journal
 
     check_format(output)
     with Journal.read(find_run(run)) as journal:
@@ -89,13 +89,13 @@ def verify(
     output: _Format = "human",
 ) -> None:
     """Replay a run's journal and recompute everything it claims; exit 3 if it fails."""
-    from protocol.repeatable import TEST_MODE
-    from strategy.journal import Journal
-    from strategy.verify import verify as checks_of
-    from wallflower.hosted_ledger import ledger_checks
+    from wallflower.engines.run import find_run
     from wallflower.output import check_format, print_json
-    from wallflower.result import read_result
-    from wallflower.running import find_run
+    from wallflower.protocol.rewards.seeded import TEST_MODE
+    from wallflower.results.hosted_ledger import ledger_checks
+    from wallflower.results.result import read_result
+    from wallflower.strategy.record.journal import Journal
+    from wallflower.strategy.run.verify import verify as checks_of
 
     check_format(output)
     directory = find_run(run)
@@ -144,8 +144,8 @@ def verify(
 
 def _heads(words: list[str] | None) -> list[str]:
     """Refuse what cannot be a head before anything is compared with it."""
-    from protocol.errors import InputError
-    from strategy.chain import LEAST_HEAD
+    from wallflower.protocol.errors import InputError
+    from wallflower.strategy.record.chain import LEAST_HEAD
 
     for word in words or ():
         if len(word) < LEAST_HEAD or set(word.lower()) - set("0123456789abcdef"):
@@ -155,7 +155,7 @@ def _heads(words: list[str] | None) -> list[str]:
 
 def _show(command: str, result: RunResult, output: str) -> None:
     from wallflower.output import print_json
-    from wallflower.result_view import print_result
+    from wallflower.results.view import print_result
 
     if output == "json":
         print_json(command, result.as_json())

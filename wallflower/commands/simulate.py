@@ -60,12 +60,12 @@ def simulate(
     import json
     import sys
 
-    from protocol.population import one_of
-    from protocol.quantities import positive, probability, whole
-    from wallflower.interrupt import interruptible
+    from wallflower.engines.interrupt import interruptible
     from wallflower.progress import progress_bar
-    from wallflower.simulation_report import as_text, summary
-    from wallflower.simulation_setup import Request, prepare
+    from wallflower.protocol.files.sections import one_of
+    from wallflower.protocol.numbers import positive, probability, whole
+    from wallflower.regret.report import as_text, summary
+    from wallflower.regret.setup import Request, prepare
 
     def number(name: str, text: str | None, least: int = 0) -> int | None:
         return None if text is None else whole(name, text, at_least=least)
@@ -117,7 +117,7 @@ def simulate(
 
 
 def _means(text: str) -> tuple[float, ...]:
-    from protocol.errors import InputError
+    from wallflower.protocol.errors import InputError
 
     try:
         return tuple(float(part) for part in text.split(","))

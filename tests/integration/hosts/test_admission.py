@@ -17,7 +17,7 @@ import pytest
 from deploy.harness.consortium import Consortium, consortium
 from deploy.harness.processes import until
 from deploy.harness.proxy import start_proxy
-from wallflower.keystore import KeyStore
+from wallflower.keys.store import KeyStore
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(300)]
 NOW = datetime.datetime.now(datetime.UTC)

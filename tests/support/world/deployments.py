@@ -12,25 +12,29 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clients.attendance import Invitation, attend
-from clients.claims import Claim
-from clients.ledger import Ledger
-from clients.node import Node
-from protocol.attendance import RunTokens
-from protocol.certificates import KeyPair, make_authority, make_server_certificate
-from protocol.errors import RefusalError, UnavailableError
-from protocol.port import NodePort
-from strategy.desk import Desk
-from strategy.desk_admission import Admission, EnrolledKeys
-from strategy.desk_settings import DeskSettings
-from strategy.events import Listen
-from strategy.journal import Journal
-from strategy.memory_port import MemoryPort
-from strategy.orchestrator import Orchestrator
-from strategy.session_opener import session_opener
-from strategy.spool import Spool
 from tests.support.world.population import config_of, enrolment, make, trust_of
 from tests.support.world.schedule import DESK, Schedule, node_names
+from wallflower.clients.desk.attend import Invitation, attend
+from wallflower.clients.node.claims import Claim
+from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.node import Node
+from wallflower.protocol.errors import RefusalError, UnavailableError
+from wallflower.protocol.identity.certificates import (
+    KeyPair,
+    make_authority,
+    make_server_certificate,
+)
+from wallflower.protocol.identity.tokens import RunTokens
+from wallflower.protocol.messages.port import NodePort
+from wallflower.strategy.desk.admission import Admission, EnrolledKeys
+from wallflower.strategy.desk.desk import Desk
+from wallflower.strategy.desk.settings import DeskSettings
+from wallflower.strategy.nodes.memory import MemoryPort
+from wallflower.strategy.record.events import Listen
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.record.spool import Spool
+from wallflower.strategy.run.orchestrator import Orchestrator
+from wallflower.strategy.run.sessions import session_opener
 
 RUN = "world"
 LEDGER = "ledger.sqlite"

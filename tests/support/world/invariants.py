@@ -7,18 +7,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from protocol.errors import InputError, WallflowerError
-from strategy.cohort_spec import draw_round
-from strategy.cohorts import UserRegistry
-from strategy.journal import Journal
-from strategy.orchestrator import USERS_EXHAUSTED
-from strategy.policy_setup import restored_policy
-from strategy.sharing import UsersExhaustedError
-from strategy.verify import verify
 from tests.support.world.deployments import LEDGER
 from tests.support.world.disk import ledger_rows
 from tests.support.world.population import PRECISION, users_of, value_of
 from tests.support.world.schedule import SERVER, Schedule, node_names
+from wallflower.protocol.errors import InputError, WallflowerError
+from wallflower.strategy.bandit.setup import restored_policy
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.cohort_spec import draw_round
+from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.run.orchestrator import USERS_EXHAUSTED
+from wallflower.strategy.run.sharing import UsersExhaustedError
+from wallflower.strategy.run.verify import verify
 
 _Invited = Mapping[tuple[str, str], tuple[str, ...]]  # by cohort and node
 _Spent = Mapping[tuple[str, str], tuple[str, ...]]

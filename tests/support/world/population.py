@@ -17,14 +17,17 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from clients.hosting import NodeSetup, make_node
-from clients.ledger import Ledger
-from clients.node import Node
-from clients.reward_sources import CallableRewards
-from clients.rewards import Patience
-from protocol.identity import EnrolmentKey, NodeIdentity, Trust
-from protocol.population import NodeSettings, RewardSettings
-from strategy.config import (
+from tests.support.world.schedule import REWARD_FAULTS, Schedule, node_names
+from tests.support.world.threads import block
+from wallflower.clients.host.assemble import NodeSetup, make_node
+from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.node import Node
+from wallflower.clients.rewards.local import CallableRewards
+from wallflower.clients.rewards.source import Patience
+from wallflower.engines.population import agreed_policy
+from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity, Trust
+from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
@@ -33,9 +36,6 @@ from strategy.config import (
     TestSettings,
     TransportSettings,
 )
-from tests.support.world.schedule import REWARD_FAULTS, Schedule, node_names
-from tests.support.world.threads import block
-from wallflower.population import agreed_policy
 
 PRECISION = 1024
 _LOWEST = 200  # reward of the worst arm, in units of 1/1024

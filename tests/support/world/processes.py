@@ -17,7 +17,7 @@ from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.strategy.virtual_time import VirtualTimeLoop
+from tests.support.virtual_time import VirtualTimeLoop
 
 if TYPE_CHECKING:
     from tests.support.world.threads import Job

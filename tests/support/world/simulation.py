@@ -19,12 +19,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-from clients.reward_threads import RewardThreads
-from protocol.errors import JournalError, UnavailableError, WallflowerError
-from protocol.port import Answer, NodeId, NodePort, Request
-from strategy.events import Event
-from tests.strategy.virtual_time import HangError
 from tests.support.faulty_port import Faults, FaultyPort
+from tests.support.virtual_time import HangError
 from tests.support.world.deployments import Hosted, live, serve
 from tests.support.world.disk import leave_files_of, simulated_disks
 from tests.support.world.invariants import finish_reason, problems
@@ -45,6 +41,10 @@ from tests.support.world.threads import (
     VirtualExecutor,
     VirtualThread,
 )
+from wallflower.clients.rewards.threads import RewardThreads
+from wallflower.protocol.errors import JournalError, UnavailableError, WallflowerError
+from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
+from wallflower.strategy.record.events import Event
 
 _OURS = ("protocol", "clients", "strategy", "wallflower")
 _THREADING = SimpleNamespace(Thread=VirtualThread, Lock=threading.Lock)

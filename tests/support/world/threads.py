@@ -19,8 +19,8 @@ from contextvars import Context
 from pathlib import Path
 from typing import Any
 
-from clients.reward_threads import RewardThreads
 from tests.support.world.processes import PROCESS
+from wallflower.clients.rewards.threads import RewardThreads
 
 _DEFAULT_WORKERS = 6  # of asyncio's own pool on a machine with two cores
 _running: list[Job] = []

@@ -1,0 +1,169 @@
+"""What a node's users agreed to; the server is not asked.
+
+A policy is a TOML file on the node. Every request is held against it, with everything
+derived from the cohort's public description and nothing taken on the server's word.
+A refusal has a name that travels back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from wallflower.protocol.cohort import cohort_mechanism, from_rational
+from wallflower.protocol.errors import InputError, TermsError
+from wallflower.protocol.files.sections import one_of
+from wallflower.protocol.files.settings import read_toml, settings_from
+from wallflower.protocol.numbers import positive, probability, whole
+from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+
+KNOWN_BACKENDS = ("committee", "secagg-plus")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPolicy:
+    """The terms of a node's users.
+
+    Attributes
+    ----------
+    largest_epsilon : of one cohort, the mechanism's parameter.
+    largest_total_epsilon : of everything a user ever takes part in (by the ledger),
+        guarantees of all kinds together, as ε of (ε, δ)-DP.
+    privacy_delta : the δ of that total.
+    largest_participations : of one user in one run.
+    smallest_cohort : users in a cohort, n.
+    smallest_floor_fraction : h/n; how many of a cohort the noise must be carried by.
+    smallest_corrupt : fraction of colluding nodes the secure sum must withstand; the
+        threshold of the sharing follows from it.
+    malicious_server : insist on sizes that withstand a server that lies; where nothing
+        is said, a node with an enrolment key does (see `enrolled`).
+    mechanisms : names of the mechanisms agreed to.
+    backends : names of the secure sums agreed to.
+    """
+
+    largest_epsilon: Fraction = Fraction(1)
+    largest_total_epsilon: Fraction = Fraction(1)
+    privacy_delta: Fraction = Fraction(1, 10**6)
+    largest_participations: int = 1
+    smallest_cohort: int = 20
+    smallest_floor_fraction: Fraction = Fraction(1, 2)
+    smallest_corrupt: Fraction = Fraction(1, 10)
+    malicious_server: bool | None = None
+    mechanisms: tuple[str, ...] = ("dist-dp", "dist-rdp", "dist-cdp", "local-dp")
+    backends: tuple[str, ...] = KNOWN_BACKENDS
+
+    def __post_init__(self) -> None:
+        positive("largest-epsilon", self.largest_epsilon)
+        positive("largest-total-epsilon", self.largest_total_epsilon)
+        probability("privacy-delta", self.privacy_delta)
+        whole("largest-participations", self.largest_participations, at_least=1)
+        whole("smallest-cohort", self.smallest_cohort, at_least=2)
+        for name, value in (
+            ("smallest-floor-fraction", self.smallest_floor_fraction),
+            ("smallest-corrupt", self.smallest_corrupt),
+        ):
+            if not 0 <= value <= 1:
+                raise InputError(name, value, "between 0 and 1")
+        if not self.mechanisms:
+            raise InputError("mechanisms", "an empty list", "at least one name")
+        for backend in self.backends:
+            one_of("backends", backend, KNOWN_BACKENDS)
+
+    def enrolled(self) -> ClientPolicy:
+        """Give the terms of a node that holds an enrolment key.
+
+        With it a lying server can be withstood, so the node insists unless its own file
+        says otherwise; the operator's file has no say.
+        """
+        if self.malicious_server is not None:
+            return self
+        return replace(self, malicious_server=True)
+
+    def check(self, spec: CohortSpec) -> CohortMechanism:
+        """Calibrate what the spec describes, or refuse it by name.
+
+        Every stage of every node of a process asks, mostly about the same few cohorts:
+        what was accepted is remembered by the whole of its bytes.
+        """
+        key = id(self), spec.SerializeToString(deterministic=True)
+        known = _ACCEPTED.get(key)
+        if known is not None and known[0] is self:
+            return known[1]
+        mechanism = self._judge(spec)
+        while len(_ACCEPTED) >= _MOST_ACCEPTED:
+            del _ACCEPTED[next(iter(_ACCEPTED))]
+        _ACCEPTED[key] = self, mechanism
+        return mechanism
+
+    def _judge(self, spec: CohortSpec) -> CohortMechanism:
+        if spec.mechanism not in self.mechanisms:
+            raise TermsError(
+                "mechanism-not-allowed",
+                f"{spec.mechanism[:50]} is not among {', '.join(self.mechanisms)}",
+            )
+        if spec.backend not in self.backends:
+            raise TermsError(
+                "backend-not-allowed",
+                f"{spec.backend[:50]} is not among {', '.join(self.backends)}",
+            )
+        try:
+            mechanism = cohort_mechanism(spec)
+            epsilon = from_rational("epsilon", spec.epsilon)
+        except InputError as error:
+            raise TermsError("bad-cohort", str(error)) from None
+        if epsilon > self.largest_epsilon:
+            raise TermsError(
+                "epsilon-too-large",
+                f"requested {epsilon}, allowed at most {self.largest_epsilon}",
+            )
+        if spec.cohort_size < self.smallest_cohort:
+            raise TermsError(
+                "cohort-too-small",
+                f"{spec.cohort_size} users, allowed at least {self.smallest_cohort}",
+            )
+        self._check_trust(spec)
+        return mechanism
+
+    def _check_trust(self, spec: CohortSpec) -> None:
+        least = self.smallest_floor_fraction
+        if spec.honest_floor * least.denominator < spec.cohort_size * least.numerator:
+            raise TermsError(
+                "floor-too-low",
+                f"noise carried by {spec.honest_floor} of {spec.cohort_size} users, "
+                f"allowed at least the fraction {least}",
+            )
+        threat = spec.threat
+        corrupt = (
+            from_rational("corrupt", threat.corrupt)
+            if threat.HasField("corrupt")
+            else Fraction(0)
+        )
+        if corrupt < self.smallest_corrupt:
+            raise TermsError(
+                "threat-too-weak",
+                f"withstands {corrupt} corrupt nodes, allowed at least "
+                f"{self.smallest_corrupt}",
+            )
+        if self.malicious_server and not threat.malicious_server:
+            raise TermsError(
+                "threat-too-weak", "the server is trusted to keep to the protocol"
+            )
+        # The largest ⌈γN⌉ of N nodes hold at least γn users, whatever their sizes.
+        if spec.quorum - spec.honest_floor < corrupt * spec.cohort_size:
+            raise TermsError(
+                "quorum-too-low",
+                f"a quorum of {spec.quorum} leaves no room for corrupt users beside "
+                f"{spec.honest_floor} honest ones",
+            )
+
+
+# The policy is kept with its verdict, so that its id cannot come to mean another.
+_ACCEPTED: dict[tuple[int, bytes], tuple[ClientPolicy, CohortMechanism]] = {}
+_MOST_ACCEPTED = 1024
+
+
+def load_policy(path: Path) -> ClientPolicy:
+    """Read a policy file; an error names the file and the key."""
+    return settings_from(ClientPolicy, read_toml(path), str(path))

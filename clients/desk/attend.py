@@ -1,0 +1,231 @@
+"""A node's side of the desk: attend a run until it is over.
+
+One outbound stream over TLS; when it breaks, back off, come back, and go on with the
+same requests. The server never dials in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from dataclasses import dataclass
+
+import grpc
+import grpc.aio
+
+from wallflower.clients.desk.answering import Answering
+from wallflower.clients.desk.stream import CERTIFICATE_REFUSED, Ended, attend_once
+from wallflower.protocol.errors import (
+    AuthenticationError,
+    InputError,
+    UnavailableError,
+    WallflowerError,
+)
+from wallflower.protocol.identity import tls
+from wallflower.protocol.identity.enrolment import NodeIdentity
+from wallflower.protocol.identity.tokens import FINAL, INSTANCE_BYTES, RunToken
+from wallflower.protocol.messages.answers import AnswerStore, MemoryAnswers
+from wallflower.protocol.messages.port import NodeHandler
+
+_log = logging.getLogger(__name__)
+_jitter = secrets.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class AttendanceSettings:
+    """How a node behaves when things go wrong.
+
+    Attributes
+    ----------
+    concurrency : int
+        Requests worked on at once.
+    patience_s : float
+        How long to try without once reaching the desk before giving up.
+    first_wait_s, longest_wait_s : float
+        Bounds of the wait between two attempts; it doubles, and a random part of it is
+        taken so that a thousand nodes do not come back in the same instant.
+    greeting_s : float
+        How long the greeting may take.
+    most_bytes : int
+        Largest message accepted from the desk.
+    """
+
+    concurrency: int = 8
+    patience_s: float = 300.0
+    first_wait_s: float = 0.2
+    longest_wait_s: float = 20.0
+    greeting_s: float = 15.0
+    most_bytes: int = 65 * 2**20
+
+    def __post_init__(self) -> None:
+        """Refuse settings under which nothing would ever happen."""
+        if self.concurrency < 1:
+            raise InputError("concurrency", self.concurrency, "at least 1")
+        for name in ("patience_s", "first_wait_s", "longest_wait_s", "greeting_s"):
+            if not getattr(self, name) > 0:
+                raise InputError(name.replace("_", "-"), getattr(self, name), "above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """What a node must know to attend: where, whose desk, which run.
+
+    Attributes
+    ----------
+    address : str
+        ``host:port`` of the desk.
+    root_certificate : bytes
+        PEM of the authority that signed the desk's certificate, or that very
+        certificate: then the stream is bound to that one key.
+    run_id : str
+        The run.
+    token : RunToken
+        This node's token for it.
+    server_fingerprint : bytes, optional
+        SHA-256 of the certificate the desk must have.
+    """
+
+    address: str
+    root_certificate: bytes
+    run_id: str
+    token: RunToken
+    server_fingerprint: bytes | None = None
+
+
+async def attend(
+    invitation: Invitation,
+    identity: NodeIdentity,
+    handler: NodeHandler,
+    *,
+    answers: AnswerStore | None = None,
+    instance: bytes | None = None,
+    settings: AttendanceSettings | None = None,
+) -> str:
+    """Attend a run until the desk says it is over; give its reason.
+
+    Parameters
+    ----------
+    invitation : Invitation
+        Where and what.
+    identity : NodeIdentity
+        Who we are, with the enrolment certificate if there is one.
+    handler : NodeHandler
+        Answers requests. Runs at most once per request id; a slow one holds up neither
+        heartbeats nor other requests.
+    answers : AnswerStore, optional
+        What was answered before; default: in memory. Give a durable one together with
+        its `instance` to survive a restart of the node.
+    instance : bytes, optional
+        Sixteen bytes that name `answers`; default: random.
+    settings : AttendanceSettings, optional
+        Waiting and limits.
+
+    Raises
+    ------
+    AuthenticationError
+        The desk refuses us for good, or is not the desk we were told of.
+    UnavailableError
+        The desk could not be reached for `patience_s`.
+    """
+    settings = settings or AttendanceSettings()
+    answers = MemoryAnswers() if answers is None else answers
+    instance = secrets.token_bytes(INSTANCE_BYTES) if instance is None else instance
+    if not tls.enforced():
+        _log.warning(
+            "gRPC was loaded before us and would speak TLS 1.2 to a desk that has "
+            "nothing newer: start this process with %s=%s",
+            *(tls.VARIABLE, tls.NO_TLS_12),
+            extra={"event": "tls-not-enforced", "node_id": identity.node_id},
+        )
+    outcome: str | WallflowerError
+    async with asyncio.TaskGroup() as group:
+        answering = Answering(handler, answers, group, concurrency=settings.concurrency)
+        try:
+            outcome = await _attend(invitation, identity, answering, instance, settings)
+        except WallflowerError as error:
+            outcome = error  # raised below: a TaskGroup would wrap it
+        finally:
+            answering.stop()
+    if isinstance(outcome, WallflowerError):
+        raise outcome
+    return outcome
+
+
+async def _attend(
+    invitation: Invitation,
+    identity: NodeIdentity,
+    answering: Answering,
+    instance: bytes,
+    settings: AttendanceSettings,
+) -> str:
+    loop = asyncio.get_running_loop()
+    reached_at, failures, ever_welcome = loop.time(), 0, False
+    while True:
+        ended = await _try(invitation, identity, answering, instance, settings)
+        _log.info(
+            "stream ended",
+            extra={
+                "event": "stream-ended",
+                "run_id": invitation.run_id,
+                "node_id": identity.node_id,
+                "reason": ended.reason,
+            },
+        )
+        if ended.run_over is not None:
+            return ended.run_over
+        if ended.reason == CERTIFICATE_REFUSED and not ever_welcome:
+            # Once we were inside, this is an attack or an accident that may pass.
+            raise AuthenticationError(
+                f"the desk at {invitation.address} has a TLS certificate that our root "
+                "certificate does not vouch for (other authority, other host name, or "
+                "expired)"
+            )
+        if ended.reason in FINAL:
+            raise AuthenticationError(
+                f"the desk at {invitation.address} ended node {identity.node_id}'s "
+                f"stream: {ended.reason}"
+            )
+        if ended.welcome:
+            ever_welcome, reached_at, failures = True, loop.time(), 0
+        if loop.time() - reached_at > settings.patience_s:
+            raise UnavailableError(
+                f"the desk at {invitation.address} was not reached for "
+                f"{settings.patience_s:g} s ({ended.reason}); check address, network "
+                "and certificate"
+            )
+        longest = min(settings.longest_wait_s, settings.first_wait_s * 2**failures)
+        failures = min(failures + 1, 30)
+        await asyncio.sleep(longest * (0.5 + _jitter.random() / 2))
+
+
+async def _try(
+    invitation: Invitation,
+    identity: NodeIdentity,
+    answering: Answering,
+    instance: bytes,
+    settings: AttendanceSettings,
+) -> Ended:
+    """Open one connection, attend on it until it ends."""
+    credentials = grpc.ssl_channel_credentials(invitation.root_certificate)
+    options = [
+        ("grpc.max_receive_message_length", settings.most_bytes),
+        ("grpc.max_send_message_length", settings.most_bytes),
+        # A connection of our own: nodes of one process must not share their fate.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_retries", 0),
+        ("grpc.enable_http_proxy", 0),
+    ]
+    async with grpc.aio.secure_channel(
+        invitation.address, credentials, options
+    ) as channel:
+        return await attend_once(
+            channel,
+            invitation.run_id,
+            invitation.token,
+            identity,
+            answering,
+            instance,
+            greeting_s=settings.greeting_s,
+            server_fingerprint=invitation.server_fingerprint,
+        )

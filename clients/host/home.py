@@ -1,0 +1,256 @@
+"""A deployed node's home: who it is, who lives there, on which terms.
+
+The folder named by ``wallflower-home`` in the SuperNode's ``--node-config`` holds
+``node.toml`` and the node's state (ledger, sessions). The keys lie beside it or in the
+folder that the file names; the ledger's counter in the folder that
+``wallflower-counter`` names, the home by default. Nothing in it comes from the server.
+
+::
+
+    [node]
+    users = 250                # or a list of pseudonyms
+    keys = "/etc/wallflower/nodes/clinic-7"
+    [policy]
+    largest-epsilon = 1
+    [rewards]
+    source = "grpc"
+    address = "127.0.0.1:7000"
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flwr.app import Context
+from google.protobuf.message import DecodeError
+
+from wallflower.clients.consent import ClientPolicy
+from wallflower.clients.desk.attend import Invitation, attend
+from wallflower.clients.host.assemble import NodeSetup, SessionOpener, make_node
+from wallflower.clients.host.lock import node_lock
+from wallflower.clients.host.run_keys import stored_keyring
+from wallflower.clients.node.claims import Claim
+from wallflower.clients.node.counter import Counter
+from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.node import Node
+from wallflower.clients.node.session_store import SessionStore
+from wallflower.clients.node.sessions import Sessions, StoredSessions
+from wallflower.clients.rewards.local import TableRewards, patience_of, reward_source
+from wallflower.protocol.errors import (
+    ConfigError,
+    InputError,
+    MalformedMessageError,
+    RefusalError,
+)
+from wallflower.protocol.files import keyfiles
+from wallflower.protocol.files.sections import LARGEST_NODE, RewardSettings
+from wallflower.protocol.files.settings import read_toml, settings_from
+from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
+from wallflower.protocol.identity.tokens import RunToken
+from wallflower.protocol.numbers import whole
+from wallflower.protocol.wire.node_pb2 import NodeRequest
+
+FILE_NAME = "node.toml"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSection:
+    """``[node]``: who the node is and who lives there.
+
+    Attributes
+    ----------
+    name : only without an enrolment certificate, which has the name.
+    users : how many, or their pseudonyms; a table source brings its own.
+    arms : names of the arms, in the experiment's order; for a table source.
+    keys : folder with identity.key, identity.certificate, enrolment.pub, ca.crt;
+        the home itself by default.
+    """
+
+    name: str = ""
+    users: int | tuple[str, ...] = 1
+    arms: tuple[str, ...] = ()
+    keys: Path | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.users, int):
+            whole("users", self.users, at_least=1, at_most=LARGEST_NODE)
+        elif not self.users or len(set(self.users)) != len(self.users):
+            raise InputError("users", "an empty or repeating list", "different names")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """All that ``node.toml`` says."""
+
+    rewards: RewardSettings
+    node: NodeSection = field(default_factory=NodeSection)
+    policy: ClientPolicy = field(default_factory=ClientPolicy)
+
+
+class NodeHome:
+    """One home, read once: makes the node for a message or for a run.
+
+    Parameters
+    ----------
+    path : Path
+        The folder.
+    counter : Path, optional
+        Where the ledger's counter lies; the home by default, better a place that is
+        not restored together with it.
+    """
+
+    def __init__(self, path: Path, counter: Path | None = None) -> None:
+        self.path = path
+        self._counter = (path if counter is None else counter) / "ledger.counter"
+        where = path / FILE_NAME
+        self.file = settings_from(NodeFile, read_toml(where), str(where))
+        section = self.file.node
+        self.keys = path if section.keys is None else path / section.keys
+        self.policy = self._policy()
+        self.identity = self._identity()
+        self.name = self.identity.node_id
+        if self.file.rewards.source == "table" and not section.arms:
+            raise ConfigError(f"{where}.node", '"arms" is missing for a table source')
+
+    def _policy(self) -> ClientPolicy:
+        """Give the users' terms; the node's own log says what they do not withstand."""
+        policy = self.file.policy
+        if (self.keys / keyfiles.ENROLMENT_PUBLIC).exists():
+            policy, why = (
+                policy.enrolled(),
+                "its node.toml says malicious-server = false",
+            )
+        else:
+            why = f"there is no {keyfiles.ENROLMENT_PUBLIC} in {self.keys}"
+        if not policy.malicious_server:
+            _log.warning(
+                "this node believes that the server keeps to the protocol: %s",
+                why,
+                extra={"event": "server-believed", "detail": why},
+            )
+        return policy
+
+    def _identity(self) -> NodeIdentity:
+        if (self.keys / keyfiles.IDENTITY_CERTIFICATE).exists():
+            return keyfiles.read_identity(self.keys)
+        name, key = self.file.node.name, self.keys / keyfiles.IDENTITY_KEY
+        if not name:
+            raise ConfigError(
+                str(self.path / FILE_NAME),
+                f"no name, and no {keyfiles.IDENTITY_CERTIFICATE} in {self.keys}",
+            )
+        if not key.exists():
+            seed = NodeIdentity.generate(name).private_bytes()
+            keyfiles.write_private(key, keyfiles.private_key_pem(seed))
+        return NodeIdentity.from_private_bytes(name, keyfiles.read_seed(key))
+
+    def ledger(self) -> Ledger:
+        """Open the node's ledger; refused if it is not where its counter says."""
+        return Ledger(self.path / "ledger.sqlite", Counter(self._counter))
+
+    def trust(self) -> Trust | None:
+        """Whom this node believes, as of now; None without an enrolment key."""
+        if not (self.keys / keyfiles.ENROLMENT_PUBLIC).exists():
+            return None
+        return keyfiles.read_trust(self.keys)
+
+    def authority(self, given: bytes) -> bytes:
+        """Give the root certificate for the desk: the node's own before a given one."""
+        own = self.keys / keyfiles.AUTHORITY_CERTIFICATE
+        return own.read_bytes() if own.exists() else given
+
+    def node(self, ledger: Ledger, store: SessionStore | None = None) -> Node:
+        """Make the node; with a `store` its sessions survive the process."""
+        section, trust = self.file.node, self.trust()
+        source = reward_source(self.file.rewards, self.name, section.arms)
+        if isinstance(source, TableRewards):
+            users = source.users
+        elif isinstance(section.users, int):
+            users = tuple(f"u{number}" for number in range(section.users))
+        else:
+            users = section.users
+        setup = NodeSetup(
+            policy=self.policy,
+            ledger=ledger,
+            source=lambda name: source,
+            identity=lambda name: self.identity,
+            enrolment_key=None if trust is None else trust.enrolment_key,
+            patience=patience_of(self.file.rewards),
+        )
+
+        def stored(opener: SessionOpener) -> Sessions:
+            assert store is not None
+            opener.new_keyring = stored_keyring(store, self.name)
+            return StoredSessions(store, self.name, opener.restore)
+
+        sessions = None if store is None else stored
+        return make_node(setup, self.name, users, trust, sessions)
+
+
+class HomeProvider:
+    """A `NodeProvider` for SuperNodes that have a home; homes are read once."""
+
+    def __init__(self) -> None:
+        self._homes: dict[Path, NodeHome] = {}
+
+    def name(self, context: Context) -> str:
+        """Give the name on the node's certificate, or in its file."""
+        return self._home(context).name
+
+    async def work(self, context: Context, body: bytes) -> bytes:
+        """Answer one request; a second one at the same time is turned away."""
+        home = self._home(context)
+        with node_lock(home.path), home.ledger() as ledger:
+            await _check_route(ledger, home.name, body)
+            store = SessionStore(home.path)
+            try:
+                return await home.node(ledger, store).handle(body)
+            finally:
+                store.close()
+
+    async def attend(
+        self,
+        context: Context,
+        *,
+        address: str,
+        certificate: bytes,
+        run_id: str,
+        token: RunToken,
+    ) -> str:
+        """Attend the desk with sessions that never leave memory.
+
+        From now on no Flower message does work for this run, in whatever process.
+        """
+        home = self._home(context)
+        invitation = Invitation(address, home.authority(certificate), run_id, token)
+        with home.ledger() as ledger:
+            await ledger.claim(Claim.attendance(home.name, run_id))
+            node = home.node(ledger)
+            node.only_run = run_id
+            return await attend(invitation, home.identity, node)
+
+    def _home(self, context: Context) -> NodeHome:
+        path = Path(str(context.node_config["wallflower-home"]))
+        if path not in self._homes:
+            counter = context.node_config.get("wallflower-counter")
+            where = None if counter is None else Path(str(counter))
+            self._homes[path] = NodeHome(path, where)
+        return self._homes[path]
+
+
+async def _check_route(ledger: Ledger, name: str, body: bytes) -> None:
+    """Refuse work for a run whose desk this node attends or attended."""
+    try:
+        run_id = NodeRequest.FromString(body).run_id
+    except DecodeError:
+        raise MalformedMessageError("a request is not a NodeRequest") from None
+    if await ledger.attended(name, run_id):
+        raise RefusalError(
+            "run-attended", "this node attends the run's desk and takes no messages"
+        )
+
+
+provider = HomeProvider()

@@ -1,0 +1,1 @@
+"""A node: answers requests for its users, on their terms."""

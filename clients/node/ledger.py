@@ -1,0 +1,360 @@
+"""What every user has already spent: append-only, written before the answer leaves.
+
+One SQLite file serves all nodes of a process (a phone has one node, a gateway or the
+local engine many). A row is one node's users in one cohort. Spends that wait at the
+same time share one transaction and one disk flush, so thousands of nodes cost little
+more than one; nobody's answer leaves before his row is on disk.
+
+Other processes may append to the same file: each transaction first reads what they
+wrote, so two processes of one node cannot both spend the same budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from wallflower.clients.node import claims
+from wallflower.clients.node.claims import Claim
+from wallflower.clients.node.counter import Counter
+from wallflower.clients.node.ledger_chain import SCHEMA as CHAIN_SCHEMA
+from wallflower.clients.node.ledger_chain import Chain
+from wallflower.clients.node.spends import NodeAccount, Spend
+from wallflower.protocol.accounting.account import NOTHING, Account, Cost
+from wallflower.protocol.errors import RefusalError, UnavailableError
+from wallflower.protocol.files.private import private_file
+
+# 1: every row says its own ε̂ and g, so that spends of all kinds add up.
+_VERSION = 1
+_UNAVAILABLE = "ledger-unavailable"
+_BUSY_MS = 30_000  # how long a spend waits for other processes …
+_READY_MS = 5_000  # … and whoever only asks whether it could be written
+_SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS spend (
+        number    INTEGER PRIMARY KEY,
+        node_id   TEXT NOT NULL,
+        run_id    TEXT NOT NULL,
+        cohort_id TEXT NOT NULL,
+        kind      TEXT NOT NULL,
+        epsilon   TEXT NOT NULL,
+        users     TEXT NOT NULL,
+        at        REAL NOT NULL,
+        precision INTEGER,
+        UNIQUE (node_id, run_id, cohort_id)
+    ) STRICT""",
+    """CREATE TRIGGER IF NOT EXISTS spend_is_not_changed BEFORE UPDATE ON spend
+    BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
+    """CREATE TRIGGER IF NOT EXISTS spend_is_not_removed BEFORE DELETE ON spend
+    BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
+)
+
+
+class Ledger:
+    """The spends of all nodes of this process, in one file.
+
+    Parameters
+    ----------
+    path : Path
+        The file; made with mode 0600 if it is not there.
+    counter : Counter, optional
+        Kept apart from the file; with it a ledger that was rolled back, replaced or
+        copied is refused.
+    """
+
+    def __init__(self, path: Path, counter: Counter | None = None) -> None:
+        self._path = path
+        self._counter = counter
+        self._chain: Chain | None = None
+        self._accounts: dict[str, NodeAccount] = {}
+        self._last_read = 0
+        self._mutex = threading.Lock()
+        self._waiting: list[tuple[Spend | Claim, asyncio.Future[None]]] = []
+        self._draining = False
+        self._known_until = 0.0  # till when it need not be tried again
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        try:
+            self._database = self._thread.submit(self._open).result()
+        except BaseException:
+            self._thread.shutdown()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what waits, close the file, end the thread."""
+        self._thread.submit(self._database.close).result()
+        self._thread.shutdown()
+
+    async def claim(self, claim: Claim) -> None:
+        """Claim an answer that is given once; returns when that is on disk.
+
+        Raises
+        ------
+        RefusalError
+            Another answer was given before, or the ledger cannot be written: then
+            nothing may leave the node.
+        """
+        await self._written(claim)
+
+    async def attended(self, node_id: str, run_id: str) -> bool:
+        """Tell whether a run was ever attended at a desk, by whatever process."""
+        return await asyncio.wrap_future(
+            self._thread.submit(claims.attended, self._database, node_id, run_id)
+        )
+
+    async def spend(self, entry: Spend) -> None:
+        """Write a spend; returns when it is on disk.
+
+        Raises
+        ------
+        RefusalError
+            The cohort was answered before, a user took part too often, the budget does
+            not suffice (`BudgetError`), or the ledger cannot be written: then nothing
+            may leave the node.
+        """
+        await self._written(entry)
+
+    async def _written(self, entry: Spend | Claim) -> None:
+        waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._mutex:
+            self._waiting.append((entry, waits))
+            start, self._draining = not self._draining, True
+        if start:
+            self._thread.submit(self._drain)
+        await waits
+
+    async def ready(self) -> None:
+        """Raise RefusalError if nothing could be written now; wait only briefly.
+
+        Asked before people are invited: a ledger that is locked, full or rolled back
+        must not cost them their one turn.
+        """
+
+        await asyncio.wrap_future(self._thread.submit(self._probe))
+
+    async def check(self, entry: Spend) -> None:
+        """Raise what `spend` would raise now, and write nothing."""
+
+        def look() -> None:
+            self._catch_up()
+            self._accounts.get(entry.node_id, NodeAccount()).check(entry)
+
+        await asyncio.wrap_future(self._thread.submit(look))
+
+    async def answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
+        """Tell whether a cohort was answered before, in this process or another."""
+
+        def look() -> bool:
+            self._catch_up()
+            account = self._accounts.get(node_id, NodeAccount())
+            return (run_id, cohort_id) in account.cohorts or claims.any_of(
+                self._database, node_id, run_id, cohort_id
+            )
+
+        return await asyncio.wrap_future(self._thread.submit(look))
+
+    async def spent(self, node_id: str, user: str) -> Account:
+        """Give all that a user has spent so far."""
+
+        def look() -> Account:
+            self._catch_up()
+            return self._accounts.get(node_id, NodeAccount()).spent.get(user, NOTHING)
+
+        return await asyncio.wrap_future(self._thread.submit(look))
+
+    # --- in the ledger's own thread ----------------------------------------------
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            private_file(self._path)
+            database = sqlite3.connect(self._path, isolation_level=None)
+            database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        except (OSError, sqlite3.Error) as error:
+            raise self._cannot(error) from None
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = FULL")
+            self._chain = _prepare(database, self._counter)
+            self._database = database
+            self._catch_up()
+        except (OSError, RefusalError, sqlite3.Error) as error:
+            database.close()
+            raise self._cannot(error) from None
+        return database
+
+    def _cannot(self, error: Exception) -> UnavailableError:
+        return UnavailableError(
+            f"ledger {self._path} cannot be opened ({error}); without it nothing may "
+            "be answered"
+        )
+
+    def _probe(self) -> None:
+        """See whether a spend could be written; many who ask at once wait once."""
+        if time.monotonic() < self._known_until:
+            raise RefusalError(_UNAVAILABLE, f"ledger {self._path} cannot be written")
+        try:
+            self._database.execute(f"PRAGMA busy_timeout = {_READY_MS}")
+            try:
+                self._database.execute("BEGIN IMMEDIATE")
+            finally:
+                self._database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            try:
+                if self._chain is not None:
+                    self._chain.check()
+            finally:
+                self._database.execute("ROLLBACK")
+        except (OSError, sqlite3.Error) as error:
+            self._known_until = time.monotonic() + 1
+            raise RefusalError(
+                _UNAVAILABLE, f"ledger {self._path} cannot be written ({error})"
+            ) from None
+
+    def _catch_up(self) -> None:
+        rows = self._database.execute(
+            "SELECT number, node_id, run_id, cohort_id, users, kind, epsilon, "
+            "precision FROM spend WHERE number > ? ORDER BY number",
+            (self._last_read,),
+        )
+        for number, node_id, run_id, cohort_id, users, *cost in rows:
+            account = self._accounts.setdefault(node_id, NodeAccount())
+            account.add(run_id, cohort_id, _cost(*cost), json.loads(users))
+            self._last_read = number
+
+    def _drain(self) -> None:
+        while True:
+            with self._mutex:
+                batch, self._waiting = self._waiting, []
+                if not batch:
+                    self._draining = False
+                    return
+            results = self._write([entry for entry, _ in batch])
+            by_loop: dict[
+                asyncio.AbstractEventLoop,
+                list[tuple[asyncio.Future[None], Exception | None]],
+            ] = {}
+            for (_, waits), result in zip(batch, results, strict=True):
+                by_loop.setdefault(waits.get_loop(), []).append((waits, result))
+            for loop, told in by_loop.items():
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(_tell, told)
+
+    def _write(self, entries: Sequence[Spend | Claim]) -> list[Exception | None]:
+        """Write one transaction; give for each entry None or why it is refused."""
+        results: list[Exception | None]
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                if self._chain is not None:
+                    self._chain.check()
+                self._catch_up()
+                results = [
+                    claims.append(self._database, entry)
+                    if isinstance(entry, Claim)
+                    else self._append(entry)
+                    for entry in entries
+                ]
+                mark = None if self._chain is None else self._chain.extend()
+                self._database.execute("COMMIT")
+                if self._chain is not None and mark is not None:
+                    self._chain.committed(mark)
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                # What memory counted is not on disk; read everything anew.
+                self._accounts.clear()
+                self._last_read = 0
+                raise
+        except RefusalError as refusal:
+            return [refusal] * len(entries)
+        except (OSError, sqlite3.Error) as error:
+            failure = RefusalError(
+                _UNAVAILABLE, f"the ledger cannot be written ({error})"
+            )
+            return [failure] * len(entries)
+        return results
+
+    def _append(self, entry: Spend) -> RefusalError | None:
+        account = self._accounts.setdefault(entry.node_id, NodeAccount())
+        try:
+            account.check(entry)
+        except RefusalError as refusal:
+            return refusal
+        cursor = self._database.execute(
+            "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, precision, "
+            "users, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                entry.node_id,
+                entry.run_id,
+                entry.cohort_id,
+                entry.cost.kind,
+                str(entry.cost.epsilon),
+                entry.cost.precision,
+                json.dumps(entry.users),
+                time.time(),
+            ),
+        )
+        account.add(entry.run_id, entry.cohort_id, entry.cost, list(entry.users))
+        assert cursor.lastrowid is not None
+        self._last_read = cursor.lastrowid
+        return None
+
+
+def _prepare(database: sqlite3.Connection, counter: Counter | None) -> Chain | None:
+    """Make the tables, or bring those of an older version up to this one."""
+    chain = None if counter is None else Chain(database, counter)
+    database.execute("BEGIN IMMEDIATE")  # another process may be at it too
+    try:
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if version > _VERSION:
+            raise sqlite3.DatabaseError(
+                f"its schema is version {version}, this program knows {_VERSION}"
+            )
+        columns = {row[1] for row in database.execute("PRAGMA table_info (spend)")}
+        if columns and "precision" not in columns:
+            database.execute("ALTER TABLE spend ADD COLUMN precision INTEGER")
+        for statement in (*_SCHEMA, *claims.SCHEMA, *CHAIN_SCHEMA):
+            database.execute(statement)
+        database.execute(f"PRAGMA user_version = {_VERSION}")
+        if chain is not None:
+            chain.begin()
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+    return chain
+
+
+def _cost(kind: str, epsilon: str, precision: int | None) -> Cost:
+    """Read a row's cost; rows of the first schema say less and count as their worst."""
+    if precision is None:
+        return Cost.at_most(kind, Fraction(epsilon) * (kind != "none"))
+    return Cost(kind, Fraction(epsilon), precision)
+
+
+def _tell(told: list[tuple[asyncio.Future[None], Exception | None]]) -> None:
+    for waits, result in told:
+        if waits.cancelled():
+            continue  # written all the same: better a spend without an answer
+        if result is None:
+            waits.set_result(None)
+        else:
+            waits.set_exception(result)

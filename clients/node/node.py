@@ -1,0 +1,346 @@
+"""A node: answers requests for its users, on their terms.
+
+Order of business for every stage of a cohort: policy, then session; and for the stage
+that needs the users' value: rewards, then ledger, then randomizer, then the secure sum.
+Nothing that depends on a reward leaves before its spend is on disk. One node answers
+many cohorts at once; a slow reward holds up only its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from wallflower.clients.consent import ClientPolicy
+from wallflower.clients.node.claims import Claim
+from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.sessions import MemorySessions, Sessions
+from wallflower.clients.node.spends import Spend
+from wallflower.clients.rewards.source import (
+    Doubles,
+    Patience,
+    Pull,
+    Rewards,
+    pull_rewards,
+)
+from wallflower.protocol.accounting.account import Cost
+from wallflower.protocol.errors import (
+    InputError,
+    MalformedMessageError,
+    ProtocolError,
+    RefusalError,
+    TermsError,
+    UnavailableError,
+    WallflowerError,
+)
+from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
+from wallflower.protocol.secure_sum.session import ClientSession, Contribution
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.node_pb2 import (
+    Accepted,
+    Closed,
+    CohortStage,
+    Description,
+    LostUsers,
+    NodeAnswer,
+    NodeRequest,
+    Refusal,
+    Task,
+    TaskAnswer,
+)
+
+_log = logging.getLogger(__name__)
+
+MOST_TASKS = 10_000
+MOST_OPEN_COHORTS = 10_000
+
+
+class Randomize(Protocol):
+    """Algorithm 2 for a node's users at once: encode, add noise, reduce, add up."""
+
+    def __call__(
+        self,
+        spec: CohortSpec,
+        mechanism: CohortMechanism,
+        users: Sequence[str],
+        rewards: Doubles,
+    ) -> int:
+        """Give Σ y mod the cohort's modulus."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """What a node is made of.
+
+    `open_session` starts the client machine of a cohort's back-end; `randomize` draws
+    from the operating system, or in test mode from a seed. `capacity` is the most users
+    that the node's certificate lets it speak for.
+    """
+
+    source: Rewards
+    policy: ClientPolicy
+    ledger: Ledger
+    open_session: Callable[[CohortSpec], ClientSession]
+    randomize: Randomize
+    patience: Patience = field(default_factory=Patience)
+    capacity: int = MOST_USERS
+
+
+class Node:
+    """A NodeHandler: one node with its users.
+
+    Parameters
+    ----------
+    node_id : str
+        Stable across restarts.
+    users : Sequence[str]
+        Stable pseudonyms, unique on this node.
+    parts : NodeParts
+        Sources, policy, ledger, crypto.
+    sessions : Sessions, optional
+        Where open cohorts live between stages; memory by default.
+    """
+
+    def __init__(
+        self,
+        node_id: str,
+        users: Sequence[str],
+        parts: NodeParts,
+        sessions: Sessions | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.users = tuple(users)
+        self.lost: Counter[str] = Counter()  # reasons users dropped out, and refusals
+        self.only_run: str | None = None  # the run of the desk that is attended
+        self._members = frozenset(users)
+        if len(self._members) != len(self.users):
+            raise InputError(
+                "users", f"{len(self.users)} of {node_id}", "no name twice"
+            )
+        self._parts = parts
+        self._sessions = sessions if sessions is not None else MemorySessions()
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._begun: set[str] = set()  # cohorts whose users were looked at
+
+    async def handle(self, body: bytes) -> bytes:
+        """Answer one NodeRequest with one NodeAnswer; see `protocol.port`."""
+        try:
+            request = NodeRequest.FromString(body)
+        except DecodeError:
+            raise MalformedMessageError("a request is not a NodeRequest") from None
+        if len(request.tasks) > MOST_TASKS:
+            raise MalformedMessageError(f"{len(request.tasks)} tasks in one request")
+        if len(request.tasks) == 1:
+            answers = [await self._answer(request.run_id, request.tasks[0])]
+        else:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._answer(request.run_id, task))
+                    for task in request.tasks
+                ]
+            answers = [task.result() for task in tasks]
+        return NodeAnswer(answers=answers).SerializeToString()
+
+    async def _answer(self, run_id: str, task: Task) -> TaskAnswer:
+        dropped: Counter[str] = Counter()
+        answer = await self._settled(run_id, task, dropped)
+        self.lost.update(dropped)
+        answer.lost.extend(
+            LostUsers(reason=reason, users=count)
+            for reason, count in sorted(dropped.items())
+        )
+        return answer
+
+    async def _settled(
+        self, run_id: str, task: Task, dropped: Counter[str]
+    ) -> TaskAnswer:
+        kind = task.WhichOneof("kind")
+        try:
+            if self.only_run not in (None, run_id):
+                raise RefusalError("wrong-run", "this desk is attended for another run")
+            if kind == "describe":
+                # Those beyond the node's certificate could never be in a sum.
+                known = self.users[: self._parts.capacity]
+                return TaskAnswer(
+                    task_id=task.task_id, description=Description(users=known)
+                )
+            if kind == "offer":
+                _check_run(task.offer.spec, run_id)
+                self._parts.policy.check(task.offer.spec)
+                await self._parts.ledger.ready()
+                return TaskAnswer(task_id=task.task_id, accepted=Accepted())
+            if kind == "stage":
+                message = await self._stage(run_id, task.stage, dropped)
+                return TaskAnswer(task_id=task.task_id, message=message)
+            if kind == "close":
+                self._sessions.drop(task.close.cohort_id)
+                self._locks.pop(task.close.cohort_id, None)
+                self._begun.discard(task.close.cohort_id)
+                return TaskAnswer(task_id=task.task_id, closed=Closed())
+            raise RefusalError("unknown-task", "this node does not know such a task")
+        except RefusalError as refusal:
+            return await self._refuse(task, refusal, refusal.code, refusal.detail)
+        except ProtocolError as error:
+            return await self._refuse(task, error, error.code, str(error))
+        except (InputError, UnavailableError) as error:
+            return await self._refuse(task, error, "not-possible", str(error))
+
+    async def _refuse(
+        self, task: Task, error: WallflowerError, code: str, detail: str
+    ) -> TaskAnswer:
+        self.lost[code] += 1
+        _log.info(
+            "request refused",
+            extra={"event": "request-refused", "node_id": self.node_id, "reason": code},
+        )
+        refusal = Refusal(
+            code=code,
+            detail=detail,
+            terms=isinstance(error, TermsError),
+            untouched=await self._untouched(task),
+        )
+        return TaskAnswer(task_id=task.task_id, refusal=refusal)
+
+    async def _untouched(self, task: Task) -> bool:
+        """Say whether the cohort's users may be asked anew: nobody saw the arm.
+
+        Not once they were looked at: what they themselves are the reason for (a spent
+        budget) would come again.
+        """
+        spec = task.stage.spec
+        if task.WhichOneof("kind") != "stage" or spec.cohort_id in self._begun:
+            return False
+        try:
+            return not await self._parts.ledger.answered(
+                self.node_id, spec.run_id, spec.cohort_id
+            )
+        except UnavailableError:
+            return False
+
+    async def _stage(
+        self, run_id: str, stage: CohortStage, dropped: Counter[str]
+    ) -> bytes:
+        spec = stage.spec
+        _check_run(spec, run_id)
+        mechanism = self._parts.policy.check(spec)
+        if spec.cohort_id not in self._locks and len(self._locks) >= MOST_OPEN_COHORTS:
+            raise RefusalError("too-many-cohorts", "cohorts are opened but not closed")
+        # One stage of a cohort at a time: two copies of a request get one answer.
+        lock = self._locks.setdefault(spec.cohort_id, asyncio.Lock())
+        async with lock:
+            session = self._sessions.get(spec.cohort_id)
+            if session is None:
+                await self._check_new(spec)
+                session = self._parts.open_session(spec)
+            elif session.spec != spec:
+                raise RefusalError(
+                    "cohort-changed", "the cohort's description changed between stages"
+                )
+            try:
+                contribution = None
+                if session.needs_contribution(stage.message):
+                    contribution = await self._contribution(
+                        spec, mechanism, stage, dropped
+                    )
+                answer = session.handle(stage.message, contribution)
+                await self._claim(spec, session, stage.message, answer)
+            except (RefusalError, ProtocolError):
+                self._sessions.drop(spec.cohort_id)
+                raise
+            self._sessions.keep(spec.cohort_id, session)
+            return answer
+
+    async def _claim(
+        self, spec: CohortSpec, session: ClientSession, request: bytes, answer: bytes
+    ) -> None:
+        """Write down an answer that is given once, before anything of it leaves."""
+        once = session.given_once(answer)
+        if once is not None:
+            place = self.node_id, spec.run_id, spec.cohort_id, once
+            await self._parts.ledger.claim(Claim.of(*place, request, answer))
+
+    async def _check_new(self, spec: CohortSpec) -> None:
+        if await self._parts.ledger.answered(self.node_id, spec.run_id, spec.cohort_id):
+            raise RefusalError(
+                "cohort-repeated",
+                f"cohort {spec.cohort_id} was answered before; it is answered once",
+            )
+
+    async def _contribution(
+        self,
+        spec: CohortSpec,
+        mechanism: CohortMechanism,
+        stage: CohortStage,
+        dropped: Counter[str],
+    ) -> Contribution:
+        """Pull the users' rewards; who has none is counted in `dropped`, by reason."""
+        if spec.cohort_id in self._begun:
+            # Another copy of the request, after a pull that gave no answer.
+            raise RefusalError(
+                "cohort-repeated", "the users of this cohort were shown the arm before"
+            )
+        await self._parts.ledger.ready()  # a locked ledger is no reason to use users up
+        self._begun.add(spec.cohort_id)
+        users = tuple(stage.users)
+        if not users or len(set(users)) != len(users):
+            raise RefusalError("user-repeated", "no user, or a user named twice")
+        if not self._members.issuperset(users):
+            raise RefusalError("user-unknown", "a user who does not live here")
+        if len(users) > self._parts.capacity:
+            raise RefusalError(
+                "beyond-capacity",
+                f"{len(users)} users; certified for {self._parts.capacity}",
+            )
+        # Nobody is shown an arm whose answer could not be sent.
+        await self._parts.ledger.check(self._spend(spec, mechanism, users))
+        pulled = await pull_rewards(
+            self._parts.source,
+            Pull(
+                spec.run_id,
+                spec.cohort_id,
+                spec.batch,
+                spec.arm,
+                spec.arm_name,
+                self.node_id,
+                users,
+            ),
+            self._parts.patience.within(stage.reward_timeout_s),
+        )
+        dropped.update(pulled.reasons)
+        present = ~np.isnan(pulled.values)
+        if not present.all():
+            users = tuple(np.array(users, dtype=object)[present])
+        if not users:
+            raise RefusalError("no-rewards", "no user of this node has a reward")
+        await self._parts.ledger.spend(self._spend(spec, mechanism, users))
+        value = self._parts.randomize(spec, mechanism, users, pulled.values[present])
+        return Contribution(value, len(users))
+
+    def _spend(
+        self, spec: CohortSpec, mechanism: CohortMechanism, users: tuple[str, ...]
+    ) -> Spend:
+        policy = self._parts.policy
+        return Spend(
+            node_id=self.node_id,
+            run_id=spec.run_id,
+            cohort_id=spec.cohort_id,
+            cost=Cost.of(mechanism.guarantee()),
+            users=users,
+            most_epsilon=policy.largest_total_epsilon,
+            privacy_delta=policy.privacy_delta,
+            most_participations=policy.largest_participations,
+        )
+
+
+def _check_run(spec: CohortSpec, run_id: str) -> None:
+    if spec.run_id != run_id:
+        raise RefusalError("wrong-run", "the cohort belongs to another run")

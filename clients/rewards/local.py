@@ -1,0 +1,267 @@
+"""The reward sources that live in the node's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import dataclasses
+import importlib
+import inspect
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wallflower.clients.rewards.source import (
+    FAILED,
+    UNKNOWN_USER,
+    Doubles,
+    LostRewardError,
+    Patience,
+    Pull,
+    Rewards,
+)
+from wallflower.clients.rewards.threads import REWARD_THREADS
+from wallflower.protocol.errors import ConfigError
+from wallflower.protocol.files.sections import RewardSettings
+from wallflower.protocol.rewards.models import RewardModel, synthetic_rewards
+from wallflower.protocol.rewards.seeded import seeded_rewards
+
+# Quick functions need no more threads than this. A call that takes longer gives its
+# place to another, so that those which never return hold up nobody.
+_MOST_CALLS_AT_ONCE = 64
+_PLACE_FOR_S = 1.0
+
+
+class SyntheticRewards:
+    """Rewards drawn from a model; for simulations.
+
+    With a seed each user's reward follows from (seed, node, user, batch, arm) alone,
+    whatever engine asks and in whatever order.
+    """
+
+    def __init__(self, model: RewardModel, seed: int | None = None) -> None:
+        self._model = model
+        self._seed = seed
+        self._generator = np.random.default_rng()
+
+    async def pull(self, pull: Pull) -> Doubles:
+        """Draw one reward per user."""
+        if self._seed is None:
+            return self._model.sample(pull.arm, len(pull.users), self._generator)
+        return seeded_rewards(
+            self._model, self._seed, pull.node_id, pull.users, pull.batch, pull.arm
+        )
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class TableRewards:
+    """Replay of a local table: a row per user, a column per arm.
+
+    A user's empty cell means that his outcome for that arm is not known.
+    """
+
+    def __init__(
+        self, path: Path, arms: Sequence[str], user_column: str = "user"
+    ) -> None:
+        self._rows = _read_table(path, arms, user_column)
+        self._arms = tuple(arms)
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """Everyone in the table."""
+        return tuple(self._rows)
+
+    def __repr__(self) -> str:
+        """Hide the rewards."""
+        return f"TableRewards({len(self._rows)} users)"
+
+    async def pull(self, pull: Pull) -> Sequence[object]:
+        """Look every user up."""
+        return [
+            self._rows[user][pull.arm]
+            if user in self._rows
+            else LostRewardError(UNKNOWN_USER)
+            for user in pull.users
+        ]
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class CallableRewards:
+    """Any Python function of (arm name, user), or coroutine function.
+
+    A plain function is called in a thread and may block. A coroutine function runs on
+    the node's loop and must not.
+    """
+
+    def __init__(self, function: Callable[[str, str], Any]) -> None:
+        self._function = function
+        self._places = asyncio.Semaphore(_MOST_CALLS_AT_ONCE)
+
+    async def stream(self, pull: Pull) -> AsyncGenerator[tuple[int, object], None]:
+        """Call it for every user, many at once; one failure costs one user."""
+        calls = [
+            asyncio.create_task(self._call(place, pull.arm_name, user))
+            for place, user in enumerate(pull.users)
+        ]
+        try:
+            for done in asyncio.as_completed(calls):
+                yield await done
+        finally:
+            for call in calls:
+                call.cancel()
+
+    async def _call(self, place: int, arm: str, user: str) -> tuple[int, object]:
+        async with self._places:
+            answer = self._begin(arm, user)
+            try:
+                await asyncio.wait([answer], timeout=_PLACE_FOR_S)
+            except asyncio.CancelledError:
+                answer.cancel()
+                raise
+        try:
+            return place, await answer
+        except Exception:
+            # Its text may quote a reward: only the fact is kept.
+            return place, LostRewardError(FAILED)
+
+    def _begin(self, arm: str, user: str) -> asyncio.Future[object]:
+        if inspect.iscoroutinefunction(self._function):
+            running: asyncio.Future[object] = asyncio.ensure_future(
+                self._function(arm, user)
+            )
+            return running
+        return REWARD_THREADS.call(self._function, arm, user)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def reward_source(
+    settings: RewardSettings,
+    node_id: str,
+    arms: Sequence[str],
+    seed: int | None = None,
+) -> Rewards:
+    """Build the source that ``[rewards]`` describes, for one node.
+
+    `seed` makes synthetic rewards repeatable where the settings do not say it.
+    """
+    if settings.seed is None and seed is not None:
+        settings = dataclasses.replace(settings, seed=seed)
+    return SOURCES[settings.source](settings, node_id, arms)
+
+
+def patience_of(settings: RewardSettings) -> Patience:
+    """Say how long ``[rewards]`` waits, and whether answers are held back."""
+    return Patience(settings.timeout_s, settings.hold_answers)
+
+
+def _synthetic(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
+    model = synthetic_rewards(settings.model, settings.means, settings.deviation)
+    return SyntheticRewards(model, settings.seed)
+
+
+def _table(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
+    assert settings.table is not None
+    path = Path(str(settings.table).replace("{node}", node_id))
+    return TableRewards(path, arms, settings.user_column)
+
+
+def _callable(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
+    return CallableRewards(find_function(settings.function))
+
+
+def _grpc(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
+    from wallflower.clients.rewards.service import ServiceRewards
+
+    certificate = settings.certificate
+    return ServiceRewards(
+        settings.address, None if certificate is None else certificate.read_bytes()
+    )
+
+
+SOURCES: dict[str, Callable[[RewardSettings, str, Sequence[str]], Rewards]] = {
+    "synthetic": _synthetic,
+    "table": _table,
+    "callable": _callable,
+    "grpc": _grpc,
+}
+
+
+def find_function(name: str) -> Callable[[str, str], Any]:
+    """Import ``module:function``; a mistake is named."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigError("rewards.function", f"cannot import: {error}") from None
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        raise ConfigError(
+            "rewards.function", f'{module_name} has no function "{attribute}"'
+        )
+    found: Callable[[str, str], Any] = function
+    return found
+
+
+def _read_table(
+    path: Path, arms: Sequence[str], user_column: str
+) -> dict[str, tuple[float | None, ...]]:
+    """Read user → one cell per arm; the cells themselves are screened when pulled."""
+    if not path.is_file():
+        raise ConfigError(str(path), "no such file")
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        records = _csv_records(path)
+    elif suffix == ".parquet":
+        records = _parquet_records(path)
+    else:
+        raise ConfigError(str(path), "is not a .csv or .parquet file")
+    rows: dict[str, tuple[float | None, ...]] = {}
+    for record in records:
+        for column in (user_column, *arms):
+            if column not in record:
+                raise ConfigError(str(path), f'no column "{column}"')
+        user = str(record[user_column] or "").strip()
+        if not user or user in rows:
+            raise ConfigError(str(path), f"row {len(rows) + 1}: user missing or twice")
+        rows[user] = tuple(_cell(record[arm]) for arm in arms)
+    if not rows:
+        raise ConfigError(str(path), "holds no users")
+    return rows
+
+
+def _cell(value: object) -> float | None:
+    if isinstance(value, int | float):
+        return float(value)
+    try:
+        return float(str(value))
+    except ValueError:
+        return None
+
+
+def _csv_records(path: Path) -> list[Mapping[str, object]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return list(csv.DictReader(file, strict=True))
+    except (csv.Error, UnicodeDecodeError):
+        raise ConfigError(str(path), "is not a readable CSV file") from None
+
+
+def _parquet_records(path: Path) -> list[Mapping[str, object]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        records: list[Mapping[str, object]] = pyarrow.parquet.read_table(
+            path
+        ).to_pylist()
+    except (pyarrow.ArrowException, OSError):
+        raise ConfigError(str(path), "is not a readable Parquet file") from None
+    return records

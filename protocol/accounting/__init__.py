@@ -1,0 +1,1 @@
+"""Exact accounting: divergences summed on ℤ with bounded tails."""

@@ -1,0 +1,121 @@
+"""What one user has spent over everything she took part in, in one currency.
+
+Guarantees of different kinds compose: a pure ε bounds every Rényi divergence by
+min{ε, αε²/2} (Bun and Steinke 2016, Prop. 1.4), concentrated ½ε²-CDP by αε²/2, Skellam
+noise by its own curve. Rényi divergences of the same order add up, also where later
+cohorts depend on earlier results (Mironov 2017, Prop. 1), and are converted to (ε, δ)
+once, for all spends together. Pure spends may instead be added as they are, without δ
+(basic composition): some of them are best added, others best taken into the curve, so
+the account tries every split between large and small ones and states the smallest ε.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.privacy.calibration import precision_for
+from wallflower.protocol.privacy.conversion import approximate_epsilon
+from wallflower.protocol.privacy.guarantee import Guarantee
+
+# Totals are stated on this grid, rounded up; it also pays for the rounding of doubles.
+_GRID = 10**6
+# Most that a sum of discrete Gaussians adds to ε (s ≥ 3/2, up to 10¹⁰ shares):
+# ξ = 10 Σ_k e^{−2π²·(9/4)·k/(k+1)} < 10⁻⁸.
+_LARGEST_EXCESS = Fraction(1, 10**8)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cost:
+    """What one cohort costs each of its users.
+
+    Attributes
+    ----------
+    kind : as of `protocol.guarantee.Guarantee`.
+    epsilon : its parameter; 0 for kind ``none``, whose cost has no bound.
+    precision : g, which the curve of Skellam noise needs; 0 elsewhere.
+    """
+
+    kind: str
+    epsilon: Fraction
+    precision: int = 0
+
+    def __post_init__(self) -> None:
+        self.guarantee()  # refuses what is none
+
+    @classmethod
+    def of(cls, guarantee: Guarantee) -> Cost:
+        """Give the cost of a guarantee."""
+        return cls(
+            guarantee.kind, guarantee.epsilon or Fraction(0), guarantee.precision or 0
+        )
+
+    @classmethod
+    def at_most(cls, kind: str, epsilon: Fraction, cohort_size: int = 2) -> Cost:
+        """Bound the cost of a mechanism's ε in any cohort of at least so many users.
+
+        g ≥ ⌈ε√n⌉ since s ≥ 1, and a larger g only improves the curve.
+        """
+        if kind == "renyi":
+            return cls(kind, epsilon, precision_for(epsilon, cohort_size))
+        return cls(kind, epsilon + (_LARGEST_EXCESS if kind == "concentrated" else 0))
+
+    def guarantee(self) -> Guarantee:
+        """Give the cost as a guarantee, which knows its Rényi curve."""
+        epsilon = None if self.kind == "none" else self.epsilon
+        if self.kind == "renyi" and self.precision < 1:
+            raise InputError("precision", self.precision, "at least 1 for Skellam")
+        return Guarantee(self.kind, epsilon, "nobody", self.precision or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """All spends of one user: different costs in order, each with its number."""
+
+    spends: tuple[tuple[Cost, int], ...] = ()
+
+    def plus(self, cost: Cost) -> Account:
+        """Give the account after one more spend; equal accounts are one object."""
+        return _plus(self, cost)
+
+    def total(self, privacy_delta: Fraction) -> Fraction | None:
+        """Smallest ε such that all spends together are (ε, δ)-DP; None: no bound."""
+        return _total(self, privacy_delta)
+
+
+NOTHING = Account()
+
+
+@functools.lru_cache(maxsize=65536)
+def _plus(account: Account, cost: Cost) -> Account:
+    counts = dict(account.spends)
+    counts[cost] = counts.get(cost, 0) + 1
+    return Account(tuple(sorted(counts.items())))
+
+
+@functools.lru_cache(maxsize=65536)
+def _total(account: Account, privacy_delta: Fraction) -> Fraction | None:
+    if any(cost.kind == "none" for cost, _ in account.spends):
+        return None
+    pure = [spend for spend in account.spends if spend[0].kind == "pure"]
+    curved = [spend for spend in account.spends if spend[0].kind != "pure"]
+    pure.sort(reverse=True)
+    totals = []
+    for added in range(len(pure) + 1):
+        as_they_are = sum((cost.epsilon * n for cost, n in pure[:added]), Fraction(0))
+        totals.append(as_they_are + _converted(pure[added:] + curved, privacy_delta))
+    return min(totals)
+
+
+def _converted(spends: list[tuple[Cost, int]], privacy_delta: Fraction) -> Fraction:
+    if not spends:
+        return Fraction(0)
+    curves = [(cost.guarantee(), number) for cost, number in spends]
+    epsilon = approximate_epsilon(
+        lambda order: sum(number * curve.renyi(order) for curve, number in curves),
+        float(privacy_delta),
+    )
+    return Fraction(math.ceil(epsilon * _GRID) + 1, _GRID)

@@ -1,0 +1,209 @@
+"""Exact accounting: what a cohort's noise is worth, computed from its law.
+
+Everything here is an upper bound that holds: divergences are summed on ℤ with proven
+tails (`accounting_shift`), conversions are theorems, and whatever is shown to people is
+rounded up (`protocol.quantities.round_up`).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import wallflower.protocol.accounting.gaussian
+import wallflower.protocol.accounting.laplace
+import wallflower.protocol.accounting.skellam  # noqa: F401
+from wallflower.protocol.accounting.losses import (
+    Losses,
+    composed_epsilon,
+    randomized_response,
+)
+from wallflower.protocol.accounting.shifted import ShiftedNoise, shifted
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.numbers import round_up
+from wallflower.protocol.privacy.conversion import (
+    approximate_epsilon,
+    check_delta,
+    epsilon_at,
+)
+from wallflower.protocol.privacy.mechanism import CohortMechanism
+
+# Every order gives a valid bound; these surround the best one of the closed form.
+_AROUND = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An (ε, δ) promise and the argument it rests on."""
+
+    epsilon: float
+    privacy_delta: float
+    reason: str
+
+
+@functools.lru_cache(maxsize=256)
+def shifted_noise(cohort: CohortMechanism) -> ShiftedNoise | None:
+    """The noise a user counts on against its shift by g; None without noise."""
+    noise = cohort.hiding_noise()
+    return None if noise is None else shifted(noise, cohort.precision)
+
+
+def exact_epsilon(cohort: CohortMechanism) -> float:
+    """ε of (ε, 0)-DP: the largest log-ratio of the shifted masses; may be infinite."""
+    noise = shifted_noise(cohort)
+    return math.inf if noise is None else noise.pure()
+
+
+def renyi_divergence(cohort: CohortMechanism, order: float) -> float:
+    """Upper bound on D_α of one cohort: exact sum or closed form, the smaller.
+
+    The sum is not taken where it would be long (g in the thousands and a high order)
+    or where the closed form lies within 10⁻⁴ of a Gaussian's αε²/2 anyway.
+    """
+    promise = cohort.guarantee()
+    closed = promise.renyi(order)
+    noise = shifted_noise(cohort)
+    if noise is None or promise.epsilon is None:
+        return closed
+    gaussian = order * float(promise.epsilon) ** 2 / 2
+    settled = promise.kind != "pure" and closed <= gaussian * (1 + 1e-4)
+    if settled or not noise.within_reach(order):
+        return closed
+    return min(closed, noise.renyi(order).upper)
+
+
+@functools.lru_cache(maxsize=4096)
+def approximate(cohort: CohortMechanism, privacy_delta: float) -> Bound:
+    """Smallest ε of (ε, δ)-DP for one cohort, with its reason."""
+    check_delta(privacy_delta)
+    noise = shifted_noise(cohort)
+    if noise is None:
+        return Bound(math.inf, privacy_delta, "no noise is added")
+    candidates = []
+    exact = noise.approximate(privacy_delta) if noise.within_reach(1.0) else math.inf
+    candidates.append(Bound(exact, privacy_delta, "exact trade-off of the noise"))
+    if math.isinf(exact):
+        candidates.append(renyi_bound([cohort], 1, privacy_delta))
+    pure = noise.pure()
+    if math.isfinite(pure):
+        candidates.append(Bound(pure, 0.0, "pure differential privacy"))
+    return min(candidates, key=lambda bound: bound.epsilon)
+
+
+def renyi_bound(
+    cohorts: Iterable[CohortMechanism], participations: int, privacy_delta: float
+) -> Bound:
+    """Add up Rényi divergences, then convert; valid for any mix of the cohorts."""
+    possible = list(cohorts)
+
+    def closed(order: float) -> float:
+        return participations * max(c.guarantee().renyi(order) for c in possible)
+
+    def best_order() -> float:
+        grid = [1 + math.exp(-3 + 0.05 * k) for k in range(260)]
+        return min(grid, key=lambda a: epsilon_at(closed(a), a, privacy_delta))
+
+    centre = best_order()
+    orders = {1 + (centre - 1) * factor for factor in _AROUND} | {round(centre) + 1.0}
+    exact = approximate_epsilon(
+        lambda a: participations * max(renyi_divergence(c, a) for c in possible),
+        privacy_delta,
+        sorted(orders),
+    )
+    fallback = approximate_epsilon(closed, privacy_delta)
+    return Bound(min(exact, fallback), privacy_delta, "Rényi divergences added up")
+
+
+def returning_users(
+    cohorts: Iterable[CohortMechanism], participations: int, privacy_delta: float
+) -> tuple[Bound, ...]:
+    """Bounds for a user who joins at most `participations` cohorts, best first.
+
+    The candidates: adding up pure ε (no δ needed), adding up Rényi divergences and
+    converting, and composing the laws of the privacy loss (`accounting_losses`). The
+    order of cohorts may depend on earlier results: all three theorems allow it.
+    """
+    check_delta(privacy_delta)
+    return _returning(tuple(dict.fromkeys(cohorts)), participations, privacy_delta)
+
+
+@functools.lru_cache(maxsize=256)
+def _returning(
+    possible: tuple[CohortMechanism, ...], participations: int, privacy_delta: float
+) -> tuple[Bound, ...]:
+    if not possible or participations < 1:
+        raise InputError("participations", participations, "at least 1 of some cohort")
+    if participations == 1:
+        worst = max(
+            (approximate(cohort, privacy_delta) for cohort in possible),
+            key=lambda bound: bound.epsilon,
+        )
+        return (worst,)
+    bounds = [renyi_bound(possible, participations, privacy_delta)]
+    pure = max(exact_epsilon(cohort) for cohort in possible)
+    if math.isfinite(pure):
+        bounds.append(Bound(participations * pure, 0.0, "pure ε added up"))
+    composed = _composed(possible, participations, privacy_delta)
+    if composed is not None:
+        bounds.append(composed)
+    # Of bounds that read the same, the one without δ is worth more.
+    return tuple(sorted(bounds, key=lambda b: (_shown(b), b.privacy_delta)))
+
+
+def smallest_bound(
+    cohorts: Iterable[CohortMechanism], participations: int, privacy_delta: float
+) -> Bound:
+    """Give the best of `returning_users` without looking at bounds that lose.
+
+    Rényi divergences, which take longest, never beat exact composition.
+    """
+    possible = tuple(dict.fromkeys(cohorts))
+    if participations > 1 and possible:
+        composed = _composed(possible, participations, check_delta(privacy_delta))
+        if composed is not None and math.isfinite(composed.epsilon):
+            pure = participations * max(exact_epsilon(cohort) for cohort in possible)
+            return min(
+                composed, Bound(pure, 0.0, "pure ε added up"), key=lambda b: b.epsilon
+            )
+    return returning_users(possible, participations, privacy_delta)[0]
+
+
+def _shown(bound: Bound) -> float:
+    return math.inf if math.isinf(bound.epsilon) else float(round_up(bound.epsilon))
+
+
+def _composed(
+    cohorts: Sequence[CohortMechanism], participations: int, privacy_delta: float
+) -> Bound | None:
+    """Compose privacy losses on ℤ; None where some law is too long to be listed."""
+    losses: list[Losses] = []
+    for cohort in cohorts:
+        noise = shifted_noise(cohort)
+        if noise is None:
+            return None
+        if noise.lists_losses():
+            losses.append(noise.losses())
+        elif math.isfinite(noise.pure()):
+            losses.append(randomized_response(noise.pure()))
+        else:
+            return None
+    epsilon = composed_epsilon(losses, participations, privacy_delta)
+    return Bound(epsilon, privacy_delta, "privacy losses composed")
+
+
+def probabilistic(cohort: CohortMechanism, privacy_delta: float) -> float:
+    """Smallest ε with P[privacy loss of one cohort > ε] ≤ δ; see `Losses`.
+
+    Where the law of the loss is too long to be listed: at most the ε′ with
+    δ(ε)/(1 − e^{ε−ε′}) = privacy_delta, for the ε of a tenth of it.
+    """
+    check_delta(privacy_delta)
+    noise = shifted_noise(cohort)
+    if noise is None:
+        return math.inf
+    if noise.lists_losses():
+        return noise.losses().probabilistic(privacy_delta)
+    tenth = approximate(cohort, privacy_delta / 10).epsilon
+    return min(noise.pure(), tenth - math.log1p(-0.1))

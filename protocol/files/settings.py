@@ -1,0 +1,147 @@
+"""From TOML to frozen dataclasses: one typed model, kebab-case, near misses suggested.
+
+Numbers are read exactly (``parse_float=Decimal``). A settings class is a frozen
+dataclass whose fields have plain types; nested dataclasses are TOML tables. Each class
+checks its own values in ``__post_init__`` and raises `InputError`; this module adds the
+file and key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+from wallflower.protocol.errors import ConfigError, InputError, nearest
+from wallflower.protocol.numbers import exact
+
+Settings = TypeVar("Settings")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file with exact decimals; errors name file and line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(str(path), "no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), f"cannot be read ({error})") from None
+    try:
+        return tomllib.loads(text, parse_float=Decimal)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(path), f"is not valid TOML: {error}") from None
+
+
+def settings_from(
+    cls: type[Settings], table: Mapping[str, Any], where: str
+) -> Settings:
+    """Build a settings dataclass from a table; unknown keys are errors."""
+    hints = typing.get_type_hints(cls)
+    fields = {f.name.replace("_", "-"): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for key in table:
+        if key not in fields:
+            raise ConfigError(
+                where,
+                f'unknown key "{key}"{nearest(key, fields)}; '
+                f"known: {', '.join(sorted(fields))}",
+            )
+    values: dict[str, Any] = {}
+    for key, field in fields.items():
+        if key in table:
+            values[field.name] = _value(hints[field.name], table[key], f"{where}.{key}")
+        elif (
+            field.default is dataclasses.MISSING
+            and field.default_factory is dataclasses.MISSING
+        ):
+            raise ConfigError(where, f'"{key}" is missing')
+    try:
+        return cls(**values)
+    except ConfigError:
+        raise
+    except InputError as error:
+        raise ConfigError(where, str(error)) from None
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    """Convert one TOML value to the annotated type, or say what was expected."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        inner = [a for a in arguments if a is not type(None)]
+        return _first_that_fits(inner, value, where)
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise ConfigError(where, f"expected a table, got {_kind(value)}")
+        return settings_from(hint, value, where)  # type: ignore[arg-type]
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ConfigError(where, f"expected a list, got {_kind(value)}")
+        return tuple(
+            _value(arguments[0], item, f"{where}[{index}]")
+            for index, item in enumerate(value)
+        )
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise ConfigError(where, f"expected a table, got {_kind(value)}")
+        return {
+            key: _value(arguments[1], item, f"{where}.{key}")
+            for key, item in value.items()
+        }
+    if hint is Any:
+        return value
+    return _plain(hint, value, where)
+
+
+def _plain(hint: type, value: Any, where: str) -> Any:
+    if hint is Fraction and not isinstance(value, bool):
+        try:
+            return exact(where, value)
+        except InputError as error:
+            raise ConfigError(where, f"expected a number, got {error.value}") from None
+    if hint is float and isinstance(value, int | Decimal) and type(value) is not bool:
+        return float(value)
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if type(value) is hint:
+        return value
+    raise ConfigError(where, f"expected {_NAMES.get(hint, hint)}, got {_kind(value)}")
+
+
+_NAMES: dict[type, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    Path: "a path",
+    Fraction: "a number",
+}
+
+
+def _first_that_fits(hints: list[Any], value: Any, where: str) -> Any:
+    error: ConfigError | None = None
+    for hint in hints:
+        try:
+            return _value(hint, value, where)
+        except ConfigError as caught:
+            error = error or caught
+    assert error is not None
+    raise error
+
+
+def _kind(value: Any) -> str:
+    names = {
+        str: "the text",
+        bool: "the truth value",
+        int: "the number",
+        Decimal: "the number",
+    }
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, list):
+        return "a list"
+    return f"{names.get(type(value), type(value).__name__)} {value!s}"

@@ -1,0 +1,1 @@
+"""Who a node is, and how it proves it."""

@@ -1,0 +1,1 @@
+"""Exact noise: laws on the integers and how they are drawn without a float."""

@@ -1,0 +1,162 @@
+"""Where random bits come from, and exact integer draws from them.
+
+`OsBits` is the only source for real users. `SeededBits` repeats itself, so whoever
+knows the seed can subtract the noise: it is for simulations and tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.noise.health import WATCH
+from wallflower.protocol.noise.law import BitSource, Integers
+
+Words = NDArray[np.uint64]
+
+_WORD_BYTES = 8
+
+
+class OsBits:
+    """Words from the operating system's cryptographic generator.
+
+    Every request is a system call of its own and nothing of it is kept, so that there
+    is no word which a forked child, a clone of the machine or a snapshot that is gone
+    back to could hand out a second time. The system's generator is watched: see
+    `protocol.bit_health`.
+    """
+
+    __slots__ = ()
+
+    def words(self, count: int) -> Words:
+        """Give `count` independent uniform 64-bit words.
+
+        Raises
+        ------
+        RandomnessError
+            If the system's generator fails a health test; nothing is handed out.
+        """
+        if count < 0:
+            raise InputError("count", count, "at least 0")
+        return WATCH.words(count, _from_system)
+
+    def __repr__(self) -> str:
+        """Show nothing of what will be drawn."""
+        return "OsBits()"
+
+
+def _from_system(count: int) -> Words:
+    return np.frombuffer(os.urandom(count * _WORD_BYTES), dtype=np.uint64)
+
+
+class SeededBits:
+    """SIMULATION ONLY: words that a seed decides (PCG64).
+
+    Whoever knows the seed knows the noise, so rewards protected with it are not
+    protected. Never pass one to a client that serves real users.
+
+    Examples
+    --------
+    >>> bool((SeededBits(7).words(3) == SeededBits(7).words(3)).all())
+    True
+    """
+
+    __slots__ = ("_generator",)
+
+    def __init__(self, seed: int | bytes) -> None:
+        if isinstance(seed, bytes):
+            seed = int.from_bytes(hashlib.sha256(seed).digest(), "little")
+        elif isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise InputError("seed", seed, "a whole number of at least 0, or bytes")
+        self._generator = np.random.PCG64(seed)
+
+    @classmethod
+    def derived(cls, seed: int | bytes, *labels: str | int | bytes) -> SeededBits:
+        """Give an independent stream for each sequence of labels (SHA-256).
+
+        Kinds and lengths are hashed too: ("1", "2"), ("12",) and (12,) all differ.
+        """
+        digest = hashlib.sha256(b"wallflower seeded bits v1")
+        for label in (seed, *labels):
+            kind, content = _labelled(label)
+            digest.update(kind + len(content).to_bytes(8, "little") + content)
+        return cls(int.from_bytes(digest.digest(), "little"))
+
+    def words(self, count: int) -> Words:
+        """Give the next `count` words of the stream."""
+        if count < 0:
+            raise InputError("count", count, "at least 0")
+        return self._generator.random_raw(count).astype(np.uint64, copy=False)
+
+    def __repr__(self) -> str:
+        """Show the purpose; the seed would give away the noise."""
+        return "SeededBits(simulation only)"
+
+
+def _labelled(label: str | int | bytes) -> tuple[bytes, bytes]:
+    if isinstance(label, bytes):
+        return b"b", label
+    if isinstance(label, str):
+        return b"s", label.encode()
+    return b"i", str(int(label)).encode()
+
+
+def uniform_integer(bound: int, bits: BitSource) -> int:
+    """Draw exactly uniformly from 0 … bound−1, for a bound of any length."""
+    if bound < 1:
+        raise InputError("bound", bound, "at least 1")
+    length = (bound - 1).bit_length()
+    count = -(-length // 64)
+    while True:
+        value = 0
+        for word in bits.words(count).tolist():
+            value = value << 64 | word
+        value >>= 64 * count - length
+        if value < bound:
+            return value
+
+
+def bernoulli(numerator: int, denominator: int, bits: BitSource) -> bool:
+    """Be true with probability exactly numerator / denominator."""
+    if denominator < 1 or not 0 <= numerator <= denominator:
+        raise InputError("probability", f"{numerator}/{denominator}", "0 … 1")
+    if numerator in (0, denominator):
+        return numerator == denominator
+    return uniform_integer(denominator, bits) < numerator
+
+
+def uniform_integers(bound: int, count: int, bits: BitSource) -> Integers:
+    """Draw `count` values exactly uniformly from 0 … bound−1, bound ≤ 2⁶³.
+
+    A word is kept if it lies below the largest multiple of `bound`, so no residue is
+    favoured.
+    """
+    if not 1 <= bound <= 2**63:
+        raise InputError("bound", bound, "1 … 2^63")
+    last_kept = np.uint64(2**64 // bound * bound - 1)
+    divisor = np.uint64(bound)
+    words = bits.words(count)
+    kept = words <= last_kept
+    values = (words % divisor).astype(np.int64)
+    pending = np.flatnonzero(~kept)
+    while len(pending):
+        words = bits.words(len(pending))
+        kept = words <= last_kept
+        values[pending[kept]] = (words[kept] % divisor).astype(np.int64)
+        pending = pending[~kept]
+    return values
+
+
+def bernoullis(numerators: Words, width: int, bits: BitSource) -> NDArray[np.bool_]:
+    """Be true with probability exactly numerator / 2^width, one draw an entry.
+
+    `width` is at most 64 and numerators lie below 2^width.
+    """
+    if not 1 <= width <= 64:
+        raise InputError("width", width, "1 … 64")
+    words = bits.words(len(numerators)) >> np.uint64(64 - width)
+    return np.asarray(words < numerators)

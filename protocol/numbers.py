@@ -1,0 +1,107 @@
+"""Exact numbers from what people type.
+
+Privacy parameters are rationals: ``0.1`` in a config file means 1/10, not the double
+nearest to it, because a float must never decide what noise a user adds.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+
+from wallflower.protocol.errors import InputError
+
+# Bounds that keep exact arithmetic affordable; far outside anything meaningful.
+_LARGEST_TERM = 10**12
+
+
+def exact(parameter: str, value: object) -> Fraction:
+    """Read a rational exactly from an int, Fraction, Decimal, float or text.
+
+    A float is read as its shortest decimal form, which is what its author typed.
+
+    Examples
+    --------
+    >>> exact("epsilon", 0.1), exact("epsilon", "1/3"), exact("epsilon", "2.5e-1")
+    (Fraction(1, 10), Fraction(1, 3), Fraction(1, 4))
+    """
+    allowed = "a finite decimal or fraction such as 0.5 or 1/3"
+    if isinstance(value, bool):
+        raise InputError(parameter, value, allowed)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InputError(parameter, value, allowed)
+        value = repr(value)
+    if not isinstance(value, int | str | Decimal | Fraction):
+        raise InputError(parameter, value, allowed)
+    try:
+        number = Fraction(value)
+    except (ValueError, ZeroDivisionError, InvalidOperation, OverflowError):
+        raise InputError(parameter, value, allowed) from None
+    if max(abs(number.numerator), number.denominator) > _LARGEST_TERM:
+        raise InputError(
+            parameter, value, f"numerator and denominator at most {_LARGEST_TERM:.0e}"
+        )
+    return number
+
+
+def positive(parameter: str, value: object) -> Fraction:
+    """Read a rational that must be greater than zero."""
+    number = exact(parameter, value)
+    if number <= 0:
+        raise InputError(parameter, value, "greater than 0")
+    return number
+
+
+def probability(parameter: str, value: object) -> Fraction:
+    """Read a rational strictly between zero and one."""
+    number = exact(parameter, value)
+    if not 0 < number < 1:
+        raise InputError(parameter, value, "strictly between 0 and 1")
+    return number
+
+
+def whole(
+    parameter: str, value: object, *, at_least: int, at_most: int | None = None
+) -> int:
+    """Read an integer within bounds (``1e6`` and ``"1_000"`` are integers too)."""
+    allowed = f"a whole number of at least {at_least}" + (
+        "" if at_most is None else f" and at most {at_most}"
+    )
+    if isinstance(value, bool) or not isinstance(
+        value, int | float | str | Decimal | Fraction
+    ):
+        raise InputError(parameter, value, allowed)
+    try:
+        number = Fraction(value)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise InputError(parameter, value, allowed) from None
+    if number.denominator != 1 or number < at_least:
+        raise InputError(parameter, value, allowed)
+    if at_most is not None and number > at_most:
+        raise InputError(parameter, value, allowed)
+    return int(number)
+
+
+def round_up(value: float | Fraction, digits: int = 4) -> str:
+    """Write a privacy loss with `digits` decimals, never smaller than it is.
+
+    Examples
+    --------
+    >>> round_up(0.10001, 3), round_up(0.5, 3), round_up(Fraction(1, 3), 2)
+    ('0.101', '0.5', '0.34')
+    """
+    if isinstance(value, Fraction):
+        units = math.ceil(value * 10**digits)
+        return format(Decimal(units).scaleb(-digits).normalize(), "f")
+    if math.isinf(value):
+        return "∞"
+    step = Decimal(1).scaleb(-digits)
+    exact_value = Decimal(value)
+    # A double that prints as 0.1 is meant as 0.1 although it lies above it by 5e-18.
+    short = Decimal(repr(value))
+    rounded = short.quantize(step, rounding="ROUND_CEILING")
+    if rounded < exact_value and short != rounded:
+        rounded += step
+    return format(rounded.normalize(), "f")

@@ -1,0 +1,1 @@
+"""Mechanisms, what they promise, and the sentences that say so."""

@@ -1,0 +1,110 @@
+"""What a user is promised, as a value that knows its own Rényi curve.
+
+Unit of privacy: one user, one reward. Neighbouring cohorts: the same users, one reward
+replaced by any other in [0, 1]. The promise is about one cohort; unique users join one
+cohort only, so parallel composition makes it the promise of the whole experiment.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.numbers import round_up
+from wallflower.protocol.privacy.conversion import approximate_epsilon
+
+KINDS = ("pure", "renyi", "concentrated", "none")
+TRUST = ("distributed", "server", "nobody")
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """The promise to one user for taking part in one cohort.
+
+    Attributes
+    ----------
+    kind : ``pure`` (ε, 0)-DP; ``renyi`` the curve of Skellam noise;
+        ``concentrated`` ½ε²-CDP; ``none``.
+    epsilon : its parameter, None where nothing is promised.
+    trust : who must be honest for it to hold: ``distributed`` (the honest floor of the
+        cohort and the secure sum), ``server``, ``nobody``. `protocol.sentences` puts
+        it in words, with its whole condition.
+    precision : g, which the Rényi curve of Skellam noise needs; None elsewhere.
+    """
+
+    kind: str
+    epsilon: Fraction | None
+    trust: str
+    precision: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError("kind", self.kind, f"one of {', '.join(KINDS)}")
+        if self.trust not in TRUST:
+            raise InputError("trust", self.trust, f"one of {', '.join(TRUST)}")
+        if (self.epsilon is None) != (self.kind == "none"):
+            raise InputError("epsilon", self.epsilon, f"fits the kind {self.kind}")
+
+    @property
+    def epsilon_text(self) -> str:
+        """ε for display: rounded up, ∞ where nothing is promised."""
+        return "∞" if self.epsilon is None else round_up(self.epsilon)
+
+    def renyi(self, order: float) -> float:
+        """Closed-form bound on the Rényi divergence of this order (α > 1).
+
+        ``pure``: min{ε, αε²/2} (Bun and Steinke 2016, Prop. 1.4). ``concentrated``:
+        αε²/2, the definition. ``renyi``: Agarwal, Kairouz and Liu 2021, Thm 3.5 with
+        sensitivity g and variance g²/ε², see `skellam_bound`.
+        """
+        if not order > 1:
+            raise InputError("order", order, "greater than 1")
+        if self.epsilon is None:
+            return math.inf
+        epsilon = float(self.epsilon)
+        gaussian = order * epsilon**2 / 2
+        if self.kind == "pure":
+            return min(epsilon, gaussian)
+        if self.kind == "concentrated":
+            return gaussian
+        assert self.precision is not None
+        return skellam_bound(epsilon, self.precision, order)
+
+    def approximate(self, privacy_delta: float, cohorts: int = 1) -> float:
+        """Smallest ε of (ε, δ)-DP that the closed-form curve gives for `cohorts`."""
+        if self.epsilon is None:
+            return math.inf
+        by_curve = approximate_epsilon(
+            lambda order: cohorts * self.renyi(order), privacy_delta
+        )
+        if self.kind == "pure":
+            return min(by_curve, cohorts * float(self.epsilon))
+        return by_curve
+
+
+def skellam_bound(epsilon: float, precision: int, order: float) -> float:
+    """Rényi divergence of Sk(0, g²/ε²) shifted by at most g, bounded in closed form.
+
+    αε²/2 + min{(2α−1)ε⁴/(4g²) + 3ε⁴/(2g³), 3ε²/(2g)}, from Lemma 3.5 of Agarwal,
+    Kairouz and Liu 2021, proven for integer α. Between two integers (α−1)D_α, which is
+    convex in α (van Erven and Harremoës 2014, Cor. 2) and 0 at α = 1, lies below its
+    chord.
+
+    Deviation: the paper's theorem prints 3ε²/(2s) as the second term of the minimum,
+    but Δ = g and σ² = g²/ε² give 3ε²/(2g) ≤ 3ε/(2s√n). The printed term is too small
+    by 1/ε at n = 1; here the real g of the cohort stands.
+    """
+    square = epsilon**2
+
+    def scaled(alpha: int) -> float:
+        first = (2 * alpha - 1) * square**2 / (4 * precision**2)
+        first += 3 * square**2 / (2 * precision**3)
+        bound = alpha * square / 2 + min(first, 3 * square / (2 * precision))
+        return (alpha - 1) * bound
+
+    below = math.floor(order)
+    above = order - below
+    chord = (1 - above) * scaled(below) + above * scaled(below + 1)
+    return chord / (order - 1)

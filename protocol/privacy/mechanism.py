@@ -1,0 +1,178 @@
+"""One description of a mechanism, read by everybody.
+
+A `Mechanism` is a name and a privacy level. Calibrated to a cohort it becomes a
+`CohortMechanism`: precision g, noise bound τ, modulus m, the noise each user adds, the
+law of the total, and the guarantee. Randomizer, analyzer, radius, accountant, planner,
+simulator and figures all read this; adding a mechanism is adding one class to the
+registry.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable
+from fractions import Fraction
+from typing import ClassVar
+
+from wallflower.protocol.errors import InputError, nearest
+from wallflower.protocol.noise.law import NoiseLaw
+from wallflower.protocol.numbers import exact, whole
+from wallflower.protocol.privacy.guarantee import Guarantee as Guarantee
+
+# Beyond these nothing meaningful is asked for, and a hostile request would cost a
+# client hours of exact arithmetic.
+SMALLEST_EPSILON = Fraction(1, 1000)
+LARGEST_EPSILON = Fraction(100)
+LARGEST_SCALE = Fraction(1000)
+LARGEST_COHORT = 10**10
+SMALLEST_WRAP_PROBABILITY = Fraction(1, 10**18)
+
+
+class CohortMechanism(abc.ABC):
+    """A mechanism calibrated to one cohort; both sides derive it from public facts.
+
+    Attributes
+    ----------
+    cohort_size : users asked, n.
+    honest_floor : users surely honest and present, h ≤ n; every share is calibrated
+        to h, so that more survivors only add noise (docs/mathematics.md).
+    precision : g, the reward is rounded to multiples of 1/g.
+    noise_bound : τ, exceeded in absolute value by the total noise of n survivors
+        with probability at most the wrap probability.
+    modulus : m = ng + 2τ + 1, the smallest allowed; a back-end may use any larger.
+    """
+
+    cohort_size: int
+    honest_floor: int
+    precision: int
+    noise_bound: int
+    modulus: int
+
+    @property
+    def bits_per_user(self) -> int:
+        """Length of one user's integer in ℤ_m."""
+        return (self.modulus - 1).bit_length()
+
+    @abc.abstractmethod
+    def user_noise(self) -> NoiseLaw | None:
+        """The law of one user's noise; None where users add none."""
+
+    @abc.abstractmethod
+    def node_noise(self, users: int) -> NoiseLaw | None:
+        """The law of the sum of `users` users' noises as one draw.
+
+        None where users add none or the law is not infinitely divisible: then a node
+        draws each user's noise by itself.
+        """
+
+    @abc.abstractmethod
+    def server_noise(self) -> NoiseLaw | None:
+        """What a trusted server adds to the sum; None in every other trust model."""
+
+    @abc.abstractmethod
+    def total_noise(self, survivors: int | None = None) -> NoiseLaw | None:
+        """The law of all noise in the sum of `survivors` (default n) users."""
+
+    @abc.abstractmethod
+    def hiding_noise(self) -> NoiseLaw | None:
+        """The noise a user can surely count on; accounting compares it with its shift.
+
+        The shares of h users in the distributed model, the server's noise in the
+        central one, the user's own in the local one.
+        """
+
+    @abc.abstractmethod
+    def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
+        """ln E exp(argument · total noise); an upper bound where no closed form is."""
+
+    def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
+        """`total_log_mgf` for fixed survivors, for who asks it very often."""
+        return lambda argument: self.total_log_mgf(argument, survivors)
+
+    @abc.abstractmethod
+    def guarantee(self) -> Guarantee:
+        """The promise to one user of this cohort."""
+
+
+class Mechanism(abc.ABC):
+    """A privacy level and the way to reach it.
+
+    `scale` is s of the RDP and CDP mechanisms; the others ignore it.
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]  # as in the paper's figures, e.g. Dist-DP-SE
+    smallest_scale: ClassVar[Fraction] = Fraction(1)
+
+    def __init__(self, epsilon: Fraction, scale: Fraction = Fraction(10)) -> None:
+        self.epsilon = exact("epsilon", epsilon)
+        self.scale = exact("scale", scale)
+        if not SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON:
+            allowed = f"from {SMALLEST_EPSILON} to {LARGEST_EPSILON}"
+            raise InputError("epsilon", self.epsilon, allowed)
+        if not self.smallest_scale <= self.scale <= LARGEST_SCALE:
+            allowed = f"from {self.smallest_scale} to {LARGEST_SCALE} for {self.name}"
+            raise InputError("scale", self.scale, allowed)
+
+    def for_cohort(
+        self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
+    ) -> CohortMechanism:
+        """Calibrate to a cohort; raises InputError naming what is out of range.
+
+        Cheap to repeat: calibrations are remembered.
+        """
+        size = whole("cohort_size", cohort_size, at_least=1, at_most=LARGEST_COHORT)
+        floor = whole("honest_floor", honest_floor, at_least=1, at_most=size)
+        level = wrap_probability
+        if not SMALLEST_WRAP_PROBABILITY <= level < 1:
+            allowed = f"at least {float(SMALLEST_WRAP_PROBABILITY):g} and below 1"
+            raise InputError("wrap_probability", float(level), allowed)
+        return _remembered(
+            type(self), self.epsilon, self.scale, size, floor, Fraction(level)
+        )
+
+    @abc.abstractmethod
+    def calibrate(
+        self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
+    ) -> CohortMechanism:
+        """Compute what `for_cohort` remembers; the arguments are checked already."""
+
+
+@functools.lru_cache(maxsize=65536)
+def _remembered(
+    cls: type[Mechanism],
+    epsilon: Fraction,
+    scale: Fraction,
+    cohort_size: int,
+    honest_floor: int,
+    wrap_probability: Fraction,
+) -> CohortMechanism:
+    mechanism = cls(epsilon, scale)
+    return mechanism.calibrate(cohort_size, honest_floor, wrap_probability)
+
+
+REGISTRY: dict[str, type[Mechanism]] = {}
+
+
+def register(cls: type[Mechanism]) -> type[Mechanism]:
+    """Class decorator: make a mechanism known by its name."""
+    REGISTRY[cls.name] = cls
+    return cls
+
+
+def mechanism_named(
+    name: str, epsilon: Fraction, scale: Fraction = Fraction(10)
+) -> Mechanism:
+    """Build a mechanism by its registered name.
+
+    The registry is filled by `protocol.mechanisms`, which imports every class.
+    """
+    import wallflower.protocol.privacy.mechanisms  # noqa: F401
+
+    if name not in REGISTRY:
+        known = ", ".join(REGISTRY)
+        raise InputError(
+            "mechanism", f'"{name}"{nearest(name, REGISTRY)}', f"one of {known}"
+        )
+    return REGISTRY[name](epsilon, scale)

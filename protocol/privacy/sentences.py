@@ -1,0 +1,184 @@
+"""Every sentence about a guarantee, in words that need no mathematics.
+
+(ε, 0)-DP bounds how far any observer's odds between two hypotheses about one person
+can move: by a factor of e^ε, whatever else the observer knows. (ε, δ)-DP does *not* say
+that this holds except with probability δ (the loss exceeds ε up to 45 times as often,
+docs/mathematics.md). It says that no event is more than e^ε times as likely as after
+another outcome, δ added, and so do the sentences.
+
+A guarantee without a trusted server has a condition with two halves, and both are
+stated, of every group: how many *nodes* may work with the operator (one more could open
+a single node's value, which only that node's own noise hides) and how many *people*
+must answer honestly (their noise is what hides a person in the sum).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from wallflower.protocol.numbers import round_up
+
+SENTENCE_DELTA = 1e-6
+NOTHING_PROMISED = "Nothing is promised: the server sees every person's outcome."
+REHEARSAL = (
+    "This is a rehearsal: the machine it ran on held every person's outcome, so "
+    "nothing was kept from whoever ran it. People on nodes of their own would be "
+    "promised:"
+)
+SIMULATION = "Nobody is asked in a simulation. People in a real run would be promised:"
+
+_OBSERVERS = {
+    "distributed": "nobody, the operator included,",
+    "server": "nobody who sees the published results",
+    "nobody": "nobody, not even someone who reads all that leaves the device,",
+}
+# Longer lists are summed up in percent: nobody reads twenty sizes.
+_MOST_LISTED = 6
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Group:
+    """What must be true of one cohort for a distributed guarantee to hold.
+
+    Attributes
+    ----------
+    people : asked, n.
+    honest : of them that must answer honestly, h.
+    nodes : they live on; 0 while it is not known.
+    colluding : most of the nodes that may work with the operator.
+    drawn : who holds the sum's shares is drawn by lot, which may fail.
+    """
+
+    people: int
+    honest: int
+    nodes: int = 0
+    colluding: int = 0
+    drawn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A guarantee with everything a sentence about it needs.
+
+    Attributes
+    ----------
+    kind : as of `protocol.guarantee.Guarantee`.
+    trust : who must be honest.
+    epsilon : of all that a person takes part in.
+    privacy_delta : 0 for a pure promise.
+    times : how often she takes part at most.
+    groups : the cohorts, run or planned.
+    corrupt : fraction of nodes that may collude, where a group does not know its nodes.
+    lottery_bits : a draw of share holders fails with a chance of at most 2 to minus it.
+    """
+
+    kind: str
+    trust: str
+    epsilon: Fraction | float
+    privacy_delta: float = 0.0
+    times: int = 1
+    groups: tuple[Group, ...] = ()
+    corrupt: Fraction = Fraction(0)
+    lottery_bits: int = 40
+
+    def sentence(self) -> str:
+        """Say what one person is promised, and on which condition."""
+        if self.kind == "none":
+            return NOTHING_PROMISED
+        often = f", also to who takes part {self.times} times" * (self.times > 1)
+        return f"{self._claim()}{often}.{self._condition()}"
+
+    def _claim(self) -> str:
+        observer, factor = _OBSERVERS[self.trust], odds_factor(self.epsilon)
+        shown = round_up(self.epsilon)
+        if not self.privacy_delta:
+            return (
+                f"Whatever a person's outcome was, {observer} can shift the odds of "
+                f"any guess about it by more than a factor of {factor} (ε = {shown})"
+            )
+        return (
+            f"Whatever a person's outcome was, {observer} can come to a conclusion "
+            f"that is more than {factor} times as likely as after any other outcome, "
+            f"{_chance(self.privacy_delta)} added (differential privacy with "
+            f"ε = {shown}, δ = {power(self.privacy_delta)})"
+        )
+
+    def _condition(self) -> str:
+        if self.trust == "server":
+            return " This holds if the server that sees every outcome is trusted."
+        if self.trust == "nobody":
+            return ""
+        lottery = (
+            " Who holds the shares of a sum is drawn by lot; a draw that lets them "
+            f"break this has a chance below 2^−{self.lottery_bits}."
+            if any(group.drawn for group in self.groups)
+            else ""
+        )
+        return (
+            f" This holds as long as, in every group, {self._nodes()} and "
+            f"{_people(self.groups)} answer honestly.{lottery}"
+        )
+
+    def _nodes(self) -> str:
+        known = {group.nodes: group.colluding for group in self.groups if group.nodes}
+        if not known:
+            if not self.corrupt:
+                return "none of its nodes works with the operator"
+            return (
+                f"at most {percent(self.corrupt)} of its nodes work with the operator"
+            )
+        if not any(known.values()):
+            return "none of its nodes works with the operator"
+        if len(known) > _MOST_LISTED:
+            least = min(Fraction(few, nodes) for nodes, few in known.items())
+            return f"at most {percent(least)} of its nodes work with the operator"
+        listed = _listed(f"{known[nodes]:,} of {nodes:,}" for nodes in sorted(known))
+        return f"at most {listed} nodes work with the operator"
+
+
+def _people(groups: Iterable[Group]) -> str:
+    needed: dict[int, int] = {}
+    for group in groups:
+        # Of groups of one size the condition of the most demanding covers all.
+        needed[group.people] = max(group.honest, needed.get(group.people, 0))
+    if all(honest == people for people, honest in needed.items()):
+        return "all of its people"
+    if len(needed) > _MOST_LISTED:
+        most = max(Fraction(honest, people) for people, honest in needed.items())
+        return f"at least {round_up(most * 100, 1)} % of its people"
+    listed = _listed(f"{needed[people]:,} of {people:,}" for people in sorted(needed))
+    return f"at least {listed} people"
+
+
+def _listed(parts: Iterable[str]) -> str:
+    """Join by commas and "or": which of them applies is a matter of the size."""
+    *first, last = parts
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def odds_factor(epsilon: float | Fraction) -> str:
+    """e^ε for display, rounded up to two decimals (four digits are no clearer)."""
+    if epsilon > 20:
+        return f"e^{round_up(epsilon)}"
+    # One step of a double upwards pays for the rounding of exp itself.
+    return round_up(math.nextafter(math.exp(float(epsilon)), math.inf), 2)
+
+
+def percent(part: Fraction) -> str:
+    """Write a part of one as a percentage, rounded down where it is not whole."""
+    return f"{float(int(part * 1000)) / 10:g} %"
+
+
+def power(privacy_delta: float) -> str:
+    """Write δ as a power of ten where it is one."""
+    exponent = round(-math.log10(privacy_delta))
+    if privacy_delta != float(f"1e-{exponent}"):
+        return f"{privacy_delta:g}"
+    return "10⁻" + str(exponent).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def _chance(privacy_delta: float) -> str:
+    return "one in a million" if privacy_delta == 1e-6 else power(privacy_delta)

@@ -1,0 +1,1 @@
+"""Reward models, logged rewards, repeatable rewards."""

@@ -1,0 +1,136 @@
+"""Read logged rewards (columns ``arm`` and ``reward``) from CSV or Parquet.
+
+A mistake is reported with its line (CSV) or row (Parquet). The offending value is
+never repeated: it may be somebody's reward.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wallflower.protocol.errors import ConfigError
+from wallflower.protocol.rewards.models import Doubles, ReplayRewards
+
+_SUFFIXES = (".csv", ".parquet")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RewardTable:
+    """Logged rewards, grouped by arm in order of first appearance."""
+
+    arms: tuple[str, ...]
+    rewards: tuple[Doubles, ...]
+
+    def __repr__(self) -> str:
+        """Hide the rewards."""
+        rows = sum(values.size for values in self.rewards)
+        return f"RewardTable(arms={self.arms!r}, rows={rows})"
+
+    def model(self, copies: int = 1) -> ReplayRewards:
+        """Give the reward model that replays this table, once per instance."""
+        return ReplayRewards(self.rewards, copies)
+
+
+def looks_like_table(text: str) -> bool:
+    """Tell whether a ``--rewards`` value names a file rather than a model."""
+    return "/" in text or "." in text
+
+
+def read_reward_table(path: Path) -> RewardTable:
+    """Read a log with the columns arm and reward; errors name the file and line."""
+    groups: dict[str, list[float]] = {}
+    for where, (arm, reward) in _rows(path, ("arm", "reward")):
+        name = "" if arm is None else str(arm).strip()
+        if not name:
+            raise ConfigError(where, "the arm is missing")
+        groups.setdefault(name, []).append(_reward(where, reward))
+    if not groups:
+        raise ConfigError(str(path), "holds no rewards")
+    return _table(groups)
+
+
+def read_outcome_table(path: Path, arms: Sequence[str]) -> RewardTable:
+    """Read a table with a row per user and a column per arm, as nodes hold it."""
+    groups: dict[str, list[float]] = {arm: [] for arm in arms}
+    for where, rewards in _rows(path, arms):
+        for arm, reward in zip(arms, rewards, strict=True):
+            groups[arm].append(_reward(where, reward))
+    if not groups[arms[0]]:
+        raise ConfigError(str(path), "holds no rewards")
+    return _table(groups)
+
+
+def _table(groups: dict[str, list[float]]) -> RewardTable:
+    return RewardTable(
+        tuple(groups), tuple(np.array(values) for values in groups.values())
+    )
+
+
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[object]]]:
+    if path.suffix.lower() not in _SUFFIXES:
+        raise ConfigError(str(path), "is not a .csv or .parquet file")
+    if not path.is_file():
+        raise ConfigError(str(path), "no such file")
+    read = _csv_rows if path.suffix.lower() == ".csv" else _parquet_rows
+    return read(path, columns)
+
+
+def _check_header(where: str, header: Sequence[str], columns: Sequence[str]) -> None:
+    for needed in columns:
+        if needed not in header:
+            expected = ", ".join(columns)
+            raise ConfigError(where, f'no column "{needed}"; expected {expected}')
+
+
+def _csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[object]]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            header = [name.strip() for name in reader.fieldnames or ()]
+            _check_header(f"{path}:1", header, columns)
+            reader.fieldnames = header
+            for record in reader:
+                where = f"{path}:{reader.line_num}"
+                if None in record:
+                    raise ConfigError(where, "more fields than the header has")
+                yield where, [record[name] for name in columns]
+    except csv.Error as error:
+        line = reader.reader.line_num  # the row that never ended
+        raise ConfigError(f"{path}:{line}", f"bad CSV ({error})") from None
+    except UnicodeDecodeError:
+        raise ConfigError(str(path), "is not UTF-8 text") from None
+
+
+def _parquet_rows(
+    path: Path, columns: Sequence[str]
+) -> Iterator[tuple[str, list[object]]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        _check_header(str(path), file.schema_arrow.names, columns)
+        row = 0
+        for batch in file.iter_batches(columns=list(columns)):
+            lists = [batch.column(name).to_pylist() for name in columns]
+            for values in zip(*lists, strict=True):
+                row += 1
+                yield f"{path}, row {row}", list(values)
+    except pyarrow.ArrowException:
+        raise ConfigError(str(path), "is not a readable Parquet file") from None
+
+
+def _reward(where: str, value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise ConfigError(where, "the reward is not a number") from None
+    if not (math.isfinite(number) and 0 <= number <= 1):
+        raise ConfigError(where, "the reward is outside [0, 1]")
+    return number

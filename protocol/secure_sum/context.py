@@ -1,0 +1,90 @@
+"""What every key and signature of a cohort is bound to.
+
+The *context* is a digest of the whole public description of a cohort and of its roster.
+It stands in every envelope, in every HKDF `info` and under every signature, so that
+nothing said in one cohort means anything in another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+
+from google.protobuf.message import DecodeError
+
+from wallflower.protocol.errors import MalformedMessageError
+from wallflower.protocol.identity.canonical import check_name, digest
+from wallflower.protocol.wire import cohort_pb2, secure_sum_pb2
+
+DIGEST_BYTES = 32
+_LIST = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def roster_bytes(parties: Mapping[str, int]) -> bytes:
+    """Serialize a roster; the digest is taken over exactly these bytes."""
+    order = sorted(parties)
+    return secure_sum_pb2.Roster(
+        parties=order, users=[parties[party] for party in order]
+    ).SerializeToString(deterministic=True)
+
+
+def roster_digest(body: bytes) -> bytes:
+    """Digest of a serialized roster."""
+    return hashlib.sha256(b"wallflower/v1/roster" + body).digest()
+
+
+def read_roster(body: bytes) -> dict[str, int]:
+    """Parse a roster; parties must ascend strictly, so none is listed twice."""
+    try:
+        message = secure_sum_pb2.Roster.FromString(body)
+    except DecodeError:
+        raise MalformedMessageError("the roster is garbled") from None
+    parties, users = list(message.parties), list(message.users)
+    if len(parties) != len(users):
+        raise MalformedMessageError("the roster is incomplete")
+    for party in parties:
+        check_name(party)
+    if any(a >= b for a, b in itertools.pairwise(parties)):
+        raise MalformedMessageError("the roster is unsorted or names a party twice")
+    return dict(zip(parties, users, strict=True))
+
+
+def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
+    """Digest of every field of a cohort's public description.
+
+    Written as a JSON list of names and integers: unambiguous, and the same anywhere.
+    """
+    threat = spec.threat
+    fields: list[str | int] = [spec.run_id, spec.cohort_id, spec.arm_name]
+    fields += (spec.mechanism, spec.backend)
+    fields += (spec.batch, spec.arm, spec.cohort_size, spec.honest_floor)
+    fields += (spec.quorum, spec.modulus, int(threat.malicious_server))
+    fields.append(int(spec.proved_inputs))
+    for part in (
+        spec.epsilon,
+        spec.scale,
+        spec.wrap_probability,
+        threat.corrupt,
+        threat.dropout,
+    ):
+        fields += (part.numerator, part.denominator)
+    return hashlib.sha256(b"wallflower/v1/cohort" + _LIST(fields).encode()).digest()
+
+
+def context_of(spec: cohort_pb2.CohortSpec, roster: bytes, size: int) -> bytes:
+    """Bind a cohort's description to its roster, by digest and size."""
+    return digest("wallflower/v1/context", spec_digest(spec), roster, size)
+
+
+def draw_order(context: bytes, parties: Sequence[str]) -> list[str]:
+    """Order parties by hash: who sits on a committee, how a graph is shuffled.
+
+    Nobody picks: the order follows from the roster and the cohort's description. What
+    a server gains by trying many descriptions is in `threat.GRINDING_BITS`.
+    """
+    prefix = b"wallflower/v1/draw" + context
+    return sorted(
+        parties, key=lambda party: hashlib.sha256(prefix + party.encode()).digest()
+    )

@@ -1,0 +1,76 @@
+"""How many deal, and how many of them must be accepted, for a stated threat.
+
+Committee c and threshold t are `threat.committee_size`. A *dealer* is a member that
+also deals. The key is safe if one accepted dealer is honest.
+
+Semi-honest server: who answers is not its choice. A dealing is accepted from as many as
+cannot all collude, P[all of them colluding] ≤ 2^-σ. The first d members of the draw
+deal, d the smallest number with P[all d colluding or gone] ≤ 2^-σ and
+P[fewer than that many stay] ≤ 2^-η. Up to 64 nodes nothing is drawn: ⌈γn⌉ + 1 are
+accepted, and ⌊δn⌋ more deal.
+
+Lying server: it chooses who seems to have vanished, so that every subset of the drawn
+may come to stand. All members deal, and the accepted must outnumber the colluders that
+can be among the drawn at all, except with probability 2^-(σ + grinding).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from wallflower.protocol.secure_sum.tails import Draw
+from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat, committee_size
+
+_ONE = Fraction(1)
+
+
+@dataclass(frozen=True, slots=True)
+class DealingSizes:
+    """Members c, threshold t, dealers asked, dealers that must be accepted."""
+
+    members: int
+    threshold: int
+    dealers: int
+    accepted: int
+
+
+@lru_cache(maxsize=4096)
+def dealing_sizes(threat: Threat, nodes: int) -> DealingSizes:
+    """Sizes of a dealing among `nodes` nodes; raises InputError like committee_size."""
+    sizes = committee_size(threat, nodes)
+    members, threshold = sizes.helpers, sizes.threshold
+    colluding = min(threat.corrupt_nodes(nodes), members)
+    drawn = nodes > COMPLETE_UP_TO and members < nodes
+    if threat.malicious_server:
+        if drawn:
+            draw = Draw(nodes, threat.corrupt_nodes(nodes), members)
+            colluding = (
+                draw.smallest_safe_threshold(_ONE, threat.drawn_privacy_bits) - 1
+            )
+        return DealingSizes(members, threshold, members, max(1, colluding + 1))
+    if nodes <= 3:
+        return DealingSizes(members, threshold, members, members)
+    if not drawn:
+        accepted = colluding + 1
+        dealers = min(members, accepted + threat.dropped_nodes(nodes))
+        return DealingSizes(members, threshold, dealers, accepted)
+    accepted = _never_all(threat, nodes, members, threat.corrupt)
+    dealers = _never_all(threat, nodes, members, threat.corrupt + threat.dropout)
+    staying = nodes - math.ceil(threat.dropout * nodes)
+    while dealers < members and not Draw(nodes, staying, dealers).rarely_below(
+        accepted, _ONE, threat.correctness_bits
+    ):
+        dealers += 1
+    return DealingSizes(members, threshold, dealers, accepted)
+
+
+def _never_all(threat: Threat, nodes: int, members: int, bad: Fraction) -> int:
+    """Smallest d ≤ c such that d drawn nodes are rarely all bad."""
+    marked = min(math.ceil(bad * nodes), nodes)
+    for count in range(1, members):
+        if Draw(nodes, marked, count).rarely_all(_ONE, threat.drawn_privacy_bits):
+            return count
+    return members

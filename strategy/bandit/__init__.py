@@ -1,0 +1,1 @@
+"""Who decides what is asked next: pure policies and their confidence."""

@@ -1,0 +1,108 @@
+"""What a policy remembers of one arm, and how it is written down."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from wallflower.protocol.errors import InputError
+from wallflower.strategy.bandit.confidence import Bound, CohortFacts, History
+from wallflower.strategy.bandit.policy import CohortOutcome
+
+
+@dataclass(slots=True)
+class ArmRecord:
+    """The delivered cohorts of one arm; sums in units of reward, exactly."""
+
+    facts: History = ()
+    sums: list[Fraction] = field(default_factory=list)
+    batches: list[int] = field(default_factory=list)
+    users: int = 0  # asked, delivered or not
+    eliminated_in: int | None = None
+    reason: str = ""
+
+    @property
+    def active(self) -> bool:
+        """Still in the race."""
+        return self.eliminated_in is None
+
+    def add(self, outcome: CohortOutcome, level_batch: int) -> None:
+        """Take a delivered cohort."""
+        facts = CohortFacts(
+            level_batch, outcome.cohort_size, outcome.honest_floor, outcome.survivors
+        )
+        self.facts = (*self.facts, facts)
+        self.sums.append(Fraction(outcome.total, outcome.precision))
+        self.batches.append(outcome.batch)
+
+    def estimate(self, pooled: int) -> float:
+        """Mean reward over the newest `pooled` cohorts."""
+        users = sum(facts.survivors for facts in self.facts[-pooled:])
+        return float(sum(self.sums[-pooled:], Fraction(0)) / users)
+
+    def interval(self, bound: Bound) -> tuple[float, float, float]:
+        """Mean, lower and upper end as they are shown, all in [0, 1] as rewards are.
+
+        Noise may carry an estimate out of it. Decisions take the estimate as it came.
+        """
+        estimate = self.estimate(bound.pooled)
+        low, high = estimate - bound.radius, estimate + bound.radius
+        return _in_unit(estimate), _in_unit(low), _in_unit(high)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give JSON types."""
+        return {
+            "facts": [list(dataclasses.astuple(facts)) for facts in self.facts],
+            "sums": [str(value) for value in self.sums],
+            "batches": list(self.batches),
+            "users": self.users,
+            "eliminated_in": self.eliminated_in,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any]) -> ArmRecord:
+        """Read back what `as_json` wrote."""
+        return cls(
+            facts=tuple(CohortFacts(*row) for row in table["facts"]),
+            sums=[Fraction(text) for text in table["sums"]],
+            batches=list(table["batches"]),
+            users=table["users"],
+            eliminated_in=table["eliminated_in"],
+            reason=table["reason"],
+        )
+
+
+def _in_unit(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
+
+
+def check_outcomes(
+    outcomes: Sequence[CohortOutcome], batch: int, wished: Mapping[int, int]
+) -> None:
+    """Refuse sums nobody asked for: wrong batch, arm, size, twice, or nobody in it."""
+    seen: set[int] = set()
+    for outcome in outcomes:
+        if outcome.batch != batch:
+            raise InputError("batch of an outcome", outcome.batch, f"{batch}")
+        if outcome.arm not in wished or outcome.arm in seen:
+            allowed = f"each of {sorted(wished)} at most once"
+            raise InputError("arm of an outcome", outcome.arm, allowed)
+        seen.add(outcome.arm)
+        # More than wished for is right: uneven nodes make a draw invite more users
+        # until its floor is the planned one.
+        if outcome.cohort_size < wished[outcome.arm]:
+            raise InputError(
+                "cohort size of an outcome",
+                outcome.cohort_size,
+                f"at least the {wished[outcome.arm]} users wished for",
+            )
+        if not 1 <= outcome.honest_floor <= outcome.survivors <= outcome.cohort_size:
+            raise InputError(
+                "survivors of an outcome",
+                f"{outcome.survivors} (floor {outcome.honest_floor})",
+                f"at least the floor and at most {outcome.cohort_size}",
+            )

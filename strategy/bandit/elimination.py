@@ -1,0 +1,204 @@
+"""Batched successive elimination (Algorithm 1), as a pure state machine.
+
+All active arms get a cohort of the same size in every batch. An arm is out once
+another beats it by more than the radius. With the `tight` radius the best arm is ever
+dropped with probability at most p: per batch K − 1 comparisons and K moduli share
+6p/(π² b²).
+
+An arm whose cohort was void stays active: nothing is learnt about it in that batch, its
+users count as used, and the batch number moves on, so that batch sizes and levels
+never depend on what was seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wallflower.protocol.errors import InputError
+from wallflower.strategy.bandit.arm_record import ArmRecord, check_outcomes
+from wallflower.strategy.bandit.confidence import Bound, confidence_for
+from wallflower.strategy.bandit.policy import Arm, ArmView, CohortOutcome, CohortWish
+from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.spec import PolicySpec
+
+
+class Elimination:
+    """One experiment of successive elimination."""
+
+    def __init__(self, spec: PolicySpec) -> None:
+        self.spec = spec.resolved()
+        assert self.spec.ratio is not None
+        self._schedule = Schedule(self.spec.ratio, self.spec.first_batch)
+        self._confidence = confidence_for(self.spec)
+        self._records = [ArmRecord() for _ in range(self.spec.arms)]
+        self._batch = 1
+        self._finished: str | None = None
+        self._close_if_over()
+
+    # --- the Policy interface
+
+    def wishes(self) -> Sequence[CohortWish]:
+        """One cohort for every active arm; none when the experiment is over."""
+        if self._finished:
+            return ()
+        size = self._schedule.size(self._batch)
+        wrap = self._confidence.wrap(self._batch)
+        return tuple(CohortWish(self._batch, arm, size, wrap) for arm in self._active())
+
+    def observe(self, outcomes: Sequence[CohortOutcome]) -> None:
+        """Take the batch's sums, drop arms, move to the next batch."""
+        if self._finished:
+            raise InputError("outcomes", "sums after the end", "none")
+        size = self._schedule.size(self._batch)
+        check_outcomes(outcomes, self._batch, dict.fromkeys(self._active(), size))
+        asked = dict.fromkeys(self._active(), size)
+        asked |= {outcome.arm: outcome.cohort_size for outcome in outcomes}
+        for arm, users in asked.items():
+            self._records[arm].users += users
+        for outcome in outcomes:
+            self._records[outcome.arm].add(outcome, self._batch)
+        self._drop(sorted(outcome.arm for outcome in outcomes))
+        self._batch += 1
+        self._close_if_over()
+
+    def arms(self) -> Sequence[ArmView]:
+        """Every arm's estimate, interval and status."""
+        return tuple(self._view(arm) for arm in range(self.spec.arms))
+
+    @property
+    def finished(self) -> str | None:
+        """``winner``, ``horizon``, ``budget``, what `stop` said, or None."""
+        return self._finished
+
+    def stop(self, reason: str) -> None:
+        """End it from outside; a first reason stays."""
+        self._finished = self._finished or reason
+
+    def assignment(self, users: int) -> Mapping[Arm, int]:
+        """Users who are not aggregated: the winner's, or who leads.
+
+        With the `paper` radius they go through the active arms in blocks of the next
+        batch's size, as Algorithm 1 does when it reaches T within a batch.
+        """
+        active = self._active()
+        if self.spec.radius == "tight" or len(active) == 1:
+            return {self._leader(active): users}
+        size = self._schedule.size(self._batch)
+        assigned: dict[Arm, int] = {}
+        for arm in active:
+            assigned[arm] = min(size, users - sum(assigned.values()))
+        return assigned
+
+    def state(self) -> Mapping[str, Any]:
+        """JSON-ready state; decisions are kept, never recomputed."""
+        return {
+            "schema_version": 1,
+            "spec": self.spec.as_json(),
+            "batch": self._batch,
+            "finished": self._finished,
+            "arms": [record.as_json() for record in self._records],
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Elimination:
+        """Restore exactly what `state` gave."""
+        policy = cls(PolicySpec.from_json(state["spec"]))
+        policy._batch = state["batch"]
+        policy._finished = state["finished"]
+        policy._records = [ArmRecord.from_json(row) for row in state["arms"]]
+        return policy
+
+    # --- inside
+
+    @property
+    def batch(self) -> int:
+        """Number of the batch that is wished for next."""
+        return self._batch
+
+    @property
+    def users(self) -> int:
+        """Users asked so far, void cohorts included."""
+        return sum(record.users for record in self._records)
+
+    def _active(self) -> list[Arm]:
+        return [arm for arm, record in enumerate(self._records) if record.active]
+
+    def _leader(self, active: Sequence[Arm]) -> Arm:
+        known = [arm for arm in active if self._records[arm].facts]
+        if not known:
+            return active[0]
+
+        def estimate(arm: Arm) -> float:
+            record = self._records[arm]
+            bound = self._confidence.own(record.facts, record.batches[-1])
+            return record.estimate(bound.pooled)
+
+        return max(known, key=estimate)
+
+    def _close_if_over(self) -> None:
+        active = self._active()
+        needed = self.users + len(active) * self._schedule.size(self._batch)
+        if self._finished:
+            return
+        if len(active) == 1:
+            self._finished = "winner"
+        elif needed > self.spec.horizon:
+            self._finished = "horizon"
+        elif self.spec.user_budget and needed > self.spec.user_budget:
+            self._finished = "budget"
+
+    def _drop(self, heard: Sequence[Arm]) -> None:
+        """Drop each arm that another heard arm of this batch beats."""
+        compare = self._tight if self.spec.radius == "tight" else self._paper
+        active = len(self._active())
+        known: dict[tuple[Arm, int], float] = {}
+
+        def estimate(arm: Arm, pooled: int) -> float:
+            if (arm, pooled) not in known:
+                known[arm, pooled] = self._records[arm].estimate(pooled)
+            return known[arm, pooled]
+
+        losers: dict[Arm, str] = {}
+        for arm in heard:
+            # The rival that leads by most, relative to what the radius allows.
+            gap, radius, rival = 0.0, math.inf, arm
+            for other in heard:
+                bound = compare(other, arm, active)
+                lead = estimate(other, bound.pooled) - estimate(arm, bound.pooled)
+                if lead - bound.radius > gap - radius:
+                    gap, radius, rival = lead, bound.radius, other
+            if gap > radius:
+                losers[arm] = f"trails arm {rival} by {gap:.4g} > radius {radius:.4g}"
+        for arm, reason in losers.items():
+            self._records[arm].eliminated_in = self._batch
+            self._records[arm].reason = reason
+
+    def _tight(self, one: Arm, other: Arm, active: int) -> Bound:
+        first, second = (self._records[arm].facts for arm in (one, other))
+        return self._confidence.pair(first, second, self._batch, active)
+
+    def _paper(self, one: Arm, other: Arm, active: int) -> Bound:
+        """UCB < LCB: the lead exceeds both arms' radii together."""
+        facts = (self._records[arm].facts[-1] for arm in (one, other))
+        radii = (self._confidence.paper(f, self._batch, active) for f in facts)
+        return Bound(sum(radii), 1)
+
+    def _view(self, arm: Arm) -> ArmView:
+        record = self._records[arm]
+        estimate: float | None
+        estimate, lower, upper = None, 0.0, 1.0
+        if record.facts:
+            bound = self._confidence.own(record.facts, record.batches[-1])
+            estimate, lower, upper = record.interval(bound)
+        return ArmView(
+            arm,
+            record.users,
+            estimate,
+            lower,
+            upper,
+            record.active,
+            record.eliminated_in,
+            record.reason,
+        )

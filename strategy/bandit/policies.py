@@ -1,0 +1,42 @@
+"""Build a policy by name, or restore one from its written state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from wallflower.protocol.errors import JournalError
+from wallflower.strategy.bandit.elimination import Elimination
+from wallflower.strategy.bandit.index import IndexPolicy
+from wallflower.strategy.bandit.policy import Policy
+from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, PolicySpec
+
+_BUILDERS: dict[str, Callable[[PolicySpec], Policy]] = {
+    ELIMINATION: Elimination,
+    **dict.fromkeys(INDEX_POLICIES, IndexPolicy),
+}
+_RESTORERS: dict[str, Callable[[Mapping[str, Any]], Policy]] = {
+    ELIMINATION: Elimination.from_state,
+    **dict.fromkeys(INDEX_POLICIES, IndexPolicy.from_state),
+}
+
+
+def build_policy(spec: PolicySpec) -> Policy:
+    """Start an experiment; the spec has checked the name already."""
+    return _BUILDERS[spec.policy](spec)
+
+
+def policy_from_state(state: Mapping[str, Any]) -> Policy:
+    """Restore a policy exactly; refuses a state it cannot read."""
+    try:
+        if state["schema_version"] != 1:
+            raise JournalError(
+                f"policy state has schema {state['schema_version']}; this version "
+                "reads 1: use the Wallflower that wrote it"
+            )
+        return _RESTORERS[state["spec"]["policy"]](state)
+    except (KeyError, TypeError, ValueError) as error:
+        raise JournalError(
+            f"policy state is damaged ({type(error).__name__}: {error}); "
+            "restore the journal from a copy"
+        ) from None

@@ -1,0 +1,54 @@
+"""How many users per arm each batch asks for: geometric sizes, computed exactly.
+
+Algorithm 1 of the paper uses l(b) = 2^b. Any rational ratio above 1 keeps the same
+regret up to a constant; a first size skips the batches that cannot separate anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from wallflower.protocol.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Batch sizes ⌈ratio^b⌉, or ⌈first · ratio^(b−1)⌉ where a first size is given.
+
+    Examples
+    --------
+    >>> [Schedule(Fraction(2)).size(b) for b in (1, 2, 3)]
+    [2, 4, 8]
+    >>> [Schedule(Fraction(3, 2), first=10).size(b) for b in (1, 2, 3)]
+    [10, 15, 23]
+    """
+
+    ratio: Fraction
+    first: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 < self.ratio <= 100:
+            raise InputError("ratio", self.ratio, "greater than 1 and at most 100")
+        if self.first is not None and self.first < 1:
+            raise InputError("first-batch", self.first, "a whole number of at least 1")
+
+    def size(self, batch: int) -> int:
+        """Users per active arm in batch `batch`, counted from 1."""
+        if batch < 1:
+            raise InputError("batch", batch, "a whole number of at least 1")
+        if self.first is None:
+            return _ceiling(self.ratio**batch)
+        return _ceiling(self.first * self.ratio ** (batch - 1))
+
+    def batches_within(self, users: int) -> int:
+        """How many whole batches one arm can be in before `users` users are gone."""
+        batch, left = 0, users
+        while (size := self.size(batch + 1)) <= left:
+            left -= size
+            batch += 1
+        return batch
+
+
+def _ceiling(number: Fraction) -> int:
+    return -(-number.numerator // number.denominator)

@@ -1,0 +1,55 @@
+"""The policy of an experiment: built from its config, or restored from the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from wallflower.protocol.errors import InputError
+from wallflower.strategy.bandit.policies import build_policy, policy_from_state
+from wallflower.strategy.bandit.policy import Policy
+from wallflower.strategy.bandit.spec import PolicySpec
+from wallflower.strategy.config import ExperimentConfig
+
+
+def policy_spec(config: ExperimentConfig) -> PolicySpec:
+    """Give what the config says about how arms are compared.
+
+    The floor to plan with is the fraction 1 − γ − δ of a cohort; real cohorts carry
+    their own. It follows from the config alone, so that `verify` builds the same
+    policy whoever attended.
+    """
+    stated = config.secure_sum
+    return PolicySpec(
+        policy=config.policy.name,
+        arms=len(config.experiment.arms),
+        horizon=config.horizon,
+        mechanism=config.privacy.mechanism,
+        epsilon=config.privacy.epsilon,
+        scale=config.privacy.scale,
+        failure_probability=config.experiment.failure_probability,
+        radius=config.policy.radius,
+        ratio=config.policy.ratio,
+        first_batch=config.policy.first_batch,
+        honest_fraction=Fraction(1) - stated.corrupt - stated.dropout,
+    )
+
+
+def policy_for(config: ExperimentConfig) -> Policy:
+    """Start a policy; refuses a horizon that does not hold one first batch."""
+    spec = policy_spec(config)
+    policy = build_policy(spec)
+    if policy.finished is not None:
+        needed = spec.arms * spec.resolved().first_batch
+        raise InputError(
+            "horizon",
+            config.horizon,
+            f"at least {needed} users: one first batch for each of {spec.arms} arms",
+        )
+    return policy
+
+
+def restored_policy(state: Mapping[str, Any]) -> Policy:
+    """Restore a policy from the journal."""
+    return policy_from_state(state)

@@ -1,0 +1,165 @@
+"""What a policy is built from: everything it decides by, in exact numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from wallflower.protocol.errors import InputError, nearest
+from wallflower.protocol.numbers import positive, probability, whole
+from wallflower.protocol.privacy.mechanism import (
+    CohortMechanism,
+    Mechanism,
+    mechanism_named,
+)
+from wallflower.strategy.bandit.failure_budget import pair_level, wrap_probability
+from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_radius
+
+ELIMINATION = "elimination"
+INDEX_POLICIES = ("dp-klucb", "dp-imed")
+POLICIES = (ELIMINATION, *INDEX_POLICIES)
+RADII = ("tight", "paper")
+LARGEST_HORIZON = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySpec:
+    """Settings of a policy; `resolved` fills what was left open.
+
+    Attributes
+    ----------
+    horizon : users the experiment may reach in all; the sum over arms and batches
+        never exceeds it.
+    ratio : growth of the batches; None: 3/2 for `tight`, 2 otherwise.
+    first_batch : 0: the smallest cohort with radius ≤ 1 for `tight`, ⌈ratio⌉ for
+        `paper`, ⌈4/ε⌉ for index policies.
+    honest_fraction : the floor planned for a cohort of n is ⌊n · fraction⌋; outcomes
+        carry the real one.
+    user_budget : stop once the next batch would need more users; 0: no such limit.
+    """
+
+    policy: str
+    arms: int
+    horizon: int
+    mechanism: str
+    epsilon: Fraction
+    scale: Fraction = Fraction(10)
+    failure_probability: Fraction = Fraction(1, 20)
+    radius: str = "tight"
+    ratio: Fraction | None = None
+    first_batch: int = 0
+    pooling: bool = True
+    honest_fraction: Fraction = Fraction(1)
+    user_budget: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("policy", self.policy, POLICIES),
+            ("radius", self.radius, RADII),
+        ):
+            if value not in known:
+                raise InputError(
+                    name, f'"{value}"{nearest(value, known)}', f"one of {known}"
+                )
+        whole("arms", self.arms, at_least=2, at_most=100_000)
+        whole("horizon", self.horizon, at_least=1, at_most=LARGEST_HORIZON)
+        if self.horizon < 2 * self.arms:
+            raise InputError(
+                "horizon", self.horizon, f"at least two users an arm ({2 * self.arms})"
+            )
+        positive("epsilon", self.epsilon)
+        positive("scale", self.scale)
+        probability("failure-probability", self.failure_probability)
+        whole("first-batch", self.first_batch, at_least=0)
+        whole("user-budget", self.user_budget, at_least=0)
+        if self.ratio is not None and not 1 < self.ratio <= 100:
+            raise InputError("ratio", self.ratio, "greater than 1 and at most 100")
+        if not 0 < self.honest_fraction <= 1:
+            raise InputError(
+                "honest-fraction", self.honest_fraction, "above 0 and at most 1"
+            )
+        build_mechanism(self.mechanism, self.epsilon, self.scale)
+
+    def floor(self, cohort_size: int) -> int:
+        """Give the honest floor planned for a cohort."""
+        return max(1, math.floor(cohort_size * self.honest_fraction))
+
+    def calibrated(self, size: int, floor: int, wrap: Fraction) -> CohortMechanism:
+        """Calibrate the mechanism to a cohort; remembered, since cohorts repeat."""
+        return _calibrated(self.mechanism, self.epsilon, self.scale, size, floor, wrap)
+
+    def resolved(self) -> PolicySpec:
+        """Fill in ratio and first batch where they were left open."""
+        tight = self.policy == ELIMINATION and self.radius == "tight"
+        ratio = self.ratio or (Fraction(3, 2) if tight else Fraction(2))
+        first = self.first_batch
+        if not first and self.policy in INDEX_POLICIES:
+            first = math.ceil(4 / self.epsilon)
+        if not first and tight:
+            first = _smallest_useful_batch(self)
+        return dataclasses.replace(
+            self, ratio=ratio, first_batch=first or math.ceil(ratio)
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Give JSON types; rationals as text."""
+        return {
+            field.name: str(value) if isinstance(value, Fraction) else value
+            for field in dataclasses.fields(self)
+            for value in (getattr(self, field.name),)
+        }
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any]) -> PolicySpec:
+        """Read back what `as_json` wrote."""
+        rational = ("epsilon", "scale", "failure_probability", "honest_fraction")
+        values = dict(table)
+        for name in rational:
+            values[name] = Fraction(values[name])
+        if values.get("ratio") is not None:
+            values["ratio"] = Fraction(values["ratio"])
+        return cls(**values)
+
+
+@lru_cache(maxsize=64)
+def build_mechanism(name: str, epsilon: Fraction, scale: Fraction) -> Mechanism:
+    """Give the mechanism by name, the same object for the same level."""
+    return mechanism_named(name, epsilon, scale)
+
+
+@lru_cache(maxsize=4096)
+def _calibrated(
+    name: str, epsilon: Fraction, scale: Fraction, size: int, floor: int, wrap: Fraction
+) -> CohortMechanism:
+    return build_mechanism(name, epsilon, scale).for_cohort(size, floor, wrap)
+
+
+@lru_cache(maxsize=256)
+def _smallest_useful_batch(spec: PolicySpec) -> int:
+    """Give the smallest n whose radius in batch 1 is at most 1.
+
+    A smaller batch could separate no two means of [0, 1], whatever it showed.
+    """
+    level = pair_level(spec.failure_probability, 1, spec.arms)
+    wrap = wrap_probability(spec.failure_probability, 1, spec.arms)
+
+    def useful(size: int) -> bool:
+        cohort = spec.calibrated(size, spec.floor(size), wrap)
+        pool = Pool(size, (cohort_noise(cohort),))
+        return pair_radius(pool, pool, level) <= 1
+
+    low, high = 1, 2
+    while not useful(high):
+        low, high = high, 2 * high
+        if high > 10**12:
+            allowed = "large enough for 10¹² users to tell arms apart"
+            raise InputError("epsilon", spec.epsilon, allowed)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if useful(middle) else (middle, high)
+    return high

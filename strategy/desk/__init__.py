@@ -1,0 +1,1 @@
+"""The desk: a gRPC service on which nodes attend a run."""

@@ -1,0 +1,64 @@
+"""File descriptors: every node that attends costs the server one.
+
+A process is born with a soft limit (often 1,024) far below what the kernel lets it
+have. It is raised at the start; where even the hard limit is too low, fewer streams are
+promised, and that is said at the start instead of by a desk that dies at its limit.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+from pathlib import Path
+
+from wallflower.protocol.errors import UnavailableError
+
+# Journal, spool, logs, Flower's connections, health checks, and streams that are being
+# told that there is no room.
+RESERVED = 256
+_FEWEST_STREAMS = 2  # a cohort of one node is never asked
+
+_log = logging.getLogger(__name__)
+
+
+def streams_allowed(wanted: int) -> int:
+    """Raise the limit for `wanted` streams; give how many there is room for.
+
+    Raises UnavailableError where not even two nodes could attend.
+    """
+    in_use = len(list(Path("/dev/fd").iterdir()))
+    needed = in_use + RESERVED + wanted
+    limit = _raised(needed)
+    if limit >= needed:
+        return wanted
+    room = limit - in_use - RESERVED
+    said = (
+        f"{wanted:,} streams need {needed:,} file descriptors, this process may have "
+        f"{limit:,}: room for {max(0, room):,}; raise the hard limit (LimitNOFILE= in "
+        "systemd, ulimits in compose, `ulimit -Hn` in a shell)"
+    )
+    if room < _FEWEST_STREAMS:
+        raise UnavailableError(said)
+    _log.warning(
+        said,
+        extra={"event": "few-descriptors", "needed": needed, "limit": limit},
+    )
+    return room
+
+
+def _raised(needed: int) -> int:
+    """Raise the soft limit, and the hard one where we may; give what it is then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return needed
+    for target in ((needed, _higher(hard, needed)), (hard, hard)):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, target)
+        except (OSError, ValueError):
+            continue  # only root may raise the hard limit
+        return target[0]
+    return soft
+
+
+def _higher(hard: int, needed: int) -> int:
+    return hard if hard == resource.RLIM_INFINITY else max(hard, needed)

@@ -1,0 +1,379 @@
+"""The desk: a ``grpc.aio`` service on which nodes attend a run, and a `NodePort`.
+
+Each node keeps one outbound stream over TLS. The orchestrator asks; the desk sends,
+waits through reconnects, and hands over each answer once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2_grpc
+
+from wallflower.protocol.errors import ConfigError, InputError
+from wallflower.protocol.identity import tls
+from wallflower.protocol.identity.certificates import KeyPair, fingerprint
+from wallflower.protocol.identity.tokens import STATUS
+from wallflower.protocol.messages.port import Answer, NodeId, Request
+from wallflower.protocol.wire import desk_pb2
+from wallflower.strategy.desk.admission import Admission, RefusedError
+from wallflower.strategy.desk.attendee import Attendee
+from wallflower.strategy.desk.descriptors import RESERVED, streams_allowed
+from wallflower.strategy.desk.health import DeskHealth
+from wallflower.strategy.desk.heap import SettledHeap
+from wallflower.strategy.desk.limits import Blame, TokenBucket, address_of
+from wallflower.strategy.desk.settings import DeskSettings
+from wallflower.strategy.desk.stats import DeskStats
+from wallflower.strategy.desk.stream import NodeStream, greet
+from wallflower.strategy.nodes.inbox import Inbox
+
+_log = logging.getLogger(__name__)
+_SERVICE = "wallflower.v1.Desk"
+_Context = grpc.aio.ServicerContext[bytes, bytes]
+_REFUSALS_LOGGED_PER_S = 10
+# Room for field numbers, lengths and ids around the body of a request.
+_FRAME_BYTES = 1024
+
+
+class Desk:
+    """Where nodes attend one run.
+
+    Parameters
+    ----------
+    admission : Admission
+        Who gets in, and to which run.
+    server : KeyPair
+        The TLS certificate (chain) and key nodes see.
+    settings : DeskSettings
+        Limits.
+    expected : Iterable[NodeId]
+        Nodes known from before a restart: they get `return_s` seconds to come back
+        before asking them fails.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        server: KeyPair,
+        settings: DeskSettings | None = None,
+        expected: Iterable[NodeId] = (),
+    ) -> None:
+        self.stats = DeskStats()
+        self.trust_label = admission.label
+        self.run_id = admission.run_id
+        self._admission = admission
+        self._server_key = server
+        self._fingerprint = fingerprint(server.certificate)
+        self._settings = settings or DeskSettings()
+        self._most_streams = self._settings.most_streams
+        self._expected = tuple(expected)
+        self._attendees: dict[NodeId, Attendee] = {}
+        self._streams: dict[NodeId, NodeStream] = {}
+        self._blame = Blame(
+            self._settings.refusals_per_s, self._settings.refusals_burst
+        )
+        self._log_lines = TokenBucket(_REFUSALS_LOGGED_PER_S, 100, 0.0)
+        self._came_or_went = asyncio.Condition()
+        self._closing = False
+        self._server: grpc.aio.Server | None = None
+        self._health: DeskHealth | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+        self._heap = SettledHeap()
+
+    async def open(self, address: str) -> int:
+        """Listen on ``host:port`` (port 0: any free one); give the port."""
+        now = asyncio.get_running_loop().time()
+        for node_id in self._expected:
+            self._attendees[node_id] = Attendee(node_id, self.stats, now)
+        self._most_streams = streams_allowed(self._settings.most_streams)
+        self._server = grpc.aio.server(
+            options=_server_options(self._settings, self._most_streams)
+        )
+        handler = grpc.stream_stream_rpc_method_handler(self._attend)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(_SERVICE, {"Attend": handler}),)
+        )
+        self._health = DeskHealth(
+            ("", _SERVICE), self._stranger, self._settings.most_watching, self.stats
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        credentials = grpc.ssl_server_credentials(
+            [(self._server_key.private_key, self._server_key.certificate)]
+        )
+        try:
+            port = self._server.add_secure_port(address, credentials)
+        except RuntimeError:
+            port = 0
+        if port == 0:
+            raise InputError(
+                "desk address", address, "a local address whose port is free"
+            )
+        await self._server.start()
+        self._sweeping = asyncio.create_task(self._sweep())
+        self._event("desk-open", address=address, port=port)
+        return port
+
+    async def close(self, run_over: str | None = None) -> None:
+        """Stop: tell nodes that the run is over, or that the desk will be back.
+
+        Parameters
+        ----------
+        run_over : str, optional
+            ``finished``, ``failed`` or ``cancelled``: nodes stop attending. None: the
+            desk restarts; nodes come back.
+        """
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        self._closing = True
+        if self._health is not None:
+            self._health.close()
+        for stream in list(self._streams.values()):
+            if run_over is None:
+                stream.end("desk-closing")
+            else:
+                stream.say_run_over(run_over)
+        try:
+            async with asyncio.timeout(self._settings.closing_s):
+                async with self._came_or_went:
+                    await self._came_or_went.wait_for(lambda: not self._streams)
+        except TimeoutError:
+            for stream in list(self._streams.values()):
+                stream.end("desk-closing")
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.wait([self._sweeping])
+            self._heap.close()
+        now = asyncio.get_running_loop().time()
+        for attendee in self._attendees.values():
+            attendee.fail_all("desk-closed", now)
+        await server.stop(grace=0.2)
+        self._event("desk-closed")
+
+    async def nodes(self) -> Sequence[NodeId]:
+        """Name the nodes that attend now."""
+        return sorted(self._streams)
+
+    async def wait_for(
+        self, nodes: Collection[NodeId], *, timeout_s: float
+    ) -> frozenset[NodeId]:
+        """Wait until all of `nodes` attend or time is up; give those missing."""
+        wanted = frozenset(nodes)
+        try:
+            async with asyncio.timeout(timeout_s), self._came_or_went:
+                await self._came_or_went.wait_for(
+                    # The count first: a thousand arrivals must not compare sets.
+                    lambda: (
+                        len(self._streams) >= len(wanted)
+                        and wanted <= self._streams.keys()
+                    )
+                )
+        except TimeoutError:
+            pass
+        return wanted - set(self._streams)
+
+    def revoke(self, node_id: NodeId) -> None:
+        """Shut a node out now and for the rest of the process."""
+        self._admission.revoked.add(node_id)
+        if node_id in self._streams:
+            self._streams[node_id].end("revoked")
+
+    async def ask(
+        self, requests: Sequence[Request], *, timeout_s: float
+    ) -> AsyncGenerator[Answer, None]:
+        """Ask nodes through their streams (see `NodePort.ask`)."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        inbox = Inbox(requests)
+        try:
+            for request in inbox.requests.values():
+                self._post(request, inbox, loop.time())
+            while (answer := await inbox.next_before(deadline)) is not None:
+                yield answer
+        finally:
+            for node_id, request_id in inbox.close():
+                if node_id in self._attendees:
+                    self._attendees[node_id].leave_alone(request_id, inbox)
+                    self._wake(node_id)
+
+    def _post(self, request: Request, inbox: Inbox, now: float) -> None:
+        failure = None
+        attendee = self._attendees.get(request.node_id)
+        if attendee is None:
+            failure = "not-attending"
+        elif self._closing:
+            failure = "desk-closed"
+        elif len(request.body) + _FRAME_BYTES > self._settings.most_bytes_out:
+            failure = "too-large"
+        elif not attendee.here and now - attendee.left_at > self._settings.return_s:
+            failure = "node-gone"
+        if attendee is None or failure is not None:
+            inbox.deliver(Answer(request.node_id, request.request_id, failure=failure))
+            return
+        attendee.ask(request, inbox, now)
+        self._wake(request.node_id)
+
+    def _wake(self, node_id: NodeId) -> None:
+        if node_id in self._streams:
+            self._streams[node_id].wake()
+
+    async def _attend(self, _: object, context: _Context) -> None:
+        """Serve one stream; the gRPC method."""
+        now = asyncio.get_running_loop().time()
+        address = address_of(context.peer())
+        try:
+            hello = await self._let_in(context)
+        except RefusedError as refused:
+            self.stats.refused[refused.reason] += 1
+            if self._log_lines.take(now):  # whoever floods us must not flood the log
+                self._event("refused", logging.WARNING, refused.reason, address=address)
+            if refused.reason not in {"too-many-streams", "desk-closing", "too-fast"}:
+                self._blame.add(address, now)
+            await self._abort(context, refused.reason)
+            return
+        await self._abort(context, await self._stay(context, hello))
+
+    async def _let_in(self, context: _Context) -> desk_pb2.Hello:
+        settings, stats = self._settings, self.stats
+        if self._closing:
+            raise RefusedError("desk-closing")
+        if (reason := self._stranger(context)) is not None:
+            raise RefusedError(reason)
+        if (
+            stats.greeting >= settings.most_greeting
+            or stats.greeting + len(self._streams) >= self._most_streams
+        ):
+            raise RefusedError("too-many-streams")
+        stats.greeting += 1
+        try:
+            return await greet(
+                context, self._admission, self._fingerprint, settings, self._pace()
+            )
+        except grpc.aio.BaseError:
+            raise RefusedError("unexpected-message") from None
+        finally:
+            stats.greeting -= 1
+
+    def _stranger(self, context: grpc.aio.ServicerContext[Any, Any]) -> str | None:
+        """Give the reason not to listen to a caller, whoever it is."""
+        if not tls.is_current(context.auth_context()):
+            return "tls-too-old"
+        now = asyncio.get_running_loop().time()
+        blocked = self._blame.blocked(address_of(context.peer()), now)
+        return "too-fast" if blocked else None
+
+    async def _stay(self, context: _Context, hello: desk_pb2.Hello) -> str:
+        """Carry frames for a node that was let in; give the reason why it ended."""
+        loop = asyncio.get_running_loop()
+        node_id = hello.node_id
+        if node_id in self._streams:  # the newer stream wins: the older may be dead
+            self._streams[node_id].end("superseded")
+        again = node_id in self._attendees
+        attendee = self._attendees.setdefault(
+            node_id, Attendee(node_id, self.stats, loop.time())
+        )
+        attendee.arrive(hello.instance, loop.time())
+        stream = NodeStream(
+            context,
+            hello,
+            attendee,
+            self._settings,
+            self.stats,
+            loop.time,
+            self._pace,
+        )
+        self._streams[node_id] = stream
+        self.stats.attended += 1
+        self.stats.reconnects += again
+        self.stats.connected = len(self._streams)
+        self._event("attends", node_id=node_id, again=again)
+        reason = "connection-lost"
+        try:
+            await self._tell_waiters()
+            reason = await stream.serve()
+        finally:
+            self.stats.ended[reason] += 1
+            if self._streams.get(node_id) is stream:
+                del self._streams[node_id]
+                attendee.depart(loop.time())
+            self.stats.connected = len(self._streams)
+            self._event("left", logging.INFO, reason, node_id=node_id)
+            await self._tell_waiters()
+        return reason
+
+    async def _tell_waiters(self) -> None:
+        async with self._came_or_went:
+            self._came_or_went.notify_all()
+
+    @staticmethod
+    async def _abort(context: _Context, reason: str) -> None:
+        """End the call with the status that belongs to the reason."""
+        status = STATUS.get(reason, "OK")
+        if status != "OK":
+            await context.abort(grpc.StatusCode[status], reason)
+
+    async def _sweep(self) -> None:
+        """End streams that fell silent or were revoked; give up on nodes long gone."""
+        settings = self._settings
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(settings.heartbeat_s, settings.return_s) / 3)
+            now = loop.time()
+            for stream in list(self._streams.values()):
+                if now - stream.heard_at > 3 * stream.beat_s:
+                    stream.end("heartbeat-lost")
+            self._expel()
+            self._heap.look(len(self._streams), now)
+            for attendee in self._attendees.values():
+                away = not attendee.here and now - attendee.left_at > settings.return_s
+                if away and not attendee.idle:
+                    attendee.fail_all("node-gone", now)
+
+    def _pace(self) -> float:
+        """Give how often a node beats: all together no faster than we like to hear."""
+        settings = self._settings
+        return max(settings.heartbeat_s, len(self._streams) / settings.beats_per_s)
+
+    def _expel(self) -> None:
+        try:
+            hellos = [stream.hello for stream in self._streams.values()]
+            for node_id, reason in self._admission.expelled(hellos).items():
+                self._streams[node_id].end(reason)
+        except ConfigError as error:
+            # Nobody new gets in until the file is back; who is in stays.
+            self._event("revocations-unreadable", logging.ERROR, str(error))
+
+    def _event(
+        self,
+        event: str,
+        level: int = logging.INFO,
+        reason: str | None = None,
+        **details: object,
+    ) -> None:
+        extra = {"event": event, "run_id": self.run_id, **details}
+        if reason is not None:
+            extra["reason"] = reason
+        _log.log(level, event, extra=extra)
+
+
+def _server_options(settings: DeskSettings, streams: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", settings.most_bytes),
+        ("grpc.max_send_message_length", settings.most_bytes_out),
+        ("grpc.max_metadata_size", 8 * 1024),
+        # Who has a connection and no stream costs a descriptor all the same.
+        ("grpc.max_allowed_incoming_connections", streams + RESERVED // 2),
+        # A peer that died without a word is found whatever the pace of heartbeats.
+        ("grpc.keepalive_time_ms", 120_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        # A node needs one stream; a few more are for health checks.
+        ("grpc.max_concurrent_streams", 16),
+        ("grpc.max_connection_idle_ms", 60_000),
+        # Two desks on one port would share its nodes; the second must fail to open.
+        ("grpc.so_reuseport", 0),
+    ]

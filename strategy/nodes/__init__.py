@@ -1,0 +1,1 @@
+"""The ways to reach nodes: in memory, through Flower's grid."""

@@ -1,0 +1,322 @@
+"""`PrivateBandit`: a Flower Strategy that runs a private experiment.
+
+Usable from anyone's ServerApp::
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        config = experiment(context.run_config)
+        run_dir = run_directory(context.run_config, config, context.run_id)
+        strategy = PrivateBandit(config, run_dir)
+        strategy.start(grid)
+        print(strategy.arms)
+
+Flower's own rounds exchange one train and one evaluate message per node; a bandit's
+batch has as many exchanges as its secure sums need, for several cohorts at once. So
+`start` is ours, and the hooks of Flower's rounds send nothing and report the arms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from logging import INFO, WARNING
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common import log
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+from flwr.superlink.grid import HttpGrid
+
+from wallflower.protocol.identity.enrolment import Trust
+from wallflower.protocol.messages.port import NodePort
+from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.strategy.bandit.policy import ArmView
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.desk.desk import Desk
+from wallflower.strategy.desk.host import enrolment_key, flower_desk, revoked_serials
+from wallflower.strategy.nodes.bundling import BundlingPort
+from wallflower.strategy.nodes.flower import FlowerPort
+from wallflower.strategy.record import events
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.record.spool import Spool
+from wallflower.strategy.run.orchestrator import Orchestrator
+from wallflower.strategy.run.sessions import session_opener
+from wallflower.strategy.run.simulated_trust import simulated_enrolment_key
+from wallflower.strategy.watch.observing import observed
+from wallflower.strategy.watch.telemetry import fan_out
+
+SIMULATION, DEPLOYMENT = "simulation", "deployment"
+ESTIMATES = "estimates"  # the array that holds the arms' means
+_LOOK_S, _STILL_S = 0.05, 1.0
+
+
+def engine_of(grid: Grid) -> str:
+    """Tell how Flower runs the app: only a deployment's grid goes over a network."""
+    return DEPLOYMENT if isinstance(grid, HttpGrid) else SIMULATION
+
+
+class PrivateBandit(Strategy):
+    """Finds the best arm of an experiment without learning anyone's outcome.
+
+    Parameters
+    ----------
+    config : ExperimentConfig
+        The experiment.
+    run_dir : Path
+        Where the journal lies; a run found there goes on where it ended.
+    run_id : str
+        For a new journal; the directory's name by default.
+    engine : str
+        ``simulation`` or ``deployment``: decides the transport where the config says
+        ``auto``, and how many nodes to wait for. By default as Flower runs it, which
+        the grid that `start` gets tells.
+    trust_key : bytes, optional
+        The public enrolment key, where the config does not name its file.
+    listen : events.Listen
+        Hears every event.
+    """
+
+    def __init__(
+        self,
+        config: ExperimentConfig,
+        run_dir: Path,
+        *,
+        run_id: str = "",
+        engine: str = "",
+        trust_key: bytes | None = None,
+        listen: events.Listen = events.ignore,
+    ) -> None:
+        self.config = config
+        self.run_dir = run_dir
+        self.run_id = run_id or run_dir.name
+        self.engine = engine
+        self.arms: tuple[ArmView, ...] = ()
+        self.finished: str | None = None
+        self.messages_sent = 0
+        self.head = ""
+        self._trust_key = trust_key
+        self._listen = listen
+
+    @property
+    def transport(self) -> str:
+        """How the work travels: ``flower`` or ``grpc``."""
+        kind = self.config.transport.kind
+        if kind != "auto":
+            return kind
+        return "flower" if self.engine == SIMULATION else "grpc"
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord | None = None,
+        num_rounds: int = 0,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Run the experiment to its end.
+
+        Parameters
+        ----------
+        grid : Grid
+            Flower's.
+        initial_arrays, train_config, evaluate_config :
+            A bandit has no model and no training config; given ones are not used.
+        num_rounds : int
+            Stop after so many batches; the run can be resumed. 0: until it is decided.
+        timeout : float
+            Not used: every stage has its own deadline in ``[transport]``.
+        evaluate_fn : Callable, optional
+            Called after every batch with its number and the estimated means.
+
+        Returns
+        -------
+        Result
+            Per batch: users, active arms, estimates and bounds; `arrays` holds the
+            final estimates.
+        """
+        started = time.monotonic()
+        self.engine = self.engine or engine_of(grid)
+        self.summary()
+        result = Result()
+
+        async def listen(event: events.Event) -> None:
+            await self._listen(event)
+            if isinstance(event, events.RoundFinished):
+                self._note(event, result)
+                if evaluate_fn is not None:
+                    metrics = evaluate_fn(event.number, result.arrays)
+                    if metrics is not None:
+                        result.evaluate_metrics_serverapp[event.number] = metrics
+                if event.number == num_rounds:
+                    raise _EnoughError
+
+        try:
+            asyncio.run(self._run(grid, listen))
+        except _EnoughError:
+            log(INFO, "Stopped after %d batches; the run can be resumed", num_rounds)
+        log(INFO, "Experiment finished in %.2fs", time.monotonic() - started)
+        return result
+
+    async def _run(self, grid: Grid, listen: events.Listen) -> None:
+        with self._journal() as journal, self._spool() as spool:
+            trust = self._trust()
+            async with (
+                FlowerPort(grid) as flower,
+                self._port(flower, journal.run_id) as port,
+                observed(
+                    journal.run_id, port.stats if isinstance(port, Desk) else None
+                ) as watch,
+            ):
+                orchestrator = Orchestrator(
+                    self.config,
+                    journal,
+                    port,
+                    session_opener(journal.run_id, trust),
+                    fan_out(watch, listen),
+                    expected_nodes=await self._expected(flower),
+                    spool=spool,
+                )
+                try:
+                    await orchestrator.run()
+                finally:
+                    self.messages_sent = flower.messages_sent
+            self._recall(journal)
+
+    def _trust(self) -> Trust | None:
+        """Give the key by which nodes are known; a simulation may need to make it."""
+        key = self._trust_key
+        if key is None and self.engine == SIMULATION:
+            key = simulated_enrolment_key(self.config, self.run_dir)
+        key = key or enrolment_key(self.config)
+        revoked = revoked_serials(self.config)
+        return None if key is None else Trust(key, time.time, revoked)
+
+    @asynccontextmanager
+    async def _port(self, flower: FlowerPort, run_id: str) -> AsyncIterator[NodePort]:
+        if self.transport == "flower":
+            async with BundlingPort(flower) as port:
+                yield port
+        else:
+            async with flower_desk(self.config, run_id, self.run_dir, flower) as desk:
+                yield desk
+
+    async def _expected(self, flower: FlowerPort) -> int:
+        """Count the nodes to wait for: all that Flower lists, once the list is still.
+
+        In simulation the ServerApp starts before the nodes exist.
+        """
+        described = self.config.nodes.count if self.engine == SIMULATION else 0
+        deadline = time.monotonic() + self.config.transport.attend_timeout_s
+        listed, still_since = 0, time.monotonic()
+        while time.monotonic() < deadline:
+            now_listed = len(await flower.flower_ids())
+            if now_listed != listed:
+                listed, still_since = now_listed, time.monotonic()
+            still = time.monotonic() - still_since > _STILL_S
+            if listed >= 2 and (listed == described or still):
+                break
+            await asyncio.sleep(_LOOK_S)
+        if described and listed != described:
+            log(
+                WARNING,
+                "Flower has %d nodes, the experiment describes %d; say so by "
+                '--federation-config "num-supernodes=%d"',
+                *(listed, described, described),
+            )
+        return max(2, min(listed, described) if described else listed)
+
+    @contextmanager
+    def _spool(self) -> Iterator[Spool | None]:
+        """Open the spool where nodes outlive the server; simulated ones do not."""
+        if self.engine == SIMULATION:
+            yield None
+            return
+        with Spool(self.run_dir / "spool.sqlite") as spool:
+            yield spool
+
+    def _journal(self) -> Journal:
+        if (self.run_dir / "journal.sqlite").exists():
+            return Journal.resume(self.run_dir, self.config)
+        return Journal.create(self.run_dir, self.run_id, self.config, self.engine)
+
+    def _recall(self, journal: Journal) -> None:
+        """Take the arms from the journal: a finished run has no events any more."""
+        self.head = journal.head
+        last = journal.last_round()
+        if last is not None:
+            self.arms = tuple(ArmView(**view) for view in last.views)
+            self.finished = last.finished
+
+    def _note(self, event: events.RoundFinished, result: Result) -> None:
+        self.arms, self.finished = event.views, event.finished
+        estimates = [
+            float("nan") if view.estimate is None else view.estimate
+            for view in event.views
+        ]
+        result.arrays = ArrayRecord({ESTIMATES: Array(np.array(estimates))})
+        metrics = self._metrics()
+        metrics["users"] = event.answered
+        result.train_metrics_clientapp[event.number] = metrics
+
+    def _metrics(self) -> MetricRecord:
+        return MetricRecord(
+            {
+                "active-arms": sum(view.active for view in self.arms),
+                "lower": [float(view.lower) for view in self.arms],
+                "upper": [float(view.upper) for view in self.arms],
+            }
+        )
+
+    def summary(self) -> None:
+        """Log what will be run, on which terms."""
+        privacy, secure_sum = self.config.privacy, self.config.secure_sum
+        log(INFO, "PrivateBandit: %s", self.config.experiment.name)
+        if self.config.test_mode:
+            log(WARNING, "\t├── %s", TEST_MODE)
+        log(INFO, "\t├── arms: %s", ", ".join(self.config.experiment.arms))
+        level = "none" if self.config.test_mode else f"ε = {privacy.epsilon}"
+        log(INFO, "\t├── privacy: %s, %s", privacy.mechanism, level)
+        log(
+            INFO,
+            "\t├── secure sum: %s, %s server",
+            secure_sum.backend,
+            secure_sum.server,
+        )
+        log(INFO, "\t├── transport: %s", self.transport)
+        log(INFO, "\t└── journal: %s", self.run_dir)
+
+    # The hooks of Flower's own rounds, for tools that call them on any Strategy.
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Send nothing: there is no model to train."""
+        return []
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Report the arms as they stand; replies of training are not ours."""
+        return None, self._metrics() if self.arms else None
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Send nothing: outcomes are asked for once, under the users' budget."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Report the arms as they stand."""
+        return self._metrics() if self.arms else None
+
+
+class _EnoughError(Exception):
+    """As many batches as were asked for are done."""

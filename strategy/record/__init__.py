@@ -1,0 +1,1 @@
+"""What a run keeps on disk, and what it tells while it works."""

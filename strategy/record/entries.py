@@ -1,0 +1,93 @@
+"""What the journal keeps, as values: cohorts asked, cohorts ended, finished rounds.
+
+A *round* is one turn of the policy: its wishes, their cohorts (with repeated attempts),
+and the decision that followed. For successive elimination round and batch coincide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wallflower.protocol.messages.port import NodeId
+from wallflower.protocol.secure_sum.session import Finding
+
+INVITED, SUMMED, VOID = "invited", "summed", "void"
+
+
+@dataclass(frozen=True, slots=True)
+class CohortRecord:
+    """One attempt to fill one wish: who is asked, and on what terms.
+
+    `spec` is the serialized `CohortSpec` that every client gets.
+    """
+
+    cohort_id: str
+    round_number: int
+    batch: int
+    arm: int
+    attempt: int
+    size: int
+    spec: bytes
+    users: Mapping[NodeId, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SumRecord:
+    """A released sum.
+
+    Attributes
+    ----------
+    released : Σ mod m as the secure sum gave it; None where the server adds noise
+        itself (central model): the unnoised sum is never written down.
+    total : the analyzer's integer, in units of 1/precision.
+    survivors : users in the sum.
+    nodes : nodes in the sum.
+    losses : users who were asked and are not in the sum, by reason.
+    """
+
+    cohort_id: str
+    released: int | None
+    modulus: int
+    total: int
+    precision: int
+    survivors: int
+    nodes: tuple[NodeId, ...]
+    losses: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCohort:
+    """A cohort as the journal has it: asked, and how it ended.
+
+    `losses` counts by reason the users who were asked and are in no sum.
+    """
+
+    cohort_id: str
+    round_number: int
+    batch: int
+    arm: int
+    attempt: int
+    size: int
+    spec: bytes
+    state: str
+    reason: str
+    losses: Mapping[str, int]
+    result: SumRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """A finished round: the decision and the state after it.
+
+    `views` are the arms' `ArmView`s as mappings, `spent` the guarantee used up so far,
+    `finished` the policy's reason to stop or None.
+    """
+
+    number: int
+    views: tuple[Mapping[str, Any], ...]
+    policy_state: Mapping[str, Any]
+    spent: Mapping[str, Any]
+    finished: str | None

@@ -1,0 +1,151 @@
+"""Events from one process to another: a file of JSON lines, written and followed.
+
+Under Flower the orchestrator lives in the ServerApp's process, the live view in the
+operator's. The file lies in the run directory and stays as a record of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import typing
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from types import TracebackType, UnionType
+from typing import Any, Self
+
+from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.files.private import private_file
+from wallflower.strategy.record import events
+from wallflower.strategy.record.events import Event
+
+FILE_NAME = "events.jsonl"
+_CLASSES: Mapping[str, type[Any]] = {
+    cls.__name__: cls for cls in typing.get_args(events.Event)
+}
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+
+
+class EventLog:
+    """Appends events to a run's file; each line is complete before the next starts."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / FILE_NAME
+        try:
+            private_file(self._path)
+            self._file = self._path.open("a", encoding="utf-8", buffering=1)
+        except OSError as error:
+            raise self._cannot(error) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(OSError):  # a full disk was said by `listen`
+            self._file.close()
+
+    async def listen(self, event: Event) -> None:
+        """Write one event (an `Orchestrator`'s listener)."""
+        try:
+            self._file.write(encode(event) + "\n")
+        except OSError as error:
+            raise self._cannot(error) from None
+
+    def _cannot(self, error: OSError) -> UnavailableError:
+        return UnavailableError(
+            f"{self._path} cannot be written ({error.strerror}); make room, then "
+            f"`wallflower resume {self._path.parent}`"
+        )
+
+
+async def follow(
+    run_dir: Path, over: asyncio.Event, *, offset: int = 0
+) -> AsyncGenerator[Event, None]:
+    """Yield events as they are written, from `offset` on, until `over` is set.
+
+    What was written before `over` is still yielded.
+    """
+    path, rest, pause_s = run_dir / FILE_NAME, "", _SHORTEST_PAUSE_S
+    while True:
+        last = over.is_set()
+        fresh = _read_from(path, offset)
+        offset += len(fresh)
+        *lines, rest = (rest + fresh.decode()).split("\n")
+        for line in lines:
+            yield decode(line)
+        if last:
+            return
+        pause_s = _SHORTEST_PAUSE_S if lines else min(pause_s * 1.5, _LONGEST_PAUSE_S)
+        try:
+            async with asyncio.timeout(pause_s):
+                await over.wait()
+        except TimeoutError:
+            continue
+
+
+def heads(run_dir: Path) -> list[str]:
+    """Give every head of the journal's chain that the events told, oldest first.
+
+    A line that a crash cut short is no event and tells none.
+    """
+    found = []
+    for line in _read_from(run_dir / FILE_NAME, 0).decode(errors="replace").split("\n"):
+        with contextlib.suppress(ValueError, AttributeError):
+            if head := json.loads(line).get("head"):
+                found.append(str(head))
+    return found
+
+
+def size(run_dir: Path) -> int:
+    """Tell how long the file is now, for following only what comes later."""
+    path = run_dir / FILE_NAME
+    return path.stat().st_size if path.exists() else 0
+
+
+def encode(event: Event) -> str:
+    """Write an event as one line of JSON."""
+    return json.dumps(
+        {"event": type(event).__name__, **dataclasses.asdict(event)},
+        separators=(",", ":"),
+    )
+
+
+def decode(line: str) -> Event:
+    """Read what `encode` wrote."""
+    fields = json.loads(line)
+    event: Event = _build(_CLASSES[fields.pop("event")], fields)
+    return event
+
+
+def _read_from(path: Path, offset: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def _build(hint: Any, value: Any) -> Any:
+    """Turn JSON back into dataclasses and tuples, as the annotations say."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        hints = typing.get_type_hints(hint)
+        return hint(**{name: _build(hints[name], item) for name, item in value.items()})
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+        return tuple(_build(arguments[0], item) for item in value)
+    if origin is tuple:
+        return tuple(
+            _build(inner, item) for inner, item in zip(arguments, value, strict=True)
+        )
+    if origin in (typing.Union, UnionType) and value is not None:
+        inner = [argument for argument in arguments if argument is not type(None)]
+        return _build(inner[0], value)
+    return value

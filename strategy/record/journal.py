@@ -1,0 +1,401 @@
+"""The record of a run: nothing is lost, nobody is counted twice.
+
+One SQLite file (WAL) in the run directory. Every invitation is written *before* it is
+sent; a finished round (sums, bounds, decision, state, guarantee) is one transaction. A
+crash therefore leaves either the whole round or none of it, and `resume` knows everyone
+who may have been asked. A lock keeps two servers from running the same run. Every
+transaction adds to the chain (`strategy.chain`), so that changes made later show.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from wallflower.protocol.errors import ConfigError, JournalError, UnavailableError
+from wallflower.protocol.files.private import private_directory
+from wallflower.protocol.secure_sum.session import SERVER, Finding
+from wallflower.strategy.config import (
+    ExperimentConfig,
+    config_from_canonical,
+    differences,
+    fingerprint_of,
+)
+from wallflower.strategy.record import chain
+from wallflower.strategy.record.entries import (
+    CohortRecord,
+    RoundRecord,
+    StoredCohort,
+    SumRecord,
+)
+from wallflower.strategy.record.journal_rows import (
+    NEXT_MEETING,
+    OPEN_COHORTS,
+    SCHEMA,
+    SCHEMA_VERSION,
+    USED,
+    losses_text,
+    sum_from,
+    sum_text,
+    write_findings,
+)
+from wallflower.strategy.record.store import FILE_NAME, LOCK_NAME, RunLock, RunStore
+
+
+class Journal(RunStore):
+    """A run's record; opened for writing by one server, for reading by anyone.
+
+    Use `create`, `resume` or `read`; all three give a context manager.
+    """
+
+    @classmethod
+    def create(
+        cls, run_dir: Path, run_id: str, config: ExperimentConfig, engine: str
+    ) -> Self:
+        """Start the record of a new run; a directory with a journal is refused."""
+        try:
+            private_directory(run_dir)
+        except OSError as error:
+            raise UnavailableError(
+                f"run directory {run_dir} cannot be made ({error.strerror})"
+            ) from None
+        lock = RunLock(run_dir)
+        if (run_dir / FILE_NAME).exists():
+            lock.release()
+            raise JournalError(
+                f"{run_dir} already holds a run; `wallflower resume {run_dir}` goes on "
+                "with it, another --run-dir starts a new one"
+            )
+        try:
+            journal = cls(run_dir, lock, new=True)
+            try:
+                journal._found(run_id, config, engine)
+                journal._new = False
+            except BaseException:
+                journal.close()
+                raise
+        except BaseException:
+            lock.release()
+            for leftover in (*run_dir.glob(FILE_NAME + "*"), run_dir / LOCK_NAME):
+                if leftover.is_file():
+                    leftover.unlink()
+            with contextlib.suppress(OSError):  # it held something before
+                run_dir.rmdir()
+            raise
+        return journal
+
+    @classmethod
+    def resume(cls, run_dir: Path, config: ExperimentConfig | None = None) -> Self:
+        """Open a run for going on; another config or a broken chain is refused."""
+        _check_present(run_dir)
+        journal = cls._checked(run_dir, RunLock(run_dir), config)
+        broken = next(journal.breaks(), None)
+        if broken is not None:
+            journal.close()
+            raise JournalError(
+                f"{journal.path} was altered: {broken}. Nothing is built upon it; "
+                f"`wallflower verify {run_dir}` shows all of it"
+            )
+        return journal
+
+    @classmethod
+    def read(cls, run_dir: Path) -> Self:
+        """Open a run for looking at it, also while a server works on it."""
+        _check_present(run_dir)
+        return cls._checked(run_dir, None, None)
+
+    @classmethod
+    def _checked(
+        cls, run_dir: Path, lock: RunLock | None, config: ExperimentConfig | None
+    ) -> Self:
+        try:
+            journal = cls(run_dir, lock)
+            try:
+                journal._check(config)
+            except BaseException:
+                journal.close()
+                raise
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+        return journal
+
+    def _found(self, run_id: str, config: ExperimentConfig, engine: str) -> None:
+        with self.transaction() as database:
+            for statement in (*SCHEMA.split(";")[:-1], chain.SCHEMA):
+                database.execute(statement)
+            database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            database.executemany(
+                "INSERT INTO meta VALUES (?, ?)",
+                [
+                    ("run-id", run_id),
+                    ("engine", engine),
+                    ("config", config.canonical()),
+                    ("fingerprint", config.fingerprint()),
+                    ("created-at", repr(time.time())),
+                ],
+            )
+            chain.append(database, chain.FOUNDED)
+
+    # --- writing ---------------------------------------------------------------
+
+    def meet(self, nodes: Mapping[str, int]) -> None:
+        """Write down which nodes described how many users."""
+        with self.transaction() as database:
+            meeting = database.execute(NEXT_MEETING).fetchone()[0]
+            database.executemany(
+                "INSERT INTO node VALUES (?, ?, ?)",
+                [(meeting, node_id, users) for node_id, users in nodes.items()],
+            )
+            chain.append(database, chain.MET, [str(meeting)])
+
+    def note_waiting(self, number: int) -> None:
+        """Write down that round `number` waited for nodes in vain."""
+        with self.transaction() as database:
+            chain.append(database, chain.WAITING, [str(number)])
+
+    def invite(self, cohorts: Sequence[CohortRecord]) -> None:
+        """Write down who is about to be asked; all cohorts or none."""
+        with self.transaction() as database:
+            database.executemany(
+                "INSERT INTO cohort (cohort_id, round, batch, arm, attempt, size, "
+                "spec, state) VALUES (?, ?, ?, ?, ?, ?, ?, 'invited')",
+                [
+                    (
+                        cohort.cohort_id,
+                        cohort.round_number,
+                        cohort.batch,
+                        cohort.arm,
+                        cohort.attempt,
+                        cohort.size,
+                        cohort.spec,
+                    )
+                    for cohort in cohorts
+                ],
+            )
+            database.executemany(
+                "INSERT INTO invitation VALUES (?, ?, ?)",
+                [
+                    (cohort.cohort_id, node_id, json.dumps(users))
+                    for cohort in cohorts
+                    for node_id, users in cohort.users.items()
+                ],
+            )
+            chain.append(
+                database, chain.INVITED, [cohort.cohort_id for cohort in cohorts]
+            )
+
+    def give_back(self, cohort_id: str, nodes: Mapping[str, str]) -> None:
+        """Write down whose users were not used, and why: they may be invited again.
+
+        Once for a cohort, when it is over.
+        """
+        with self.transaction() as database:
+            database.executemany(
+                "INSERT INTO returned VALUES (?, ?, ?)",
+                [(cohort_id, node_id, reason) for node_id, reason in nodes.items()],
+            )
+            chain.append(database, chain.RETURNED, [cohort_id])
+
+    def void(
+        self,
+        cohort_id: str,
+        reason: str,
+        losses: Mapping[str, int] | None = None,
+        findings: Sequence[Finding] = (),
+    ) -> None:
+        """Write down that a cohort ended without a sum, who caused it, who was lost."""
+        with self.transaction() as database:
+            changed = database.execute(
+                "UPDATE cohort SET state = 'void', reason = ?, losses = ? "
+                "WHERE cohort_id = ? AND state = 'invited'",
+                (reason, losses_text(losses or {}), cohort_id),
+            ).rowcount
+            if changed != 1:
+                raise JournalError(f"cohort {cohort_id} is not open in {self.path}")
+            known = findings or (Finding("", SERVER, reason),)
+            write_findings(database, cohort_id, known)
+            chain.append(database, chain.VOID, [cohort_id])
+
+    def void_open(self, reason: str) -> int:
+        """Void every cohort that was under way; its users stay used."""
+        with self.transaction() as database:
+            under_way = [cohort_id for (cohort_id,) in database.execute(OPEN_COHORTS)]
+            database.execute(
+                "UPDATE cohort SET state = 'void', reason = ? WHERE state = 'invited'",
+                (reason,),
+            )
+            for cohort_id in under_way:
+                write_findings(database, cohort_id, [Finding("", SERVER, reason)])
+            chain.append(database, chain.VOID, under_way)
+            return len(under_way)
+
+    def finish_round(self, record: RoundRecord, sums: Sequence[SumRecord]) -> str:
+        """Write a finished round and its sums, all or nothing; give the new head."""
+        with self.transaction() as database:
+            for result in sums:
+                changed = database.execute(
+                    "UPDATE cohort SET state = 'summed', result = ?, losses = ? "
+                    "WHERE cohort_id = ? AND round = ? AND state = 'invited'",
+                    (
+                        sum_text(result),
+                        losses_text(result.losses),
+                        result.cohort_id,
+                        record.number,
+                    ),
+                ).rowcount
+                if changed != 1:
+                    raise JournalError(
+                        f"cohort {result.cohort_id} is not open in {self.path}"
+                    )
+                write_findings(database, result.cohort_id, result.findings)
+            left = len(database.execute(OPEN_COHORTS).fetchall())
+            if left:
+                raise JournalError(f"round {record.number} has {left} open cohorts")
+            database.execute(
+                "INSERT INTO round VALUES (?, ?, ?, ?, ?)",
+                (
+                    record.number,
+                    json.dumps(record.views),
+                    json.dumps(record.policy_state),
+                    json.dumps(record.spent),
+                    record.finished,
+                ),
+            )
+            chain.append(database, chain.SUMMED, [one.cohort_id for one in sums])
+            return chain.append(database, chain.ROUND, [str(record.number)])
+
+    def note_resumed(self, number: int) -> None:
+        """Write down that a server goes on with round `number`."""
+        with self.transaction() as database:
+            chain.append(database, chain.RESUMED, [str(number)])
+
+    # --- reading ---------------------------------------------------------------
+
+    @property
+    def run_id(self) -> str:
+        """The run's name."""
+        return self._meta("run-id")
+
+    @property
+    def engine(self) -> str:
+        """The engine that carries the run."""
+        return self._meta("engine")
+
+    @property
+    def created_at(self) -> float:
+        """Seconds since 1970."""
+        return float(self._meta("created-at"))
+
+    @property
+    def config(self) -> ExperimentConfig:
+        """The config the run began with."""
+        return config_from_canonical(self._meta("config"))
+
+    @property
+    def head(self) -> str:
+        """The last link of the chain: it stands for the whole record so far."""
+        return self.entries()[-1].link
+
+    def entries(self) -> list[chain.Entry]:
+        """Every link of the chain, in order."""
+        found = chain.entries(self.rows)
+        if not found:
+            raise JournalError(f"{self.path} has no chain: its entries were removed")
+        return found
+
+    def breaks(self) -> Iterator[str]:
+        """Say where the record is not what its chain says."""
+        return chain.breaks(self.rows)
+
+    def cohorts(self) -> list[StoredCohort]:
+        """Every cohort ever asked, in order."""
+        stored = []
+        for *facts, losses, result in self.rows(
+            "SELECT cohort_id, round, batch, arm, attempt, size, spec, state, "
+            "reason, losses, result FROM cohort ORDER BY round, arm, attempt"
+        ):
+            lost = json.loads(losses)
+            found = sum_from(facts[0], lost, result)
+            stored.append(StoredCohort(*(*facts, lost, found)))
+        return stored
+
+    def blame(self) -> dict[str, list[Finding]]:
+        """What is known of who caused what, by cohort."""
+        found: dict[str, list[Finding]] = {}
+        for cohort_id, *facts in self.rows("SELECT * FROM blame"):
+            found.setdefault(cohort_id, []).append(Finding(*facts))
+        return found
+
+    def met(self) -> dict[str, int]:
+        """Every node that ever described its users, with their latest number."""
+        return dict(self.rows("SELECT node_id, users FROM node ORDER BY meeting"))
+
+    def used(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Every invitation but those that were returned: cohort, node, users."""
+        for cohort_id, node_id, users in self.rows(USED):
+            yield cohort_id, node_id, tuple(json.loads(users))
+
+    def returned(self) -> list[tuple[str, str, str]]:
+        """Every invitation that was returned: cohort, node, reason."""
+        return self.rows("SELECT cohort_id, node_id, reason FROM returned")
+
+    def invitations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Every invitation ever sent: cohort, node, users."""
+        for cohort_id, node_id, users in self.rows("SELECT * FROM invitation"):
+            yield cohort_id, node_id, tuple(json.loads(users))
+
+    def rounds(self) -> list[RoundRecord]:
+        """Every finished round, in order."""
+        return [
+            RoundRecord(
+                number,
+                tuple(json.loads(views)),
+                json.loads(state),
+                json.loads(spent),
+                finished,
+            )
+            for number, views, state, spent, finished in self.rows(
+                "SELECT number, views, policy_state, spent, finished FROM round "
+                "ORDER BY number"
+            )
+        ]
+
+    def last_round(self) -> RoundRecord | None:
+        """The round to go on from."""
+        rounds = self.rounds()
+        return rounds[-1] if rounds else None
+
+    def _meta(self, key: str) -> str:
+        rows = self.rows("SELECT value FROM meta WHERE key = ?", key)
+        if not rows:
+            raise JournalError(f'{self.path} has no "{key}"')
+        return str(rows[0][0])
+
+    def _check(self, config: ExperimentConfig | None) -> None:
+        version = self.rows("PRAGMA user_version")[0][0]
+        if version != SCHEMA_VERSION:
+            raise JournalError(
+                f"{self.path} has schema {version}, this program reads "
+                f"{SCHEMA_VERSION}: go on with it, or look at it, by the version of "
+                "Wallflower that began it"
+            )
+        # Of the text as it was written: a later version may know more keys.
+        text = self._meta("config")
+        if fingerprint_of(text) != self._meta("fingerprint"):
+            raise JournalError(f"the config in {self.path} was altered")
+        if config is not None and (changes := differences(self.config, config)):
+            raise ConfigError(
+                str(self.run_dir),
+                "the run began with another config; changed: " + "; ".join(changes),
+            )
+
+
+def _check_present(run_dir: Path) -> None:
+    if not (run_dir / FILE_NAME).is_file():
+        raise JournalError(f"{run_dir} holds no run (no {FILE_NAME} in it)")

@@ -1,0 +1,119 @@
+"""How the journal's tables look, and how values become their texts."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from wallflower.protocol.secure_sum.session import Finding
+from wallflower.strategy.record.entries import SumRecord
+
+SCHEMA_VERSION = 2
+OPEN_COHORTS = "SELECT cohort_id FROM cohort WHERE state = 'invited' ORDER BY rowid"
+NEXT_MEETING = "SELECT coalesce(max(meeting), 0) + 1 FROM node"
+USED = (
+    "SELECT cohort_id, node_id, users FROM invitation WHERE NOT EXISTS (SELECT 1 FROM "
+    "returned WHERE returned.cohort_id = invitation.cohort_id AND returned.node_id = "
+    "invitation.node_id)"
+)
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE node (
+    meeting INTEGER NOT NULL,
+    node_id TEXT NOT NULL,
+    users   INTEGER NOT NULL,
+    PRIMARY KEY (meeting, node_id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE cohort (
+    cohort_id TEXT PRIMARY KEY,
+    round     INTEGER NOT NULL,
+    batch     INTEGER NOT NULL,
+    arm       INTEGER NOT NULL,
+    attempt   INTEGER NOT NULL,
+    size      INTEGER NOT NULL,
+    spec      BLOB NOT NULL,
+    state     TEXT NOT NULL CHECK (state IN ('invited', 'summed', 'void')),
+    reason    TEXT NOT NULL DEFAULT '',
+    result    TEXT,
+    losses    TEXT NOT NULL DEFAULT '{}',
+    UNIQUE (round, arm, attempt),
+    CHECK ((state = 'summed') = (result IS NOT NULL))
+) STRICT;
+CREATE TABLE invitation (
+    cohort_id TEXT NOT NULL REFERENCES cohort,
+    node_id   TEXT NOT NULL,
+    users     TEXT NOT NULL,
+    PRIMARY KEY (cohort_id, node_id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE blame (
+    cohort_id TEXT NOT NULL REFERENCES cohort,
+    node_id   TEXT NOT NULL,
+    kind      TEXT NOT NULL
+        CHECK (kind IN ('sent', 'out', 'suspect', 'unknown', 'server')),
+    word      TEXT NOT NULL,
+    PRIMARY KEY (cohort_id, node_id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE returned (
+    cohort_id TEXT NOT NULL REFERENCES cohort,
+    node_id   TEXT NOT NULL,
+    reason    TEXT NOT NULL,
+    PRIMARY KEY (cohort_id, node_id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE round (
+    number       INTEGER PRIMARY KEY,
+    views        TEXT NOT NULL,
+    policy_state TEXT NOT NULL,
+    spent        TEXT NOT NULL,
+    finished     TEXT
+) STRICT;
+"""
+
+
+def losses_text(losses: Mapping[str, int]) -> str:
+    """Write the counts of lost users by reason."""
+    return json.dumps(losses, sort_keys=True)
+
+
+def sum_text(result: SumRecord) -> str:
+    """Write a sum as JSON."""
+    return json.dumps(
+        {
+            # Text: JSON readers elsewhere take large integers for doubles.
+            "released": None if result.released is None else str(result.released),
+            "modulus": str(result.modulus),
+            "total": str(result.total),
+            "precision": result.precision,
+            "survivors": result.survivors,
+            "nodes": result.nodes,
+        }
+    )
+
+
+def sum_from(
+    cohort_id: str, losses: Mapping[str, int], text: str | None
+) -> SumRecord | None:
+    """Read back what `sum_text` wrote; a cohort without a sum has None."""
+    if text is None:
+        return None
+    value = json.loads(text)
+    return SumRecord(
+        cohort_id,
+        None if value["released"] is None else int(value["released"]),
+        int(value["modulus"]),
+        int(value["total"]),
+        value["precision"],
+        value["survivors"],
+        tuple(value["nodes"]),
+        losses,
+    )
+
+
+def write_findings(
+    database: sqlite3.Connection, cohort_id: str, findings: Sequence[Finding]
+) -> None:
+    """Keep what is known of who caused what in a cohort."""
+    database.executemany(
+        "INSERT INTO blame VALUES (?, ?, ?, ?)",
+        [(cohort_id, one.party, one.kind, one.word) for one in findings],
+    )

@@ -1,0 +1,98 @@
+"""Why users who were asked are in no sum: every one of them counted under one reason.
+
+Nodes say how many of their users dropped out and by what reason (a reward that came
+late, a source that failed); the secure sum knows why whole nodes are out; the rest did
+not answer, or answered in a cohort that was given up. Never who: only how many.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wallflower.protocol.messages.port import NodeId
+from wallflower.protocol.secure_sum.session import SecureSum, Void
+from wallflower.protocol.wire.node_pb2 import TaskAnswer
+
+NO_ANSWER = "no-answer"
+COHORT_VOID = "cohort-void"  # answered, but the cohort gave no sum
+UNSTATED = "unstated"  # a node left users out and did not say why
+_WORD = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+
+@dataclass(slots=True)
+class Reported:
+    """What the nodes of one cohort were asked and said so far."""
+
+    by_node: dict[NodeId, Counter[str]] = field(default_factory=dict)
+    silent: set[NodeId] = field(default_factory=set)
+
+    def hear(self, node_id: NodeId, answer: TaskAnswer, users: int) -> None:
+        """Take a node's counts, never for more users than it was asked for."""
+        if not answer.lost:
+            return
+        counts, left = Counter[str](), users
+        for one in answer.lost:
+            known = _WORD.fullmatch(one.reason) is not None
+            counts[one.reason if known else UNSTATED] += min(left, one.users)
+            left -= min(left, one.users)
+        self.by_node[node_id] = +counts
+
+
+def losses(
+    asked: Mapping[NodeId, tuple[str, ...]],
+    end: SecureSum | Void,
+    out: Mapping[NodeId, str],
+    reported: Reported,
+) -> Mapping[str, int]:
+    """Count all users who were asked and are not in the sum, by reason.
+
+    Parameters
+    ----------
+    asked : Mapping[NodeId, tuple[str, ...]]
+        The cohort's users by node.
+    end : SecureSum | Void
+        How the secure sum ended.
+    out : Mapping[NodeId, str]
+        Why nodes are out, as far as the secure sum knows.
+    reported : Reported
+        What nodes said themselves.
+    """
+    summed = set(end.survivors) if isinstance(end, SecureSum) else set()
+    counts: Counter[str] = Counter()
+    for node_id, users in asked.items():
+        said = reported.by_node.get(node_id, Counter())
+        counts.update(said)
+        if node_id in summed:
+            continue
+        given_up = isinstance(end, Void) and node_id not in reported.silent
+        otherwise = COHORT_VOID if given_up else NO_ANSWER
+        counts[out.get(node_id, otherwise)] += len(users) - said.total()
+    survivors = end.users if isinstance(end, SecureSum) else 0
+    return _fitted(counts, sum(map(len, asked.values())) - survivors)
+
+
+def _fitted(counts: Counter[str], lost: int) -> Mapping[str, int]:
+    """Make the counts add up, whatever a node claimed."""
+    surplus = counts.total() - lost
+    if surplus < 0:
+        counts[UNSTATED] -= surplus
+    for reason in sorted(counts):
+        taken = min(counts[reason], max(0, surplus))
+        counts[reason] -= taken
+        surplus -= taken
+    return dict(sorted((+counts).items()))
+
+
+def in_words(counts: Mapping[str, int]) -> str:
+    """List reasons, the most frequent first.
+
+    Examples
+    --------
+    >>> in_words({"no-answer": 3, "reward-late": 1200})
+    '1,200 reward-late, 3 no-answer'
+    """
+    most_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{users:,} {reason}" for reason, users in most_first)

@@ -1,0 +1,179 @@
+"""A run's SQLite file and lock: transactions that keep everything or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from wallflower.protocol.errors import JournalError, UnavailableError
+from wallflower.protocol.files.private import private_file
+
+Result = TypeVar("Result")
+
+FILE_NAME = "journal.sqlite"
+LOCK_NAME = "lock"
+
+_NO_ROOM = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+}
+
+
+class RunLock:
+    """Keeps a second server off a run; the kernel frees it when the process dies."""
+
+    def __init__(self, run_dir: Path) -> None:
+        path = run_dir / LOCK_NAME
+        try:
+            self._file: int | None = os.open(
+                path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise UnavailableError(
+                f"{path} cannot be opened ({error.strerror})"
+            ) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.release()
+            raise UnavailableError(
+                f"another server works on {run_dir}; stop it first, or look at the run "
+                f"by `wallflower status {run_dir}`"
+            ) from None
+
+    def release(self) -> None:
+        """Let another server have the run."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+class RunStore:
+    """The file, for one writer (who holds the lock) and any number of readers.
+
+    Parameters
+    ----------
+    run_dir : Path
+        Where the file lies.
+    lock : RunLock | None
+        None opens for reading only.
+    new : bool
+        True until the run is founded: if that fails there is nothing to resume.
+    """
+
+    def __init__(
+        self, run_dir: Path, lock: RunLock | None, *, new: bool = False
+    ) -> None:
+        self.run_dir = run_dir
+        self.path = run_dir / FILE_NAME
+        self._lock = lock
+        self._new = new
+        # The orchestrator writes from worker threads, one transaction at a time.
+        self._mutex = threading.Lock()
+        self._database = self._connect(read_only=lock is None)
+        # Of its own: a write waits for no thread that something else holds.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file and release the lock."""
+        self._thread.shutdown()
+        with self._mutex:
+            self._database.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    async def call(self, work: Callable[..., Result], *arguments: object) -> Result:
+        """Do something with the file on its own thread, and wait for it."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, work, *arguments)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Keep everything written inside, or nothing of it."""
+        with self._mutex:
+            try:
+                self._database.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._database
+                    self._database.execute("COMMIT")
+                except BaseException:
+                    if self._database.in_transaction:
+                        self._database.execute("ROLLBACK")
+                    raise
+            except sqlite3.Error as error:
+                raise self._failure(error) from None
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """Read all rows of a query."""
+        with self._mutex:
+            try:
+                return self._database.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise self._failure(error) from None
+
+    def _connect(self, *, read_only: bool) -> sqlite3.Connection:
+        mode = "ro" if read_only else "rwc"
+        try:
+            if not read_only:
+                private_file(self.path)
+            database = sqlite3.connect(
+                f"{self.path.resolve().as_uri()}?mode={mode}",
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
+                timeout=30,
+            )
+        except OSError as error:
+            raise UnavailableError(
+                f"{self.path} cannot be opened ({error.strerror})"
+            ) from None
+        except sqlite3.Error as error:
+            raise self._failure(error) from None
+        try:
+            if not read_only:
+                database.execute("PRAGMA journal_mode = WAL")
+                database.execute("PRAGMA synchronous = FULL")
+            database.execute("PRAGMA foreign_keys = ON")
+        except sqlite3.Error as error:
+            database.close()
+            raise self._failure(error) from None
+        return database
+
+    def _failure(self, error: sqlite3.Error) -> JournalError | UnavailableError:
+        # The low byte is the primary code; the rest says more of the same.
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code in _NO_ROOM or code & 0xFF in _NO_ROOM:
+            advice = (
+                "no run was begun: make room, then start it again"
+                if self._new
+                else "nothing of this step was kept: make room, then `wallflower "
+                f"resume {self.run_dir}`"
+            )
+            return UnavailableError(
+                f"{self.path} cannot be written ({error}); {advice}"
+            )
+        return JournalError(f"{self.path}: {error}")

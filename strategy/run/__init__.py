@@ -1,0 +1,1 @@
+"""One experiment from its first cohort to its winner."""

@@ -1,0 +1,62 @@
+"""Algorithm 3, the analyzer: from the sum modulo m back to the sum of rewards.
+
+The result is an integer in units of 1/g; who wants a mean divides by g and the number
+of survivors.
+"""
+
+from __future__ import annotations
+
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.noise.bits import OsBits
+from wallflower.protocol.noise.law import BitSource
+from wallflower.protocol.privacy.mechanism import CohortMechanism
+
+
+def decode(
+    total: int, *, cohort_size: int, precision: int, noise_bound: int, modulus: int
+) -> int:
+    """Undo the wrap-around: y > ng + τ ⇒ y − m.
+
+    Right whenever the noise in the sum is at most τ in absolute value: the true value
+    then lies in −τ … ng + τ, fewer than m integers.
+
+    Parameters
+    ----------
+    total : y, the sum of the users' integers modulo m.
+    cohort_size : n, or any bound on the number of users in the sum.
+    precision : g.
+    noise_bound : τ.
+    modulus : m ≥ ng + 2τ + 1.
+    """
+    least = cohort_size * precision + 2 * noise_bound + 1
+    if modulus < least:
+        raise InputError("modulus", modulus, f"at least ng + 2τ + 1 = {least}")
+    if not 0 <= total < modulus:
+        raise InputError("total", "outside its range", f"0 … {modulus - 1}")
+    if total > cohort_size * precision + noise_bound:
+        return total - modulus
+    return total
+
+
+def analyze(
+    cohort: CohortMechanism,
+    total: int,
+    modulus: int | None = None,
+    bits: BitSource | None = None,
+) -> int:
+    """Give a cohort's noisy sum of rewards in units of 1/g.
+
+    In the central model the users add no noise and the trusted server does it here,
+    from `bits` (the operating system's unless a simulation passes others).
+    """
+    value = decode(
+        total,
+        cohort_size=cohort.cohort_size,
+        precision=cohort.precision,
+        noise_bound=cohort.noise_bound,
+        modulus=cohort.modulus if modulus is None else modulus,
+    )
+    noise = cohort.server_noise()
+    if noise is None:
+        return value
+    return value + int(noise.sample(1, bits or OsBits())[0])

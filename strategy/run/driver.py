@@ -1,0 +1,201 @@
+"""Drive one secure sum through a port: ask, collect until the deadline, go on.
+
+The machine (`ServerSession`) knows the protocol, the port knows the nodes, the spool
+knows what to remember; this is the only place where the three meet.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from wallflower.protocol.errors import InputError, ProtocolError
+from wallflower.protocol.messages.port import Answer, NodePort, Request
+from wallflower.protocol.secure_sum.session import (
+    Ask,
+    Dealt,
+    PartyId,
+    SecureSum,
+    ServerSession,
+    Void,
+)
+from wallflower.strategy.record.spool import CohortSpool, Loss, Receipt
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A node declined; `code` is the kebab-case word of its NodeAnswer.
+
+    `terms`: its policy will refuse the same again. `untouched`: it says that no user
+    was shown the arm.
+    """
+
+    code: str
+    detail: str = ""
+    terms: bool = False
+    untouched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long each stage waits for its answers."""
+
+    default_s: float
+    by_stage: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a stage that could never be answered."""
+        for stage, seconds in {"default": self.default_s, **self.by_stage}.items():
+            if not seconds > 0:
+                raise InputError(f"deadline of {stage}", seconds, "more than 0 seconds")
+
+    def of(self, stage: str) -> float:
+        """Seconds for `stage`."""
+        return self.by_stage.get(stage, self.default_s)
+
+
+Wrap = Callable[[PartyId, str, bytes], Request]
+Unwrap = Callable[[Answer], bytes | Refusal]
+
+
+async def run_session(
+    session: ServerSession,
+    port: NodePort,
+    wrap: Wrap,
+    unwrap: Unwrap,
+    deadlines: Deadlines,
+    spool: CohortSpool | None = None,
+) -> SecureSum | Void:
+    """Bring one session to its end.
+
+    Parameters
+    ----------
+    session : ServerSession
+        A fresh machine, or one restored from the snapshot that `spool` holds.
+    port : NodePort
+        How parties are reached.
+    wrap : Callable[[PartyId, str, bytes], Request]
+        Make the request that carries a stage's message to a party. The request id must
+        be a function of (cohort, stage, party) alone: after a restart the same id asks
+        the node for the answer it has stored.
+    unwrap : Callable[[Answer], bytes | Refusal]
+        Take the machine's message out of a node's reply; raises ProtocolError for a
+        reply that makes no sense. Never called for an answer that is a failure.
+    deadlines : Deadlines
+        Seconds per stage; a resumed stage gets its full time again, because the nodes
+        must first come back.
+    spool : CohortSpool, optional
+        Where the state goes before any message that depends on it leaves. The outcome
+        stays there until the caller has written it down and forgets the cohort.
+
+    Returns
+    -------
+    SecureSum | Void
+        The exact sum over the reported survivors, or no sum and a reason.
+    """
+    if spool is not None:
+        if (outcome := await spool.outcome()) is not None:
+            return outcome
+        for event in await spool.events():
+            _apply(session, event)
+    step = await _drive(session, port, wrap, unwrap, deadlines, spool)
+    if isinstance(step, Dealt):
+        raise InputError("session", "a dealing", "a cohort; see run_dealing")
+    if spool is not None:
+        await spool.finish(step)
+    return step
+
+
+async def run_dealing(
+    session: ServerSession,
+    port: NodePort,
+    wrap: Wrap,
+    unwrap: Unwrap,
+    deadlines: Deadlines,
+) -> Dealt | Void:
+    """Bring a dealing to its end; none of it is spooled, it is simply dealt again."""
+    step = await _drive(session, port, wrap, unwrap, deadlines, None)
+    if isinstance(step, SecureSum):
+        raise InputError("session", "a cohort", "a dealing; see run_session")
+    return step
+
+
+async def _drive(
+    session: ServerSession,
+    port: NodePort,
+    wrap: Wrap,
+    unwrap: Unwrap,
+    deadlines: Deadlines,
+    spool: CohortSpool | None,
+) -> SecureSum | Dealt | Void:
+    step = session.start()
+    while isinstance(step, Ask):
+        if spool is not None:
+            await spool.enter_stage(step.stage, session.snapshot())
+        if step.messages:
+            await _collect(session, step, port, wrap, unwrap, deadlines, spool)
+        step = session.advance()
+    return step
+
+
+async def _collect(
+    session: ServerSession,
+    step: Ask,
+    port: NodePort,
+    wrap: Wrap,
+    unwrap: Unwrap,
+    deadlines: Deadlines,
+    spool: CohortSpool | None,
+) -> None:
+    requests = {}
+    for party, message in step.messages.items():
+        request = wrap(party, step.stage, message)
+        requests[request.node_id, request.request_id] = request, party
+    stream = port.ask(
+        [request for request, _ in requests.values()],
+        timeout_s=deadlines.of(step.stage),
+    )
+    async with aclosing(stream) as answers:
+        async for answer in answers:
+            _, party = requests[answer.node_id, answer.request_id]
+            event = _event(party, answer, unwrap)
+            if spool is not None:
+                spool.note(event)
+            _apply(session, event)
+            if session.stage_complete:
+                return
+
+
+def _event(party: PartyId, answer: Answer, unwrap: Unwrap) -> Receipt | Loss:
+    """Say what an answer means for its party."""
+    if answer.failure is not None:
+        return Loss(party, answer.failure)
+    try:
+        inside = unwrap(answer)
+    except ProtocolError as error:
+        return Loss(party, error.code)
+    if isinstance(inside, Refusal):
+        return Loss(party, inside.code)
+    return Receipt(party, inside)
+
+
+def _apply(session: ServerSession, event: Receipt | Loss) -> None:
+    """Hand one event to the machine; a message it refuses costs only its sender."""
+    if isinstance(event, Loss):
+        session.lose(event.party, event.code)
+        return
+    try:
+        session.receive(event.party, event.body)
+    except ProtocolError as error:
+        _log.warning(
+            "answer refused",
+            extra={
+                "event": "answer-refused",
+                "node_id": event.party,
+                "reason": error.code,
+            },
+        )

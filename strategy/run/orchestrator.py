@@ -1,0 +1,348 @@
+"""One experiment from its first cohort to its winner, through any port.
+
+Per round: the policy wishes; users never asked before are drawn for every arm; all
+invitations are written down; the cohorts of all arms run at the same time; void ones
+are recruited anew from unused users; the policy decides on the sums; the round is
+written down. A crash at any point loses at most the round under way, never a user's
+place in the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from wallflower.protocol.errors import UnavailableError, first_error
+from wallflower.protocol.messages.port import NodePort
+from wallflower.protocol.privacy.honest_floor import Floor
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish, Policy
+from wallflower.strategy.bandit.setup import policy_for, restored_policy
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.record import events
+from wallflower.strategy.record.entries import CohortRecord, RoundRecord, SumRecord
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.record.losses import in_words
+from wallflower.strategy.record.spool import Spool
+from wallflower.strategy.run.cohort import AskedCohort, CohortRunner
+from wallflower.strategy.run.cohort_spec import cohort_spec
+from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.run.open_cohorts import OpenCohorts, OpenSession
+from wallflower.strategy.run.recruiting import NodesMissingError, Recruiter
+from wallflower.strategy.run.roll_call import RollCall
+from wallflower.strategy.run.sharing import UsersExhaustedError
+from wallflower.strategy.run.spending import Asked, spent
+from wallflower.strategy.run.terms import Terms, TermsRefusedError
+
+_CLOSING_TIMEOUT_S = 10.0
+USERS_EXHAUSTED = "users-exhausted"
+
+
+class Orchestrator:
+    """Drives one run; everything it needs is given.
+
+    Parameters
+    ----------
+    config : ExperimentConfig
+        What the journal began with.
+    journal : Journal
+        Opened for writing; new, or of a run to go on with.
+    port : NodePort
+        How nodes are reached.
+    open_session : OpenSession
+        Opens the server's half of a secure sum.
+    listen : events.Listen
+        Hears every event.
+    expected_nodes : int
+        How many nodes to wait for before the first round.
+    spool : Spool, optional
+        Keeps open sessions, where nodes outlive the server: a restart then finishes
+        the cohorts whose contributions were all in.
+    """
+
+    def __init__(
+        self,
+        config: ExperimentConfig,
+        journal: Journal,
+        port: NodePort,
+        open_session: OpenSession,
+        listen: events.Listen = events.ignore,
+        expected_nodes: int = 2,
+        spool: Spool | None = None,
+    ) -> None:
+        self._config = config
+        self._journal = journal
+        self._port = port
+        self._open = OpenCohorts(journal, open_session, spool)
+        self._listen = listen
+        self._expected_nodes = expected_nodes
+        self._run_id = journal.run_id
+        self._registry = UserRegistry(
+            config.privacy.max_participations, config.test.noise_seed
+        )
+        transport = config.transport
+        self._roll_call = RollCall(
+            port, self._run_id, self._registry, transport.stage_timeout_s
+        )
+        terms = Terms(port, self._run_id, transport.stage_timeout_s)
+        self._recruiter = Recruiter(
+            config, journal, self._roll_call, self._registry, terms, listen
+        )
+        self._runner = CohortRunner(journal, port, self._open, listen, transport)
+        self._tally = self._runner.tally
+        self._asked: list[Asked] = []
+        self._refused: TermsRefusedError | None = None
+        self._attempts: Counter[tuple[int, int]] = Counter()  # by round and arm
+
+    async def run(self) -> None:
+        """Bring the experiment to its end; the journal is the result."""
+        try:
+            await self._run()
+        except BaseExceptionGroup as group:
+            raise first_error(group) from None
+
+    async def _run(self) -> None:
+        last = await self._journal.call(self._journal.last_round)
+        over = last is not None and last.finished is not None
+        number = 1 if last is None else last.number + 1
+        await self._open.recover(None if over else number)
+        await self._roll_call.wait_for(
+            self._expected_nodes, self._config.transport.attend_timeout_s
+        )
+        await self._journal.call(self._mark_invited)
+        await self._recruiter.recall()
+        if over:
+            return
+        nodes = len(self._registry.nodes)
+        policy = (
+            policy_for(self._config)
+            if last is None
+            else restored_policy(last.policy_state)
+        )
+        if self._asked:
+            await self._journal.call(self._journal.note_resumed, number)
+        await self._listen(
+            events.RunStarted(
+                self._run_id,
+                self._config.experiment.arms,
+                nodes,
+                self._registry.population,
+                self._config.horizon,
+                number - 1,
+                await self._journal.call(lambda: self._journal.head),
+                self._config.test_mode,
+            )
+        )
+        while policy.finished is None:
+            await self._round(number, policy)
+            number += 1
+        await self._close_all()
+
+    def _mark_invited(self) -> None:
+        cohorts = self._journal.cohorts()
+        self._registry.mark_invited(
+            (node_id, users) for _, node_id, users in self._journal.used()
+        )
+        nodes = Counter(cohort_id for cohort_id, _, _ in self._journal.invitations())
+        for cohort_id, _, users in self._journal.used():
+            if cohort_id not in self._open:  # those are counted when they are asked
+                self._tally.invited += len(users)
+        for cohort in cohorts:
+            spec = CohortSpec.FromString(cohort.spec)
+            self._asked.append((spec, nodes[cohort.cohort_id]))
+            self._attempts[cohort.round_number, cohort.arm] = cohort.attempt
+            if cohort.result is not None:
+                self._tally.answered += cohort.result.survivors
+        self._tally.lost = self._tally.invited - self._tally.answered
+
+    async def _round(self, number: int, policy: Policy) -> None:
+        started = time.monotonic()
+        wishes = policy.wishes()
+        resumed = [one for wish in wishes if (one := self._resumed(wish)) is not None]
+        going_on = {one.wish.arm for one in resumed}
+        await self._open.drop()
+        rest = [wish for wish in wishes if wish.arm not in going_on]
+        try:
+            new = await self._ask(number, rest)
+        except UsersExhaustedError as error:
+            if not resumed:
+                await self._nobody_left(number, policy, error, started)
+                return
+            new = []  # nothing is learnt about the other arms in this round
+        except NodesMissingError:
+            await self._journal.call(self._journal.note_waiting, number)
+            raise
+        await self._invite(new)
+        asked = sorted(resumed + new, key=lambda one: one.wish.arm)
+        await self._listen(
+            events.RoundStarted(
+                number,
+                wishes[0].batch,
+                tuple(wish.arm for wish in wishes),
+                sum(one.users for one in asked),
+            )
+        )
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._fill(one)) for one in asked]
+        results = [task.result() for task in tasks]
+        sums = [result for result in results if result is not None]
+        if not sums and self._refused is not None:
+            raise self._refused
+        if not sums:
+            raise UnavailableError(
+                f"no cohort of round {number} gave a sum; users lost so far: "
+                f"{in_words(self._tally.losses)} (see `wallflower status "
+                f"{self._journal.run_dir}`). When the cause is mended, resume the run"
+            )
+        outcomes = [outcome for outcome, _ in sums]
+        records = [record for _, record in sums]
+        # A policy may take long over many arms; nodes must still be served meanwhile.
+        await asyncio.to_thread(policy.observe, outcomes)
+        if policy.finished is None and not await self._recruiter.enough(
+            policy.wishes()
+        ):
+            policy.stop(USERS_EXHAUSTED)
+        await self._finish(number, policy, records, started)
+
+    async def _nobody_left(
+        self, number: int, policy: Policy, error: UsersExhaustedError, started: float
+    ) -> None:
+        """End a run whose last cohorts were all void; a round is never written empty.
+
+        Ordinarily the round before knew that it was the last.
+        """
+        if not any(asked_in == number for asked_in, _ in self._attempts):
+            raise UnavailableError(
+                f"the nodes known have too few users for round {number} ({error}); "
+                "let more nodes attend, then resume"
+            ) from None
+        policy.stop(USERS_EXHAUSTED)
+        await self._finish(number, policy, [], started)
+
+    async def _finish(
+        self,
+        number: int,
+        policy: Policy,
+        sums: Sequence[SumRecord],
+        started: float,
+    ) -> None:
+        views = tuple(policy.arms())
+        record = RoundRecord(
+            number,
+            tuple(dataclasses.asdict(view) for view in views),
+            policy.state(),
+            # Composing privacy losses may take long: nodes must be served meanwhile.
+            await asyncio.to_thread(
+                spent,
+                self._asked,
+                self._registry.most_invited,
+                test_mode=self._config.test_mode,
+            ),
+            policy.finished,
+        )
+        head = await self._journal.call(self._journal.finish_round, record, sums)
+        await self._open.forget(one.cohort_id for one in sums)
+        await self._listen(
+            events.RoundFinished(
+                number,
+                views,
+                self._tally.invited,
+                self._tally.answered,
+                self._tally.lost,
+                policy.finished,
+                time.monotonic() - started,
+                head,
+            )
+        )
+
+    async def _ask(
+        self, number: int, wishes: Sequence[CohortWish]
+    ) -> list[AskedCohort]:
+        """Find users for all wishes or none, on nodes that agree to the terms."""
+
+        def describe(wish: CohortWish, floor: Floor) -> CohortSpec:
+            attempt = self._attempts[number, wish.arm] + 1
+            return cohort_spec(self._config, self._run_id, wish, floor, attempt)
+
+        found = await self._recruiter.recruit(wishes, describe) if wishes else []
+        asked = []
+        for one in found:
+            wish, spec, users = one.wish, one.spec, one.draw.users
+            record = CohortRecord(
+                spec.cohort_id,
+                number,
+                wish.batch,
+                wish.arm,
+                self._attempts[number, wish.arm] + 1,
+                wish.size,
+                spec.SerializeToString(deterministic=True),
+                users,
+            )
+            traffic = self._runner.traffic(spec, users)
+            asked.append(AskedCohort(wish, record, traffic, spec.cohort_size))
+        return asked
+
+    async def _invite(self, asked: Sequence[AskedCohort]) -> None:
+        """Write invitations down; only then may they be sent."""
+        for one in asked:
+            self._attempts[one.record.round_number, one.record.arm] += 1
+            self._asked.append((one.traffic.spec, len(one.record.users)))
+        await self._journal.call(self._journal.invite, [one.record for one in asked])
+
+    def _resumed(self, wish: CohortWish) -> AskedCohort | None:
+        """Go on with the cohort that a restart interrupted after its set was closed."""
+        record = self._open.take(wish)
+        if record is None:
+            return None
+        spec = CohortSpec.FromString(record.spec)
+        traffic = self._runner.traffic(spec, record.users)
+        return AskedCohort(wish, record, traffic, spec.cohort_size)
+
+    async def _fill(self, asked: AskedCohort) -> tuple[CohortOutcome, SumRecord] | None:
+        """Fill one wish; a void cohort is recruited again, a bounded number of times.
+
+        The first attempt's invitations are in the journal already.
+        """
+        for left in range(self._config.transport.attempts - 1, -1, -1):
+            result = await self._runner.attempt(asked)
+            await self._give_back(asked)
+            if result is not None:
+                return result
+            if not left:
+                break
+            try:
+                (asked,) = await self._ask(asked.record.round_number, [asked.wish])
+            except TermsRefusedError as error:
+                self._refused = error  # told when no arm got any further
+                break
+            except (UsersExhaustedError, NodesMissingError):
+                break
+            await self._invite([asked])
+        return None  # nothing is learnt about this arm in this round
+
+    async def _give_back(self, asked: AskedCohort) -> None:
+        """Let users be asked again whose node refused before they saw the arm."""
+        traffic = asked.traffic
+        for node_id, refusal in traffic.declined.items():
+            self._recruiter.terms.declined(node_id, traffic.spec, refusal)
+        if traffic.returned:
+            await self._journal.call(
+                self._journal.give_back, traffic.spec.cohort_id, traffic.returned
+            )
+            self._registry.give_back({n: traffic.users[n] for n in traffic.returned})
+
+    async def _close_all(self) -> None:
+        """Tell nodes to forget their last cohorts; nothing depends on an answer."""
+        requests = self._runner.closings.requests(self._run_id)
+        if not requests:
+            return
+        stream = self._port.ask(requests, timeout_s=_CLOSING_TIMEOUT_S)
+        with contextlib.suppress(Exception):
+            async with aclosing(stream) as answers:
+                async for _ in answers:
+                    pass

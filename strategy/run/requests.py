@@ -1,0 +1,202 @@
+"""From a cohort to what its nodes are sent, and back from what they answer."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from google.protobuf.message import DecodeError
+
+from wallflower.protocol.errors import MalformedMessageError
+from wallflower.protocol.messages.port import Answer, NodeId, Request
+from wallflower.protocol.secure_sum.stages import stage_named
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.node_pb2 import (
+    CloseCohort,
+    CohortStage,
+    Describe,
+    NodeAnswer,
+    NodeRequest,
+    Offer,
+    Task,
+    TaskAnswer,
+)
+from wallflower.protocol.wire.node_pb2 import Refusal as WireRefusal
+from wallflower.strategy.record.losses import Reported
+from wallflower.strategy.run.driver import Refusal
+
+_DESCRIBE, _OFFER = "describe", "offer"
+
+
+class Closings:
+    """Cohorts that are over, to be told to each node with its next request.
+
+    A message of its own would cost as much as a stage, and nothing waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._due: defaultdict[NodeId, list[str]] = defaultdict(list)
+
+    def add(self, cohort_id: str, nodes: Mapping[NodeId, object]) -> None:
+        """Note that a cohort is over for all its nodes."""
+        for node_id in nodes:
+            self._due[node_id].append(cohort_id)
+
+    def tasks(self, node_id: NodeId) -> list[Task]:
+        """Take what is due for a node."""
+        return [
+            Task(task_id=f"close/{cohort_id}", close=CloseCohort(cohort_id=cohort_id))
+            for cohort_id in self._due.pop(node_id, ())
+        ]
+
+    def requests(self, run_id: str) -> list[Request]:
+        """Take everything that is due, for the end of a run."""
+        requests = []
+        for node_id in list(self._due):
+            tasks = self.tasks(node_id)
+            body = NodeRequest(run_id=run_id, tasks=tasks).SerializeToString()
+            requests.append(
+                Request(node_id, f"{run_id}/close/{tasks[0].task_id}", body)
+            )
+        return requests
+
+
+@dataclass(slots=True)
+class CohortTraffic:
+    """Wraps and unwraps the messages of one cohort and counts what comes back.
+
+    `reward_timeout_s` tells nodes how long rewards are waited for. `stage` and `heard`
+    are for progress; `refusals` counts why nodes are not in, `reported` keeps why their
+    users are not. `declined` are the nodes that refused by their policy, `returned`
+    those (with the reason) whose users were not used: the node said so before it
+    answered a stage that takes rewards.
+    """
+
+    spec: CohortSpec
+    users: Mapping[NodeId, tuple[str, ...]]
+    closings: Closings
+    reward_timeout_s: float = 0.0
+    stage: str = ""
+    heard: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
+    reported: Reported = field(default_factory=Reported)
+    declined: dict[NodeId, Refusal] = field(default_factory=dict)
+    returned: dict[NodeId, str] = field(default_factory=dict)
+    _gave: set[NodeId] = field(default_factory=set)
+
+    def wrap(self, party: str, stage: str, message: bytes) -> Request:
+        """Make the request that carries a stage's message to a node."""
+        if stage != self.stage:
+            self.stage, self.heard = stage, 0
+        task_id = f"{self.spec.cohort_id}/{stage}"
+        # What is asked after the set is closed may be asked again after a restart and
+        # must then be the same to the byte: nothing else rides along.
+        tasks = [] if stage_named(stage).closed else self.closings.tasks(party)
+        tasks.append(
+            Task(
+                task_id=task_id,
+                stage=CohortStage(
+                    spec=self.spec,
+                    users=self.users[party],
+                    message=message,
+                    reward_timeout_s=self.reward_timeout_s,
+                ),
+            )
+        )
+        body = NodeRequest(run_id=self.spec.run_id, tasks=tasks).SerializeToString()
+        self.reported.silent.add(party)
+        return Request(party, task_id, body)
+
+    def unwrap(self, answer: Answer) -> bytes | Refusal:
+        """Take the machine's message out of a node's reply."""
+        self.heard += 1
+        self.reported.silent.discard(answer.node_id)
+        task_id = f"{self.spec.cohort_id}/{self.stage}"
+        try:
+            reply = _reply(answer)
+        except MalformedMessageError:
+            self.refusals[MalformedMessageError.code] += 1
+            raise
+        for task in reply.answers:
+            if task.task_id != task_id:
+                continue
+            users = self.users.get(answer.node_id, ())
+            self.reported.hear(answer.node_id, task, len(users))
+            kind = task.WhichOneof("kind")
+            if kind == "message":
+                if stage_named(self.stage).takes_reward:
+                    self._gave.add(answer.node_id)
+                return task.message
+            if kind == "refusal":
+                return self._refused(answer.node_id, _refusal(task.refusal))
+        self.refusals[MalformedMessageError.code] += 1
+        raise MalformedMessageError("an answer says nothing about what was asked")
+
+    def _refused(self, node_id: NodeId, refusal: Refusal) -> Refusal:
+        self.refusals[refusal.code] += 1
+        if refusal.terms:
+            self.declined[node_id] = refusal
+        # Whoever gave an answer with rewards in it cannot say that it has not. Once the
+        # set is closed everybody in it has, also where a restart made us forget who.
+        closed = stage_named(self.stage).closed
+        if refusal.untouched and node_id not in self._gave and not closed:
+            self.returned[node_id] = refusal.code
+        return refusal
+
+
+def offer_request(run_id: str, node_id: NodeId, specs: Sequence[CohortSpec]) -> Request:
+    """Ask a node whether its users agree to these cohorts' terms."""
+    tasks = [
+        Task(task_id=f"{_OFFER}/{spec.cohort_id}", offer=Offer(spec=spec))
+        for spec in specs
+    ]
+    body = NodeRequest(run_id=run_id, tasks=tasks).SerializeToString()
+    return Request(node_id, f"{run_id}/{tasks[0].task_id}", body)
+
+
+def offer_reply(answer: Answer, specs: Sequence[CohortSpec]) -> Mapping[str, Refusal]:
+    """Read which cohorts a node refuses, by id; raises MalformedMessageError."""
+    said = {task.task_id: task for task in _reply(answer).answers}
+    refused = {}
+    for spec in specs:
+        task = said.get(f"{_OFFER}/{spec.cohort_id}", TaskAnswer())
+        kind = task.WhichOneof("kind")
+        # A node older than offers cannot say; it refuses later if it must.
+        if kind == "refusal" and task.refusal.code != "unknown-task":
+            refused[spec.cohort_id] = _refusal(task.refusal)
+        elif kind not in ("accepted", "refusal"):
+            raise MalformedMessageError("a node says nothing about what was offered")
+    return refused
+
+
+def describe_request(run_id: str, node_id: NodeId, number: int) -> Request:
+    """Ask a node who lives with it; `number` tells repeated questions apart."""
+    tasks = [Task(task_id=_DESCRIBE, describe=Describe())]
+    body = NodeRequest(run_id=run_id, tasks=tasks).SerializeToString()
+    return Request(node_id, f"{run_id}/{_DESCRIBE}/{number}", body)
+
+
+def described_users(answer: Answer) -> tuple[str, ...]:
+    """Read a node's description; raises MalformedMessageError."""
+    for task in _reply(answer).answers:
+        if task.task_id == _DESCRIBE and task.WhichOneof("kind") == "description":
+            return tuple(task.description.users)
+    raise MalformedMessageError("a node does not describe its users")
+
+
+def _reply(answer: Answer) -> NodeAnswer:
+    try:
+        return NodeAnswer.FromString(answer.body)
+    except DecodeError:
+        raise MalformedMessageError("an answer is not a NodeAnswer") from None
+
+
+def _refusal(said: WireRefusal) -> Refusal:
+    code, detail = _plain(said.code[:60]), _plain(said.detail[:300])
+    return Refusal(code, detail, said.terms, said.untouched)
+
+
+def _plain(text: str) -> str:
+    """Keep a node's words from playing with the operator's terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,0 +1,118 @@
+"""Who is there: wait for nodes and let each describe its users."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+
+from wallflower.protocol.errors import ProtocolError, UnavailableError
+from wallflower.protocol.messages.port import NodePort
+from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.run.requests import describe_request, described_users
+
+_log = logging.getLogger(__name__)
+
+# How often a port is asked again who is there; a count is cheap on every port.
+_TRIES = 3  # a node that is busy for a moment must not miss the roll call
+_PAUSE_S, _RETRY_S = 0.05, 0.3
+
+
+class RollCall:
+    """Keeps the registry up to date with the nodes a port can reach.
+
+    Parameters
+    ----------
+    port : NodePort
+        How nodes are reached.
+    run_id : str
+        The run.
+    registry : UserRegistry
+        Filled with every node that describes itself credibly.
+    timeout_s : float
+        How long a node may take to describe itself.
+    """
+
+    def __init__(
+        self, port: NodePort, run_id: str, registry: UserRegistry, timeout_s: float
+    ) -> None:
+        self._port = port
+        self._run_id = run_id
+        self._registry = registry
+        self._timeout_s = timeout_s
+        self._calls = 0
+        self._refused: set[str] = set()
+
+    async def wait_for(self, expected: int, timeout_s: float) -> None:
+        """Wait until `expected` nodes are there and described, or the time is up.
+
+        With fewer the run begins all the same, as long as two are there: a cohort
+        needs at least two nodes, and later ones join between rounds.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len(await self._port.nodes()) < expected:  # noqa: ASYNC110
+                    await asyncio.sleep(_PAUSE_S)  # ports are asked, they do not tell
+        except TimeoutError:
+            _log.warning("not all nodes are there", extra={"event": "nodes-missing"})
+        await self.refresh()
+        if len(self._registry.nodes) < 2:
+            raise UnavailableError(
+                f"{len(self._registry.nodes)} nodes are there after {timeout_s:g} s; "
+                "an experiment needs at least 2: start the nodes, then resume"
+            )
+
+    async def refresh(self) -> tuple[str, ...]:
+        """Let new nodes describe themselves; give all that can be asked now."""
+        present = await self._port.nodes()
+        new = [
+            node
+            for node in present
+            if node not in self._registry and node not in self._refused
+        ]
+        if new:
+            await self._describe(new)
+        return tuple(node for node in present if node in self._registry)
+
+    async def _describe(self, nodes: list[str]) -> None:
+        described: dict[str, tuple[str, ...]] = {}
+        for _ in range(_TRIES):
+            nodes = await self._ask(nodes, described)
+            if not nodes:
+                break
+            await asyncio.sleep(_RETRY_S)
+        # In one order whatever the network did: a seeded draw must repeat itself.
+        for node in sorted(described):
+            if not described[node]:
+                self._refused.add(node)  # nobody lives there: not worth a word
+                continue
+            try:
+                self._registry.add_node(node, described[node])
+            except ProtocolError as error:
+                self._refuse(node, error)
+
+    async def _ask(
+        self, nodes: list[str], described: dict[str, tuple[str, ...]]
+    ) -> list[str]:
+        """Ask nodes who lives there; give those whose asking failed at once."""
+        self._calls += 1
+        failed = []
+        requests = [describe_request(self._run_id, n, self._calls) for n in nodes]
+        stream = self._port.ask(requests, timeout_s=self._timeout_s)
+        async with aclosing(stream) as answers:
+            async for answer in answers:
+                if answer.failure is not None:
+                    failed.append(answer.node_id)
+                    continue
+                try:
+                    described[answer.node_id] = described_users(answer)
+                except ProtocolError as error:
+                    self._refuse(answer.node_id, error)
+        return failed
+
+    def _refuse(self, node_id: str, error: ProtocolError) -> None:
+        self._refused.add(node_id)
+        _log.warning(
+            "node left out",
+            extra={"event": "node-refused", "node_id": node_id, "reason": error.code},
+        )

@@ -1,0 +1,39 @@
+"""Open the server's halves of secure sums for one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wallflower.protocol.identity.enrolment import Trust
+from wallflower.protocol.messages.port import NodeId
+from wallflower.protocol.secure_sum.session import ServerSession
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.strategy.secure_sum import (
+    ServerKeyring,
+    restore_session,
+    server_session,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpener:
+    """Opens sessions that share one keyring for the run."""
+
+    trust: Trust | None
+    keyring: ServerKeyring
+
+    def __call__(
+        self, spec: CohortSpec, parties: Mapping[NodeId, int]
+    ) -> ServerSession:
+        """Open a session for a new cohort."""
+        return server_session(spec, parties, trust=self.trust, keyring=self.keyring)
+
+    def restore(self, snapshot: bytes) -> ServerSession:
+        """Go on with a session from its snapshot."""
+        return restore_session(snapshot, trust=self.trust, keyring=self.keyring)
+
+
+def session_opener(run_id: str, trust: Trust | None) -> SessionOpener:
+    """Give an opener for one run."""
+    return SessionOpener(trust, ServerKeyring(run_id))

@@ -1,0 +1,169 @@
+"""Ask nodes whether their users agree to a cohort's terms, before anybody is invited.
+
+A node refuses by its users' policy, and will refuse the same terms again: inviting its
+users would use them up for nothing. What a node accepted stands for every later cohort
+on the same or better terms, so that a round costs no message more than its sums.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from wallflower.protocol.errors import ProtocolError, UnavailableError
+from wallflower.protocol.messages.port import NodeId, NodePort
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.strategy.run.driver import Refusal
+from wallflower.strategy.run.requests import offer_reply, offer_request
+
+NO_ANSWER = "no-answer"
+_MOST_REASONS = 5  # said at once; nodes may invent any number
+# What an operator can change for each refusal.
+_CHANGES = {
+    "mechanism-not-allowed": "privacy.mechanism",
+    "backend-not-allowed": "secure-sum.backend",
+    "epsilon-too-large": "privacy.epsilon",
+    "cohort-too-small": "policy.first-batch",
+    "floor-too-low": "secure-sum.corrupt, secure-sum.dropout or the number of nodes",
+    "threat-too-weak": "secure-sum.corrupt or secure-sum.server",
+    "quorum-too-low": "secure-sum.dropout",
+}
+
+
+class TermsRefusedError(UnavailableError):
+    """Too few nodes agree to the experiment's terms; nobody was asked on them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """What varies between cohorts of one experiment; larger is better for users."""
+
+    cohort: int
+    floor: Fraction
+    corrupt: Fraction
+
+    @classmethod
+    def of(cls, spec: CohortSpec) -> _Sizes:
+        size = max(1, spec.cohort_size)
+        beyond_floor = Fraction(spec.quorum - spec.honest_floor, size)
+        return cls(spec.cohort_size, Fraction(spec.honest_floor, size), beyond_floor)
+
+    def at_least(self, other: _Sizes) -> bool:
+        return (
+            self.cohort >= other.cohort
+            and self.floor >= other.floor
+            and self.corrupt >= other.corrupt
+        )
+
+
+@dataclass(slots=True)
+class _Known:
+    """What one node said to which sizes."""
+
+    accepted: list[_Sizes] = field(default_factory=list)
+    refused: dict[_Sizes, Refusal] = field(default_factory=dict)
+
+    def accepts(self, sizes: _Sizes) -> bool:
+        return any(sizes.at_least(earlier) for earlier in self.accepted)
+
+
+class Terms:
+    """What the nodes of a run agree to.
+
+    Parameters
+    ----------
+    port : NodePort
+        How nodes are reached.
+    run_id : str
+        The run; mechanism, ε, threat and back-end are the same in all of it.
+    timeout_s : float
+        How long a node may take to say.
+    """
+
+    def __init__(self, port: NodePort, run_id: str, timeout_s: float) -> None:
+        self._port = port
+        self._run_id = run_id
+        self._timeout_s = timeout_s
+        self._known: defaultdict[NodeId, _Known] = defaultdict(_Known)
+
+    async def offer(
+        self, specs: Sequence[CohortSpec], nodes: Iterable[NodeId]
+    ) -> Mapping[NodeId, Refusal]:
+        """Give the nodes that do not agree, or did not say, each with its reason."""
+        distinct = {_Sizes.of(spec): spec for spec in specs}
+        against: dict[NodeId, Refusal] = {}
+        asked: dict[NodeId, dict[_Sizes, CohortSpec]] = {}
+        for node in nodes:
+            known = self._known[node]
+            refusals = [known.refused[s] for s in distinct if s in known.refused]
+            if refusals:
+                against[node] = refusals[0]
+            elif new := {s: c for s, c in distinct.items() if not known.accepts(s)}:
+                asked[node] = new
+        return against | (await self._ask(asked) if asked else {})
+
+    def declined(self, node: NodeId, spec: CohortSpec, refusal: Refusal) -> None:
+        """Note that a node refused terms by its policy after all."""
+        self._known[node].accepted.clear()
+        self._known[node].refused[_Sizes.of(spec)] = refusal
+
+    async def _ask(
+        self, asked: Mapping[NodeId, Mapping[_Sizes, CohortSpec]]
+    ) -> dict[NodeId, Refusal]:
+        against = dict.fromkeys(asked, Refusal(NO_ANSWER))
+        requests = [
+            offer_request(self._run_id, node, tuple(specs.values()))
+            for node, specs in asked.items()
+        ]
+        stream = self._port.ask(requests, timeout_s=self._timeout_s)
+        async with aclosing(stream) as answers:
+            async for answer in answers:
+                if answer.failure is not None:
+                    against[answer.node_id] = Refusal(answer.failure)
+                    continue
+                specs = asked[answer.node_id]
+                try:
+                    refused = offer_reply(answer, tuple(specs.values()))
+                except ProtocolError as error:
+                    against[answer.node_id] = Refusal(error.code)
+                    continue
+                del against[answer.node_id]
+                for sizes, spec in specs.items():
+                    if spec.cohort_id in refused:
+                        refusal = refused[spec.cohort_id]
+                        against[answer.node_id] = refusal
+                        if refusal.terms:
+                            self._known[answer.node_id].refused[sizes] = refusal
+                    else:
+                        self._known[answer.node_id].accepted.append(sizes)
+        return against
+
+
+def by_terms(against: Mapping[NodeId, Refusal]) -> frozenset[NodeId]:
+    """Name the nodes that refused by their policy, not by being away."""
+    return frozenset(node for node, refusal in against.items() if refusal.terms)
+
+
+def _most_first(group: tuple[str, list[NodeId]]) -> int:
+    return -len(group[1])
+
+
+def refused_text(against: Mapping[NodeId, Refusal], known: int) -> str:
+    """Say which nodes refused which term, and what to change."""
+    groups: defaultdict[str, list[NodeId]] = defaultdict(list)
+    for node in sorted(by_terms(against)):
+        groups[against[node].code].append(node)
+    parts = []
+    for code, nodes in sorted(groups.items(), key=_most_first)[:_MOST_REASONS]:
+        more = "" if len(nodes) <= 3 else f" and {len(nodes) - 3} more"
+        parts.append(
+            f"{code} ({', '.join(nodes[:3])}{more}: {against[nodes[0]].detail}; "
+            f"change {_CHANGES.get(code, 'the experiment')})"
+        )
+    return (
+        f"{len(by_terms(against))} of {known} nodes do not agree to the experiment's "
+        f"terms: {'; '.join(parts)}"
+    )

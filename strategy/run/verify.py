@@ -1,0 +1,345 @@
+"""Does the record hold? Replay a journal and recompute everything it claims.
+
+Nothing is believed that can be computed: a fresh policy gets the sums and must come to
+the same decisions, every cohort's floor follows from who was invited, the guarantee
+from how often the busiest user was asked. The chain shows what was changed afterwards,
+and heads kept elsewhere (in the events, or printed) show what was cut off.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from wallflower.protocol.cohort import cohort_mechanism, from_rational, to_rational
+from wallflower.protocol.errors import WallflowerError
+from wallflower.protocol.privacy.honest_floor import cohort_floor
+from wallflower.protocol.secure_sum.backends import backend_modulus
+from wallflower.protocol.secure_sum.session import Finding
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.strategy.bandit.policy import CohortOutcome, Policy
+from wallflower.strategy.bandit.setup import policy_for
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.record import event_log
+from wallflower.strategy.record.chain import Entry, place_of
+from wallflower.strategy.record.entries import (
+    SUMMED,
+    VOID,
+    RoundRecord,
+    StoredCohort,
+    SumRecord,
+)
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.analyzer import decode
+from wallflower.strategy.run.cohort_spec import everybody_suffices, threat_of
+from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.run.orchestrator import USERS_EXHAUSTED
+from wallflower.strategy.run.spending import Asked, spent
+
+MOST_PROBLEMS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One claim of a journal: what was looked at, and what is wrong with it."""
+
+    name: str
+    looked_at: str
+    problems: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """True when nothing is wrong."""
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """All that a journal says."""
+
+    config: ExperimentConfig
+    cohorts: Sequence[StoredCohort]
+    specs: Mapping[str, CohortSpec]
+    invited: Mapping[str, Mapping[str, tuple[str, ...]]]  # cohort → node → users
+    rounds: Sequence[RoundRecord]
+    known: Mapping[str, int]  # node → users
+    returned: Set[tuple[str, str]]  # cohort, node: its users were not used
+    blame: Mapping[str, Sequence[Finding]]
+
+    def used(self, cohort_id: str) -> Mapping[str, tuple[str, ...]]:
+        """Give who was invited and not returned, by node."""
+        asked = self.invited.get(cohort_id, {})
+        return {n: u for n, u in asked.items() if (cohort_id, n) not in self.returned}
+
+
+def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
+    """Run every check; a journal that cannot even be read raises JournalError.
+
+    `heads` of the chain were kept elsewhere; those in the events are looked at anyway.
+    """
+    invited: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
+    for cohort_id, node_id, users in journal.invitations():
+        invited[cohort_id][node_id] = users
+    cohorts = journal.cohorts()
+    evidence = _Evidence(
+        journal.config,
+        cohorts,
+        {cohort.cohort_id: CohortSpec.FromString(cohort.spec) for cohort in cohorts},
+        invited,
+        journal.rounds(),
+        journal.met(),
+        {(cohort_id, node_id) for cohort_id, node_id, _ in journal.returned()},
+        journal.blame(),
+    )
+    links = journal.entries()
+    return (
+        checked(
+            "nothing was changed after it was written",
+            f"{len(links)} entries",
+            journal.breaks(),
+        ),
+        _heads(links, [*heads, *event_log.heads(journal.run_dir)]),
+        *_replayed(evidence),
+    )
+
+
+def _heads(links: Sequence[Entry], heads: Sequence[str]) -> Check:
+    """Seek every head that was kept elsewhere."""
+    missing = [head for head in dict.fromkeys(heads) if place_of(links, head) is None]
+    return checked(
+        "every head kept elsewhere is in the chain: nothing was cut off",
+        f"{len(set(heads))} heads",
+        (f"no entry has the head {head}" for head in missing),
+    )
+
+
+def _replayed(evidence: _Evidence) -> tuple[Check, ...]:
+    counted = f"{len(evidence.cohorts)} cohorts, {len(evidence.rounds)} rounds"
+    return tuple(
+        checked(name, counted, check(evidence))
+        for name, check in (
+            ("no user is over budget", _participations),
+            ("cohorts were asked on the experiment's terms", _terms),
+            ("every released sum is over its floor", _floors),
+            ("decisions follow from the sums", _decisions),
+            ("the guarantee is what was spent", _guarantee),
+            ("void cohorts name who caused them, or say that it is unknown", _blame),
+        )
+    )
+
+
+def _blame(evidence: _Evidence) -> Iterator[str]:
+    for cohort in evidence.cohorts:
+        findings = evidence.blame.get(cohort.cohort_id, ())
+        if cohort.state == VOID and not findings:
+            yield f"cohort {cohort.cohort_id} is void and nobody says why"
+        invited = evidence.invited.get(cohort.cohort_id, {})
+        for one in findings:
+            if one.party and one.party not in invited:
+                yield f"cohort {cohort.cohort_id} blames {one.party}, not invited to it"
+
+
+def checked(name: str, counted: str, found: Iterable[str]) -> Check:
+    """Collect problems; one that stops the check is a problem too."""
+    problems: list[str] = []
+    try:
+        for problem in found:
+            problems.append(problem)
+            if len(problems) >= MOST_PROBLEMS_SHOWN:
+                break
+    except (WallflowerError, ArithmeticError, LookupError, TypeError, ValueError) as e:
+        problems.append(f"the record cannot be replayed ({type(e).__name__}: {e})")
+    return Check(name, counted, tuple(problems))
+
+
+def _participations(evidence: _Evidence) -> Iterator[str]:
+    most = evidence.config.privacy.max_participations
+    often: Counter[tuple[str, str]] = Counter()
+    for cohort in evidence.cohorts:
+        for node_id, users in evidence.used(cohort.cohort_id).items():
+            if len(set(users)) != len(users):
+                yield f"cohort {cohort.cohort_id}: node {node_id} has a user twice"
+            often.update((node_id, user) for user in users)
+    for (node_id, user), times in often.items():
+        if times > most:
+            yield f"user {node_id}/{user} was invited {times} times; allowed {most}"
+
+
+def _terms(evidence: _Evidence) -> Iterator[str]:
+    config = evidence.config
+    expected = {
+        "mechanism": config.privacy.mechanism,
+        "epsilon": to_rational(config.privacy.epsilon),
+        "scale": to_rational(config.privacy.scale),
+        "backend": config.secure_sum.backend,
+        "threat": threat_of(config).to_wire(),
+    }
+    for cohort in evidence.cohorts:
+        spec = evidence.specs[cohort.cohort_id]
+        where = f"cohort {cohort.cohort_id}"
+        for name, value in expected.items():
+            if getattr(spec, name) != value:
+                yield f"{where}: {name} is not the experiment's"
+        if (spec.cohort_id, spec.batch, spec.arm) != (
+            cohort.cohort_id,
+            cohort.batch,
+            cohort.arm,
+        ):
+            yield f"{where}: its description is another cohort's"
+        least = cohort_mechanism(spec).modulus
+        if spec.modulus != backend_modulus(spec.backend, least):
+            yield f"{where}: modulus {spec.modulus} does not follow from its size"
+
+
+def _floors(evidence: _Evidence) -> Iterator[str]:
+    secure_sum = evidence.config.secure_sum
+    for cohort in evidence.cohorts:
+        spec = evidence.specs[cohort.cohort_id]
+        where = f"cohort {cohort.cohort_id}"
+        asked = evidence.invited.get(cohort.cohort_id, {})
+        sizes = {node_id: len(users) for node_id, users in asked.items()}
+        floor = cohort_floor(
+            list(sizes.values()), secure_sum.corrupt, secure_sum.dropout
+        )
+        stated = (spec.cohort_size, spec.honest_floor, spec.quorum)
+        if stated != (floor.cohort_size, floor.honest_floor, floor.quorum):
+            yield f"{where}: states n, h, quorum {stated}, invitations give {floor}"
+        if (cohort.state == SUMMED) != (cohort.result is not None):
+            yield f"{where}: {cohort.state}, but with or without a sum"
+        if cohort.result is None:
+            continue
+        result = cohort.result
+        if not set(result.nodes) <= sizes.keys():
+            yield f"{where}: a node is in the sum that was not asked"
+        for node_id in result.nodes:
+            if (cohort.cohort_id, node_id) in evidence.returned:
+                yield f"{where}: node {node_id} is in the sum, its users are returned"
+        most = sum(sizes.get(node_id, 0) for node_id in result.nodes)
+        if not floor.quorum <= result.survivors <= most:
+            yield (
+                f"{where}: {result.survivors} users in the sum; quorum {floor.quorum}, "
+                f"invited on its nodes {most}"
+            )
+
+
+def _decisions(evidence: _Evidence) -> Iterator[str]:
+    policy = policy_for(evidence.config)
+    by_round: defaultdict[int, list[StoredCohort]] = defaultdict(list)
+    for cohort in evidence.cohorts:
+        by_round[cohort.round_number].append(cohort)
+    for number, record in enumerate(evidence.rounds, start=1):
+        if record.number != number:
+            yield f"round {number} is missing"
+            return
+        yield from _round(policy, record, by_round[number], evidence)
+    for cohort in evidence.cohorts:
+        if cohort.round_number > len(evidence.rounds) and cohort.result is not None:
+            yield f"cohort {cohort.cohort_id} has a sum, but its round is not finished"
+
+
+def _round(
+    policy: Policy,
+    record: RoundRecord,
+    cohorts: Sequence[StoredCohort],
+    evidence: _Evidence,
+) -> Iterator[str]:
+    """Replay one round on the policy and compare everything it says."""
+    where = f"round {record.number}"
+    wishes = {wish.arm: wish for wish in policy.wishes()}
+    outcomes: dict[int, CohortOutcome] = {}
+    for cohort in cohorts:
+        wish = wishes.get(cohort.arm)
+        if wish is None or (wish.batch, wish.size) != (cohort.batch, cohort.size):
+            yield f"{where}: cohort {cohort.cohort_id} was not wished for"
+            continue
+        spec = evidence.specs[cohort.cohort_id]
+        if from_rational("wrap", spec.wrap_probability) != wish.wrap_probability:
+            yield f"{where}: cohort {cohort.cohort_id} has another wrap probability"
+        if cohort.result is not None:
+            if cohort.arm in outcomes:
+                yield f"{where}: arm {cohort.arm} has two sums"
+            total = _recomputed(spec, cohort.result)
+            if total != cohort.result.total:
+                yield f"{where}: cohort {cohort.cohort_id} was decoded wrongly"
+            outcomes[cohort.arm] = _outcome(spec, cohort.result, total)
+    if not cohorts:
+        yield f"{where}: nobody was asked in it"
+    if outcomes or record.finished != USERS_EXHAUSTED:
+        policy.observe([outcomes[arm] for arm in sorted(outcomes)])
+    if record.finished == USERS_EXHAUSTED and policy.finished is None:
+        yield from _somebody_left(policy, evidence)
+        policy.stop(USERS_EXHAUSTED)
+    if policy.finished != record.finished:
+        yield f"{where}: ends {record.finished}, the sums give {policy.finished}"
+    views = [dataclasses.asdict(view) for view in policy.arms()]
+    if _plain(views) != _plain(list(record.views)):
+        yield f"{where}: bounds or eliminations do not follow from the sums"
+    if _plain(policy.state()) != _plain(record.policy_state):
+        yield f"{where}: the policy's state does not follow from the sums"
+
+
+def _somebody_left(policy: Policy, evidence: _Evidence) -> Iterator[str]:
+    """Say whether the users known would have sufficed for what was wished next."""
+    registry = UserRegistry(evidence.config.privacy.max_participations)
+    registry.know(evidence.known)
+    registry.mark_invited(
+        pair
+        for cohort_id in evidence.invited
+        for pair in evidence.used(cohort_id).items()
+    )
+    if everybody_suffices(registry, evidence.config, policy.wishes()):
+        users = sum(evidence.known.values())
+        yield f"ends {USERS_EXHAUSTED}, but enough of the {users} users may be asked"
+
+
+def _recomputed(spec: CohortSpec, result: SumRecord) -> int:
+    """Decode the released residue; where the server noised it only that is kept."""
+    if result.released is None:
+        return result.total
+    mechanism = cohort_mechanism(spec)
+    return decode(
+        result.released,
+        cohort_size=mechanism.cohort_size,
+        precision=mechanism.precision,
+        noise_bound=mechanism.noise_bound,
+        modulus=result.modulus,
+    )
+
+
+def _outcome(spec: CohortSpec, result: SumRecord, total: int) -> CohortOutcome:
+    return CohortOutcome(
+        batch=spec.batch,
+        arm=spec.arm,
+        cohort_size=spec.cohort_size,
+        honest_floor=spec.honest_floor,
+        survivors=result.survivors,
+        precision=cohort_mechanism(spec).precision,
+        total=total,
+    )
+
+
+def _guarantee(evidence: _Evidence) -> Iterator[str]:
+    often: Counter[tuple[str, str]] = Counter()
+    asked: list[Asked] = []
+    cohorts = iter(sorted(evidence.cohorts, key=lambda cohort: cohort.round_number))
+    pending = next(cohorts, None)
+    for record in evidence.rounds:
+        while pending is not None and pending.round_number <= record.number:
+            invited = evidence.invited.get(pending.cohort_id, {})
+            asked.append((evidence.specs[pending.cohort_id], len(invited)))
+            for node_id, users in evidence.used(pending.cohort_id).items():
+                often.update((node_id, user) for user in users)
+            pending = next(cohorts, None)
+        most = max(often.values(), default=0)
+        stated = spent(asked, most, test_mode=evidence.config.test_mode)
+        if _plain(stated) != _plain(record.spent):
+            yield f"round {record.number}: states another guarantee than was spent"
+
+
+def _plain(value: Any) -> Any:
+    """Compare as the journal stores it: JSON."""
+    return json.loads(json.dumps(value))

@@ -1,0 +1,59 @@
+"""Logs and metrics of a run, as the process's environment asks for them.
+
+``WALLFLOWER_LOGS=json`` writes structured lines to standard error;
+``WALLFLOWER_METRICS=host:port`` serves /metrics and the health probes while the run is
+under way. Without either nothing is opened and nothing is written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from wallflower.protocol.files.logs import installed_from
+from wallflower.strategy.desk.stats import DeskStats
+from wallflower.strategy.record import events
+from wallflower.strategy.watch.endpoint import health_endpoint
+from wallflower.strategy.watch.metrics import DeskMetrics, Metrics
+from wallflower.strategy.watch.telemetry import RunLog, RunMetrics, fan_out
+
+METRICS = "WALLFLOWER_METRICS"
+
+
+@asynccontextmanager
+async def observed(
+    run_id: str,
+    stats: DeskStats | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> AsyncIterator[events.Listen]:
+    """Give the listener that feeds logs and metrics; both end with the context.
+
+    Parameters
+    ----------
+    run_id : str
+        The run.
+    stats : DeskStats, optional
+        The desk's counters, where there is a desk.
+    environment : Mapping[str, str]
+        Where the two variables are sought.
+    """
+    listeners: list[events.Listen] = []
+    async with AsyncExitStack() as stack:
+        if stack.enter_context(installed_from(environment)):
+            listeners.append(RunLog(run_id))
+        if environment.get(METRICS):
+            run = RunMetrics(run_id)
+            metrics = Metrics(run)
+            if stats is not None:
+                metrics.add(DeskMetrics(stats))
+            listeners.append(run)
+
+            def ready() -> str | None:
+                waiting = stats is not None and not stats.connected
+                return "no node attends yet" if waiting else None
+
+            await stack.enter_async_context(
+                health_endpoint(environment[METRICS], metrics.text, ready)
+            )
+        yield fan_out(*listeners)

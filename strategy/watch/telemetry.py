@@ -1,0 +1,220 @@
+"""What operators see of a run while it works: log lines and metrics from its events.
+
+Both are listeners of `strategy.events`. Neither repeats a bound, an estimate or a sum:
+those stand in the journal.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from wallflower.protocol.files.logs import log_context
+from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.strategy.desk.stats import Histogram
+from wallflower.strategy.record.events import (
+    CohortAsked,
+    CohortEnded,
+    CohortProgress,
+    Event,
+    Listen,
+    RoundFinished,
+    RoundStarted,
+    RunStarted,
+    TermsRefused,
+    WaitingForNodes,
+)
+from wallflower.strategy.watch.metrics import (
+    PREFIX,
+    counter,
+    gauge,
+    histogram,
+    labelled,
+)
+
+_log = logging.getLogger("wallflower.run")
+_ROUND_BOUNDS_S = (0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
+
+
+def fan_out(*listeners: Listen) -> Listen:
+    """Give one listener that tells all of them, in order."""
+
+    async def listen(event: Event) -> None:
+        for listener in listeners:
+            await listener(event)
+
+    return listen
+
+
+class RunLog:
+    """Write every event but progress as a structured line."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._batch = 0
+
+    async def __call__(self, event: Event) -> None:
+        """Log one event with the ids of its run, batch and arm."""
+        if isinstance(event, RoundStarted):
+            self._batch = event.batch
+        arm = {"arm": event.arm} if isinstance(event, CohortAsked | CohortEnded) else {}
+        with log_context(run=self._run_id, batch=self._batch, **arm):
+            self._write(event)
+
+    def _write(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                if event.test_mode:
+                    _log.warning(TEST_MODE)
+                _log.info(
+                    "run started",
+                    extra={"nodes": event.nodes, "users": event.population},
+                )
+            case WaitingForNodes():
+                _log.warning(
+                    "waiting for nodes",
+                    extra={"nodes": event.present, "users": event.available},
+                )
+            case TermsRefused():
+                _log.warning(
+                    "terms refused",
+                    extra={"nodes": event.nodes, "reason": event.text},
+                )
+            case RoundStarted():
+                _log.info(
+                    "batch started",
+                    extra={"active": len(event.arms), "users": event.users},
+                )
+            case CohortAsked():
+                _log.info(
+                    "cohort asked",
+                    extra={
+                        "cohort": event.cohort_id,
+                        "attempt": event.attempt,
+                        "users": event.users,
+                        "nodes": event.nodes,
+                    },
+                )
+            case CohortEnded():
+                level = logging.INFO if event.void is None else logging.WARNING
+                _log.log(
+                    level,
+                    "cohort ended" if event.void is None else "cohort void",
+                    extra={
+                        "cohort": event.cohort_id,
+                        "attempt": event.attempt,
+                        "survivors": event.survivors,
+                        "lost": event.lost,
+                        "reason": event.void,
+                        "detail": dict(event.refusals),
+                        "losses": dict(event.losses),
+                        "seconds": round(event.seconds, 3),
+                    },
+                )
+            case RoundFinished():
+                _log.info(
+                    "batch finished",
+                    extra={
+                        "invited": event.invited,
+                        "answered": event.answered,
+                        "lost": event.lost,
+                        "active": sum(view.active for view in event.views),
+                        "status": event.finished or "running",
+                        "seconds": round(event.seconds, 3),
+                    },
+                )
+            case CohortProgress():
+                pass
+
+
+@dataclass(slots=True)
+class RunMetrics:
+    """Counts of one run, exported through `strategy.metrics.Metrics`.
+
+    `clock` gives Unix seconds; the time of the last finished batch lets an alert tell a
+    stuck run from a slow one.
+    """
+
+    run_id: str
+    clock: Callable[[], float] = time.time
+    nodes: int = 0
+    batch: int = 0
+    active_arms: int = 0
+    invited: int = 0
+    answered: int = 0
+    lost: int = 0
+    cohorts_open: int = 0
+    cohorts: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    losses: Counter[str] = field(default_factory=Counter)
+    last_progress: float = 0.0
+    finished: bool = False
+    test_mode: bool = False
+    rounds: Histogram = field(default_factory=lambda: Histogram(_ROUND_BOUNDS_S))
+
+    async def __call__(self, event: Event) -> None:
+        """Count one event."""
+        self.last_progress = self.clock()
+        match event:
+            case RunStarted():
+                self.nodes = event.nodes
+                self.test_mode = event.test_mode
+                self.active_arms = len(event.arms)
+            case WaitingForNodes() | TermsRefused():
+                pass
+            case RoundStarted():
+                self.batch = event.batch
+                self.active_arms = len(event.arms)
+            case CohortAsked():
+                self.cohorts_open += 1
+                self.invited += event.users
+            case CohortEnded():
+                self.cohorts_open -= 1
+                self.answered += event.survivors
+                self.lost += event.lost
+                self.cohorts[event.void or "sum"] += 1
+                self.refusals.update(dict(event.refusals))
+                self.losses.update(dict(event.losses))
+            case RoundFinished():
+                self.rounds.observe(event.seconds)
+                self.active_arms = sum(view.active for view in event.views)
+                self.finished = event.finished is not None
+            case CohortProgress():
+                pass
+
+    def families(self) -> Iterable[Metric]:
+        """Give the metric families as they stand now."""
+        info = GaugeMetricFamily(
+            f"{PREFIX}_run_info", "The run this process works on", labels=["run"]
+        )
+        info.add_metric([self.run_id], 1)
+        yield info
+        yield gauge("run_nodes", "Nodes that described their users", self.nodes)
+        yield gauge("run_batch", "Batch under way", self.batch)
+        yield gauge("run_arms_active", "Arms still compared", self.active_arms)
+        yield gauge("run_cohorts_open", "Cohorts under way", self.cohorts_open)
+        yield gauge("run_finished", "1 when the experiment is over", self.finished)
+        yield gauge("run_test_mode", "1 when nobody is protected", self.test_mode)
+        yield gauge(
+            "run_last_progress_timestamp_seconds",
+            "Unix time of the last sign of progress",
+            self.last_progress,
+        )
+        yield counter("run_users_invited", "Users asked", self.invited)
+        yield counter("run_users_answered", "Users in a released sum", self.answered)
+        yield counter("run_users_lost", "Users asked who are in no sum", self.lost)
+        yield labelled(
+            "run_users_lost_by_reason", "Why they are in no sum", "reason", self.losses
+        )
+        yield labelled(
+            "run_cohorts", "Cohorts ended: sum, or why void", "end", self.cohorts
+        )
+        yield labelled(
+            "run_refusals", "Refusals and losses of nodes", "code", self.refusals
+        )
+        yield histogram("run_batch_seconds", "Wall time of a batch", self.rounds)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from wallflower.clients.node.claims import Claim
+from wallflower.clients.node.ledger import Ledger
+from wallflower.protocol.errors import RefusalError
+
+
+def tally(request: bytes = b"set", answer: bytes = b"sum", node: str = "n") -> Claim:
+    return Claim.of(node, "run", "cohort", "tally", request, answer)
+
+
+async def refused(ledger: Ledger, claim: Claim) -> str:
+    with pytest.raises(RefusalError) as caught:
+        await ledger.claim(claim)
+    return caught.value.code
+
+
+async def test_the_same_answer_to_the_same_request_may_leave_again(
+    tmp_path: Path,
+) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.claim(tally())
+        await ledger.claim(tally())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        tally(request=b"set without the victim", answer=b"another sum"),
+        tally(answer=b"another sum"),
+        # An equal sum of another set would tell that the two are equal.
+        tally(request=b"set without the victim"),
+    ],
+)
+async def test_a_second_different_answer_never_leaves_also_after_a_restart(
+    other: Claim, tmp_path: Path
+) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.claim(tally())
+        assert await refused(ledger, other) == "cohort-already-answered"
+    with Ledger(tmp_path / "ledger") as ledger:
+        assert await refused(ledger, other) == "cohort-already-answered"
+
+
+async def test_of_two_answers_in_two_processes_one_leaves(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as one, Ledger(tmp_path / "ledger") as two:
+        outcomes = await asyncio.gather(
+            one.claim(tally(answer=b"one")),
+            two.claim(tally(answer=b"two")),
+            return_exceptions=True,
+        )
+    assert sorted(isinstance(o, RefusalError) for o in outcomes) == [False, True]
+
+
+async def test_claims_are_each_nodes_own(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.claim(tally())
+        await ledger.claim(tally(answer=b"mine", node="m"))
+
+
+async def test_a_claimed_cohort_counts_as_answered(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.claim(tally())
+        assert await ledger.answered("n", "run", "cohort")
+        assert not await ledger.answered("m", "run", "cohort")
+
+
+async def test_a_claim_can_be_neither_changed_nor_removed(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.claim(tally())
+    with sqlite3.connect(tmp_path / "ledger") as database:
+        for statement in ("DELETE FROM claim", "UPDATE claim SET digest = x''"):
+            with pytest.raises(sqlite3.IntegrityError, match="for ever"):
+                database.execute(statement)
+
+
+async def test_attendance_of_a_run_is_remembered_for_that_node_and_run(
+    tmp_path: Path,
+) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.claim(Claim.attendance("n", "run"))
+    with Ledger(tmp_path / "ledger") as ledger:
+        assert await ledger.attended("n", "run")
+        assert not await ledger.attended("n", "another")
+        assert not await ledger.attended("m", "run")
+
+
+async def test_nothing_a_server_names_a_cohort_looks_like_attendance(
+    tmp_path: Path,
+) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.claim(Claim.of("n", "run", "", "tally", b"request", b"answer"))
+        assert not await ledger.attended("n", "run")

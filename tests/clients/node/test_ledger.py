@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.spends import Spend
+from wallflower.protocol.accounting.account import NOTHING, Cost
+from wallflower.protocol.errors import BudgetError, RefusalError, UnavailableError
+
+HALF = Fraction(1, 2)
+MILLIONTH = Fraction(1, 10**6)
+TENTH = Fraction(1, 10)
+TINY = Fraction(1, 10**12)  # at so small a δ pure spends simply add up
+FIRST_SCHEMA = Path(__file__).with_name("ledger_of_first_schema.sql")
+
+
+def spend(
+    cohort: str = "c1",
+    users: tuple[str, ...] = ("u1", "u2"),
+    *,
+    node: str = "n",
+    run: str = "r",
+    epsilon: Fraction = HALF,
+    most: Fraction = Fraction(1),
+    times: int = 9,
+    cost: Cost | None = None,
+) -> Spend:
+    paid = Cost("pure", epsilon) if cost is None else cost
+    return Spend(node, run, cohort, paid, users, most, MILLIONTH, times)
+
+
+async def pure_total(ledger: Ledger, user: str) -> Fraction | None:
+    return (await ledger.spent("n", user)).total(TINY)
+
+
+async def test_a_spend_is_remembered_after_a_restart(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.spend(spend())
+    with Ledger(tmp_path / "ledger") as ledger:
+        assert await pure_total(ledger, "u1") == HALF
+        assert await ledger.answered("n", "r", "c1")
+        assert not await ledger.answered("n", "r", "c2")
+
+
+def test_a_commit_is_flushed_to_the_disk_before_it_returns(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+
+        def settings() -> tuple[object, object]:
+            database = ledger._database
+            (flushed,) = database.execute("PRAGMA synchronous").fetchone()
+            (mode,) = database.execute("PRAGMA journal_mode").fetchone()
+            return flushed, mode
+
+        # 2 is FULL: in WAL mode anything less loses commits with the power.
+        assert ledger._thread.submit(settings).result() == (2, "wal")
+
+
+async def test_the_same_cohort_is_refused_also_after_a_restart(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.spend(spend())
+    with Ledger(tmp_path / "ledger") as ledger:
+        with pytest.raises(RefusalError) as refused:
+            await ledger.spend(spend(users=("u3",)))
+    assert refused.value.code == "cohort-repeated"
+
+
+async def test_a_budget_error_says_requested_remaining_and_missing(
+    tmp_path: Path,
+) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.spend(spend("c1", epsilon=Fraction(3, 4)))
+        words = "requested ε = 0.5 more, remaining 0.25 .at δ = 1e-06., 0.25 too"
+        with pytest.raises(BudgetError, match=words):
+            await ledger.spend(spend("c2"))
+        await ledger.spend(spend("c3", ("u3",)))
+
+
+async def test_a_refused_spend_costs_nobody_anything(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.spend(spend("c1", ("u1",), epsilon=Fraction(1)))
+        with pytest.raises(BudgetError):
+            await ledger.spend(spend("c2", ("u1", "u2")))
+        assert await ledger.spent("n", "u2") == NOTHING
+
+
+async def test_a_user_takes_part_in_a_run_as_often_as_agreed(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.spend(spend("c1", ("u1",), times=1))
+        with pytest.raises(RefusalError) as refused:
+            await ledger.spend(spend("c2", ("u1",), times=1))
+        assert refused.value.code == "user-repeated"
+        await ledger.spend(spend("c2", ("u1",), times=1, run="another"))
+
+
+async def test_spends_of_all_kinds_go_into_one_account(tmp_path: Path) -> None:
+    one = Fraction(1)
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.spend(spend("c1", epsilon=one))
+        for cost in (Cost("renyi", one, 45), Cost("concentrated", one)):
+            with pytest.raises(BudgetError, match="remaining 0 "):
+                await ledger.spend(spend("c2", cost=cost))
+        await ledger.spend(spend("c2", cost=cost, most=Fraction(7)))
+        with pytest.raises(BudgetError):
+            await ledger.spend(spend("c3", epsilon=Fraction(1, 1000), most=one))
+
+
+async def test_the_limit_is_of_epsilon_delta_whatever_the_kind(tmp_path: Path) -> None:
+    cost = Cost("concentrated", Fraction(1))  # (5.23, 10⁻⁶)-DP
+    with Ledger(tmp_path / "ledger") as ledger:
+        with pytest.raises(BudgetError):
+            await ledger.spend(spend("c1", cost=cost, most=Fraction(5)))
+        await ledger.spend(spend("c1", cost=cost, most=Fraction(6)))
+
+
+async def test_every_node_has_accounts_of_its_own(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.spend(spend("c1", epsilon=Fraction(1)))
+        await ledger.spend(spend("c1", epsilon=Fraction(1), node="other"))
+        assert await pure_total(ledger, "u1") == 1
+
+
+async def test_after_an_answer_without_noise_nothing_more_is_promised(
+    tmp_path: Path,
+) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.spend(spend("c1", cost=Cost("none", Fraction(0))))
+        with pytest.raises(BudgetError, match="without noise"):
+            await ledger.spend(spend("c2", most=Fraction(100)))
+
+
+def first_ledger(path: Path) -> Path:
+    """A ledger as the first release wrote it: ½ pure, 1/10 Rényi, 1/10 concentrated."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript(FIRST_SCHEMA.read_text(encoding="utf-8"))
+    return path
+
+
+async def test_a_ledger_of_the_first_schema_is_counted_at_its_worst(
+    tmp_path: Path,
+) -> None:
+    with Ledger(first_ledger(tmp_path / "ledger")) as ledger:
+        account = await ledger.spent("n", "u1")
+        assert {cost.kind for cost, _ in account.spends} == {
+            "pure",
+            "renyi",
+            "concentrated",
+        }
+        total = account.total(MILLIONTH)
+        best = NOTHING.plus(Cost("pure", HALF)).plus(Cost("renyi", TENTH, 10**6))
+        known = best.plus(Cost("concentrated", TENTH)).total(MILLIONTH)
+        assert total is not None
+        assert known is not None
+        assert known < total <= known + Fraction(1, 10)
+        with pytest.raises(BudgetError):
+            await ledger.spend(spend("c4", epsilon=TENTH))
+        assert await ledger.answered("n", "r", "c1")
+
+
+async def test_a_ledger_of_the_first_schema_goes_on_in_the_new_one(
+    tmp_path: Path,
+) -> None:
+    path = first_ledger(tmp_path / "ledger")
+    cost = Cost("renyi", TENTH, 45)
+    with Ledger(path) as ledger:
+        await ledger.spend(spend("c4", cost=cost, most=Fraction(9)))
+    with Ledger(path) as ledger:
+        assert (cost, 1) in (await ledger.spent("n", "u1")).spends
+        assert len((await ledger.spent("n", "u1")).spends) == 4
+
+
+def test_a_ledger_of_a_later_schema_is_not_touched(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "ledger")) as database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(UnavailableError, match="version 99"):
+        Ledger(tmp_path / "ledger")
+
+
+async def test_spends_that_wait_together_are_all_judged(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        results = await asyncio.gather(
+            *(ledger.spend(spend(f"c{i}", ("u1",))) for i in range(10)),
+            return_exceptions=True,
+        )
+    assert Counter(type(result) for result in results) == {
+        type(None): 2,
+        BudgetError: 8,
+    }
+
+
+async def test_another_process_cannot_spend_the_same_budget(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    other = (
+        "import asyncio; from tests.clients.node.test_ledger import *\n"
+        f"with Ledger(Path({str(path)!r})) as ledger:\n"
+        "    asyncio.run(ledger.spend(spend()))"
+    )
+    with Ledger(path) as ledger:
+        assert not await ledger.answered("n", "r", "c1")
+        await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-c", other], check=True, timeout=60
+        )
+        with pytest.raises(RefusalError) as refused:
+            await ledger.spend(spend())
+        assert refused.value.code == "cohort-repeated"
+        assert await pure_total(ledger, "u1") == HALF
+
+
+async def test_rows_can_neither_be_changed_nor_removed(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.spend(spend())
+    database = sqlite3.connect(tmp_path / "ledger")
+    for statement in ("UPDATE spend SET epsilon = '0'", "DELETE FROM spend"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            database.execute(statement)
+    database.close()
+
+
+async def test_a_full_disk_refuses_and_counts_nothing(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.spend(spend("c1"))
+
+        def limit(pages: int) -> None:
+            ledger._database.execute(f"PRAGMA max_page_count = {pages}")
+
+        (pages,) = ledger._thread.submit(
+            lambda: ledger._database.execute("PRAGMA page_count").fetchone()
+        ).result()
+        ledger._thread.submit(limit, pages).result()
+        many = tuple(f"user-{i}" for i in range(3000))
+        with pytest.raises(RefusalError) as refused:
+            await ledger.spend(spend("c2", many))
+        assert refused.value.code == "ledger-unavailable"
+        ledger._thread.submit(limit, pages + 1000).result()
+        assert await ledger.spent("n", "user-1") == NOTHING
+        await ledger.spend(spend("c2", many))
+
+
+def test_a_ledger_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="nothing may be answered"):
+        Ledger(tmp_path / "missing" / "ledger")
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Spends and restarts in any order: what is spent never falls, never exceeds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "ledger"
+        self.ledger = Ledger(self.path)
+        self.spent: Counter[str] = Counter()
+        self.cohorts: set[str] = set()
+
+    @rule(
+        cohort=st.integers(0, 12),
+        users=st.sets(st.integers(0, 5), min_size=1, max_size=4),
+        quarters=st.integers(1, 5),
+    )
+    def ask(self, cohort: int, users: set[int], quarters: int) -> None:
+        names = tuple(f"u{user}" for user in sorted(users))
+        entry = spend(f"c{cohort}", names, epsilon=Fraction(quarters, 4))
+        allowed = entry.cohort_id not in self.cohorts and all(
+            self.spent[name] + quarters <= 4 for name in names
+        )
+        try:
+            asyncio.run(self.ledger.spend(entry))
+        except RefusalError:
+            assert not allowed
+        else:
+            assert allowed
+            self.cohorts.add(entry.cohort_id)
+            self.spent.update(dict.fromkeys(names, quarters))
+
+    @rule()
+    def restart(self) -> None:
+        self.ledger.close()
+        self.ledger = Ledger(self.path)
+
+    @invariant()
+    def ledger_and_model_agree(self) -> None:
+        for user in range(6):
+            spent = asyncio.run(pure_total(self.ledger, f"u{user}"))
+            assert spent == Fraction(self.spent[f"u{user}"], 4) <= 1
+
+    def teardown(self) -> None:
+        self.ledger.close()
+        self.folder.cleanup()
+
+
+TestLedgerMachine = LedgerMachine.TestCase
+TestLedgerMachine.settings = settings(
+    max_examples=10, stateful_step_count=15, deadline=None
+)
+
+
+def test_a_spend_shows_no_secret() -> None:
+    assert "reward" not in repr(dataclasses.asdict(spend()))

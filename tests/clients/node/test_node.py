@@ -1,0 +1,435 @@
+"""The test plays the server: honest, greedy, forgetful, lying."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from wallflower.clients.consent import ClientPolicy
+from wallflower.clients.host.assemble import NodeSetup, make_node
+from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.node import Node
+from wallflower.clients.rewards.source import Pull
+from wallflower.protocol.errors import MalformedMessageError
+from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
+from wallflower.protocol.messages.port import Answer
+from wallflower.protocol.privacy.honest_floor import cohort_floor
+from wallflower.protocol.secure_sum.session import Ask, SecureSum, Step
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.node_pb2 import (
+    CloseCohort,
+    CohortStage,
+    Describe,
+    NodeAnswer,
+    NodeRequest,
+    Task,
+    TaskAnswer,
+)
+from wallflower.strategy.bandit.policy import CohortWish
+from wallflower.strategy.config import (
+    ExperimentConfig,
+    ExperimentSettings,
+    PrivacySettings,
+    SecureSumSettings,
+)
+from wallflower.strategy.run.cohort_spec import cohort_spec
+from wallflower.strategy.run.driver import Refusal
+from wallflower.strategy.run.requests import Closings, CohortTraffic
+from wallflower.strategy.secure_sum import server_session
+
+TENTH = Fraction(1, 10)
+RUN = "run"
+_numbers = itertools.count(1)
+
+
+class Ones:
+    """Everybody's reward is 1, except where the test says otherwise."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, object] = {}
+        self.pulled: list[Pull] = []
+        self.asked = asyncio.Event()
+        self.hold: asyncio.Event | None = None
+
+    async def pull(self, pull: Pull) -> Sequence[object]:
+        self.pulled.append(pull)
+        self.asked.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        return [self.given.get(f"{pull.node_id}/{user}", 1.0) for user in pull.users]
+
+    async def close(self) -> None:
+        return
+
+
+@dataclass
+class Site:
+    """Four nodes with ten users each, and a server made of this test."""
+
+    path: Path
+    policy: ClientPolicy
+    ledger: Ledger
+    source: Ones
+    nodes: dict[str, Node] = field(default_factory=dict)
+
+    def restart(self) -> None:
+        """All nodes lose their memory; the ledger's file stays."""
+        self.ledger.close()
+        self.ledger = Ledger(self.path)
+        self.certify(lambda name: None)
+
+    def certify(self, identity: Callable[[str], NodeIdentity | None]) -> None:
+        """Make the nodes anew with these identities."""
+        setup = NodeSetup(
+            self.policy, self.ledger, lambda node_id: self.source, identity
+        )
+        users = [f"u{i}" for i in range(10)]
+        self.nodes = {f"n{i}": make_node(setup, f"n{i}", users) for i in range(4)}
+
+    async def ask(self, node: str, *tasks: Task) -> list[TaskAnswer]:
+        request = NodeRequest(run_id=RUN, tasks=tasks)
+        body = await self.nodes[node].handle(request.SerializeToString())
+        return list(NodeAnswer.FromString(body).answers)
+
+    async def spent(self, node: str, user: str) -> Fraction | None:
+        account = await self.ledger.spent(node, user)
+        return account.total(Fraction(1, 10**12))
+
+
+@asynccontextmanager
+async def site(tmp_path: Path, **terms: object) -> AsyncIterator[Site]:
+    policy = ClientPolicy(**({"smallest_cohort": 8} | terms))  # type: ignore[arg-type]
+    path = tmp_path / "ledger.sqlite"
+    there = Site(path, policy, Ledger(path), Ones())
+    there.restart()
+    try:
+        yield there
+    finally:
+        there.ledger.close()
+
+
+def cohort(
+    users: Sequence[str] = ("u0", "u1", "u2"),
+    epsilon: Fraction = Fraction(1, 2),
+    mechanism: str = "dist-dp",
+) -> CohortTraffic:
+    """Describe a cohort of these users on each of the four nodes."""
+    asked = {f"n{i}": tuple(users) for i in range(4)}
+    config = ExperimentConfig(
+        ExperimentSettings("test", ("a", "b")),
+        PrivacySettings(epsilon=epsilon, mechanism=mechanism),
+        secure_sum=SecureSumSettings(dropout=Fraction(0)),
+    )
+    floor = cohort_floor([len(users)] * 4, TENTH, Fraction(0))
+    wish = CohortWish(next(_numbers), 0, 4 * len(users), Fraction(1, 10**6))
+    spec = cohort_spec(config, RUN, wish, floor, 1)
+    return CohortTraffic(spec, asked, Closings())
+
+
+async def play(
+    there: Site,
+    traffic: CohortTraffic,
+    change: Callable[[str, Task], None] = lambda stage, task: None,
+) -> tuple[Step, dict[str, str]]:
+    """Drive a secure sum by hand; `change` may alter any task on its way out."""
+    session = server_session(
+        traffic.spec, {node: len(users) for node, users in traffic.users.items()}
+    )
+    refused: dict[str, str] = {}
+    step = session.start()
+    while isinstance(step, Ask):
+        for party, message in step.messages.items():
+            request = NodeRequest.FromString(
+                traffic.wrap(party, step.stage, message).body
+            )
+            change(step.stage, request.tasks[0])
+            body = await there.nodes[party].handle(request.SerializeToString())
+            inside = traffic.unwrap(Answer(party, "", body))
+            if isinstance(inside, Refusal):
+                refused[party] = inside.code
+                session.lose(party, inside.code)
+            else:
+                session.receive(party, inside)
+        step = session.advance()
+    return step, refused
+
+
+async def test_an_agreed_cohort_is_answered_and_every_user_charged(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        end, refused = await play(there, cohort())
+        assert isinstance(end, SecureSum)
+        assert (end.users, refused) == (12, {})
+        assert await there.spent("n2", "u1") == Fraction(1, 2)
+        assert await there.spent("n2", "u5") == 0
+
+
+@pytest.mark.parametrize(
+    ("traffic", "code"),
+    [
+        (cohort(epsilon=Fraction(2)), "epsilon-too-large"),
+        (cohort(["u0"]), "cohort-too-small"),
+    ],
+)
+async def test_what_the_policy_forbids_is_refused_before_any_reward_is_pulled(
+    traffic: CohortTraffic, code: str, tmp_path: Path
+) -> None:
+    async with site(tmp_path) as there:
+        _, refused = await play(there, traffic)
+        assert set(refused.values()) == {code}
+        assert there.source.pulled == []
+        assert await there.spent("n0", "u0") == 0
+
+
+async def test_a_node_waits_as_long_as_the_server_tells_it(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        there.source.hold = asyncio.Event()  # for ever
+        traffic = cohort()
+        traffic.reward_timeout_s = 0.05
+        _, refused = await asyncio.wait_for(play(there, traffic), 60)
+        assert set(refused.values()) == {"no-rewards"}
+        assert await there.spent("n0", "u0") == 0
+
+
+async def test_the_same_user_twice_in_a_run_is_refused(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        end, _ = await play(there, cohort(["u0", "u1", "u2"]))
+        assert isinstance(end, SecureSum)
+        pulls = len(there.source.pulled)
+        _, refused = await play(there, cohort(["u2", "u3", "u4"]))
+        assert refused == dict.fromkeys(there.nodes, "user-repeated")
+        assert len(there.source.pulled) == pulls
+        assert await there.spent("n0", "u3") == 0
+
+
+async def test_a_user_named_twice_or_unknown_is_refused(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        _, refused = await play(there, cohort(["u0", "u1", "u0"]))
+        assert set(refused.values()) == {"user-repeated"}
+        _, refused = await play(there, cohort(["u0", "u1", "stranger"]))
+        assert set(refused.values()) == {"user-unknown"}
+
+
+async def test_the_budget_of_a_lifetime_binds_across_runs(tmp_path: Path) -> None:
+    async with site(tmp_path, largest_total_epsilon=Fraction(3, 4)) as there:
+        await play(there, cohort())
+        second = cohort()
+        second.spec.run_id = "another"
+        request = [CohortStage(spec=second.spec, users=second.users["n0"], message=b"")]
+        body = NodeRequest(
+            run_id="another", tasks=[Task(task_id="t", stage=request[0])]
+        ).SerializeToString()
+        answer = NodeAnswer.FromString(await there.nodes["n0"].handle(body))
+        # A garbled message never gets as far as the ledger …
+        assert answer.answers[0].refusal.code == "malformed-message"
+        # … and a good one is stopped there.
+        _, refused = await play_in(there, "another", cohort())
+        assert set(refused.values()) == {"budget-exceeded"}
+
+
+@pytest.mark.parametrize("mechanism", ["dist-rdp", "dist-cdp"])
+async def test_the_budget_of_a_lifetime_binds_across_kinds_of_guarantee(
+    tmp_path: Path, mechanism: str
+) -> None:
+    async with site(tmp_path) as there:
+        await play(there, cohort(epsilon=Fraction(1)))
+        more = cohort(epsilon=Fraction(1, 10), mechanism=mechanism)
+        _, refused = await play_in(there, "another", more)
+        assert set(refused.values()) == {"budget-exceeded"}
+
+
+async def play_in(
+    there: Site, run_id: str, traffic: CohortTraffic
+) -> tuple[Step, dict[str, str]]:
+    traffic.spec.run_id = run_id
+    return await play(there, traffic)
+
+
+async def test_a_cohort_answered_before_a_restart_is_never_answered_again(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        traffic = cohort()
+        end, _ = await play(there, traffic)
+        assert isinstance(end, SecureSum)
+        there.restart()
+        _, refused = await play(there, traffic)
+        assert set(refused.values()) == {"cohort-repeated"}
+
+
+async def test_a_description_changed_between_stages_is_refused(tmp_path: Path) -> None:
+    def smaller(stage: str, task: Task) -> None:
+        if stage == "contribute":
+            task.stage.spec.honest_floor += 1
+
+    async with site(tmp_path) as there:
+        _, refused = await play(there, cohort(), smaller)
+        assert set(refused.values()) == {"cohort-changed"}
+        assert await there.spent("n0", "u0") == 0
+
+
+async def test_a_cohort_of_another_run_is_refused(tmp_path: Path) -> None:
+    def other(stage: str, task: Task) -> None:
+        task.stage.spec.run_id = "other"
+
+    async with site(tmp_path) as there:
+        _, refused = await play(there, cohort(), other)
+        assert set(refused.values()) == {"wrong-run"}
+
+
+async def test_a_node_at_a_desk_works_for_that_desks_run_only(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        for node in there.nodes.values():
+            node.only_run = "the run of the desk"
+        _, refused = await play(there, cohort())
+        assert set(refused.values()) == {"wrong-run"}
+
+
+async def test_the_same_request_again_gets_the_same_answer_and_costs_once(
+    tmp_path: Path,
+) -> None:
+    answers: list[bytes] = []
+
+    async with site(tmp_path) as there:
+        asked: list[tuple[str, Task]] = []
+
+        def remember(stage: str, task: Task) -> None:
+            if stage == "contribute":
+                copy = Task()
+                copy.CopyFrom(task)
+                asked.append((stage, copy))
+
+        await play(there, cohort(), remember)
+        for _ in range(2):
+            (answer,) = await there.ask("n0", asked[0][1])
+            answers.append(answer.message)
+        assert answers[0] == answers[1] != b""
+        assert await there.spent("n0", "u0") == Fraction(1, 2)
+
+
+async def test_users_without_a_good_reward_drop_out_uncharged_and_are_counted(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        there.source.given = {
+            "n0/u0": 1.5,
+            "n1/u1": float("nan"),
+            **dict.fromkeys(("n2/u0", "n2/u1", "n2/u2"), "no number"),
+        }
+        _, refused = await play(there, cohort())
+        assert refused == {"n2": "no-rewards"}
+        assert there.nodes["n0"].lost["reward-out-of-range"] == 1
+        assert there.nodes["n1"].lost["reward-not-a-number"] == 1
+        assert await there.spent("n0", "u0") == 0
+        assert await there.spent("n0", "u1") == Fraction(1, 2)
+
+
+async def test_users_who_had_no_reward_are_not_shown_the_arm_again(
+    tmp_path: Path,
+) -> None:
+    asked: dict[str, Task] = {}
+
+    def remember(stage: str, task: Task) -> None:
+        if stage == "contribute":
+            asked[stage] = Task.FromString(task.SerializeToString())
+
+    async with site(tmp_path) as there:
+        there.source.given = dict.fromkeys(("n3/u0", "n3/u1", "n3/u2"), "no number")
+        _, refused = await play(there, cohort(), remember)  # n3 is asked last
+        assert refused == {"n3": "no-rewards"}
+        (answer,) = await there.ask("n3", asked["contribute"])
+        assert answer.refusal.code == "cohort-repeated"
+        assert not answer.refusal.untouched
+        assert sum(pull.node_id == "n3" for pull in there.source.pulled) == 1
+
+
+async def test_nothing_leaves_when_the_ledger_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        there.ledger._thread.submit(
+            lambda: there.ledger._database.execute("PRAGMA query_only = ON")
+        ).result()
+        _, refused = await play(there, cohort())
+        assert set(refused.values()) == {"ledger-unavailable"}
+
+
+async def test_a_slow_reward_holds_up_no_other_cohort_of_the_node(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        there.source.hold = asyncio.Event()
+        slow = asyncio.create_task(play(there, cohort(["u0", "u1", "u2"])))
+        await there.source.asked.wait()
+        (described,) = await there.ask("n0", Task(task_id="d", describe=Describe()))
+        assert len(described.description.users) == 10
+        hold, there.source.hold = there.source.hold, None
+        end, _ = await play(there, cohort(["u3", "u4", "u5"]))
+        assert isinstance(end, SecureSum)
+        assert not slow.done()
+        hold.set()
+        end, _ = await slow
+        assert isinstance(end, SecureSum)
+
+
+async def test_a_closed_cohort_is_forgotten(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        traffic = cohort()
+        await play(there, traffic)
+        cohort_id = traffic.spec.cohort_id
+        close = Task(task_id="c", close=CloseCohort(cohort_id=cohort_id))
+        (answer,) = await there.ask("n0", close)
+        assert answer.HasField("closed")
+        stage = CohortStage(spec=traffic.spec, users=["u0"], message=b"x")
+        (answer,) = await there.ask("n0", Task(task_id="s", stage=stage))
+        assert answer.refusal.code == "cohort-repeated"
+
+
+async def test_unknown_tasks_and_garbage_are_named(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        (answer,) = await there.ask("n0", Task(task_id="t"))
+        assert answer.refusal.code == "unknown-task"
+        with pytest.raises(MalformedMessageError):
+            await there.nodes["n0"].handle(b"\xff\xff")
+        stage = CohortStage(spec=CohortSpec(run_id=RUN), users=["u0"])
+        (answer,) = await there.ask("n0", Task(task_id="t", stage=stage))
+        assert answer.refusal.code == "mechanism-not-allowed"
+
+
+def certified(capacity: int) -> Callable[[str], NodeIdentity]:
+    key = EnrolmentKey.generate()
+
+    def identity(name: str) -> NodeIdentity:
+        bare = NodeIdentity.generate(name)
+        return bare.enrolled(
+            key.issue(name, bare.public_key, not_after=2**40, capacity=capacity)
+        )
+
+    return identity
+
+
+async def test_a_node_names_no_more_users_than_its_certificate_allows(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        there.certify(certified(capacity=7))
+        (described,) = await there.ask("n0", Task(task_id="d", describe=Describe()))
+        assert len(described.description.users) == 7
+
+
+async def test_a_node_invited_beyond_its_certificate_refuses_before_any_reward(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        there.certify(certified(capacity=2))
+        _, refused = await play(there, cohort(("u0", "u1", "u2")))
+        assert set(refused.values()) == {"beyond-capacity"}
+        assert there.source.pulled == []

@@ -1,0 +1,121 @@
+"""What a node says to an offer, and what it says of its users when it refuses."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tests.clients.node.test_node import cohort, play, site
+from wallflower.protocol.wire.node_pb2 import Offer, Refusal, Task
+from wallflower.strategy.run.requests import Closings, CohortTraffic
+
+
+async def offered(tmp_path: Path, **terms: object) -> str | Refusal:
+    async with site(tmp_path, **terms) as there:
+        task = Task(task_id="o", offer=Offer(spec=cohort().spec))
+        [answer] = await there.ask("n0", task)
+        assert there.source.pulled == []
+        kind = answer.WhichOneof("kind")
+        assert kind is not None
+        return answer.refusal if kind == "refusal" else kind
+
+
+async def test_terms_that_the_policy_allows_are_accepted(tmp_path: Path) -> None:
+    assert await offered(tmp_path) == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("terms", "code"),
+    [
+        ({"largest_epsilon": Fraction(1, 4)}, "epsilon-too-large"),
+        ({"smallest_cohort": 13}, "cohort-too-small"),
+        ({"smallest_floor_fraction": Fraction(9, 10)}, "floor-too-low"),
+        ({"smallest_corrupt": Fraction(1, 2)}, "threat-too-weak"),
+        ({"malicious_server": True}, "threat-too-weak"),
+        ({"mechanisms": ("local-dp",)}, "mechanism-not-allowed"),
+        ({"backends": ("secagg-plus",)}, "backend-not-allowed"),
+    ],
+)
+async def test_other_terms_are_refused_as_they_would_be_later(
+    terms: dict[str, object], code: str, tmp_path: Path
+) -> None:
+    refusal = await offered(tmp_path, **terms)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.terms) == (code, True)
+
+
+async def test_a_node_says_that_nobody_saw_the_arm_when_nobody_did(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path, smallest_cohort=13) as there:
+        traffic = cohort()
+        _, refused = await play(there, traffic)
+    assert set(refused.values()) == {"cohort-too-small"}
+    assert traffic.returned == refused
+
+
+def lock(ledger: Path) -> sqlite3.Connection:
+    """Hold the ledger's lock, as a stuck backup would."""
+    other = sqlite3.connect(ledger, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    return other
+
+
+async def test_a_node_accepts_no_offer_while_its_ledger_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wallflower.clients.node.ledger._READY_MS", 10)
+    async with site(tmp_path) as there:
+        with closing(lock(there.path)):
+            task = Task(task_id="o", offer=Offer(spec=cohort().spec))
+            [answer] = await there.ask("n0", task)
+    assert answer.refusal.code == "ledger-unavailable"
+    assert not answer.refusal.terms  # it may be free in a moment
+
+
+async def test_nobody_is_shown_an_arm_or_used_up_while_the_ledger_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wallflower.clients.node.ledger._READY_MS", 10)
+    async with site(tmp_path) as there:
+        traffic = cohort()
+        with closing(lock(there.path)):
+            _, refused = await play(there, traffic)
+        assert there.source.pulled == []
+    assert set(refused.values()) == {"ledger-unavailable"}
+    assert traffic.returned == refused
+
+
+async def test_users_who_are_the_reason_of_a_refusal_stay_used(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        await play(there, cohort())
+        again = cohort()
+        _, refused = await play(there, again)
+    assert set(refused.values()) == {"user-repeated"}
+    assert again.returned == {}
+
+
+async def test_users_who_were_shown_the_arm_stay_used(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        there.source.given = {f"n0/u{i}": None for i in range(3)}
+        traffic = cohort()
+        _, refused = await play(there, traffic)
+    assert refused == {"n0": "no-rewards"}
+    assert traffic.returned == {}
+
+
+async def test_a_cohort_answered_before_a_restart_is_not_called_unused_after_it(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        traffic = cohort()
+        await play(there, traffic)
+        there.restart()
+        again = CohortTraffic(traffic.spec, traffic.users, Closings())
+        _, refused = await play(there, again)
+    assert set(refused.values()) == {"cohort-repeated"}
+    assert again.returned == {}

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from wallflower.protocol.errors import ConfigError, InputError
+from wallflower.protocol.files.settings import read_toml, settings_from
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    epsilon: Fraction
+    max_participations: int = 1
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0:
+            raise InputError("epsilon", self.epsilon, "greater than 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    privacy: Inner
+    means: tuple[float, ...] = ()
+
+
+def load(tmp_path: Path, text: str) -> Outer:
+    path = tmp_path / "experiment.toml"
+    path.write_text(text)
+    return settings_from(Outer, read_toml(path), path.name)
+
+
+def test_decimals_are_read_exactly(tmp_path: Path) -> None:
+    outer = load(tmp_path, "means = [0.5, 1]\n[privacy]\nepsilon = 0.1")
+    assert outer.privacy.epsilon == Fraction(1, 10)
+    assert outer.means == (0.5, 1.0)
+
+
+def test_an_unknown_key_is_refused_with_the_near_miss(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match='did you mean "max-participations"'):
+        load(tmp_path, "[privacy]\nepsilon = 1\nmax-participation = 2")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", '"privacy" is missing'),
+        ("privacy = 3", "experiment.toml.privacy: expected a table, got the number 3"),
+        ('[privacy]\nepsilon = "x"', "expected a number"),
+        ("[privacy]\nepsilon = true", "expected a number"),
+        ("[privacy]\nepsilon = 1\nmax-participations = 1.5", "a whole number"),
+        ("means = 3\n[privacy]\nepsilon = 1", "expected a list"),
+        ("[privacy]\nepsilon = -1", "epsilon is -1; allowed: greater than 0"),
+        ("[privacy", "is not valid TOML"),
+    ],
+)
+def test_broken_files_are_refused_in_one_line(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: no such file"):
+        read_toml(tmp_path / "nowhere.toml")

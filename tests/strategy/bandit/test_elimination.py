@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+
+import pytest
+
+from tests.support.play import Field
+from wallflower.protocol.errors import InputError
+from wallflower.strategy.bandit.confidence import CohortFacts, confidence_for
+from wallflower.strategy.bandit.elimination import Elimination
+from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish
+from wallflower.strategy.bandit.spec import PolicySpec
+
+SPEC = PolicySpec(
+    policy="elimination",
+    arms=4,
+    horizon=100_000,
+    mechanism="dist-dp",
+    epsilon=Fraction(1),
+    failure_probability=Fraction(1, 10),
+)
+MEANS = (0.2, 0.9, 0.5, 0.4)
+
+
+def answer(
+    wish: CohortWish,
+    mean: float,
+    *,
+    missing: int = 0,
+    floor: int | None = None,
+) -> CohortOutcome:
+    """A noiseless cohort with the given mean: what matters here are decisions."""
+    survivors = wish.size - missing
+    precision = 1000
+    total = round(mean * survivors * precision)
+    floor = wish.size if floor is None else floor
+    return CohortOutcome(
+        wish.batch, wish.arm, wish.size, floor, survivors, precision, total
+    )
+
+
+def test_every_active_arm_gets_one_cohort_of_the_same_size() -> None:
+    wishes = Elimination(SPEC).wishes()
+    assert [wish.arm for wish in wishes] == [0, 1, 2, 3]
+    assert len({wish.size for wish in wishes}) == 1
+    assert {wish.batch for wish in wishes} == {1}
+
+
+def test_the_wrap_probability_shrinks_with_the_batch_number() -> None:
+    policy = Elimination(SPEC)
+    first = policy.wishes()[0].wrap_probability
+    policy.observe([])
+    second = policy.wishes()[0].wrap_probability
+    assert second == pytest.approx(float(first / 4), rel=1e-3)
+
+
+def test_the_first_batch_is_the_smallest_that_could_separate_two_arms() -> None:
+    # Smallest n with radius ≤ 1; found by hand for K = 10, p = 0.1.
+    spec = dataclasses.replace(SPEC, arms=10, epsilon=Fraction(1, 10))
+    assert Elimination(spec).spec.first_batch == 90
+
+
+def test_the_best_arm_wins_and_the_reasons_say_why() -> None:
+    policy = Elimination(SPEC)
+    Field(policy.spec, MEANS).play(policy)
+    assert policy.finished == "winner"
+    views = policy.arms()
+    assert [view.active for view in views] == [False, True, False, False]
+    assert views[0].reason.startswith("trails arm 1 by ")
+    assert views[0].eliminated_in is not None
+    assert views[1].reason == ""
+    for view, mean in zip(views, MEANS, strict=True):
+        assert view.lower <= mean <= view.upper
+
+
+@pytest.mark.parametrize("radius", ["tight", "paper"])
+@pytest.mark.parametrize(("share", "falls"), [(0.99, False), (1.01, True)])
+def test_an_arm_falls_when_it_trails_by_more_than_the_radius_and_not_before(
+    radius: str, share: float, falls: bool
+) -> None:
+    policy = Elimination(
+        dataclasses.replace(SPEC, arms=2, radius=radius, first_batch=400)
+    )
+    wishes = policy.wishes()
+    facts = (CohortFacts(1, wishes[0].size, wishes[0].size, wishes[0].size),)
+    confidence = confidence_for(policy.spec)
+    allowed = (
+        confidence.pair(facts, facts, 1, 2).radius
+        if radius == "tight"
+        else 2 * confidence.paper(facts[0], 1, 2)
+    )
+    assert 0.02 < allowed < 0.5
+    policy.observe([answer(wishes[0], 0.5), answer(wishes[1], 0.5 - share * allowed)])
+    assert policy.arms()[1].active is not falls
+
+
+def test_the_paper_radius_needs_more_users_than_the_tight_one() -> None:
+    tight = Elimination(SPEC)
+    paper = Elimination(dataclasses.replace(SPEC, radius="paper"))
+    for policy in (tight, paper):
+        Field(policy.spec, MEANS).play(policy)
+        assert policy.finished == "winner"
+    assert tight.users < paper.users
+
+
+def test_the_paper_schedule_is_powers_of_two() -> None:
+    policy = Elimination(dataclasses.replace(SPEC, radius="paper"))
+    sizes = []
+    for _ in range(5):
+        sizes.append(policy.wishes()[0].size)
+        policy.observe([])
+    assert sizes == [2, 4, 8, 16, 32]
+
+
+def test_a_batch_that_does_not_fit_the_horizon_is_never_wished_for() -> None:
+    policy = Elimination(dataclasses.replace(SPEC, horizon=200))
+    while wishes := policy.wishes():
+        assert policy.users + sum(wish.size for wish in wishes) <= 200
+        policy.observe([answer(wish, 0.5) for wish in wishes])
+    assert policy.finished == "horizon"
+
+
+def test_a_horizon_too_short_for_one_batch_ends_before_it_begins() -> None:
+    policy = Elimination(dataclasses.replace(SPEC, horizon=8))
+    assert policy.finished == "horizon"
+    assert policy.wishes() == ()
+
+
+def test_the_budget_of_users_ends_the_experiment() -> None:
+    policy = Elimination(dataclasses.replace(SPEC, user_budget=300))
+    while wishes := policy.wishes():
+        policy.observe([answer(wish, 0.5) for wish in wishes])
+    assert policy.finished == "budget"
+    assert policy.users <= 300
+
+
+def test_stop_ends_it_from_outside_and_keeps_the_first_reason() -> None:
+    policy = Elimination(SPEC)
+    policy.stop("no users left")
+    policy.stop("winner")
+    assert policy.finished == "no users left"
+    assert policy.wishes() == ()
+
+
+def test_a_void_cohort_leaves_its_arm_active_and_its_users_used() -> None:
+    policy = Elimination(SPEC)
+    wishes = policy.wishes()
+    policy.observe([answer(w, MEANS[w.arm]) for w in wishes if w.arm != 0])
+    view = policy.arms()[0]
+    assert view.active
+    assert view.estimate is None
+    assert (view.lower, view.upper) == (0.0, 1.0)
+    assert view.users == wishes[0].size
+
+
+def test_an_arm_once_void_is_compared_by_the_cohorts_it_has() -> None:
+    policy = Elimination(SPEC)
+    policy.observe([answer(w, 0.5) for w in policy.wishes() if w.arm != 0])
+    while wishes := policy.wishes():
+        policy.observe([answer(w, (0.1, 0.9, 0.1, 0.1)[w.arm]) for w in wishes])
+    assert [view.active for view in policy.arms()] == [False, True, False, False]
+
+
+def test_fewer_survivors_make_an_arm_harder_to_drop() -> None:
+    full, thin = Elimination(SPEC), Elimination(SPEC)
+    for policy, missing in ((full, 0.0), (thin, 0.9)):
+        while wishes := policy.wishes():
+            outcomes = [
+                answer(
+                    wish,
+                    0.9 if wish.arm == 1 else 0.5,
+                    missing=int(wish.size * missing) if wish.arm else 0,
+                    floor=1 + wish.size // 20,
+                )
+                for wish in wishes
+            ]
+            policy.observe(outcomes)
+    dropped = [policy.arms()[2].eliminated_in for policy in (full, thin)]
+    assert dropped[0] is not None
+    assert dropped[1] is not None
+    assert dropped[0] < dropped[1]
+
+
+def test_a_lower_floor_means_more_noise_and_wider_intervals() -> None:
+    spec = dataclasses.replace(SPEC, first_batch=1000)
+    narrow, wide = Elimination(spec), Elimination(spec)
+    for policy, floor in ((narrow, None), (wide, 100)):
+        policy.observe([answer(w, 0.5, floor=floor) for w in policy.wishes()])
+    width = [p.arms()[0].upper - p.arms()[0].lower for p in (narrow, wide)]
+    assert width[0] < width[1]
+
+
+def test_leftover_users_get_the_leader() -> None:
+    policy = Elimination(dataclasses.replace(SPEC, horizon=200))
+    while wishes := policy.wishes():
+        policy.observe([answer(w, 0.5 + 0.01 * (w.arm == 2)) for w in wishes])
+    assert policy.assignment(17) == {2: 17}
+
+
+def test_leftover_users_of_the_paper_go_through_the_arms_in_blocks() -> None:
+    spec = dataclasses.replace(SPEC, radius="paper", horizon=70)
+    policy = Elimination(spec)
+    while wishes := policy.wishes():
+        policy.observe([answer(w, 0.5) for w in wishes])
+    left = 70 - policy.users
+    assert policy.assignment(left) == {0: left, 1: 0, 2: 0, 3: 0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch": 2}, "batch of an outcome is 2"),
+        ({"arm": 9}, "arm of an outcome is 9"),
+        ({"cohort_size": 1}, "cohort size of an outcome"),
+        ({"survivors": 0}, "survivors of an outcome"),
+        ({"honest_floor": 0}, "survivors of an outcome"),
+    ],
+)
+def test_an_outcome_nobody_asked_for_is_refused(
+    change: dict[str, int], message: str
+) -> None:
+    policy = Elimination(SPEC)
+    outcome = answer(policy.wishes()[0], 0.5)
+    with pytest.raises(InputError, match=message):
+        policy.observe([dataclasses.replace(outcome, **change)])
+
+
+def test_users_invited_beyond_the_wish_are_counted() -> None:
+    policy = Elimination(SPEC)
+    wish = policy.wishes()[0]
+    more = dataclasses.replace(wish, size=wish.size + 5)
+    policy.observe([answer(more, 0.5)])
+    assert [view.users for view in policy.arms()] == [wish.size + 5] + 3 * [wish.size]
+
+
+def test_an_arm_answered_twice_is_refused() -> None:
+    policy = Elimination(SPEC)
+    outcome = answer(policy.wishes()[0], 0.5)
+    with pytest.raises(InputError, match="at most once"):
+        policy.observe([outcome, outcome])

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+
+import pytest
+
+from tests.support.play import Field
+from wallflower.strategy.bandit.index import IndexPolicy
+from wallflower.strategy.bandit.spec import PolicySpec
+
+SPEC = PolicySpec(
+    policy="dp-imed",
+    arms=3,
+    horizon=20_000,
+    mechanism="dist-dp",
+    epsilon=Fraction(1, 2),
+)
+BOTH = pytest.mark.parametrize("name", ["dp-klucb", "dp-imed"])
+
+
+def policy_named(name: str, **changes: object) -> IndexPolicy:
+    return IndexPolicy(dataclasses.replace(SPEC, policy=name, **changes))  # type: ignore[arg-type]
+
+
+@BOTH
+def test_every_arm_is_asked_once_before_any_choice(name: str) -> None:
+    wishes = policy_named(name).wishes()
+    assert [(wish.arm, wish.size) for wish in wishes] == [(0, 8), (1, 8), (2, 8)]
+
+
+@BOTH
+def test_most_users_get_the_best_arm(name: str) -> None:
+    policy = policy_named(name)
+    Field(policy.spec, (0.2, 0.8, 0.4), seed=3).play(policy)
+    users = [view.users for view in policy.arms()]
+    assert policy.finished == "horizon"
+    assert users[1] > 0.9 * sum(users)
+    assert sum(users) <= SPEC.horizon
+    assert policy.assignment(5) == {1: 5}
+
+
+@BOTH
+def test_an_arms_cohorts_double(name: str) -> None:
+    policy = policy_named(name)
+    field = Field(policy.spec, (0.2, 0.8, 0.4))
+    sizes: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    while wishes := policy.wishes():
+        for wish in wishes:
+            sizes[wish.arm].append(wish.size)
+        policy.observe([field.outcome(wish) for wish in wishes])
+    for row in sizes.values():
+        assert row == [8 * 2**k for k in range(len(row))]
+
+
+@BOTH
+def test_a_void_cohort_is_wished_again_at_a_smaller_wrap_probability(
+    name: str,
+) -> None:
+    policy = policy_named(name)
+    first = policy.wishes()
+    field = Field(policy.spec, (0.2, 0.8, 0.4))
+    policy.observe([field.outcome(wish) for wish in first if wish.arm != 2])
+    again = policy.wishes()
+    assert [(wish.arm, wish.size) for wish in again] == [(2, 8)]
+    assert again[0].wrap_probability < first[2].wrap_probability
+    assert policy.arms()[2].users == 8
+
+
+@BOTH
+def test_intervals_contain_the_true_means(name: str) -> None:
+    policy = policy_named(name)
+    means = (0.3, 0.7, 0.5)
+    Field(policy.spec, means, seed=1).play(policy)
+    for view, mean in zip(policy.arms(), means, strict=True):
+        assert view.lower <= mean <= view.upper
+
+
+@BOTH
+def test_the_budget_of_users_ends_the_experiment(name: str) -> None:
+    policy = policy_named(name, user_budget=500)
+    Field(policy.spec, (0.2, 0.8, 0.4)).play(policy)
+    assert policy.finished == "budget"
+    assert policy.users <= 500
+
+
+def test_local_noise_makes_klucb_explore_more() -> None:
+    users = {}
+    for mechanism in ("central-dp", "local-dp"):
+        policy = policy_named("dp-klucb", mechanism=mechanism)
+        Field(policy.spec, (0.2, 0.8, 0.4), seed=2).play(policy)
+        users[mechanism] = policy.arms()[0].users
+    assert users["local-dp"] > users["central-dp"]

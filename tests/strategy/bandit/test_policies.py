@@ -1,0 +1,196 @@
+"""Every policy, driven by a machine that makes cohorts fail, shrink and restart."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from wallflower.protocol.errors import InputError, JournalError
+from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.strategy.bandit.policies import build_policy, policy_from_state
+from wallflower.strategy.bandit.policy import ArmView, CohortOutcome, CohortWish, Policy
+from wallflower.strategy.bandit.spec import POLICIES, RADII, PolicySpec
+
+
+class PolicyMachine(RuleBasedStateMachine):
+    """Whatever comes back, the books balance and the state round-trips exactly."""
+
+    policy: Policy
+    spec: PolicySpec
+
+    @initialize(
+        name=st.sampled_from(POLICIES),
+        radius=st.sampled_from(RADII),
+        mechanism=st.sampled_from(("dist-dp", "dist-rdp", "central-dp", "local-dp")),
+        arms=st.integers(2, 5),
+        horizon=st.integers(10, 20_000),
+        honest=st.fractions(Fraction(1, 2), 1, max_denominator=10),
+    )
+    def start(self, **drawn: Any) -> None:
+        self.spec = PolicySpec(
+            policy=drawn["name"],
+            arms=drawn["arms"],
+            horizon=drawn["horizon"],
+            mechanism=drawn["mechanism"],
+            epsilon=Fraction(1, 2),
+            radius=drawn["radius"],
+            honest_fraction=drawn["honest"],
+        )
+        self.policy = build_policy(self.spec)
+        self.asked = 0
+        self.eliminated: dict[int, ArmView] = {}
+
+    @precondition(lambda self: self.policy.finished is None)
+    @rule(data=st.data())
+    def batch(self, data: st.DataObject) -> None:
+        wishes = self.policy.wishes()
+        assert wishes
+        outcomes = []
+        for wish in wishes:
+            kind = data.draw(st.sampled_from(("whole", "thin", "void")))
+            if kind != "void":
+                outcomes.append(self.outcome(wish, kind, data))
+        self.asked += sum(wish.size for wish in wishes)
+        self.policy.observe(outcomes)
+
+    def outcome(
+        self, wish: CohortWish, kind: str, data: st.DataObject
+    ) -> CohortOutcome:
+        floor = self.spec.floor(wish.size)
+        survivors = (
+            wish.size if kind == "whole" else data.draw(st.integers(floor, wish.size))
+        )
+        cohort = self.spec.calibrated(wish.size, floor, wish.wrap_probability)
+        reach = cohort.noise_bound
+        total = data.draw(st.integers(-reach, survivors * cohort.precision + reach))
+        return CohortOutcome(
+            wish.batch, wish.arm, wish.size, floor, survivors, cohort.precision, total
+        )
+
+    @rule()
+    def restart(self) -> None:
+        text = json.dumps(self.policy.state())
+        restored = policy_from_state(json.loads(text))
+        assert json.dumps(restored.state()) == text
+        assert restored.wishes() == self.policy.wishes()
+        assert restored.arms() == self.policy.arms()
+        self.policy = restored
+
+    @precondition(lambda self: self.policy.finished is not None)
+    @rule()
+    def after_the_end(self) -> None:
+        assert self.policy.wishes() == ()
+        with pytest.raises(InputError):
+            self.policy.observe([])
+
+    @invariant()
+    def users_are_counted_and_never_exceed_the_horizon(self) -> None:
+        if hasattr(self, "policy"):
+            assert sum(view.users for view in self.policy.arms()) == self.asked
+            assert self.asked <= self.spec.horizon
+
+    @invariant()
+    def an_arm_remains_and_intervals_are_intervals(self) -> None:
+        if hasattr(self, "policy"):
+            views = self.policy.arms()
+            assert any(view.active for view in views)
+            assert all(0 <= view.lower <= view.upper <= 1 for view in views)
+
+    @invariant()
+    def an_eliminated_arm_never_changes_again(self) -> None:
+        if hasattr(self, "policy"):
+            for view in self.policy.arms():
+                if not view.active:
+                    assert self.eliminated.setdefault(view.arm, view) == view
+                    assert all(w.arm != view.arm for w in self.policy.wishes())
+
+    @invariant()
+    def the_rest_of_the_horizon_goes_to_active_arms(self) -> None:
+        if hasattr(self, "policy") and self.policy.finished:
+            left = self.spec.horizon - self.asked
+            assigned = self.policy.assignment(left)
+            assert sum(assigned.values()) == left
+            active = {view.arm for view in self.policy.arms() if view.active}
+            assert set(assigned) <= active
+
+
+PolicyMachine.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=15, deadline=None
+)
+TestPolicyMachine = PolicyMachine.TestCase
+
+
+def test_an_unknown_policy_is_named_with_a_suggestion() -> None:
+    with pytest.raises(InputError, match='did you mean "dp-klucb"'):
+        PolicySpec("dp-kulcb", 2, 100, "dist-dp", Fraction(1))
+
+
+def test_an_unknown_mechanism_is_named_with_a_suggestion() -> None:
+    with pytest.raises(InputError, match='did you mean "dist-dp"'):
+        PolicySpec("elimination", 2, 100, "dist-d", Fraction(1))
+
+
+@pytest.mark.parametrize(
+    ("arms", "horizon", "message"),
+    [(1, 100, "arms is 1"), (10, 19, "horizon is 19; allowed: at least two users")],
+)
+def test_too_few_arms_or_users_are_refused(
+    arms: int, horizon: int, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        PolicySpec("elimination", arms, horizon, "dist-dp", Fraction(1))
+
+
+def test_a_state_of_another_version_is_refused() -> None:
+    state = dict(
+        build_policy(PolicySpec("elimination", 2, 100, "dist-dp", Fraction(1))).state()
+    )
+    with pytest.raises(JournalError, match="schema 2"):
+        policy_from_state({**state, "schema_version": 2})
+
+
+def test_a_damaged_state_is_refused() -> None:
+    policy = build_policy(PolicySpec("dp-imed", 2, 100, "dist-dp", Fraction(1)))
+    state = dict(policy.state())
+    del state["attempts"]
+    with pytest.raises(JournalError, match="damaged"):
+        policy_from_state(state)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(("noised", "shown"), [(1.075, 1.0), (-0.075, 0.0)])
+def test_a_mean_is_shown_inside_its_interval_whatever_the_noise_made_of_it(
+    name: str, noised: float, shown: float
+) -> None:
+    spec = PolicySpec(name, 2, 10_000, "dist-dp", Fraction(1), first_batch=40)
+    policy = build_policy(spec)
+    outcomes = []
+    for wish in policy.wishes():
+        cohort = policy_cohort(spec, wish)
+        total = round(noised * wish.size * cohort.precision)
+        outcomes.append(
+            CohortOutcome(
+                *(wish.batch, wish.arm, wish.size, wish.size, wish.size),
+                *(cohort.precision, total),
+            )
+        )
+    policy.observe(outcomes)
+    for view in policy.arms():
+        assert view.estimate == shown
+        assert 0 <= view.lower <= view.estimate <= view.upper <= 1
+
+
+def policy_cohort(spec: PolicySpec, wish: CohortWish) -> CohortMechanism:
+    return spec.calibrated(wish.size, wish.size, wish.wrap_probability)

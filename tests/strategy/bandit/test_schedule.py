@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wallflower.protocol.errors import InputError
+from wallflower.strategy.bandit.failure_budget import (
+    batch_share,
+    pair_level,
+    side_level,
+    wrap_probability,
+)
+from wallflower.strategy.bandit.schedule import Schedule
+
+
+def test_sizes_of_the_paper_are_powers_of_two() -> None:
+    assert [Schedule(Fraction(2)).size(b) for b in range(1, 6)] == [2, 4, 8, 16, 32]
+
+
+def test_a_size_beyond_doubles_is_still_exact() -> None:
+    assert Schedule(Fraction(3, 2)).size(150) == -(-(3**150) // 2**150)
+
+
+def test_a_first_size_starts_the_schedule() -> None:
+    assert [Schedule(Fraction(3, 2), 7).size(b) for b in (1, 2, 3)] == [7, 11, 16]
+
+
+@pytest.mark.parametrize("ratio", [Fraction(1), Fraction(1, 2), Fraction(101)])
+def test_a_ratio_that_does_not_grow_is_refused(ratio: Fraction) -> None:
+    with pytest.raises(InputError, match="ratio"):
+        Schedule(ratio)
+
+
+@given(st.integers(1, 10**7), st.integers(1, 50))
+def test_batches_within_counts_only_whole_batches(users: int, first: int) -> None:
+    schedule = Schedule(Fraction(3, 2), first)
+    count = schedule.batches_within(users)
+    spent = sum(schedule.size(b) for b in range(1, count + 1))
+    assert spent <= users < spent + schedule.size(count + 1)
+
+
+@given(
+    st.fractions(Fraction(1, 10**6), Fraction(1, 2)),
+    st.integers(2, 100),
+    st.integers(1, 60),
+)
+def test_all_shares_of_a_batch_sum_to_at_most_its_share(
+    failure: Fraction, arms: int, batch: int
+) -> None:
+    wrap = wrap_probability(failure, batch, arms)
+    share = batch_share(failure, batch)
+    assert arms * wrap + (arms - 1) * pair_level(failure, batch, arms) <= share
+    assert arms * wrap + 2 * arms * side_level(failure, batch, arms) <= share
+    assert 100 * arms * wrap <= share
+    assert wrap.numerator == 1
+
+
+def test_ten_thousand_batches_spend_less_than_the_failure_probability() -> None:
+    failure = Fraction(1, 10)
+    spent = sum(float(batch_share(failure, b)) for b in range(1, 10_001))
+    assert 0.998 * 0.1 < spent < 0.1

@@ -1,0 +1,467 @@
+"""Who gets in. Each attack is made over a real TLS connection to a real desk, which
+must refuse it with a named status and go on serving an honest node."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.desk_fixtures import (
+    AUTHORITY,
+    NOW,
+    QUICK,
+    House,
+    attending,
+    faster,
+    open_desk,
+)
+from tests.support.desk_fixtures import FAST as SETTINGS
+from tests.support.intruder import (
+    Intruder,
+    good_token,
+    hello_of,
+    intruder_at,
+    proof_of,
+)
+from tests.support.port_contract import Echo, gather, request
+from wallflower.clients.desk.attend import attend
+from wallflower.protocol.errors import AuthenticationError, ConfigError, InputError
+from wallflower.protocol.files.watched import RevokedSerials
+from wallflower.protocol.identity.certificates import (
+    make_authority,
+    make_server_certificate,
+)
+from wallflower.protocol.identity.enrolment import NodeIdentity
+from wallflower.protocol.identity.tokens import RunToken, RunTokens
+from wallflower.strategy.desk.admission import (
+    Admission,
+    EnrolledKeys,
+    FirstUseKeys,
+    ListedKeys,
+    RevokedNodes,
+)
+from wallflower.strategy.desk.desk import Desk
+
+Attack = Callable[[Intruder, House], Awaitable[None]]
+Office = tuple[House, Desk, int]
+
+
+@pytest.fixture
+async def office() -> AsyncIterator[Office]:
+    """A desk with one honest node, which must still be served after every attack."""
+    house = House()
+    async with open_desk(house) as (desk, port):
+        async with attending(house, port, {"honest": Echo("honest")}):
+            assert not await desk.wait_for(["honest"], timeout_s=60)
+            yield house, desk, port
+            [answer] = await gather(desk, request("honest", "after"))
+            assert answer.failure is None
+
+
+async def other_enrolment_key(intruder: Intruder, house: House) -> None:
+    await intruder.greet(house, House().identity("a"))
+
+
+async def no_certificate(intruder: Intruder, house: House) -> None:
+    await intruder.greet(house, NodeIdentity.generate("a"))
+
+
+async def garbled_certificate(intruder: Intruder, house: House) -> None:
+    await intruder.greet(house, house.identity("a"), certificate=b"\xff" * 100)
+
+
+async def expired_certificate(intruder: Intruder, house: House) -> None:
+    past = int(time.time()) - 1
+    await intruder.greet(house, house.identity("a", not_after=past))
+
+
+async def name_of_another_node(intruder: Intruder, house: House) -> None:
+    token = good_token(house, "honest")
+    await intruder.greet(house, house.identity("a"), token, node_id="honest")
+
+
+async def key_of_another_node(intruder: Intruder, house: House) -> None:
+    honest = house.identity("honest")
+    assert honest.certificate is not None
+    await intruder.greet(
+        house,
+        NodeIdentity.generate("honest"),
+        certificate=honest.certificate.to_bytes(),
+        public_key=honest.public_key,
+    )
+
+
+async def revoked_node(intruder: Intruder, house: House) -> None:
+    house.revoked.add("a")
+    await intruder.greet(house, house.identity("a"))
+
+
+async def token_of_another_run(intruder: Intruder, house: House) -> None:
+    other = RunTokens("run-0", house.secret)
+    token = other.issue("a", expiry=int(time.time()) + 60)
+    await intruder.greet(house, house.identity("a"), token)
+
+
+async def token_of_another_node(intruder: Intruder, house: House) -> None:
+    await intruder.greet(house, house.identity("a"), good_token(house, "b"))
+
+
+async def token_of_another_secret(intruder: Intruder, house: House) -> None:
+    other = House(secret=b"t" * 32)
+    await intruder.greet(house, house.identity("a"), good_token(other, "a"))
+
+
+async def expired_token(intruder: Intruder, house: House) -> None:
+    token = house.tokens.issue("a", expiry=int(time.time()) - 1)
+    await intruder.greet(house, house.identity("a"), token)
+
+
+async def stretched_token(intruder: Intruder, house: House) -> None:
+    old = house.tokens.issue("a", expiry=int(time.time()) - 1)
+    longer = RunToken(old.expiry + 3600, old.key)
+    await intruder.greet(house, house.identity("a"), longer)
+
+
+async def wrong_signature(intruder: Intruder, house: House) -> None:
+    def tamper(proof: object) -> None:
+        proof.signature = b"\x00" * 64  # type: ignore[attr-defined]
+
+    await intruder.greet(house, house.identity("a"), tamper=tamper)
+
+
+async def another_run(intruder: Intruder, house: House) -> None:
+    await intruder.greet(house, house.identity("a"), run_id="run-0")
+
+
+async def another_version(intruder: Intruder, house: House) -> None:
+    await intruder.greet(house, house.identity("a"), version=2)
+
+
+async def short_nonce(intruder: Intruder, house: House) -> None:
+    await intruder.greet(house, house.identity("a"), nonce=b"short")
+
+
+async def garbage(intruder: Intruder, house: House) -> None:
+    await intruder.send(b"\xff\xfe garbage")
+
+
+async def empty_message(intruder: Intruder, house: House) -> None:
+    await intruder.send(b"")
+
+
+async def answer_before_hello(intruder: Intruder, house: House) -> None:
+    await intruder.say(answer={"request_id": "after", "body": b"forged"})
+
+
+async def hello_twice(intruder: Intruder, house: House) -> None:
+    hello = hello_of(house, house.identity("a"))
+    await intruder.say(hello=hello)
+    await intruder.hear()
+    await intruder.say(hello=hello)
+
+
+async def hanging_up_at_once(intruder: Intruder, house: House) -> None:
+    await intruder.call.done_writing()
+
+
+async def long_greeting(intruder: Intruder, house: House) -> None:
+    await intruder.greet(house, house.identity("a"), certificate=b"x" * 5_000)
+
+
+async def oversized_message(intruder: Intruder, house: House) -> None:
+    await intruder.send(b"x" * (SETTINGS.most_bytes + 1))
+
+
+async def hello_after_welcome(intruder: Intruder, house: House) -> None:
+    identity = house.identity("a")
+    await intruder.greet(house, identity)
+    await intruder.hear()
+    await intruder.say(hello=hello_of(house, identity))
+
+
+async def garbage_after_welcome(intruder: Intruder, house: House) -> None:
+    await intruder.greet(house, house.identity("a"))
+    await intruder.hear()
+    await intruder.send(b"\xff\xfe garbage")
+
+
+async def failure_without_a_name(intruder: Intruder, house: House) -> None:
+    await intruder.greet(house, house.identity("a"))
+    await intruder.hear()
+    await intruder.say(answer={"request_id": "r"})
+
+
+ATTACKS: list[tuple[Attack, str, str]] = [
+    (other_enrolment_key, "PERMISSION_DENIED", "unknown-key"),
+    (no_certificate, "PERMISSION_DENIED", "unknown-key"),
+    (garbled_certificate, "UNAUTHENTICATED", "certificate-invalid"),
+    (expired_certificate, "UNAUTHENTICATED", "certificate-expired"),
+    (name_of_another_node, "PERMISSION_DENIED", "not-your-name"),
+    (key_of_another_node, "UNAUTHENTICATED", "signature-invalid"),
+    (revoked_node, "PERMISSION_DENIED", "revoked"),
+    (token_of_another_run, "UNAUTHENTICATED", "token-invalid"),
+    (token_of_another_node, "UNAUTHENTICATED", "token-invalid"),
+    (token_of_another_secret, "UNAUTHENTICATED", "token-invalid"),
+    (expired_token, "UNAUTHENTICATED", "token-expired"),
+    (stretched_token, "UNAUTHENTICATED", "token-invalid"),
+    (wrong_signature, "UNAUTHENTICATED", "signature-invalid"),
+    (another_run, "FAILED_PRECONDITION", "wrong-run"),
+    (another_version, "FAILED_PRECONDITION", "unsupported-version"),
+    (short_nonce, "INVALID_ARGUMENT", "malformed-message"),
+    (garbage, "INVALID_ARGUMENT", "malformed-message"),
+    (empty_message, "INVALID_ARGUMENT", "unexpected-message"),
+    (answer_before_hello, "INVALID_ARGUMENT", "unexpected-message"),
+    (hello_twice, "INVALID_ARGUMENT", "unexpected-message"),
+    (hanging_up_at_once, "INVALID_ARGUMENT", "unexpected-message"),
+    (long_greeting, "RESOURCE_EXHAUSTED", "too-large"),
+    (hello_after_welcome, "INVALID_ARGUMENT", "unexpected-message"),
+    (garbage_after_welcome, "INVALID_ARGUMENT", "malformed-message"),
+    (failure_without_a_name, "INVALID_ARGUMENT", "malformed-message"),
+]
+
+
+@pytest.mark.parametrize(
+    ("attack", "status", "reason"), ATTACKS, ids=[a.__name__ for a, _, _ in ATTACKS]
+)
+async def test_an_attack_is_refused_by_name_and_the_desk_goes_on(
+    office: Office, attack: Attack, status: str, reason: str
+) -> None:
+    house, desk, port = office
+    async with intruder_at(port) as intruder:
+        await attack(intruder, house)
+        assert await intruder.status() == (status, reason)
+    stats = desk.stats
+    assert stats.refused[reason] + stats.ended[reason] == 1
+    assert stats.greeting == 0
+
+
+async def test_a_message_above_the_limit_never_reaches_our_code(
+    office: Office,
+) -> None:
+    house, _, port = office
+    async with intruder_at(port) as intruder:
+        await oversized_message(intruder, house)
+        status, _ = await intruder.status()
+    assert status == "RESOURCE_EXHAUSTED"
+
+
+async def test_a_recorded_greeting_is_worthless_on_another_stream(
+    office: Office,
+) -> None:
+    house, _, port = office
+    identity, token = house.identity("a"), good_token(house, "a")
+    hello = hello_of(house, identity, token)
+    async with intruder_at(port) as first, intruder_at(port) as second:
+        await first.say(hello=hello)
+        proof = proof_of(hello, (await first.hear()).challenge, identity, token)
+        await first.say(proof=proof)
+        assert (await first.hear()).WhichOneof("kind") == "welcome"
+        await second.say(hello=hello)
+        await second.hear()
+        await second.say(proof=proof)
+        assert await second.status() == ("UNAUTHENTICATED", "token-invalid")
+
+
+async def test_a_node_that_says_nothing_is_not_waited_for() -> None:
+    async with open_desk(House(), faster(SETTINGS, greeting_s=0.1)) as (_, port):
+        async with intruder_at(port) as intruder:
+            assert await intruder.status() == ("DEADLINE_EXCEEDED", "greeting-late")
+
+
+async def test_an_answer_to_another_nodes_request_goes_nowhere(office: Office) -> None:
+    house, desk, port = office
+    held = Echo("held", held=True)
+    async with attending(house, port, {"held": held}), intruder_at(port) as intruder:
+        await desk.wait_for(["held"], timeout_s=60)
+        await intruder.greet(house, house.identity("a"))
+        await intruder.hear()
+        stream = desk.ask([request("held", "r1")], timeout_s=60)
+        first = anext(stream)
+        asking = asyncio.ensure_future(first)
+        await held.started.wait()
+        await intruder.say(answer={"request_id": "r1", "body": b"forged"})
+        await intruder.say(heartbeat={"number": 7})
+        assert (await intruder.hear()).heartbeat.number == 7
+        assert desk.stats.unasked == 1
+        held.release.set()
+        assert (await asking).body == b"held#1:hello"
+        await stream.aclose()
+
+
+async def test_a_revoked_node_loses_its_stream(office: Office) -> None:
+    house, desk, port = office
+    async with attending(house, port, {"b": Echo("b")}) as tasks:
+        await desk.wait_for(["b"], timeout_s=60)
+        desk.revoke("b")
+        with pytest.raises(AuthenticationError, match="revoked"):
+            await tasks["b"]
+    assert desk.stats.ended["revoked"] == 1
+
+
+async def test_a_line_added_to_the_revocation_file_is_enough(tmp_path: Path) -> None:
+    path = tmp_path / "revoked.txt"
+    path.write_text("# nobody yet\n")
+    house = House(revoked=RevokedNodes(path))
+    async with open_desk(house, faster(SETTINGS, heartbeat_s=0.2)) as (desk, port):
+        async with attending(house, port, {"b": Echo("b")}) as tasks:
+            await desk.wait_for(["b"], timeout_s=60)
+            path.write_text("b  # lost laptop\n")
+            with pytest.raises(AuthenticationError, match="revoked"):
+                await tasks["b"]
+
+
+async def test_a_serial_added_to_the_revocation_file_is_enough(tmp_path: Path) -> None:
+    path = tmp_path / "revoked.txt"
+    house = House()
+    keys = EnrolledKeys(house.enrolment.public_key, RevokedSerials(path))
+    settings = faster(SETTINGS, heartbeat_s=0.2)
+    identity = house.identity("b")
+    assert identity.certificate is not None
+    async with open_desk(house, settings, keys) as (desk, port):
+        attendance = asyncio.create_task(
+            attend(house.invitation(port, "b"), identity, Echo("b"), settings=QUICK)
+        )
+        await desk.wait_for(["b"], timeout_s=60)
+        path.write_text(f"{identity.certificate.serial}\n")
+        with pytest.raises(AuthenticationError, match="revoked"):
+            await attendance
+
+
+async def test_a_certificate_that_expires_ends_the_stream_of_its_node() -> None:
+    house, later = House(), 0.0
+    rule = EnrolledKeys(house.enrolment.public_key)
+    admission = Admission(house.tokens, rule, clock=lambda: time.time() + later)
+    desk = Desk(admission, house.server, faster(SETTINGS, heartbeat_s=0.2))
+    port = await desk.open("127.0.0.1:0")
+    async with attending(house, port, {"b": Echo("b")}) as tasks:
+        await desk.wait_for(["b"], timeout_s=60)
+        later = 3601.0
+        with pytest.raises(AuthenticationError, match="certificate-expired"):
+            await tasks["b"]
+    await desk.close()
+
+
+async def test_a_missing_revocation_file_lets_nobody_new_in(tmp_path: Path) -> None:
+    path = tmp_path / "revoked.txt"
+    path.write_text("")
+    house = House(revoked=RevokedNodes(path))
+    async with open_desk(house, faster(SETTINGS, heartbeat_s=0.1)) as (desk, port):
+        async with attending(house, port, {"in": Echo("in")}):
+            await desk.wait_for(["in"], timeout_s=60)
+            path.unlink()
+            with pytest.raises(ConfigError, match="unreadable"):
+                house.revoked.read()
+            async with intruder_at(port) as late:
+                await late.greet(house, house.identity("late"))
+                assert await late.status() == ("UNAVAILABLE", "desk-unready")
+            await asyncio.sleep(0.2)  # past a few looks at the file
+            [answer] = await gather(desk, request("in"))
+            assert answer.failure is None
+            path.write_text("in\n")
+            async with asyncio.timeout(60):
+                while await desk.nodes():  # noqa: ASYNC110 - the desk tells nobody
+                    await asyncio.sleep(0.01)
+
+
+async def test_listed_keys_let_in_the_listed_and_say_semi_honest() -> None:
+    house, known = House(), NodeIdentity.generate("a")
+    async with open_desk(house, keys=ListedKeys({"a": known.public_key})) as (
+        desk,
+        port,
+    ):
+        assert desk.trust_label.startswith("semi-honest server")
+        async with intruder_at(port) as friend, intruder_at(port) as stranger:
+            await friend.greet(house, known)
+            welcome = (await friend.hear()).welcome
+            assert welcome.trust_label == desk.trust_label
+            await stranger.greet(house, NodeIdentity.generate("b"))
+            assert await stranger.status() == ("PERMISSION_DENIED", "unknown-key")
+        async with intruder_at(port) as thief:
+            await thief.greet(house, NodeIdentity.generate("a"))
+            assert await thief.status() == ("PERMISSION_DENIED", "not-your-name")
+
+
+async def test_the_first_key_of_a_name_stays_its_key() -> None:
+    house, pins = House(), dict[str, bytes]()
+    first = NodeIdentity.generate("a")
+    async with open_desk(house, keys=FirstUseKeys(pins)) as (_, port):
+        async with intruder_at(port) as claimer:
+            # Claiming a name without proving the key must not pin it.
+            await claimer.say(hello=hello_of(house, NodeIdentity.generate("a")))
+            await claimer.hear()
+            assert pins == {}
+        async with intruder_at(port) as owner, intruder_at(port) as thief:
+            await owner.greet(house, first)
+            assert (await owner.hear()).WhichOneof("kind") == "welcome"
+            await thief.greet(house, NodeIdentity.generate("a"))
+            assert await thief.status() == ("PERMISSION_DENIED", "not-your-name")
+    assert pins == {"a": first.public_key}
+
+
+async def test_a_desk_of_another_authority_is_not_spoken_to() -> None:
+    other = make_authority("other", now=NOW)
+    house = House(server=make_server_certificate(other, ["127.0.0.1"], now=NOW))
+    async with open_desk(house) as (desk, port):
+        with pytest.raises(AuthenticationError, match="TLS certificate"):
+            await attend(
+                house.invitation(port, "a"), house.identity("a"), Echo(), settings=QUICK
+            )
+        assert desk.stats.attended == 0
+
+
+async def test_a_desk_with_an_expired_certificate_is_not_spoken_to() -> None:
+    past = NOW - datetime.timedelta(days=9)
+    server = make_server_certificate(AUTHORITY, ["127.0.0.1"], now=past, days=1)
+    house = House(server=server)
+    async with open_desk(house) as (_, port):
+        with pytest.raises(AuthenticationError, match="TLS certificate"):
+            await attend(
+                house.invitation(port, "a"), house.identity("a"), Echo(), settings=QUICK
+            )
+
+
+async def test_a_desk_that_does_not_know_the_run_is_not_believed() -> None:
+    """Even with a certificate of the right authority, a desk needs the run's secret."""
+    impostor, house = House(secret=b"t" * 32), House()
+    async with open_desk(impostor, keys=FirstUseKeys()) as (desk, port):
+        with pytest.raises(AuthenticationError, match="desk's proof"):
+            await attend(
+                house.invitation(port, "a"), house.identity("a"), Echo(), settings=QUICK
+            )
+        assert desk.stats.attended == 0
+
+
+async def test_refusals_are_logged_without_secrets(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    house, _, port = office
+    token = good_token(house, "a")
+    with caplog.at_level(logging.DEBUG):
+        async with intruder_at(port) as intruder:
+            await intruder.greet(house, House().identity("a"), token)
+            await intruder.status()
+    [record] = [r for r in caplog.records if r.message == "refused"]
+    assert vars(record)["reason"] == "unknown-key"
+    assert vars(record)["run_id"] == house.run_id
+    everything = " ".join(str(vars(record)) for record in caplog.records)
+    for secret in (token.key, house.secret):
+        assert secret.hex() not in everything
+        assert repr(secret)[2:-1] not in everything
+    assert token.key.hex() not in repr(token)
+
+
+@pytest.mark.parametrize("text", ["", "12", "x.00", "12.zz", "12." + "00" * 31])
+def test_an_unreadable_token_is_a_named_error(text: str) -> None:
+    with pytest.raises(InputError, match="run token"):
+        RunToken.from_text(text)
+
+
+def test_a_token_survives_its_text_form() -> None:
+    token = RunTokens("run-1", b"s" * 32).issue("a", expiry=1_800_000_000)
+    assert RunToken.from_text(token.to_text()) == token

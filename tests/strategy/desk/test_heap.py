@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from wallflower.strategy.desk.heap import SettledHeap
+
+
+@pytest.fixture
+def heap() -> Iterator[SettledHeap]:
+    settled = SettledHeap()
+    yield settled
+    settled.close()
+    assert gc.get_freeze_count() == 0
+
+
+def test_few_streams_are_left_to_the_collector(heap: SettledHeap) -> None:
+    heap.look(100, 0.0)
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_many_streams_hold_is_set_aside(heap: SettledHeap) -> None:
+    heap.look(1000, 0.0)
+    assert gc.get_freeze_count() > 0
+
+
+class Knot:
+    """Holds itself, so that only the collector can free it."""
+
+    freed = 0
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        Knot.freed += 1
+
+
+@pytest.mark.parametrize(("streams", "now"), [(1300, 1.0), (700, 1.0), (1000, 601.0)])
+def test_cycles_among_it_are_freed_when_streams_change_or_time_passes(
+    heap: SettledHeap, streams: int, now: float
+) -> None:
+    Knot.freed = 0
+    knot = Knot()
+    heap.look(1000, 0.0)
+    del knot
+    heap.look(1001, 1.0)
+    assert Knot.freed == 0
+    heap.look(streams, now)
+    assert Knot.freed == 1

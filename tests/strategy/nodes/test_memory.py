@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from tests.support.port_contract import Echo, StoppingPortContract, gather, request
+from wallflower.protocol.messages.port import Answer, NodeHandler, NodePort
+from wallflower.strategy.nodes.memory import MemoryPort
+
+
+class TestMemoryPort(StoppingPortContract):
+    @asynccontextmanager
+    async def open_port(
+        self, handlers: Mapping[str, NodeHandler]
+    ) -> AsyncIterator[NodePort]:
+        yield MemoryPort(handlers)
+
+
+async def test_an_answer_no_longer_kept_is_refused_not_computed_again() -> None:
+    echo = Echo("a")
+    port = MemoryPort({"a": echo}, most_answer_bytes=2_000)
+    await gather(port, request("a", "r1", b"x" * 1_000))
+    await gather(port, request("a", "r2", b"x" * 1_000))
+    again = await gather(port, request("a", "r1", b"x" * 1_000))
+    assert again == [Answer("a", "r1", failure="answer-forgotten")]
+    assert echo.calls == 2
+
+
+async def test_ids_of_different_nodes_do_not_meet() -> None:
+    one, eleven = Echo("n1"), Echo("n11")
+    port = MemoryPort({"n1": one, "n11": eleven})
+    await gather(port, request("n1", "1r"), request("n11", "r"))
+    assert (one.calls, eleven.calls) == (1, 1)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tests.support.orchestration import world
+from wallflower.protocol.accounting.exact import approximate, returning_users
+from wallflower.protocol.cohort import cohort_mechanism
+from wallflower.protocol.numbers import round_up
+from wallflower.protocol.privacy.honest_floor import cohort_floor
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.strategy.bandit.policy import CohortWish
+from wallflower.strategy.config import (
+    ExperimentConfig,
+    ExperimentSettings,
+    PrivacySettings,
+)
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.cohort_spec import cohort_spec
+from wallflower.strategy.run.spending import group_of, promise_of, spent, spent_by
+
+TENTH = Fraction(1, 10)
+
+
+def asked(
+    size: int, nodes: int = 10, *, mechanism: str = "dist-dp", scale: str = "10"
+) -> tuple[CohortSpec, int]:
+    config = ExperimentConfig(
+        ExperimentSettings("test", ("a", "b")),
+        PrivacySettings(epsilon=TENTH, mechanism=mechanism, scale=Fraction(scale)),
+    )
+    floor = cohort_floor([size // nodes] * nodes, TENTH, TENTH)
+    wish = CohortWish(1, 0, size, Fraction(1, 10**6))
+    return cohort_spec(config, "run", wish, floor, 1), nodes
+
+
+def approximate_of(spec: CohortSpec) -> float:
+    return approximate(cohort_mechanism(spec), 1e-6).epsilon
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_run_promises_what_its_weakest_cohort_does(turned: bool) -> None:
+    # Which of g = 1 and g = 10 is weaker is a matter of the exact trade-off.
+    strong = asked(20, mechanism="dist-rdp", scale="1")
+    weak = asked(10_000, mechanism="dist-rdp", scale="1")
+    cohorts = [strong, weak] if turned else [weak, strong]
+    said = spent(cohorts, 1, test_mode=False)
+    assert said["approximate-epsilon"] == round_up(approximate_of(weak[0]))
+    assert approximate_of(weak[0]) > approximate_of(strong[0]) + 1e-3
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_epsilon_of_one_cohort_is_the_largest_of_all(turned: bool) -> None:
+    sizes = (20, 10_000)  # sums of discrete Gaussians differ in their excess
+    cohorts = [asked(size, mechanism="dist-cdp", scale="1.5") for size in sizes]
+    levels = [cohort_mechanism(spec).guarantee().epsilon for spec, _ in cohorts]
+    assert len(set(levels)) == 2
+    said = spent(cohorts[::-1] if turned else cohorts, 1, test_mode=False)
+    assert said["epsilon"] == str(max(level or 0 for level in levels))
+
+
+def test_a_pure_run_adds_up_what_the_busiest_user_spent() -> None:
+    said = spent([asked(100)], 3, test_mode=False)
+    assert said["total-epsilon"] == "3/10"
+    assert promise_of(said).epsilon == Fraction(3, 10)
+    assert promise_of(said).privacy_delta == 0
+
+
+@pytest.mark.parametrize("mechanism", ["dist-rdp", "dist-cdp"])
+def test_returning_users_are_told_the_exact_composition(mechanism: str) -> None:
+    cohorts = [asked(size, mechanism=mechanism) for size in (400, 800)]
+    said = spent(cohorts, 10, test_mode=False)
+    mechanisms = [cohort_mechanism(spec) for spec, _ in cohorts]
+    best = returning_users(mechanisms, 10, 1e-6)[0]
+    assert said["approximate-epsilon"] == round_up(best.epsilon)
+    assert float(said["approximate-epsilon"]) == pytest.approx(1.368, abs=1e-3)
+
+
+def test_the_condition_of_every_group_is_kept() -> None:
+    said = spent([asked(400, 20), asked(800, 40), asked(400, 20)], 1, test_mode=False)
+    assert [(g["people"], g["honest"]) for g in said["groups"]] == [
+        (400, 320),
+        (800, 640),
+    ]
+    assert [(g["nodes"], g["colluding"]) for g in said["groups"]] == [(20, 2), (40, 4)]
+
+
+def test_a_group_counts_the_nodes_it_was_really_spread_over() -> None:
+    spec, _ = asked(400, 20)
+    assert group_of(spec, 21).colluding == 3  # ⌈21/10⌉
+
+
+async def test_the_record_says_who_must_be_honest_in_each_cohort(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as there:
+        await there.run()
+        with Journal.read(there.run_dir) as journal:
+            rounds, said = journal.rounds(), spent_by(journal)
+            specs = {
+                (spec.cohort_size, spec.honest_floor)
+                for cohort in journal.cohorts()
+                for spec in [CohortSpec.FromString(cohort.spec)]
+            }
+    assert dict(rounds[-1].spent) == said
+    assert {(g["people"], g["honest"]) for g in said["groups"]} == specs
+    assert all(g["colluding"] == 2 for g in said["groups"])  # ⌈20/10⌉

@@ -1,0 +1,428 @@
+"""What a server does with bad messages, and what it may see (rules 4, 6 and 7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.secure_sums import (
+    Cohort,
+    asks,
+    cohort_spec,
+    forged,
+    names,
+    open_cohort,
+)
+from wallflower.protocol.errors import (
+    InputError,
+    MalformedMessageError,
+    ProtocolError,
+    RefusalError,
+    ReplayedMessageError,
+    WrongContextError,
+)
+from wallflower.protocol.secure_sum.backends import BACKENDS
+from wallflower.protocol.secure_sum.envelope import LARGEST_MESSAGE, unwrap, wrap
+from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum, Void
+from wallflower.protocol.wire import secure_sum_pb2 as wire
+from wallflower.strategy.secure_sum import restore_session, server_session
+
+STAGES = {
+    "committee": ("keys", "contribute", "tally"),
+    "secagg-plus": ("advertise", "share", "mask", "unmask"),
+    "sealed": ("seal", "open"),
+}
+EVERY_STAGE = [(backend, stage) for backend in BACKENDS for stage in STAGES[backend]]
+BAD = "node-00002"
+
+
+def fresh(backend: str, nodes: int = 8, cohort_id: str = "cohort-1") -> Cohort:
+    parties = names(nodes)
+    return open_cohort(cohort_spec(backend, parties, cohort_id=cohort_id), parties)
+
+
+def finish_without(cohort: Cohort, ask: Ask, bad_body: bytes, error: type) -> None:
+    """One party sends `bad_body` in this stage; the rest carry on to an exact sum."""
+    for party, body in ask.messages.items():
+        answer = cohort.answer(party, body)
+        if party == BAD:
+            with pytest.raises(error):
+                cohort.server.receive(party, bad_body)
+        else:
+            cohort.server.receive(party, answer)
+    step = cohort.server.advance()
+    while isinstance(step, Ask):
+        step = cohort.step(step, lambda s, p: p != BAD, lambda s, p: p != BAD)
+    assert isinstance(step, SecureSum), step
+    assert step.total == cohort.expected(step.survivors)
+
+
+# -- rule 4 ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("backend", "stage"), EVERY_STAGE)
+def test_a_truncated_answer_costs_only_its_sender(backend: str, stage: str) -> None:
+    cohort = fresh(backend)
+    ask = asks(cohort, stage)
+    good = cohort.answer(BAD, ask.messages[BAD])
+    finish_without(cohort, ask, good[: len(good) // 2], MalformedMessageError)
+
+
+@pytest.mark.parametrize(("backend", "stage"), EVERY_STAGE)
+def test_an_oversized_answer_costs_only_its_sender(backend: str, stage: str) -> None:
+    cohort = fresh(backend)
+    ask = asks(cohort, stage)
+    finish_without(cohort, ask, bytes(LARGEST_MESSAGE + 1), MalformedMessageError)
+
+
+@pytest.mark.parametrize(("backend", "stage"), EVERY_STAGE)
+def test_an_answer_of_another_cohort_costs_only_its_sender(
+    backend: str, stage: str
+) -> None:
+    other = fresh(backend, cohort_id="cohort-2")
+    foreign = other.answer(BAD, asks(other, stage).messages[BAD])
+    cohort = fresh(backend)
+    finish_without(cohort, asks(cohort, stage), foreign, WrongContextError)
+
+
+@pytest.mark.parametrize(("backend", "stage"), EVERY_STAGE)
+def test_another_partys_answer_costs_only_the_one_who_sent_it(
+    backend: str, stage: str
+) -> None:
+    cohort = fresh(backend)
+    ask = asks(cohort, stage)
+    stolen = cohort.answer("node-00001", ask.messages["node-00001"])
+    finish_without(cohort, ask, stolen, WrongContextError)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_answer_of_an_earlier_stage_is_refused(backend: str) -> None:
+    cohort = fresh(backend)
+    first = cohort.server.start()
+    assert isinstance(first, Ask)
+    old = cohort.answer(BAD, first.messages[BAD])
+    step = cohort.step(first, lambda s, p: True, lambda s, p: True)
+    assert isinstance(step, Ask)
+    finish_without(cohort, step, old, WrongContextError)
+
+
+@pytest.mark.parametrize(("backend", "stage"), EVERY_STAGE)
+def test_a_replayed_answer_is_refused_and_the_first_stands(
+    backend: str, stage: str
+) -> None:
+    cohort = fresh(backend)
+    ask = asks(cohort, stage)
+    for party, body in ask.messages.items():
+        answer = cohort.answer(party, body)
+        cohort.server.receive(party, answer)
+        with pytest.raises(ReplayedMessageError):
+            cohort.server.receive(party, answer)
+    step = cohort.server.advance()
+    while isinstance(step, Ask):
+        step = cohort.step(step, lambda s, p: True, lambda s, p: True)
+    assert isinstance(step, SecureSum)
+    assert step.survivors == tuple(cohort.parties)
+    assert step.total == cohort.expected(step.survivors)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(EVERY_STAGE), st.integers(0, 2**32), st.integers(0, 7))
+def test_a_flipped_bit_in_an_answer_is_refused(
+    where: tuple[str, str], offset: int, bit: int
+) -> None:
+    cohort = fresh(where[0], 4)
+    ask = asks(cohort, where[1])
+    answer = bytearray(cohort.answer(BAD, ask.messages[BAD]))
+    answer[offset % len(answer)] ^= 1 << bit
+    with pytest.raises(ProtocolError):
+        cohort.server.receive(BAD, bytes(answer))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(EVERY_STAGE), st.integers(0, 2**32), st.integers(0, 7))
+def test_a_flipped_bit_in_a_request_is_refused(
+    where: tuple[str, str], offset: int, bit: int
+) -> None:
+    cohort = fresh(where[0], 4)
+    body = bytearray(asks(cohort, where[1]).messages[BAD])
+    body[offset % len(body)] ^= 1 << bit
+    with pytest.raises((ProtocolError, RefusalError)):
+        cohort.clients[BAD].handle(bytes(body), Contribution(1, 1))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(EVERY_STAGE), st.binary(max_size=300))
+def test_garbage_is_refused_by_both_sides(
+    where: tuple[str, str], garbage: bytes
+) -> None:
+    cohort = fresh(where[0], 4)
+    ask = asks(cohort, where[1])
+    # Garbage inside a perfect envelope is garbage all the same.
+    context = cohort.server.context  # type: ignore[attr-defined]
+    stage = unwrap(ask.messages[BAD]).stage
+    for up in (garbage, wrap(stage, context, BAD, "", garbage)):
+        sessions = restore_session(cohort.server.snapshot())
+        try:
+            sessions.receive(BAD, up)
+        except ProtocolError:
+            continue
+        # A few bytes may be a valid message; it is then taken for what it says.
+        assert up != garbage
+    try:
+        cohort.clients[BAD].handle(
+            wrap(stage, context, "", BAD, garbage), Contribution(1, 1)
+        )
+    except (ProtocolError, RefusalError):
+        return
+    pytest.fail("a client answered garbage")
+
+
+def test_a_party_outside_the_cohort_and_a_finished_session_are_refused() -> None:
+    cohort = fresh("committee")
+    ask = asks(cohort, "tally")
+    with pytest.raises(WrongContextError, match="not in this cohort"):
+        cohort.server.receive("stranger", b"")
+    assert isinstance(cohort.step(ask, lambda s, p: True, lambda s, p: True), SecureSum)
+    with pytest.raises(WrongContextError, match="over"):
+        cohort.server.receive(BAD, b"")
+    assert isinstance(cohort.server.advance(), Void)
+
+
+def test_a_wrong_tally_is_located_and_the_sum_stays_exact() -> None:
+    cohort = fresh("committee", 8)
+    ask = asks(cohort, "tally")
+    for party, body in ask.messages.items():
+        answer = cohort.answer(party, body)
+        if party == BAD:
+            answer = forged(
+                answer, wire.TallyAnswer, lambda m: setattr(m, "total", m.total ^ 1)
+            )
+        cohort.server.receive(party, answer)
+    outcome = cohort.server.advance()
+    assert isinstance(outcome, SecureSum)
+    assert outcome.total == cohort.expected(outcome.survivors)
+    assert cohort.server.lost == {BAD: "tally-does-not-fit"}  # type: ignore[attr-defined]
+
+
+def test_more_wrong_tallies_than_can_be_located_void_the_cohort() -> None:
+    cohort = fresh("committee", 8)  # t = 2: 3 wrong of 8 are located, 4 are not
+    ask = asks(cohort, "tally")
+    wrong = iter((7, 8, 11, 16))
+
+    def spoil(answer: wire.TallyAnswer) -> None:
+        answer.total = (answer.total + next(wrong)) % cohort.spec.modulus
+
+    for index, (party, body) in enumerate(ask.messages.items()):
+        answer = cohort.answer(party, body)
+        if index < 4:
+            answer = forged(answer, wire.TallyAnswer, spoil)
+        cohort.server.receive(party, answer)
+    outcome = cohort.server.advance()
+    assert isinstance(outcome, Void)
+    assert outcome.code == "inconsistent-tallies"
+
+
+def test_a_contributor_that_seals_garbage_is_named_when_it_costs_the_cohort() -> None:
+    cohort = fresh("committee", 8)
+    ask = asks(cohort, "contribute")
+    for party, body in ask.messages.items():
+        answer = cohort.answer(party, body)
+        if party == BAD:
+            answer = forged(
+                answer,
+                wire.ContributeAnswer,
+                lambda m: setattr(m, "sealed", bytes(len(m.sealed))),
+            )
+        cohort.server.receive(party, answer)
+    step = cohort.server.advance()
+    assert isinstance(step, Ask)
+    outcome = cohort.step(step, lambda s, p: True, lambda s, p: True)
+    assert isinstance(outcome, Void)
+    assert outcome.code == "too-few-tallies"
+    assert BAD in outcome.detail
+
+
+def test_a_contributor_that_seals_garbage_for_a_few_members_stops_nothing() -> None:
+    cohort = fresh("committee", 8)
+    ask = asks(cohort, "contribute")
+    for party, body in ask.messages.items():
+        answer = cohort.answer(party, body)
+        if party == BAD:
+            answer = forged(
+                answer,
+                wire.ContributeAnswer,
+                lambda m: setattr(m, "sealed", bytes(3 * 28) + m.sealed[3 * 28 :]),
+            )
+        cohort.server.receive(party, answer)
+    step = cohort.server.advance()
+    assert isinstance(step, Ask)
+    outcome = cohort.step(step, lambda s, p: True, lambda s, p: True)
+    assert isinstance(outcome, SecureSum)
+    assert outcome.total == cohort.expected(outcome.survivors)
+
+
+def test_wrong_unmasking_shares_are_located_and_the_sum_stays_exact() -> None:
+    cohort = fresh("secagg-plus", 8)
+    ask = asks(cohort, "unmask")
+
+    def spoil(answer: wire.UnmaskAnswer) -> None:
+        answer.self_shares[0] = bytes(36)
+
+    for party, body in ask.messages.items():
+        answer = cohort.answer(party, body)
+        if party == BAD:
+            answer = forged(answer, wire.UnmaskAnswer, spoil)
+        cohort.server.receive(party, answer)
+    outcome = cohort.server.advance()
+    assert isinstance(outcome, SecureSum)
+    assert outcome.total == cohort.expected(outcome.survivors)
+    assert cohort.server.lost == {BAD: "share-does-not-fit"}  # type: ignore[attr-defined]
+
+
+# -- rule 6 ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_cohort_of_one_node_is_refused_however_many_users_it_has(
+    backend: str,
+) -> None:
+    parties = {"hospital": 500}
+    spec = cohort_spec(backend, parties, quorum=2)
+    outcome = server_session(spec, parties).start()
+    assert isinstance(outcome, Void)
+    assert outcome.code == "cohort-of-one"
+
+
+@pytest.mark.parametrize(("backend", "stage"), EVERY_STAGE)
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_two_and_three_nodes_tolerate_no_dropout(
+    backend: str, stage: str, nodes: int
+) -> None:
+    cohort = fresh(backend, nodes)
+    gone = "node-00001"
+    reached = False
+
+    def gate(current: str, party: str) -> bool:
+        nonlocal reached
+        reached = reached or current == stage
+        return not (reached and party == gone)
+
+    outcome = cohort.run(up=gate)
+    assert isinstance(outcome, Void)
+
+
+# -- rule 7 ------------------------------------------------------------------------
+
+
+def fields(message: Any) -> set[str]:
+    return {descriptor.name for descriptor, _ in message.ListFields()}
+
+
+def test_a_committee_server_sees_roster_ciphertexts_set_and_sums_only() -> None:
+    cohort = fresh("committee")
+    step = cohort.server.start()
+    seen: dict[str, set[str]] = {}
+    while isinstance(step, Ask):
+        for party, body in step.messages.items():
+            answer = cohort.answer(party, body)
+            payload = unwrap(answer).payload
+            kind: Any = {
+                "keys": wire.PartyKey,
+                "contribute": wire.ContributeAnswer,
+                "tally": wire.TallyAnswer,
+            }[step.stage]
+            seen.setdefault(step.stage, set()).update(fields(kind.FromString(payload)))
+            cohort.server.receive(party, answer)
+        step = cohort.server.advance()
+    assert seen == {
+        "keys": {"key", "whole_run"},
+        "contribute": {"key", "salt", "users", "sealed"},
+        "tally": {"total"},
+    }
+
+
+def test_a_secagg_plus_server_sees_keys_ciphertexts_masked_values_and_shares() -> None:
+    cohort = fresh("secagg-plus")
+    step = cohort.server.start()
+    seen: dict[str, set[str]] = {}
+    while isinstance(step, Ask):
+        for party, body in step.messages.items():
+            answer = cohort.answer(party, body)
+            kind: Any = {
+                "advertise": wire.PartyKey,
+                "share": wire.ShareAnswer,
+                "mask": wire.MaskAnswer,
+                "unmask": wire.UnmaskAnswer,
+            }[step.stage]
+            message = kind.FromString(unwrap(answer).payload)
+            seen.setdefault(step.stage, set()).update(fields(message))
+            cohort.server.receive(party, answer)
+        step = cohort.server.advance()
+    assert seen == {
+        "advertise": {"key", "mask_key"},
+        "share": {"salt", "users", "sealed"},
+        "mask": {"masked"},
+        "unmask": {"self_shares"},
+    }
+
+
+# -- construction ------------------------------------------------------------------
+
+
+def test_a_committee_needs_a_prime_modulus() -> None:
+    parties = names(4)
+    spec = cohort_spec("committee", parties)
+    spec.modulus = 1008
+    with pytest.raises(InputError, match="prime"):
+        server_session(spec, parties)
+
+
+def test_an_infeasible_threat_voids_with_the_nearest_feasible_one() -> None:
+    parties = names(16)
+    spec = cohort_spec("committee", parties)
+    spec.threat.corrupt.numerator, spec.threat.corrupt.denominator = 9, 10
+    outcome = server_session(spec, parties).start()
+    assert isinstance(outcome, Void)
+    assert outcome.code == "threat-infeasible"
+    assert "nearest feasible" in outcome.detail
+
+
+def test_an_unknown_back_end_is_refused() -> None:
+    spec = cohort_spec("committee", names(4))
+    spec.backend = "comittee"
+    with pytest.raises(InputError, match="did you mean"):
+        server_session(spec, names(4))
+
+
+def test_contributions_below_the_quorum_are_void_before_anybody_tallies() -> None:
+    parties = names(8)
+    cohort = open_cohort(cohort_spec("committee", parties, quorum=7), parties)
+    late = {("contribute", "node-00000"), ("contribute", "node-00001")}
+    end = cohort.run(up=lambda stage, party: (stage, party) not in late)
+    assert isinstance(end, Void)
+    assert end.code == "quorum-not-met"
+
+
+@pytest.mark.parametrize(
+    ("backend", "stage", "kind"),
+    [
+        ("committee", "contribute", wire.ContributeAnswer),
+        ("secagg-plus", "share", wire.ShareAnswer),
+    ],
+)
+def test_a_node_that_claims_more_users_than_were_invited_is_out(
+    backend: str, stage: str, kind: Any
+) -> None:
+    parties = names(8)
+    cohort = open_cohort(cohort_spec(backend, parties), parties)
+    body = asks(cohort, stage).messages["node-00000"]
+
+    def claim(answer: Any) -> None:
+        answer.users = 2
+
+    answer = forged(cohort.answer("node-00000", body), kind, claim)
+    with pytest.raises(ProtocolError, match="2 users"):
+        cohort.server.receive("node-00000", answer)

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from wallflower.strategy.desk.stats import DeskStats
+from wallflower.strategy.watch.metrics import DeskMetrics, Metrics
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, str], float]:
+    found: dict[tuple[str, str], float] = {}
+    for family in text_string_to_metric_families(metrics.text().decode()):
+        for sample in family.samples:
+            found[sample.name, ",".join(sample.labels.values())] = sample.value
+    return found
+
+
+def test_the_desks_counters_are_exported_as_they_stand_at_the_scrape() -> None:
+    stats = DeskStats()
+    metrics = Metrics(DeskMetrics(stats))
+    stats.connected = 7
+    stats.refused["revoked"] += 2
+    stats.answers["ok"] += 5
+    found = samples(metrics)
+    assert found["wallflower_desk_nodes_connected", ""] == 7
+    assert found["wallflower_desk_refused_total", "revoked"] == 2
+    stats.refused["revoked"] += 1
+    assert samples(metrics)["wallflower_desk_refused_total", "revoked"] == 3
+
+
+def test_the_histogram_is_cumulative_and_ends_at_infinity() -> None:
+    stats = DeskStats()
+    for seconds in (0.001, 0.3, 0.4, 9000.0):
+        stats.latency.observe(seconds)
+    found = samples(Metrics(DeskMetrics(stats)))
+    assert found["wallflower_desk_answer_seconds_bucket", "0.005"] == 1
+    assert found["wallflower_desk_answer_seconds_bucket", "0.5"] == 3
+    assert found["wallflower_desk_answer_seconds_bucket", "+Inf"] == 4
+    assert found["wallflower_desk_answer_seconds_count", ""] == 4
+    assert found["wallflower_desk_answer_seconds_sum", ""] == 9000.701

@@ -1,0 +1,130 @@
+"""Somebody who speaks to the desk without keeping to the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from tests.support.desk_fixtures import AUTHORITY, House
+from wallflower.protocol.identity.enrolment import NodeIdentity
+from wallflower.protocol.identity.tokens import (
+    METHOD,
+    RunToken,
+    token_proof,
+    transcript,
+)
+from wallflower.protocol.wire import desk_pb2
+
+
+def hello_of(
+    house: House, identity: NodeIdentity, token: RunToken | None = None, **changes: Any
+) -> desk_pb2.Hello:
+    """A correct Hello, but for `changes`."""
+    token = token or good_token(house, identity.node_id)
+    hello = desk_pb2.Hello(
+        version=1,
+        run_id=house.run_id,
+        node_id=identity.node_id,
+        public_key=identity.public_key,
+        certificate=identity.certificate.to_bytes() if identity.certificate else b"",
+        nonce=secrets.token_bytes(32),
+        token_expiry=token.expiry,
+        instance=secrets.token_bytes(16),
+    )
+    for name, value in changes.items():
+        setattr(hello, name, value)
+    return hello
+
+
+def good_token(house: House, node_id: str) -> RunToken:
+    return house.tokens.issue(node_id, expiry=int(time.time()) + 3600)
+
+
+def proof_of(
+    hello: desk_pb2.Hello,
+    challenge: desk_pb2.Challenge,
+    identity: NodeIdentity,
+    token: RunToken,
+) -> desk_pb2.Proof:
+    said = transcript(hello, challenge)
+    return desk_pb2.Proof(
+        signature=identity.sign(said), token_proof=token_proof(token, "node", said)
+    )
+
+
+class Intruder:
+    """One open call; every message is raw bytes."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(
+            METHOD, None, None
+        )(None)
+
+    async def send(self, raw: bytes) -> None:
+        await self.call.write(raw)
+
+    async def say(self, **kind: Any) -> None:
+        await self.send(desk_pb2.FromNode(**kind).SerializeToString())
+
+    async def hear(self) -> desk_pb2.FromDesk:
+        raw = await self.call.read()
+        assert isinstance(raw, bytes), await self.status()
+        return desk_pb2.FromDesk.FromString(raw)
+
+    async def status(self) -> tuple[str, str]:
+        """How the desk ended the call."""
+        async with asyncio.timeout(60):
+            code: grpc.StatusCode = await self.call.code()
+            return code.name, await self.call.details()
+
+    async def greet(
+        self,
+        house: House,
+        identity: NodeIdentity,
+        token: RunToken | None = None,
+        tamper: Callable[[desk_pb2.Proof], None] = lambda proof: None,
+        **changes: Any,
+    ) -> None:
+        """Go through the greeting, with something changed on the way."""
+        token = token or good_token(house, identity.node_id)
+        hello = hello_of(house, identity, token, **changes)
+        try:
+            await self.say(hello=hello)
+            raw = await self.call.read()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return  # refused already; `status` says why
+        assert isinstance(raw, bytes)
+        challenge = desk_pb2.FromDesk.FromString(raw).challenge
+        proof = proof_of(hello, challenge, identity, token)
+        tamper(proof)
+        await self.say(proof=proof)
+
+
+@asynccontextmanager
+async def channel_to(
+    port: int, root: bytes = AUTHORITY.certificate
+) -> AsyncIterator[grpc.aio.Channel]:
+    options = [
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.max_send_message_length", 64 * 2**20),
+    ]
+    credentials = grpc.ssl_channel_credentials(root)
+    async with grpc.aio.secure_channel(
+        f"127.0.0.1:{port}", credentials, options
+    ) as channel:
+        yield channel
+
+
+@asynccontextmanager
+async def intruder_at(port: int) -> AsyncIterator[Intruder]:
+    async with channel_to(port) as channel:
+        intruder = Intruder(channel)
+        yield intruder
+        intruder.call.cancel()

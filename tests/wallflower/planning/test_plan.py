@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+
+import pytest
+
+from wallflower.planning.plan import Plan, PlanRequest, make_plan
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.noise.bits import SeededBits
+from wallflower.strategy.bandit.policies import build_policy
+from wallflower.strategy.bandit.policy import CohortOutcome
+
+REQUEST = PlanRequest(
+    arms=4,
+    horizon=20_000,
+    epsilon=Fraction(1, 2),
+    mechanism="dist-dp",
+    scale=Fraction(10),
+    ratio=Fraction(3, 2),
+    first_batch=0,
+    floor=Fraction(4, 5),
+    corrupt=Fraction(1, 10),
+    participations=1,
+    failure_probability=Fraction(1, 20),
+    gaps=(Fraction(2, 5), Fraction(1, 5)),
+)
+
+
+def planned(**changes: object) -> Plan:
+    return make_plan(dataclasses.replace(REQUEST, **changes))  # type: ignore[arg-type]
+
+
+def test_the_first_batch_is_the_one_the_policy_will_wish_for() -> None:
+    plan = planned()
+    wishes = build_policy(REQUEST.policy()).wishes()
+    cohort = plan.batches[0].cohort
+    assert [wish.size for wish in wishes] == [cohort.cohort_size] * 4
+    same = plan.policy.calibrated(
+        cohort.cohort_size, cohort.honest_floor, wishes[0].wrap_probability
+    )
+    assert same is cohort
+
+
+def test_batches_end_where_the_horizon_does() -> None:
+    plan = planned()
+    assert plan.batches[-1].users <= 20_000
+    further = planned(horizon=10**6).batches[len(plan.batches)]
+    assert further.users > 20_000
+
+
+def test_users_add_up_over_arms_and_batches() -> None:
+    total = 0
+    for batch in planned().batches:
+        total += 4 * batch.cohort.cohort_size
+        assert batch.users == total
+
+
+def test_later_batches_tell_smaller_gaps_apart() -> None:
+    gaps = [batch.separates for batch in planned().batches]
+    assert gaps == sorted(gaps, reverse=True)
+
+
+def test_a_gap_is_priced_by_the_first_batch_that_tells_it_apart() -> None:
+    plan = planned()
+    for cost in plan.gaps:
+        assert cost.batch is not None
+        batch, before = plan.batches[cost.batch - 1], plan.batches[cost.batch - 2]
+        assert batch.separates <= cost.gap < before.separates
+        assert cost.users == batch.users == 4 * (cost.users_per_arm or 0)
+
+
+def test_a_gap_beyond_the_horizon_is_priced_too() -> None:
+    (cost,) = planned(gaps=(Fraction(1, 100),)).gaps
+    assert cost.users is not None
+    assert cost.users > 20_000
+
+
+def test_a_gap_that_no_reasonable_number_tells_apart_has_no_price() -> None:
+    (cost,) = planned(mechanism="central-dp", gaps=(Fraction(1, 10**6),)).gaps
+    assert cost.users is None
+
+
+def test_more_privacy_needs_more_users() -> None:
+    strict = planned(mechanism="central-dp", epsilon=Fraction(1, 10)).gaps[0].users
+    loose = planned(mechanism="central-dp", epsilon=Fraction(2)).gaps[0].users
+    assert strict is not None
+    assert loose is not None
+    assert strict > loose
+
+
+def test_a_pure_promise_says_the_factor_and_who_must_answer() -> None:
+    sentence = planned().sentence
+    assert "more than a factor of 1.65 (ε = 0.5)" in sentence
+    assert "at most 10 % of its nodes work with the operator" in sentence
+    assert "at least 80 % of its people answer honestly" in sentence
+
+
+def test_a_renyi_promise_is_worded_as_epsilon_delta_and_not_by_exceptions() -> None:
+    plan = planned(mechanism="dist-rdp")
+    assert "one in a million added" in plan.sentence
+    assert "except" not in plan.sentence
+    # The exact trade-off, below the 2.42 of the conversion.
+    assert 2.2 < plan.equivalents[1].epsilon < 2.42
+
+
+def test_the_loss_exceeded_with_probability_delta_is_larger_than_epsilon() -> None:
+    plan = planned(mechanism="dist-rdp")
+    assert plan.losses[1] == pytest.approx(2.502, abs=0.01)
+    for loss, bound in zip(plan.losses, plan.equivalents, strict=True):
+        assert loss > bound.epsilon
+
+
+def test_returning_users_get_the_smaller_bound() -> None:
+    plan = planned(epsilon=Fraction(1, 10), participations=10)
+    assert plan.returning[0].epsilon <= 1.0
+    assert "(ε = 1)" in plan.sentence
+    assert "takes part 10 times" in plan.sentence
+
+
+def test_equivalents_grow_as_exceptions_get_rarer() -> None:
+    equivalents = planned(mechanism="dist-cdp").equivalents
+    values = [bound.epsilon for bound in equivalents]
+    assert values == sorted(values)
+
+
+def test_missing_shares_below_the_floor_would_cost_privacy() -> None:
+    losses = [effect.epsilon for effect in planned().dropouts]
+    assert losses[0] == 0.5
+    assert losses == sorted(losses)
+    assert losses[-1] > 1
+
+
+@pytest.mark.parametrize("mechanism", ["central-dp", "local-dp", "dp-se"])
+def test_dropouts_cost_nothing_where_nobody_counts_on_others(mechanism: str) -> None:
+    assert planned(mechanism=mechanism).dropouts == ()
+
+
+def test_non_private_promises_nothing() -> None:
+    plan = planned(mechanism="non-private")
+    assert plan.guarantee.epsilon is None
+    assert "Nothing is promised" in plan.sentence
+
+
+def test_a_horizon_without_room_for_one_batch_says_what_it_takes() -> None:
+    with pytest.raises(InputError, match=r"horizon is 30; allowed: at least \d+: \d+"):
+        planned(horizon=30)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("gaps", (Fraction(0),)),
+        ("gaps", (Fraction(3, 2),)),
+        ("floor", Fraction(0)),
+        ("floor", Fraction(11, 10)),
+        ("participations", 0),
+        ("arms", 1),
+        ("ratio", Fraction(1)),
+        ("mechanism", "dist-pd"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(field: str, value: object) -> None:
+    with pytest.raises(InputError):
+        planned(**{field: value})
+
+
+def test_the_stated_users_do_tell_the_stated_gap_apart() -> None:
+    # 100 experiments of two arms 0.4 apart with a fixed seed. The plan's batch decides
+    # each with probability 0.95 by a bound that is far from tight, so fewer than 95
+    # decided has a chance below 10⁻⁹; a plan for half the gap decides about half.
+    request = dataclasses.replace(REQUEST, arms=2, gaps=(Fraction(2, 5),))
+    cost = make_plan(request).gaps[0]
+    assert cost.batch is not None
+    decided = sum(
+        decided_by(request, cost.batch, SeededBits.derived(7, run))
+        for run in range(100)
+    )
+    assert decided >= 95
+
+
+def decided_by(request: PlanRequest, batches: int, bits: SeededBits) -> bool:
+    policy = build_policy(request.policy())
+    spec = request.policy()
+    for _ in range(batches):
+        outcomes = []
+        for wish in policy.wishes():
+            one = spec.calibrated(
+                wish.size, spec.floor(wish.size), wish.wrap_probability
+            )
+            noise = one.total_noise()
+            assert noise is not None
+            # Bernoulli rewards of mean 0.7 and 0.3: one word of bits each.
+            uniform = bits.words(wish.size) / 2.0**64
+            good = int((uniform < (0.7, 0.3)[wish.arm]).sum())
+            total = good * one.precision + int(noise.sample(1, bits)[0])
+            outcomes.append(
+                CohortOutcome(
+                    wish.batch,
+                    wish.arm,
+                    wish.size,
+                    one.honest_floor,
+                    wish.size,
+                    one.precision,
+                    total,
+                )
+            )
+        policy.observe(outcomes)
+        if policy.finished:
+            break
+    return not policy.arms()[1].active

@@ -1,0 +1,230 @@
+"""The vectorised engine decides as the policies do, and its figures meet the oracle.
+
+Statistics use fixed seeds; each check says how often it would alarm falsely.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from wallflower.protocol.rewards.models import BernoulliRewards, GaussianRewards
+from wallflower.regret.dp_se import epoch_radius, epoch_size
+from wallflower.regret.draws import CohortDraws
+from wallflower.regret.setup import build_engine, drawn_means
+from wallflower.regret.simulation import Simulation, SimulationResult, run
+from wallflower.strategy.bandit.policies import build_policy
+from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish
+from wallflower.strategy.bandit.spec import PolicySpec
+
+BASE = PolicySpec(
+    policy="elimination",
+    arms=5,
+    horizon=30_000,
+    mechanism="dist-dp",
+    epsilon=Fraction(1, 2),
+    failure_probability=Fraction(1, 10),
+)
+
+
+class RecordedDraws(CohortDraws):
+    """Draws as always, and remembers every sum by arm and cohort."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.model, simulation.seed)
+        self.outcomes: dict[int, list[tuple[int, int, int]]] = {}
+
+    def totals(self, arms, cohort):  # type: ignore[no-untyped-def]
+        totals = super().totals(arms, cohort)
+        for arm, total in zip(arms.tolist(), totals.tolist(), strict=True):
+            row = self.outcomes.setdefault(arm, [])
+            row.append((cohort.cohort_size, cohort.precision, total))
+        return totals
+
+
+def replayed(
+    spec: PolicySpec, draws: RecordedDraws, instance: int
+) -> tuple[list[int], list[int], str]:
+    """Play the real policy on the sums that the engine drew."""
+    policy = build_policy(spec)
+    heard = [0] * spec.arms
+
+    def answer(wish: CohortWish) -> CohortOutcome:
+        rows = draws.outcomes[instance * spec.arms + wish.arm]
+        size, precision, total = rows[heard[wish.arm]]
+        heard[wish.arm] += 1
+        assert size == wish.size
+        return CohortOutcome(
+            wish.batch, wish.arm, size, spec.floor(size), size, precision, total
+        )
+
+    while wishes := policy.wishes():
+        policy.observe([answer(wish) for wish in wishes])
+    views = policy.arms()
+    users = [view.users for view in views]
+    for arm, count in policy.assignment(spec.horizon - sum(users)).items():
+        users[arm] += count
+    return users, [view.eliminated_in or 0 for view in views], policy.finished or ""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"radius": "paper"},
+        {"radius": "paper", "horizon": 5000},
+        {"pooling": False, "ratio": Fraction(2), "first_batch": 2},
+        {"mechanism": "dist-rdp"},
+        {"mechanism": "central-dp", "horizon": 2000},
+        {"honest_fraction": Fraction(4, 5)},
+        {"user_budget": 4000},
+        {"policy": "dp-klucb"},
+        {"policy": "dp-imed"},
+        {"policy": "dp-imed", "mechanism": "local-dp", "user_budget": 9000},
+    ],
+    ids=str,
+)
+def test_engine_and_policy_decide_alike_on_the_same_sums(
+    changes: dict[str, object],
+) -> None:
+    spec = dataclasses.replace(BASE, **changes)  # type: ignore[arg-type]
+    means = drawn_means("easy", 6, spec.arms, 4).ravel()
+    simulation = Simulation(spec, GaussianRewards(means, 0.2), 6, 4)
+    engine = build_engine(simulation)
+    draws = RecordedDraws(simulation)
+    engine._draws = draws  # type: ignore[attr-defined]
+    result = run(engine)
+    for instance in range(6):
+        users, eliminated, finished = replayed(spec, draws, instance)
+        assert result.pulls[instance].tolist() == users
+        assert result.eliminated_in[instance].tolist() == eliminated
+        assert result.finished[instance] == finished
+
+
+def simulated(
+    changes: dict[str, object], means: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+) -> SimulationResult:
+    spec = dataclasses.replace(BASE, arms=means.shape[1], **changes)  # type: ignore[arg-type]
+    model = GaussianRewards(means.ravel(), 0.1)
+    return run(build_engine(Simulation(spec, model, len(means), 123)))
+
+
+def test_the_same_seed_gives_the_same_result_and_another_does_not() -> None:
+    means = drawn_means("easy", 3, 5, 1)
+    one, same = (simulated({}, means) for _ in range(2))
+    assert one.regret.tolist() == same.regret.tolist()
+    model = GaussianRewards(means.ravel(), 0.1)
+    other = run(build_engine(Simulation(BASE, model, 3, 7)))
+    assert one.estimates.tolist() != other.estimates.tolist()
+
+
+def test_every_user_of_the_horizon_pulls_one_arm() -> None:
+    result = simulated({}, drawn_means("hard", 4, 5, 2))
+    assert result.users.tolist() == [BASE.horizon] * 4
+    assert (result.pulls >= 0).all()
+
+
+def test_regret_is_pulls_times_gaps_and_the_trail_ends_there() -> None:
+    means = drawn_means("easy", 4, 5, 2)
+    result = simulated({}, means)
+    gaps = result.simulation.gaps
+    assert result.regret == pytest.approx((result.pulls * gaps).sum(axis=1))
+    assert result.trail[-1].regret == pytest.approx(result.regret)
+    at = result.regret_at(np.array([0.0, 1.0, float(BASE.horizon)]))
+    assert at[:, 0].tolist() == [0.0] * 4
+    assert at[:, 2] == pytest.approx(result.regret)
+
+
+def test_an_interrupted_simulation_tells_what_it_knows() -> None:
+    means = drawn_means("hard", 3, 5, 2)
+    model = GaussianRewards(means.ravel(), 0.1)
+    engine = build_engine(Simulation(BASE, model, 3, 0))
+    steps = engine.steps()
+    parts = [next(steps) for _ in range(3)]
+    result = engine.result()
+    assert parts == sorted(parts)
+    assert not result.complete.any()
+    assert result.finished == ("interrupted",) * 3
+    assert 0 < result.users.sum() < 3 * BASE.horizon
+    assert ((result.lower <= result.estimates) | (result.lower == 0)).all()
+
+
+# Oracle of the maths notes: 200 instances, sd 0.1, K = 10, T = 10⁶, p = 0.1. Figures
+# are means over a draw of instances whose own standard error is 1 to 5 %, so the check
+# is a t-test at level 1e-4 against a deviation of 5 %, per row.
+ORACLE = [
+    (15430, {"radius": "paper", "epsilon": Fraction(1, 10)}),
+    (7089, {"radius": "paper", "epsilon": Fraction(1, 2)}),
+    (10692, {"radius": "paper", "mechanism": "dist-rdp", "epsilon": Fraction(1, 10)}),
+    (4285, {"mechanism": "dp-se", "epsilon": Fraction(1)}),
+    (2861, {"epsilon": Fraction(1, 10)}),
+    (1197, {"epsilon": Fraction(1)}),
+]
+
+
+@pytest.mark.parametrize(("oracle", "changes"), ORACLE, ids=str)
+def test_regret_meets_the_oracle(oracle: int, changes: dict[str, object]) -> None:
+    means = drawn_means("easy", 100, 10, 123)
+    result = simulated({**changes, "horizon": 10**6}, means)
+    error = result.regret.std(ddof=1) / 10
+    assert abs(result.regret.mean() - oracle) < 0.05 * oracle + 3.9 * error
+    # A test that could not fail would be worth nothing: noise is felt at ε = 0.1.
+    assert abs(result.regret.mean() - oracle) < 0.2 * oracle
+
+
+@pytest.mark.parametrize(("policy", "central"), [("dp-klucb", 1997), ("dp-imed", 1441)])
+def test_index_policies_lose_nothing_without_the_trusted_server(
+    policy: str, central: int
+) -> None:
+    means = drawn_means("easy", 100, 10, 123)
+    changes = {"policy": policy, "epsilon": Fraction(1, 10), "horizon": 10**6}
+    result = simulated(changes, means)
+    assert result.regret.mean() < 1.15 * central
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    ["dist-dp", "dist-rdp", "dist-cdp", "central-dp", "local-dp", "non-private"],
+)
+def test_the_best_arm_is_dropped_no_more_often_than_promised(mechanism: str) -> None:
+    # Four equal arms and one better by 0.1, p = 0.2: the upper end of the exact
+    # 99.99 % confidence interval of the dropping rate must lie below p.
+    runs, failure = 400, Fraction(1, 5)
+    spec = dataclasses.replace(
+        BASE, mechanism=mechanism, failure_probability=failure, horizon=20_000
+    )
+    means = np.tile([0.5, 0.5, 0.6, 0.5, 0.5], runs)
+    result = run(build_engine(Simulation(spec, BernoulliRewards(means), runs, 11)))
+    dropped = int(result.best_dropped.sum())
+    upper = stats.binomtest(dropped, runs).proportion_ci(0.9998, "exact").high
+    assert upper <= float(failure)
+
+
+def test_a_quarter_of_the_radius_drops_the_best_arm_too_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from wallflower.strategy.bandit.confidence import Bound, Confidence
+
+    honest = Confidence.pair
+
+    def quartered(self: Confidence, *facts: object) -> Bound:
+        bound = honest(self, *facts)  # type: ignore[arg-type]
+        return Bound(bound.radius / 4, bound.pooled)
+
+    monkeypatch.setattr(Confidence, "pair", quartered)
+    means = np.tile([0.5, 0.5, 0.51, 0.5, 0.5], 400)
+    result = run(build_engine(Simulation(BASE, BernoulliRewards(means), 400, 11)))
+    assert result.best_dropped.mean() > 0.2
+
+
+def test_the_epochs_of_dp_se_follow_the_published_formula() -> None:
+    # e = 2, |S| = 10, β = 0.1, ε = 0.1, D = 1/4: sampling needs 32 ln(3200)·16.
+    size = epoch_size(2, 10, 0.1, 0.1)
+    assert size == 1 + np.ceil(32 * np.log(3200) * 16)
+    radius = epoch_radius(2, 10, 0.1, 0.1, size)
+    expected = np.sqrt(np.log(3200) / (2 * size)) + np.log(1600) / (size * 0.1)
+    assert radius == pytest.approx(expected)

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from wallflower.results.live import RunView
+from wallflower.results.view import bar
+from wallflower.strategy.bandit.policy import ArmView
+from wallflower.strategy.record import events
+
+ARMS = ("first", "second")
+VIEWS = (
+    ArmView(0, 100, 0.25, 0.1, 0.4, False, 1, "trails"),
+    ArmView(1, 100, 0.75, 0.6, 0.9, True, None, ""),
+)
+STORY: tuple[events.Event, ...] = (
+    events.RunStarted("run", ARMS, 10, 1000, 1000, 0),
+    events.RoundStarted(1, 1, (0, 1), 200),
+    events.CohortAsked("c0", 1, 1, 0, 1, 100, 10),
+    events.CohortAsked("c1", 1, 1, 1, 1, 100, 10),
+    events.CohortProgress("c0", 0, "contribute", 3, 10),
+    events.CohortEnded("c0", 0, 1, 95, 5, None, (), 0.5),
+    events.CohortEnded("c1", 1, 1, 0, 100, "quorum-not-met", (), 0.5, (("late", 99),)),
+)
+END = events.RoundFinished(1, VIEWS, 200, 95, 105, None, 1.25)
+
+
+async def test_without_a_terminal_every_step_is_a_plain_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with RunView(ARMS) as view:
+        for event in (*STORY, END):
+            await view.listen(event)
+    said = capsys.readouterr()
+    assert said.out == ""
+    lines = said.err.splitlines()
+    assert lines[0] == "10 nodes with 1,000 users are there; 2 arms, up to 1,000 users"
+    assert lines[1] == "round 1: batch 1, 2 arms, 200 users asked"
+    assert lines[2] == "  second: cohort void (quorum-not-met; users lost: 99 late)"
+    assert "1 arms left, users invited 200, answered 95, lost 105; at most" in lines[3]
+
+
+async def test_on_a_terminal_arms_have_bars_and_cohorts_their_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view = RunView(ARMS)
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    await view.listen(END)
+    for event in STORY[:5]:
+        await view.listen(event)
+    drawn = io.StringIO()
+    Console(file=drawn, width=120).print(view._render())
+    assert "first: contribute 3/10" in drawn.getvalue()
+    assert "out in batch 1" in drawn.getvalue()
+    assert bar(0.6, 0.9, 0.75, 30) in drawn.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("interval", "drawn"),
+    [
+        ((0.0, 1.0, None), "━━━━━━━━━━"),
+        ((0.0, 0.0, -0.3), "●·········"),
+        ((0.9, 1.0, 1.4), "········━●"),
+    ],
+)
+def test_a_bar_stays_within_its_width(
+    interval: tuple[float, float, float | None], drawn: str
+) -> None:
+    assert bar(*interval, 10) == drawn

@@ -1,0 +1,84 @@
+"""What a run says of its guarantee, wherever it says it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.run_fixtures import SMALL, write
+from tests.wallflower.test_run_commands import invoke
+from wallflower.engines.registry import ENGINES
+from wallflower.protocol.privacy.sentences import REHEARSAL
+from wallflower.results.result import RunResult, read_result
+from wallflower.strategy.record.journal import Journal
+
+BOTH_HALVES = (
+    "This holds as long as, in every group, at most 2 of 12 nodes work with the "
+    "operator and at least 146 of 200 people answer honestly."
+)
+
+# Means so far apart that the first batch decides.
+ONE_BATCH = SMALL.replace("[0.1, 0.9, 0.2]", "[0, 1, 0]").replace(
+    "first-batch = 40", "first-batch = 200"
+)
+
+
+def ran(folder: Path, text: str = SMALL, engine: str = "fast") -> Path:
+    run_dir = folder / "run"
+    file = write(folder, text)
+    assert invoke("run", file, "--engine", engine, "--run-dir", run_dir)[0] == 0
+    return run_dir
+
+
+def result_of(run_dir: Path) -> RunResult:
+    with Journal.read(run_dir) as journal:
+        return read_result(journal)
+
+
+@pytest.mark.parametrize("engine", ["local", "fast"])
+def test_result_status_and_json_say_both_halves_of_the_condition(
+    tmp_path: Path, engine: str
+) -> None:
+    run_dir = ran(tmp_path, ONE_BATCH, engine)
+    said = " ".join(invoke("status", run_dir)[1].split())
+    stated = json.loads(invoke("status", run_dir, "--format", "json")[1])
+    first = stated["guarantee"]["groups"][0]
+    for words in (said, stated["sentence"]):
+        assert BOTH_HALVES in words
+    assert (first["nodes"], first["colluding"]) == (12, 2)
+    assert (first["people"], first["honest"]) == (200, 146)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_only_a_deployment_hides_outcomes_from_its_operator(
+    tmp_path: Path, engine: str
+) -> None:
+    result = dataclasses.replace(result_of(ran(tmp_path)), engine=engine)
+    real = engine == "deployment"
+    assert (REHEARSAL not in result.promise()) == real
+    assert result.as_json()["rehearsal"] is not real
+
+
+@pytest.mark.parametrize("mechanism", ["dist-rdp", "dist-cdp"])
+def test_a_run_words_epsilon_delta_as_what_it_is(
+    tmp_path: Path, mechanism: str
+) -> None:
+    text = f'{SMALL}[privacy]\nmechanism = "{mechanism}"\nepsilon = 0.5\n'
+    said = result_of(ran(tmp_path, text)).promise()
+    assert "except" not in said
+    assert "one in a million added (differential privacy with ε = 2.25" in said
+    assert "at δ = 10⁻⁶ in all" in said
+
+
+def test_a_run_without_noise_promises_nothing_rehearsal_or_not(tmp_path: Path) -> None:
+    text = f'{SMALL}[privacy]\nmechanism = "non-private"\n'
+    said = result_of(ran(tmp_path, text)).promise()
+    assert said.startswith("Nothing is promised")
+
+
+def test_a_simulation_asks_nobody_and_says_so() -> None:
+    _, said = invoke("simulate", "--arms", "2", "--horizon", "1000")
+    assert "Nobody is asked in a simulation." in said

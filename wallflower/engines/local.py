@@ -1,0 +1,212 @@
+"""The ``local`` engine: one process, real clients, real crypto, no Ray.
+
+Requests go straight to the nodes' handlers in memory, or with ``transport.kind =
+"grpc"`` through the desk over TLS on loopback, as in a deployment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from wallflower.clients.desk.attend import Invitation, attend
+from wallflower.clients.node.node import Node
+from wallflower.engines.open_ledger import (
+    LedgeredPort,
+    check_hosted_ledger,
+    hosted_ledger,
+)
+from wallflower.engines.population import (
+    Enrolment,
+    agreed_policy,
+    check_rewards,
+    hosted_nodes,
+    read_file,
+)
+from wallflower.engines.registry import EngineJob
+from wallflower.protocol.errors import (
+    ConfigError,
+    InputError,
+    UnavailableError,
+    first_error,
+)
+from wallflower.protocol.identity.certificates import (
+    KeyPair,
+    is_valid_at,
+    make_authority,
+    make_server_certificate,
+    names_host,
+)
+from wallflower.protocol.identity.enrolment import Trust
+from wallflower.protocol.identity.tokens import RunTokens
+from wallflower.protocol.messages.port import NodePort
+from wallflower.strategy.config import ExperimentConfig, TransportSettings
+from wallflower.strategy.desk.admission import Admission, EnrolledKeys
+from wallflower.strategy.desk.desk import Desk
+from wallflower.strategy.desk.settings import DeskSettings
+from wallflower.strategy.nodes.memory import MemoryPort
+from wallflower.strategy.record.event_log import EventLog
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.orchestrator import Orchestrator
+from wallflower.strategy.run.sessions import session_opener
+from wallflower.strategy.watch.telemetry import fan_out
+
+_TOKEN_DAYS = 7
+
+
+def check(config: ExperimentConfig) -> None:
+    """Refuse what would fail later: transport, files, reward source, port."""
+    kind = _transport(config)
+    agreed_policy(config)
+    check_rewards(config)
+    if kind == "grpc":
+        _certificates(config.transport)
+        _check_port(config.transport)
+
+
+async def run_local(job: EngineJob) -> None:
+    """Drive a job to its end; see `wallflower.engines.Engine`."""
+    config = job.config
+    kind = _transport(config)
+    needs_enrolment = kind == "grpc" or config.secure_sum.server == "malicious"
+    enrolment = Enrolment(config) if needs_enrolment else None
+    trust = None if enrolment is None else Trust(enrolment.public_key, time.time)
+    with Journal.resume(job.run_dir, config) as journal, EventLog(job.run_dir) as log:
+        check_hosted_ledger(journal)
+        with hosted_ledger(job.run_dir) as ledger:
+            nodes = hosted_nodes(config, ledger, enrolment)
+            async with _port(kind, config, job.run_id, nodes, enrolment) as port:
+                orchestrator = Orchestrator(
+                    config,
+                    journal,
+                    LedgeredPort(port, ledger),
+                    session_opener(job.run_id, trust),
+                    fan_out(log.listen, job.listen),
+                    expected_nodes=len(nodes),
+                )
+                await orchestrator.run()
+
+
+def _transport(config: ExperimentConfig) -> str:
+    kind = config.transport.kind
+    if kind == "flower":
+        raise InputError(
+            "transport.kind", '"flower"', "auto, memory or grpc on engine local"
+        )
+    return "memory" if kind == "auto" else kind
+
+
+def _check_port(transport: TransportSettings) -> None:
+    try:
+        with socket.create_server((transport.host, transport.port)):
+            return
+    except OSError as error:
+        raise UnavailableError(
+            f"the desk cannot listen on {transport.host}:{transport.port} "
+            f"({error.strerror}); free the port or set transport.port = 0 for any"
+        ) from None
+
+
+@asynccontextmanager
+async def _port(
+    kind: str,
+    config: ExperimentConfig,
+    run_id: str,
+    nodes: Mapping[str, Node],
+    enrolment: Enrolment | None,
+) -> AsyncIterator[NodePort]:
+    if kind == "memory":
+        yield MemoryPort(nodes)
+        return
+    assert enrolment is not None
+    try:
+        async with _desk(config, run_id, nodes, enrolment) as desk:
+            yield desk
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None
+
+
+@asynccontextmanager
+async def _desk(
+    config: ExperimentConfig,
+    run_id: str,
+    nodes: Mapping[str, Node],
+    enrolment: Enrolment,
+) -> AsyncIterator[Desk]:
+    """Open a desk on loopback and let every node attend it in this process."""
+    transport = config.transport
+    authority, server = _certificates(transport)
+    tokens = RunTokens(run_id, RunTokens.new_secret())
+    admission = Admission(
+        tokens,
+        EnrolledKeys(enrolment.public_key),
+        malicious_server=config.secure_sum.server == "malicious",
+    )
+    desk = Desk(admission, server, DeskSettings(most_greeting=len(nodes) + 100))
+    port = await desk.open(f"{transport.host}:{transport.port}")
+    expiry = int(time.time()) + _TOKEN_DAYS * 86_400
+    reason = "failed"
+    try:
+        async with asyncio.TaskGroup() as group:
+            attending = [
+                group.create_task(
+                    attend(
+                        Invitation(
+                            f"{transport.host}:{port}",
+                            authority,
+                            run_id,
+                            tokens.issue(name, expiry=expiry),
+                        ),
+                        enrolment.identities[name],
+                        node,
+                    )
+                )
+                for name, node in nodes.items()
+            ]
+            try:
+                yield desk
+                reason = "finished"
+            finally:
+                await desk.close(reason)
+                for task in attending:
+                    task.cancel()
+    finally:
+        await desk.close("failed")
+
+
+def _certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:
+    """Give the root certificate nodes believe and the desk's own pair."""
+    if transport.certificate is not None and transport.private_key is not None:
+        pair = KeyPair(
+            read_file("transport.certificate", transport.certificate),
+            read_file("transport.private-key", transport.private_key),
+        )
+        _check_pair(pair, transport)
+        return pair.certificate, pair
+    now = datetime.datetime.now(datetime.UTC)
+    authority = make_authority("Wallflower local run", now=now, days=_TOKEN_DAYS)
+    server = make_server_certificate(
+        authority, [transport.host], now=now, days=_TOKEN_DAYS
+    )
+    return authority.certificate, server
+
+
+def _check_pair(pair: KeyPair, transport: TransportSettings) -> None:
+    """Refuse a certificate that nodes would refuse, or a key that is another's."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    where = f"transport.certificate {transport.certificate}"
+    if not is_valid_at(pair.certificate, datetime.datetime.now(datetime.UTC)):
+        raise ConfigError(where, "is expired or not valid yet; make a new one")
+    if not names_host(pair.certificate, transport.host):
+        raise ConfigError(where, f"does not name transport.host {transport.host}")
+    try:
+        context.load_cert_chain(str(transport.certificate), str(transport.private_key))
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(
+            "transport.private-key", f"does not fit transport.certificate ({error})"
+        ) from None

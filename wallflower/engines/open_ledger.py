@@ -1,0 +1,79 @@
+"""The ledger of the nodes that an engine hosts: beside its journal, in step with it.
+
+It is made before anybody is invited and grows before anything is answered, so one that
+is gone, emptied or older than the journal was meddled with or lost. Going on with a new
+one would let people be asked beyond their budget without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+from wallflower.clients.node.counter import Counter
+from wallflower.clients.node.ledger import Ledger
+from wallflower.protocol.errors import JournalError, RefusalError, UnavailableError
+from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
+from wallflower.results.hosted_ledger import ledger_checks, ledger_path
+from wallflower.strategy.record.journal import Journal
+
+
+def hosted_ledger(run_dir: Path) -> Ledger:
+    """Open the ledger of a run's hosted nodes; see `check_hosted_ledger` first."""
+    # Not flushed: what a power cut may lose of the counter, the journal has.
+    counter = Counter(run_dir / "ledger.counter", durable=False)
+    return Ledger(ledger_path(run_dir), counter)
+
+
+def check_hosted_ledger(journal: Journal) -> None:
+    """Refuse to go on where the journal has invitations and the ledger does not fit.
+
+    Raises
+    ------
+    JournalError
+        The ledger is gone, or knows less than the journal.
+    """
+    path = ledger_path(journal.run_dir)
+    if not path.exists() and any(journal.invitations()):
+        raise JournalError(
+            f"ledger {path} is gone, although {journal.run_dir} has invitations: what "
+            "their users spent is not known any more; restore it, or begin a new run "
+            "with other users"
+        )
+    for check in ledger_checks(journal):
+        if not check.holds:
+            raise JournalError(
+                f"ledger {path} does not fit the journal: {check.problems[0]}; restore "
+                "it, or begin a new run with other users"
+            )
+
+
+class LedgeredPort:
+    """A port to hosted nodes that are there only while their ledger can be written.
+
+    Who is there is asked before anybody is drawn: nobody is invited whose answer could
+    not be sent.
+    """
+
+    def __init__(self, port: NodePort, ledger: Ledger) -> None:
+        self._port = port
+        self._ledger = ledger
+
+    async def nodes(self) -> Sequence[NodeId]:
+        """Name the nodes; UnavailableError where the ledger is locked or full."""
+        try:
+            await self._ledger.ready()
+        except RefusalError as refusal:
+            raise UnavailableError(
+                f"{refusal.detail}; nobody was invited: free it and `resume`"
+            ) from None
+        return await self._port.nodes()
+
+    async def ask(
+        self, requests: Sequence[Request], *, timeout_s: float
+    ) -> AsyncGenerator[Answer, None]:
+        """Ask through the port."""
+        async with aclosing(self._port.ask(requests, timeout_s=timeout_s)) as answers:
+            async for answer in answers:
+                yield answer

@@ -1,0 +1,171 @@
+"""The population an engine hosts itself: nodes, users, rewards, on the users' terms."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+
+from wallflower.clients.consent import ClientPolicy, load_policy
+from wallflower.clients.host.assemble import NodeSetup, make_node
+from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.node import Node
+from wallflower.clients.rewards.local import TableRewards, patience_of, reward_source
+from wallflower.clients.rewards.source import Patience, Rewards
+from wallflower.protocol.accounting.account import NOTHING, Cost
+from wallflower.protocol.errors import ConfigError
+from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
+from wallflower.strategy.config import ExperimentConfig
+
+_CERTIFICATE_DAYS = 30
+
+
+def node_names(config: ExperimentConfig) -> tuple[str, ...]:
+    """Name the hosted nodes; the same names in every engine and after a resume."""
+    return tuple(f"node-{number}" for number in range(config.nodes.count))
+
+
+def agreed_policy(config: ExperimentConfig) -> ClientPolicy:
+    """Give the users' terms: their file's, or exactly what the experiment says."""
+    if config.nodes.policy is not None:
+        return load_policy(config.nodes.policy)
+    privacy, secure_sum = config.privacy, config.secure_sum
+    return ClientPolicy(
+        largest_epsilon=privacy.epsilon,
+        largest_total_epsilon=_largest_total(config),
+        largest_participations=privacy.max_participations,
+        smallest_cohort=2,
+        smallest_floor_fraction=Fraction(0),
+        smallest_corrupt=secure_sum.corrupt,
+        malicious_server=secure_sum.server == "malicious",
+        mechanisms=(privacy.mechanism,),
+        backends=(secure_sum.backend,),
+    )
+
+
+def _largest_total(config: ExperimentConfig) -> Fraction:
+    """Give what so many of the experiment's cohorts may cost a user, as (ε, δ)-DP."""
+    privacy = config.privacy
+    kind = config.mechanism().for_cohort(2, 2, Fraction(1, 2)).guarantee().kind
+    account = NOTHING
+    for _ in range(privacy.max_participations):
+        account = account.plus(Cost.at_most(kind, privacy.epsilon))
+    total = account.total(ClientPolicy().privacy_delta)
+    if total is None:  # nothing is promised, so nothing is kept account of
+        return privacy.epsilon
+    return total if total < 1000 else Fraction(math.ceil(total))
+
+
+class Enrolment:
+    """An enrolment authority inside the process, for engines that host all nodes.
+
+    What a lying server could do is the same with it; that nobody but this process
+    holds the key is a matter of course here.
+    """
+
+    def __init__(self, config: ExperimentConfig) -> None:
+        key = EnrolmentKey.generate()
+        not_after = int(time.time()) + _CERTIFICATE_DAYS * 86_400
+        self.public_key = key.public_key
+        self.identities: dict[str, NodeIdentity] = {}
+        for name, users in zip(node_names(config), config.nodes.sizes, strict=True):
+            identity = NodeIdentity.generate(name)
+            certificate = key.issue(
+                name, identity.public_key, not_after=not_after, capacity=users
+            )
+            self.identities[name] = identity.enrolled(certificate)
+
+
+def hosted_nodes(
+    config: ExperimentConfig, ledger: Ledger, enrolment: Enrolment | None
+) -> Mapping[str, Node]:
+    """Build every node of ``[nodes]`` with the rewards of ``[rewards]``."""
+    setup = hosted_setup(
+        config,
+        ledger,
+        lambda name: enrolment.identities[name] if enrolment else None,
+        enrolment.public_key if enrolment else None,
+    )
+    trust = setup.trust()
+    return {
+        name: make_node(setup, name, hosted_users(setup, name, count), trust)
+        for name, count in zip(node_names(config), config.nodes.sizes, strict=True)
+    }
+
+
+def hosted_setup(
+    config: ExperimentConfig,
+    ledger: Ledger,
+    identity: Callable[[str], NodeIdentity | None],
+    enrolment_key: bytes | None,
+) -> NodeSetup:
+    """Give what all nodes of ``[nodes]`` share."""
+    return NodeSetup(
+        policy=agreed_policy(config),
+        ledger=ledger,
+        source=reward_sources(config),
+        identity=identity,
+        enrolment_key=enrolment_key,
+        noise_seed=config.test.noise_seed,
+        patience=hosted_patience(config),
+    )
+
+
+def hosted_users(setup: NodeSetup, name: str, count: int) -> tuple[str, ...]:
+    """Name the users of a hosted node: its table's, or numbered ones."""
+    return users_of(setup.source(name), count)
+
+
+def users_of(source: Rewards, count: int) -> tuple[str, ...]:
+    """Name the users behind a source: its table's, or numbered ones."""
+    if isinstance(source, TableRewards):
+        return source.users
+    return tuple(f"u{number}" for number in range(count))
+
+
+def reward_sources(config: ExperimentConfig) -> Callable[[str], Rewards]:
+    """Give each node's source; all share one unless each has a file of its own."""
+    settings = config.rewards
+    if settings is None:
+        raise ConfigError(
+            "rewards", "the section is missing; this engine hosts the users itself"
+        )
+    arms = config.experiment.arms
+    known: dict[str, Rewards] = {}
+    own_file = settings.table is not None and "{node}" in str(settings.table)
+
+    def source(name: str) -> Rewards:
+        key = name if own_file else ""
+        if key not in known:
+            known[key] = reward_source(settings, name, arms, config.test.noise_seed)
+        return known[key]
+
+    return source
+
+
+def hosted_patience(config: ExperimentConfig) -> Patience:
+    """Say how long hosted nodes wait: as ``[rewards]`` says, never past the server."""
+    assert config.rewards is not None
+    return patience_of(config.rewards).within(config.transport.reward_timeout_s)
+
+
+def check_rewards(config: ExperimentConfig) -> None:
+    """Refuse a reward source that cannot be opened: files, functions, addresses."""
+    source = reward_sources(config)
+    own_file = config.rewards is not None and "{node}" in str(config.rewards.table)
+    if isinstance(source(node_names(config)[0]), TableRewards) and not own_file:
+        raise ConfigError(
+            "rewards.table", "needs {node} in its name: a table belongs to one node"
+        )
+    for name in node_names(config) if own_file else node_names(config)[:1]:
+        source(name)
+
+
+def read_file(key: str, path: Path) -> bytes:
+    """Read a file that the config names; an error names the key."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(key, f"{path} cannot be read ({error.strerror})") from None

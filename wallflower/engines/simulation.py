@@ -1,0 +1,53 @@
+"""The ``simulation`` engine: Flower's own, through `flwr run`, on a SuperLink of ours.
+
+One SuperLink per run, on a free port of loopback, with its own FLWR_HOME in the run
+directory; Ray starts as many actors as there are processors (option ``processors``).
+`flwr run .` against anyone's SuperLink runs the same app.
+"""
+
+from __future__ import annotations
+
+import os
+
+from wallflower.engines.flower import app_folder, carry, known_options
+from wallflower.engines.open_ledger import check_hosted_ledger
+from wallflower.engines.population import agreed_policy, check_rewards
+from wallflower.engines.process import simulation_superlink
+from wallflower.engines.registry import EngineJob
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.numbers import whole
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.record.journal import Journal
+
+ENGINE = "simulation"
+
+
+OPTIONS = ("processors",)
+
+
+def check(config: ExperimentConfig) -> None:
+    """Refuse what would fail later: transport, policy file, reward source, app."""
+    kind = config.transport.kind
+    if kind not in ("auto", "flower"):
+        raise InputError(
+            "transport.kind", f'"{kind}"', "auto or flower on engine simulation"
+        )
+    agreed_policy(config)
+    check_rewards(config)
+    app_folder()
+
+
+async def run_simulation(job: EngineJob) -> None:
+    """Drive a job to its end; see `wallflower.engines.Engine`."""
+    check(job.config)
+    with Journal.read(job.run_dir) as journal:
+        check_hosted_ledger(journal)
+    options = known_options(job, OPTIONS)
+    processors = options.get("processors", str(os.cpu_count() or 1))
+    federation = {
+        "num-supernodes": job.config.nodes.count,
+        "client-resources-num-cpus": 1,
+        "init-args-num-cpus": whole("processors", processors, at_least=1),
+    }
+    async with simulation_superlink(job.run_dir) as site:
+        await carry(job, site, ENGINE, federation)

@@ -1,0 +1,90 @@
+"""Draw a figure so that it reads in colour and in grey.
+
+Every curve has its own line style and marker beside its colour; bars at the markers
+show the middle 80 % of the instances. Settings and seed are embedded in SVG and PNG.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from wallflower.figures.data import Curve, promise
+from wallflower.figures.plan import Figure
+
+# Dark to light in grey as well (the order of Okabe and Ito's colours by luminance).
+_STYLES = (
+    ("#000000", "-", "o"),
+    ("#0072B2", "--", "s"),
+    ("#D55E00", "-.", "^"),
+    ("#009E73", ":", "D"),
+    ("#CC79A7", (0, (5, 1, 1, 1, 1, 1)), "v"),
+)
+
+
+def draw(
+    figure: Figure,
+    curves: dict[tuple[int, int], Curve],
+    folder: Path,
+    settings: str,
+    instances: int,
+) -> list[Path]:
+    """Write ``NAME.svg`` and ``NAME.png``; give their paths."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    # A fixed salt makes the same figure the same bytes; text stays text.
+    style = {"svg.hashsalt": "wallflower", "svg.fonttype": "none", "font.size": 9}
+    matplotlib.rcParams.update(style)
+    width = 4.4 * len(figure.panels)
+    drawing, axes = plt.subplots(
+        1, len(figure.panels), figsize=(width, 4.2), sharey=True, squeeze=False
+    )
+    for place, panel in enumerate(figure.panels):
+        axis = axes[0][place]
+        for number, series in enumerate(panel.series):
+            found = curves[place, number]
+            label = f"{series.label}  ({promise(series)})"
+            _line(axis, found, number, len(panel.series), label)
+        axis.set(xscale="log", yscale="log", title=panel.title)
+        axis.set_xlabel("users t")
+        axis.grid(visible=True, which="major", linewidth=0.4, alpha=0.6)
+        axis.legend(fontsize=7, loc="lower left", handlelength=3.6)
+    axes[0][0].set_ylabel("time-average regret Reg(t)/t  (reward per user)")
+    drawing.suptitle(f"{figure.title}, {instances} instances")
+    drawing.tight_layout()
+    paths = []
+    for kind, metadata in (
+        ("svg", {"Title": figure.title, "Description": settings, "Date": None}),
+        ("png", {"Title": figure.title, "Description": settings, "Software": None}),
+    ):
+        path = folder / f"{figure.name}.{kind}"
+        drawing.savefig(path, dpi=130, metadata=metadata)
+        paths.append(path)
+    plt.close(drawing)
+    return paths
+
+
+def _line(axis: Any, found: Curve, number: int, count: int, label: str) -> None:
+    colour, style, marker = _STYLES[number % len(_STYLES)]
+    every = (2 + number * 9 // count, 9)  # staggered, so that bars do not overlap
+    axis.errorbar(
+        found.users,
+        found.mean,
+        yerr=(
+            (found.mean - found.low).clip(min=0),
+            (found.high - found.mean).clip(min=0),
+        ),
+        errorevery=every,
+        markevery=every,
+        color=colour,
+        linestyle=style,
+        marker=marker,
+        markersize=4,
+        linewidth=1.3,
+        elinewidth=0.7,
+        capsize=1.8,
+        label=label,
+    )

@@ -1,0 +1,212 @@
+"""The keys of a consortium, sorted by who may hold them.
+
+::
+
+    authority/   ca.key, enrolment.key         stays offline; the server never sees it
+    operator/    ca.crt, server.crt, server.key, superexec.secret, enrolment.pub,
+                 revoked.txt, revoked-nodes.txt    the operator's host
+    nodes/NAME/  ca.crt, flower.key, flower.pub, identity.key, identity.certificate,
+                 enrolment.pub, revoked.txt    that node's host, by a safe way
+
+Who holds ``enrolment.key`` decides who is a node: were it on the server, a lying server
+could invent nodes and undercut the secure sums.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from wallflower.protocol.errors import ConfigError, InputError
+from wallflower.protocol.files.keyfiles import (
+    AUTHORITY_CERTIFICATE,
+    ENROLMENT_PUBLIC,
+    IDENTITY_CERTIFICATE,
+    IDENTITY_KEY,
+    REVOKED,
+    REVOKED_NODES,
+    armour,
+    private_key_pem,
+    public_key_pem,
+    read_certificate,
+    read_private,
+    read_revoked,
+    read_seed,
+    write_private,
+)
+from wallflower.protocol.identity.certificates import (
+    KeyPair,
+    make_authority,
+    make_server_certificate,
+)
+from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
+
+_NAME = "letters, digits, - and _, at most 60 characters"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """What `wallflower keys list` shows of a node."""
+
+    name: str
+    serial: int
+    expires: datetime.datetime
+    capacity: int
+    revoked: bool
+
+
+class KeyStore:
+    """A folder of keys; every step refuses to overwrite what exists."""
+
+    def __init__(self, root: Path) -> None:
+        self.authority = root / "authority"
+        self.operator = root / "operator"
+        self.nodes = root / "nodes"
+        self.root = root
+
+    def create(self, name: str, addresses: Sequence[str], *, days: int) -> None:
+        """Make the authority, the enrolment key, and the operator's folder."""
+        if self.authority.exists():
+            raise ConfigError(
+                str(self.root),
+                "holds keys already; choose an empty folder, or `wallflower keys "
+                "server` to renew the server's certificate",
+            )
+        for folder in (self.authority, self.operator, self.nodes):
+            folder.mkdir(parents=True, mode=0o700)
+        pair = make_authority(name, now=_now())
+        enrolment = EnrolmentKey.generate()
+        write_private(self.authority / "ca.key", pair.private_key)
+        (self.authority / AUTHORITY_CERTIFICATE).write_bytes(pair.certificate)
+        enrolment_pem = private_key_pem(enrolment.private_bytes())
+        write_private(self.authority / "enrolment.key", enrolment_pem)
+        write_private(self.operator / "superexec.secret", secrets.token_bytes(48))
+        (self.operator / AUTHORITY_CERTIFICATE).write_bytes(pair.certificate)
+        public = public_key_pem(enrolment.public_key)
+        (self.operator / ENROLMENT_PUBLIC).write_bytes(public)
+        (self.operator / REVOKED).write_text("# serials of revoked nodes\n")
+        # The desk reads names, and reads them again when the file changes.
+        (self.operator / REVOKED_NODES).write_text("# names of revoked nodes\n")
+        self.issue_server(addresses, days=days)
+
+    def issue_server(
+        self,
+        addresses: Sequence[str],
+        *,
+        days: int,
+        now: datetime.datetime | None = None,
+    ) -> Path:
+        """Issue a server certificate; the former one is kept beside it.
+
+        ``localhost`` and ``127.0.0.1`` are always among its names, since the operator's
+        own tools reach SuperLink there.
+        """
+        names = list(dict.fromkeys([*addresses, "localhost", "127.0.0.1"]))
+        pair = make_server_certificate(
+            self._authority(), names, now=now or _now(), days=days
+        )
+        key, certificate = self.operator / "server.key", self.operator / "server.crt"
+        for path in (key, certificate):
+            if path.exists():
+                path.rename(path.with_suffix(path.suffix + ".former"))
+        write_private(key, pair.private_key)
+        certificate.write_bytes(pair.certificate)
+        return certificate
+
+    def add_node(
+        self, name: str, *, capacity: int, days: int, now: datetime.datetime
+    ) -> Path:
+        """Make a node's keys and enrol it for at most `capacity` users."""
+        if len(name) > 60 or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
+            raise InputError("node name", f'"{name}"', _NAME)
+        folder = self.nodes / name
+        if folder.exists():
+            raise ConfigError(
+                str(folder), "exists already; revoke the node or choose another name"
+            )
+        identity = NodeIdentity.generate(name)
+        expires = int((now + datetime.timedelta(days=days)).timestamp())
+        certificate = self._enrolment().issue(
+            name, identity.public_key, not_after=expires, capacity=capacity
+        )
+        folder.mkdir(mode=0o700)
+        private, public = _flower_key()
+        write_private(folder / "flower.key", private)
+        (folder / "flower.pub").write_bytes(public)
+        identity_pem = private_key_pem(identity.private_bytes())
+        write_private(folder / IDENTITY_KEY, identity_pem)
+        (folder / IDENTITY_CERTIFICATE).write_bytes(armour(certificate))
+        for shared in (AUTHORITY_CERTIFICATE, ENROLMENT_PUBLIC, REVOKED):
+            shutil.copyfile(self.operator / shared, folder / shared)
+        return folder
+
+    def revoke(self, name: str) -> int:
+        """Put a node's serial on every list of revoked ones; gives the serial."""
+        folder = self.nodes / name
+        serial = read_certificate(folder / IDENTITY_CERTIFICATE).serial
+        lists = [self.operator / REVOKED, *sorted(self.nodes.glob(f"*/{REVOKED}"))]
+        for path in lists:
+            if serial not in read_revoked(path):
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(f"{serial}  # {name}\n")
+        with (self.operator / REVOKED_NODES).open("a", encoding="utf-8") as file:
+            file.write(f"{name}\n")
+        return serial
+
+    def records(self) -> list[NodeRecord]:
+        """Every node with its expiry, in order of name."""
+        revoked = read_revoked(self.operator / REVOKED)
+        found = []
+        for path in sorted(self.nodes.glob(f"*/{IDENTITY_CERTIFICATE}")):
+            held = read_certificate(path)
+            expires = datetime.datetime.fromtimestamp(held.not_after, datetime.UTC)
+            found.append(
+                NodeRecord(
+                    held.node_id,
+                    held.serial,
+                    expires,
+                    held.capacity,
+                    held.serial in revoked,
+                )
+            )
+        return found
+
+    def server_expires(self) -> datetime.datetime:
+        """Tell when the server's certificate ends."""
+        pem = (self.operator / "server.crt").read_bytes()
+        return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+
+    def _authority(self) -> KeyPair:
+        key = read_private(self.authority / "ca.key")
+        return KeyPair((self.authority / AUTHORITY_CERTIFICATE).read_bytes(), key)
+
+    def _enrolment(self) -> EnrolmentKey:
+        seed = read_seed(self.authority / "enrolment.key")
+        return EnrolmentKey.from_private_bytes(seed)
+
+
+def _flower_key() -> tuple[bytes, bytes]:
+    """Make a SuperNode's key pair: ECDSA P-384 in OpenSSH form, as Flower demands."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.OpenSSH,
+        serialization.NoEncryption(),
+    )
+    public = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
+    return private, public + b"\n"
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

@@ -1,0 +1,283 @@
+"""What users will be promised and what it will cost, before anybody is asked.
+
+Everything follows from public settings: batch sizes from the schedule, integers from
+the calibrated mechanism, separable gaps from the `tight` radius, promises from the
+exact accountant.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from wallflower.protocol.accounting.dropout import effective_epsilon_of
+from wallflower.protocol.accounting.exact import Bound, probabilistic, returning_users
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.numbers import whole
+from wallflower.protocol.privacy.guarantee import Guarantee
+from wallflower.protocol.privacy.mechanism import LARGEST_COHORT, CohortMechanism
+from wallflower.protocol.privacy.sentences import SENTENCE_DELTA, Group, Promise
+from wallflower.strategy.bandit.confidence import CohortFacts, confidence_for
+from wallflower.strategy.bandit.failure_budget import batch_share
+from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_radius
+from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
+
+PRIVACY_DELTAS = (1e-5, SENTENCE_DELTA, 1e-9)
+ARRIVING = (Fraction(1), Fraction(19, 20), Fraction(3, 4), Fraction(1, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """The operator's question; `gaps` are differences of means to be told apart.
+
+    `floor` is the part of every cohort that is surely honest and present, `corrupt`
+    the part of its nodes that may work with the operator.
+    """
+
+    arms: int
+    horizon: int
+    epsilon: Fraction
+    mechanism: str
+    scale: Fraction
+    ratio: Fraction | None
+    first_batch: int
+    floor: Fraction
+    corrupt: Fraction
+    participations: int
+    failure_probability: Fraction
+    gaps: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        whole("participations", self.participations, at_least=1, at_most=1000)
+        for gap in self.gaps:
+            if not 0 < gap <= 1:
+                raise InputError("gap", gap, "greater than 0 and at most 1")
+        if not 0 < self.floor <= 1:
+            raise InputError("floor", self.floor, "greater than 0 and at most 1")
+        if not 0 <= self.corrupt < 1:
+            raise InputError("corrupt", self.corrupt, "from 0 to below 1")
+
+    def policy(self) -> PolicySpec:
+        """The elimination policy these settings describe, first batch resolved."""
+        return PolicySpec(
+            policy=ELIMINATION,
+            arms=self.arms,
+            horizon=self.horizon,
+            mechanism=self.mechanism,
+            epsilon=self.epsilon,
+            scale=self.scale,
+            failure_probability=self.failure_probability,
+            ratio=self.ratio,
+            first_batch=self.first_batch,
+            honest_fraction=self.floor,
+        ).resolved()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """One batch: its integers, its cost so far, and what it can tell apart.
+
+    `users` counts all arms up to and including this batch, no arm dropped.
+    `separates` is the gap that is told apart for sure up to the failure probability;
+    above 1 it says nothing.
+    """
+
+    batch: int
+    cohort: CohortMechanism
+    users: int
+    separates: float
+
+
+@dataclass(frozen=True, slots=True)
+class GapCost:
+    """Users needed to tell a gap apart; None where no reasonable number does."""
+
+    gap: Fraction
+    batch: int | None
+    users_per_arm: int | None
+    users: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DropoutEffect:
+    """ε if a sum were used although only this part of the floor answered."""
+
+    arriving: Fraction
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole answer."""
+
+    request: PlanRequest
+    policy: PolicySpec
+    batches: tuple[PlannedBatch, ...]
+    guarantee: Guarantee
+    sentence: str
+    equivalents: tuple[Bound, ...]
+    losses: tuple[float, ...]  # of one cohort, each exceeded with probability δ
+    returning: tuple[Bound, ...]
+    dropouts: tuple[DropoutEffect, ...]
+    gaps: tuple[GapCost, ...]
+
+
+def make_plan(request: PlanRequest) -> Plan:
+    """Answer; raises InputError where the settings allow no experiment at all."""
+    policy = request.policy()
+    future = _Future(policy)
+    batches: list[PlannedBatch] = []
+    for number in range(1, future.last_affordable + 1):
+        planned = future.batch(number)
+        if planned.users > request.horizon:
+            break
+        batches.append(planned)
+    if not batches:
+        raise InputError(
+            "horizon",
+            request.horizon,
+            f"at least {planned.users}: {planned.cohort.cohort_size} users for each "
+            f"of {request.arms} arms",
+        )
+    cohorts = [planned.cohort for planned in batches]
+    promises = [
+        returning_users(cohorts, request.participations, privacy_delta)
+        for privacy_delta in PRIVACY_DELTAS
+    ]
+    returning = promises[PRIVACY_DELTAS.index(SENTENCE_DELTA)]
+    guarantee = _weakest(cohorts)
+    return Plan(
+        request=request,
+        policy=policy,
+        batches=tuple(batches),
+        guarantee=guarantee,
+        sentence=_promise(request, guarantee, cohorts, returning[0]).sentence(),
+        equivalents=tuple(bounds[0] for bounds in promises),
+        losses=tuple(
+            max(probabilistic(cohort, privacy_delta) for cohort in cohorts)
+            for privacy_delta in PRIVACY_DELTAS
+        ),
+        returning=returning if request.participations > 1 else (),
+        dropouts=_dropouts(guarantee, cohorts),
+        gaps=tuple(_cost(gap, future) for gap in sorted(request.gaps, reverse=True)),
+    )
+
+
+class _Future:
+    """The batches to come, also beyond the horizon, computed when first asked for."""
+
+    def __init__(self, policy: PolicySpec) -> None:
+        assert policy.ratio is not None
+        self._policy = policy
+        self._schedule = Schedule(policy.ratio, policy.first_batch)
+        self._confidence = confidence_for(policy)
+        self._history: tuple[CohortFacts, ...] = ()
+        self._batches: list[PlannedBatch] = []
+        # Failure probability that later batches no longer need once an arm is out.
+        self._unspent = policy.failure_probability
+
+    @property
+    def last_affordable(self) -> int:
+        """The last batch whose cohort a mechanism can be calibrated to."""
+        batch = 1
+        while self._schedule.size(batch + 1) <= LARGEST_COHORT:
+            batch += 1
+        return batch
+
+    def batch(self, number: int) -> PlannedBatch:
+        while len(self._batches) < number:
+            self._batches.append(self._next(len(self._batches) + 1))
+        return self._batches[number - 1]
+
+    def _next(self, number: int) -> PlannedBatch:
+        policy = self._policy
+        size = self._schedule.size(number)
+        floor = policy.floor(size)
+        cohort = policy.calibrated(size, floor, self._confidence.wrap(number))
+        self._history += (CohortFacts(number, size, floor, size),)
+        self._unspent -= batch_share(policy.failure_probability, number)
+        before = self._batches[-1].users if self._batches else 0
+        return PlannedBatch(
+            number, cohort, before + policy.arms * size, self._separates(number)
+        )
+
+    def _separates(self, number: int) -> float:
+        """The gap at which an arm is dropped by the end of this batch, but for p.
+
+        It falls when the estimates differ by more than the radius. Its own deviation
+        in the wrong direction is bounded at the level that later batches leave over.
+        """
+        bound = self._confidence.pair(self._history, self._history, number)
+        recent = self._history[-bound.pooled :]
+        noises = tuple(
+            cohort_noise(
+                self._policy.calibrated(
+                    facts.size, facts.floor, self._confidence.wrap(facts.level_batch)
+                )
+            )
+            for facts in recent
+        )
+        pool = Pool(sum(facts.size for facts in recent), noises)
+        level = self._unspent / max(self._policy.arms - 1, 1)
+        return bound.radius + pair_radius(pool, pool, level)
+
+
+def _cost(gap: Fraction, future: _Future) -> GapCost:
+    per_arm = 0
+    for number in range(1, future.last_affordable + 1):
+        planned = future.batch(number)
+        per_arm += planned.cohort.cohort_size
+        if planned.separates <= gap:
+            return GapCost(gap, number, per_arm, planned.users)
+    return GapCost(gap, None, None, None)
+
+
+def _promise(
+    request: PlanRequest,
+    guarantee: Guarantee,
+    cohorts: list[CohortMechanism],
+    best: Bound,
+) -> Promise:
+    """What one person is promised for the whole experiment.
+
+    A pure promise is stated without δ although a bound with δ may be a little smaller.
+    """
+    pure = guarantee.kind == "pure" and guarantee.epsilon is not None
+    return Promise(
+        kind=guarantee.kind,
+        trust=guarantee.trust,
+        epsilon=(
+            request.participations * (guarantee.epsilon or Fraction(0))
+            if pure
+            else best.epsilon
+        ),
+        privacy_delta=0.0 if pure else best.privacy_delta,
+        times=request.participations,
+        groups=tuple(Group(c.cohort_size, c.honest_floor) for c in cohorts),
+        corrupt=request.corrupt,
+    )
+
+
+def _weakest(cohorts: list[CohortMechanism]) -> Guarantee:
+    """The guarantee that covers every batch: the one with the largest ε."""
+    promises = [cohort.guarantee() for cohort in cohorts]
+    return max(promises, key=lambda promise: promise.approximate(SENTENCE_DELTA))
+
+
+def _dropouts(
+    guarantee: Guarantee, cohorts: list[CohortMechanism]
+) -> tuple[DropoutEffect, ...]:
+    if guarantee.trust != "distributed":
+        return ()
+    return tuple(
+        DropoutEffect(
+            arriving,
+            max(
+                effective_epsilon_of(cohort, math.ceil(cohort.honest_floor * arriving))
+                for cohort in cohorts
+            ),
+        )
+        for arriving in ARRIVING
+    )

@@ -1,0 +1,237 @@
+"""A plan as a page for people or as JSON for programs. Every ε is rounded up."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wallflower.output import console, print_json, print_text, table
+from wallflower.planning.plan import PRIVACY_DELTAS, GapCost, Plan, PlannedBatch
+from wallflower.protocol.accounting.exact import Bound
+from wallflower.protocol.numbers import round_up
+from wallflower.protocol.privacy.sentences import percent, power
+
+_TRUST = {
+    "distributed": "the honest part of each group, and the secure sum",
+    "server": "the server, which sees every outcome",
+    "nobody": "nobody",
+}
+_LEGEND = (
+    "Rewards are rounded to multiples of 1/g; τ bounds the noise of a sum; bits are "
+    "what one user sends; the last column is the gap of means that is decided by then."
+)
+
+
+def print_plan(plan: Plan, output: str) -> None:
+    """Show it in the format asked for."""
+    if output == "json":
+        print_json("plan", plan_json(plan))
+    else:
+        _print_page(plan)
+
+
+# --- JSON
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """Everything in the plan; an infinite ε is null."""
+    request, guarantee = plan.request, plan.guarantee
+    return {
+        "settings": {
+            "arms": request.arms,
+            "horizon": request.horizon,
+            "epsilon": str(request.epsilon),
+            "mechanism": request.mechanism,
+            "scale": str(request.scale),
+            "ratio": str(plan.policy.ratio),
+            "first_batch": plan.policy.first_batch,
+            "floor": str(request.floor),
+            "corrupt": str(request.corrupt),
+            "participations": request.participations,
+            "failure_probability": str(request.failure_probability),
+        },
+        "batches": [_batch_json(planned) for planned in plan.batches],
+        "guarantee": {
+            "kind": guarantee.kind,
+            "epsilon": (
+                None if guarantee.epsilon is None else float(guarantee.epsilon_text)
+            ),
+            "trust": guarantee.trust,
+            "unit": "one user, one reward",
+            "participations": request.participations,
+            "sentence": plan.sentence,
+            "approximate": [_bound_json(bound) for bound in plan.equivalents],
+            "probabilistic": [
+                {"epsilon": _rounded(loss), "privacy_delta": privacy_delta}
+                for loss, privacy_delta in zip(plan.losses, PRIVACY_DELTAS, strict=True)
+            ],
+            "returning_users": [_bound_json(bound) for bound in plan.returning],
+        },
+        "dropouts": [
+            {"arriving": str(effect.arriving), "epsilon": _rounded(effect.epsilon)}
+            for effect in plan.dropouts
+        ],
+        "gaps": [_gap_json(cost) for cost in plan.gaps],
+    }
+
+
+def _batch_json(planned: PlannedBatch) -> dict[str, Any]:
+    cohort = planned.cohort
+    return {
+        "batch": planned.batch,
+        "cohort_size": cohort.cohort_size,
+        "honest_floor": cohort.honest_floor,
+        "precision": cohort.precision,
+        "noise_bound": cohort.noise_bound,
+        "modulus": cohort.modulus,
+        "bits_per_user": cohort.bits_per_user,
+        "users": planned.users,
+        "separates": min(1.0, planned.separates),
+    }
+
+
+def _bound_json(bound: Bound) -> dict[str, Any]:
+    return {
+        "epsilon": _rounded(bound.epsilon),
+        "privacy_delta": bound.privacy_delta,
+        "reason": bound.reason,
+    }
+
+
+def _gap_json(cost: GapCost) -> dict[str, Any]:
+    return {
+        "gap": float(cost.gap),
+        "batch": cost.batch,
+        "users_per_arm": cost.users_per_arm,
+        "users": cost.users,
+    }
+
+
+def _rounded(epsilon: float) -> float | None:
+    return None if math.isinf(epsilon) else float(round_up(epsilon))
+
+
+# --- the page
+
+
+def _print_page(plan: Plan) -> None:
+    request, out = plan.request, console()
+    out.print(
+        f"[bold]{request.arms} arms, up to {request.horizon:,} users, "
+        f"{request.mechanism} at ε = {round_up(request.epsilon)}[/bold]"
+    )
+    out.print()
+    out.print("[bold]What a person is promised[/bold]")
+    print_text(out, plan.sentence)
+    out.print(f"Must be trusted: {_TRUST[plan.guarantee.trust]}.")
+    if plan.guarantee.epsilon is not None:
+        print_text(out, _equivalents(plan))
+    for line in _returning(plan):
+        out.print(line)
+    out.print()
+    out.print("[bold]What is sent[/bold] (if no arm falls early)")
+    out.print(_batches(plan))
+    print_text(out, _LEGEND)
+    out.print()
+    if plan.dropouts:
+        out.print("[bold]When people do not answer[/bold]")
+        print_text(out, _dropouts(plan))
+        out.print()
+    sure = percent(1 - request.failure_probability)
+    out.print(f"[bold]Users needed[/bold] to tell arms apart with probability {sure}")
+    out.print(_gaps(plan))
+
+
+def _equivalents(plan: Plan) -> str:
+    parts = [
+        f"({round_up(bound.epsilon)}, {power(privacy_delta)})"
+        for bound, privacy_delta in zip(plan.equivalents, PRIVACY_DELTAS, strict=True)
+    ]
+    if plan.guarantee.kind == "pure":
+        start, exceeded = "The promise needs no δ; as", ""
+    else:
+        start = "As"
+        losses = [
+            f"{round_up(loss)} with a chance of {power(privacy_delta)}"
+            for loss, privacy_delta in zip(plan.losses, PRIVACY_DELTAS, strict=True)
+        ]
+        exceeded = (
+            " In one group, to who sees the bare sum, the loss of privacy exceeds "
+            f"{', '.join(losses)} at most."
+        )
+    return f"{start} (ε, δ)-DP it reads {', '.join(parts)}.{exceeded}"
+
+
+def _returning(plan: Plan) -> list[str]:
+    times = plan.request.participations
+    if times == 1 or plan.guarantee.epsilon is None:
+        return ["Everybody takes part once at most."] if times == 1 else []
+    lines = [f"After {times} times, the smallest valid bound holds:"]
+    for bound in plan.returning:
+        exactly = f"δ = {bound.privacy_delta:g}" if bound.privacy_delta else "no δ"
+        lines.append(f"  ε = {round_up(bound.epsilon)} ({exactly}): {bound.reason}")
+    return lines
+
+
+def _batches(plan: Plan) -> Any:
+    rows = table(
+        "batch",
+        "users per arm",
+        "g",
+        "τ",
+        "modulus m",
+        "bits",
+        "users so far",
+        "tells apart",
+    )
+    for planned in plan.batches:
+        cohort = planned.cohort
+        rows.add_row(
+            str(planned.batch),
+            f"{cohort.cohort_size:,}",
+            f"{cohort.precision:,}",
+            f"{cohort.noise_bound:,}",
+            f"{cohort.modulus:,}",
+            str(cohort.bits_per_user),
+            f"{planned.users:,}",
+            _gap(planned.separates),
+        )
+    return rows
+
+
+def _gap(separates: float) -> str:
+    """Two digits, rounded up: the gap shown is told apart, not one a little smaller."""
+    if separates > 1:
+        return "–"
+    return round_up(separates, max(2, 1 - math.floor(math.log10(separates))))
+
+
+def _dropouts(plan: Plan) -> str:
+    parts = [
+        f"{round_up(effect.epsilon)} with {percent(effect.arriving)} of them"
+        for effect in plan.dropouts
+        if effect.arriving < 1
+    ]
+    return (
+        f"Each person's noise counts on {percent(plan.request.floor)} of the group. "
+        "While so many honest people answer, the promise holds in full. With fewer, no "
+        "sum is released and the group counts as used. Were it released, ε would be "
+        f"{', '.join(parts)}."
+    )
+
+
+def _gaps(plan: Plan) -> Any:
+    rows = table("gap of means", "users per arm", "users in all", "by batch", "fits")
+    for cost in plan.gaps:
+        if cost.users is None:
+            rows.add_row(f"{float(cost.gap):g}", "more than 10¹⁰", "–", "–", "no")
+            continue
+        fits = "yes" if cost.users <= plan.request.horizon else "no"
+        rows.add_row(
+            f"{float(cost.gap):g}",
+            f"{cost.users_per_arm:,}",
+            f"{cost.users:,}",
+            str(cost.batch),
+            fits,
+        )
+    return rows

@@ -1,0 +1,133 @@
+"""Index policies on many instances at once, exact in law.
+
+In every step each live instance asks one cohort of the arm of its best index; cohorts
+of the same size are drawn together. The choices are those of `strategy.index_policies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wallflower.regret.accounts import Accounts
+from wallflower.regret.draws import CohortDraws
+from wallflower.regret.simulation import Doubles, Simulation, SimulationResult
+from wallflower.strategy.bandit.confidence import CohortFacts, History, confidence_for
+from wallflower.strategy.bandit.divergence import divergence_for
+from wallflower.strategy.bandit.index import CHOICES
+from wallflower.strategy.bandit.schedule import Schedule
+
+
+class FastIndex:
+    """Plays `dp-klucb` or `dp-imed` on every instance of a simulation."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._spec = simulation.spec.resolved()
+        assert self._spec.ratio is not None
+        self._schedule = Schedule(self._spec.ratio, self._spec.first_batch)
+        self._confidence = confidence_for(self._spec)
+        self._divergence = divergence_for(
+            self._spec.mechanism, float(self._spec.epsilon)
+        )
+        self._draws = CohortDraws(simulation.model, simulation.seed)
+        self._accounts = Accounts(simulation)
+        shape = (simulation.instances, self._spec.arms)
+        self._cohorts = np.zeros(shape, dtype=np.int64)
+        self._sums = np.zeros(shape)
+        # Per batch number of an arm: its sums, for the intervals' best pooling.
+        self._by_batch: list[Doubles] = []
+
+    def steps(self) -> Iterator[float]:
+        """Play step after step until every instance is over."""
+        accounts = self._accounts
+        first = self._schedule.size(1)
+        everyone = np.nonzero(np.ones(self._cohorts.shape, dtype=np.bool_))
+        if first * self._spec.arms > min(
+            self._spec.horizon, self._spec.user_budget or self._spec.horizon
+        ):
+            for row in np.flatnonzero(accounts.live):
+                accounts.close(row, "horizon", {0: accounts.remaining(row)})
+        else:
+            self._play(*everyone)
+            accounts.checkpoint()
+            yield accounts.part_done
+        while accounts.live.any():
+            rows = np.flatnonzero(accounts.live)
+            arms = self._choices(rows)
+            rows, arms = self._close_finished(rows, arms)
+            self._play(rows, arms)
+            accounts.checkpoint()
+            yield accounts.part_done
+        accounts.checkpoint()
+        yield 1.0
+
+    def result(self) -> SimulationResult:
+        """Tell what is known so far."""
+        shape = self._cohorts.shape
+        estimates, radii = np.full(shape, 0.5), np.full(shape, np.inf)
+        for last in range(1, int(self._cohorts.max(initial=0)) + 1):
+            here = self._cohorts == last
+            if not here.any():
+                continue
+            history = self._history(last)
+            bound = self._confidence.own(history, last)
+            window = slice(last - bound.pooled, last)
+            users = sum(facts.size for facts in history[window])
+            pooled = sum(self._by_batch[window], np.array(0.0)) / users
+            estimates[here] = pooled[here]
+            radii[here] = bound.radius
+        never = np.zeros(shape, dtype=np.int64)
+        return self._accounts.result(estimates, radii, never)
+
+    def _choices(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        # Until its last step every user of an instance is aggregated.
+        users = self._accounts.pulls[rows].astype(np.float64)
+        means = self._sums[rows] / users
+        choose = CHOICES[self._spec.policy]
+        return choose(means, users, users.sum(axis=1), self._divergence)
+
+    def _close_finished(
+        self, rows: NDArray[np.intp], arms: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        sizes = np.array(
+            [self._schedule.size(int(k) + 1) for k in self._cohorts[rows, arms]]
+        )
+        needed = self._accounts.users[rows] + sizes
+        limits = [("horizon", self._spec.horizon)]
+        if self._spec.user_budget:
+            limits.append(("budget", self._spec.user_budget))
+        going = np.ones(len(rows), dtype=np.bool_)
+        for reason, limit in limits:
+            for place in np.flatnonzero(going & (needed > limit)):
+                row = int(rows[place])
+                left = {int(arms[place]): self._accounts.remaining(row)}
+                self._accounts.close(row, reason, left)
+                going[place] = False
+        return rows[going], arms[going]
+
+    def _play(self, rows: NDArray[np.intp], arms: NDArray[np.intp]) -> None:
+        numbers = self._cohorts[rows, arms] + 1
+        for number in np.unique(numbers):
+            here = numbers == number
+            size = self._schedule.size(int(number))
+            cohort = self._spec.calibrated(
+                size, self._spec.floor(size), self._confidence.wrap(int(number))
+            )
+            who, which = rows[here], arms[here]
+            flat = who * self._spec.arms + which
+            sums = self._draws.totals(flat, cohort) / cohort.precision
+            if len(self._by_batch) < number:
+                self._by_batch.append(np.zeros(self._cohorts.shape))
+            self._by_batch[int(number) - 1][who, which] = sums
+            self._sums[who, which] += sums
+            self._cohorts[who, which] = number
+            self._accounts.pull(who, which, size)
+
+    def _history(self, last: int) -> History:
+        sizes = [self._schedule.size(number) for number in range(1, last + 1)]
+        return tuple(
+            CohortFacts(number, size, self._spec.floor(size), size)
+            for number, size in enumerate(sizes, 1)
+        )

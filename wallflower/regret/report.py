@@ -1,0 +1,201 @@
+"""A simulation's result as one JSON envelope and as a table for people."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wallflower.protocol.accounting.exact import smallest_bound
+from wallflower.protocol.numbers import round_up
+from wallflower.protocol.privacy.sentences import (
+    SENTENCE_DELTA,
+    SIMULATION,
+    Group,
+    Promise,
+)
+from wallflower.regret.setup import BASELINE, Prepared
+from wallflower.regret.simulation import SimulationResult
+from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
+
+
+def summary(prepared: Prepared, result: SimulationResult) -> dict[str, Any]:
+    """Sum a result up in JSON types."""
+    spec = result.simulation.spec.resolved()
+    regret = result.regret
+    count = len(regret)
+    return {
+        "schema_version": 1,
+        "command": "simulate",
+        "settings": {
+            **spec.as_json(),
+            "engine": prepared.engine_name,
+            "rewards": prepared.rewards,
+            "instance": prepared.instance,
+            "instances": count,
+            "seed": result.simulation.seed,
+        },
+        "interrupted": not bool(result.complete.all()),
+        "complete_instances": int(result.complete.sum()),
+        "regret": {
+            "mean": float(regret.mean()),
+            "stderr": (
+                float(regret.std(ddof=1) / math.sqrt(count)) if count > 1 else None
+            ),
+            "per_user": float(regret.mean() / max(result.users.mean(), 1)),
+            "smallest": float(regret.min()),
+            "largest": float(regret.max()),
+        },
+        "users": float(result.users.mean()),
+        "batches": result.batches,
+        "finished": dict(Counter(result.finished)),
+        "best_arm_dropped": int(result.best_dropped.sum()),
+        "arms": _arms(prepared, result),
+        "guarantee": guarantee_of(spec),
+    }
+
+
+def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
+    """Say what users are promised, and how sure the answer is.
+
+    The smallest cohort is the one that decides: the Rényi curve of Skellam noise
+    worsens as g shrinks.
+    """
+    size = max(spec.first_batch, 1)
+    wrap = spec.failure_probability / (100 * spec.arms)
+    cohort = spec.calibrated(size, spec.floor(size), wrap)
+    promise = cohort.guarantee()
+    approximate = smallest_bound([cohort], 1, SENTENCE_DELTA).epsilon
+    pure = promise.kind == "pure" and promise.epsilon is not None
+    words = Promise(
+        kind=promise.kind,
+        trust=promise.trust,
+        epsilon=(promise.epsilon or Fraction(0)) if pure else approximate,
+        privacy_delta=0.0 if pure else SENTENCE_DELTA,
+        groups=(Group(cohort.cohort_size, cohort.honest_floor),),
+    )
+    return {
+        "kind": promise.kind,
+        "epsilon": promise.epsilon_text,
+        "trust": promise.trust,
+        "approximate_epsilon": (
+            round_up(approximate) if math.isfinite(approximate) else None
+        ),
+        "approximate_delta": SENTENCE_DELTA,
+        "sentence": f"{SIMULATION} {words.sentence()}",
+        "best_arm": _best_arm_sentence(spec),
+    }
+
+
+def _best_arm_sentence(spec: PolicySpec) -> str:
+    failure = spec.failure_probability
+    if spec.mechanism == BASELINE or spec.radius == "tight":
+        bound = float(failure)
+    else:
+        # Two-sided Hoeffding at p/(2|Φ|b²) and noise at p/(|Φ|b²), summed over
+        # batches, beside the moduli.
+        bound = float(failure) * (1.5 * math.pi**2 / 6 + 0.01)
+    if spec.policy != ELIMINATION:
+        return (
+            "Index policies rule no arm out; all intervals hold together with "
+            f"probability at least {1 - float(failure):.4g}."
+        )
+    return f"The best arm is ever dropped with probability at most {bound:.4g}."
+
+
+def _arms(prepared: Prepared, result: SimulationResult) -> list[dict[str, Any]]:
+    """One row per arm: as named, or by rank of the mean where means were drawn."""
+    means = result.simulation.means
+    rows, columns = means.shape
+    order = np.tile(np.arange(columns), (rows, 1))
+    names = prepared.arm_names
+    if names is None:
+        order = np.argsort(-means, axis=1)
+        names = tuple(f"rank {rank + 1}" for rank in range(columns))
+
+    def column(values: NDArray[Any], arm: int) -> NDArray[Any]:
+        return np.asarray(np.take_along_axis(values, order, axis=1)[:, arm])
+
+    return [
+        {
+            "arm": names[arm],
+            "true_mean": float(column(means, arm).mean()),
+            "estimate": float(column(result.estimates, arm).mean()),
+            "lower": float(column(result.lower, arm).mean()),
+            "upper": float(column(result.upper, arm).mean()),
+            "users": float(column(result.pulls, arm).mean()),
+            **_status(column(result.eliminated_in, arm)),
+        }
+        for arm in range(columns)
+    ]
+
+
+def _status(eliminated_in: NDArray[np.int64]) -> dict[str, Any]:
+    out = eliminated_in > 0
+    if len(eliminated_in) == 1:
+        status = "out" if out[0] else "active"
+    else:
+        status = f"out in {int(out.sum())} of {len(out)}"
+    batch = float(eliminated_in[out].mean()) if out.any() else None
+    return {"status": status, "eliminated_in": batch}
+
+
+def as_text(report: dict[str, Any]) -> str:
+    """Write the envelope for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    settings = report["settings"]
+    table = Table(box=None, pad_edge=False, header_style="")
+    for title in ("arm", "true mean", "estimate", "interval", "users", "status"):
+        table.add_column(title, justify="left" if title == "arm" else "right")
+    table.add_column("out in batch", justify="right")
+    for row in report["arms"]:
+        batch = row["eliminated_in"]
+        table.add_row(
+            row["arm"],
+            f"{row['true_mean']:.4f}",
+            f"{row['estimate']:.4f}",
+            f"[{row['lower']:.4f}, {row['upper']:.4f}]".replace("[", r"\["),
+            f"{row['users']:,.0f}",
+            row["status"],
+            "" if batch is None else f"{batch:.3g}",
+        )
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=100, color_system=None)
+    console.print(table)
+    regret, promise = report["regret"], report["guarantee"]
+    error = regret["stderr"]
+    spread = "" if error is None else f" ± {error:,.1f} (s.e.)"
+    ends = ", ".join(f"{count} {why}" for why, count in report["finished"].items())
+    lines = [
+        f"{settings['policy']} on {settings['mechanism']}, ε = {settings['epsilon']}, "
+        f"{settings['instances']} instance(s), seed {settings['seed']}",
+        "",
+        buffer.getvalue().rstrip(),
+        "",
+        f"regret     {regret['mean']:,.1f}{spread} after {report['users']:,.0f} users, "
+        f"{regret['per_user']:.3g} per user",
+        f"ended      {ends}; {report['batches']} batches; best arm dropped in "
+        f"{report['best_arm_dropped']} of {settings['instances']}",
+        f"privacy    {promise['kind']}, ε = {promise['epsilon']}, trust: "
+        f"{promise['trust']}"
+        + (
+            f"; as (ε, δ): ({promise['approximate_epsilon']}, 1e-6)"
+            if promise["approximate_epsilon"]
+            else ""
+        ),
+        f"           {promise['sentence']}",
+        f"certainty  {promise['best_arm']}",
+    ]
+    if report["interrupted"]:
+        done = report["complete_instances"]
+        lines.append(
+            f"interrupted: {done} of {settings['instances']} reached their end"
+        )
+    return "\n".join(lines) + "\n"

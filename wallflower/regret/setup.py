@@ -1,0 +1,222 @@
+"""From flags and a TOML file to a simulation that can be played.
+
+The file is the same one that ``wallflower run`` reads; flags override it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.files.sections import RewardSettings, one_of
+from wallflower.protocol.rewards.models import (
+    RewardModel,
+    checked_means,
+    synthetic_rewards,
+)
+from wallflower.protocol.rewards.tables import (
+    looks_like_table,
+    read_outcome_table,
+    read_reward_table,
+)
+from wallflower.regret.dp_se import FastDpSe
+from wallflower.regret.elimination import FastElimination
+from wallflower.regret.index import FastIndex
+from wallflower.regret.simulation import Doubles, Engine, Simulation
+from wallflower.regret.users import UsersEngine
+from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, PolicySpec
+from wallflower.strategy.config import load_config
+
+Value = TypeVar("Value")
+
+ENGINES = ("fast", "users")
+INSTANCES = {"easy": (0.25, 0.75), "hard": (0.45, 0.55)}
+BASELINE = "dp-se"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for; None means: from the file, or the default."""
+
+    config: Path | None = None
+    arms: int | None = None
+    horizon: int | None = None
+    epsilon: Fraction | None = None
+    mechanism: str | None = None
+    scale: Fraction | None = None
+    policy: str | None = None
+    radius: str | None = None
+    ratio: Fraction | None = None
+    first_batch: int | None = None
+    user_budget: int | None = None
+    instance: str | None = None
+    means: tuple[float, ...] | None = None
+    rewards: str | None = None
+    reward_sd: float | None = None
+    instances: int = 1
+    failure_probability: Fraction | None = None
+    engine: str = "fast"
+    seed: int = 0
+    columns: tuple[str, ...] | None = None  # of a table with a column per arm
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A simulation with the words to report it in."""
+
+    simulation: Simulation
+    engine: Engine
+    engine_name: str
+    arm_names: tuple[str, ...] | None  # None: means were drawn anew per instance
+    rewards: str
+    instance: str
+
+
+def prepare(request: Request) -> Prepared:
+    """Check everything and build the engine; raises InputError naming what is wrong."""
+    one_of("engine", request.engine, ENGINES)
+    if request.instances < 1:
+        raise InputError("instances", request.instances, "at least 1")
+    if request.seed < 0:
+        raise InputError("seed", request.seed, "a whole number of at least 0")
+    request = _with_file(request)
+    rewards, names = _rewards(request)
+    arms = len(names) if names is not None else _or(request.arms, 10)
+    if request.arms is not None and request.arms != arms:
+        raise InputError("arms", request.arms, f"{arms}, as many as there are means")
+    spec = PolicySpec(
+        policy=_or(request.policy, ELIMINATION),
+        arms=arms,
+        horizon=_or(request.horizon, 10**6),
+        mechanism=_or(request.mechanism, "dist-dp"),
+        epsilon=_or(request.epsilon, Fraction(1)),
+        scale=_or(request.scale, Fraction(10)),
+        failure_probability=_or(request.failure_probability, Fraction(1, 10)),
+        radius=_or(request.radius, "tight"),
+        ratio=request.ratio,
+        first_batch=_or(request.first_batch, 0),
+        user_budget=_or(request.user_budget, 0),
+    )
+    model = rewards(arms)
+    simulation = Simulation(spec, model, request.instances, request.seed)
+    return Prepared(
+        simulation,
+        build_engine(simulation, request.engine),
+        request.engine,
+        names,
+        _or(request.rewards, "gaussian"),
+        "given" if names is not None else _or(request.instance, "easy"),
+    )
+
+
+def build_engine(simulation: Simulation, name: str = "fast") -> Engine:
+    """Choose by engine and policy; the baseline ``dp-se`` brings its own policy."""
+    spec = simulation.spec
+    if spec.mechanism == BASELINE:
+        if name != "fast" or spec.policy != ELIMINATION:
+            asked = f"{name} with {spec.policy}"
+            allowed = f"fast with {ELIMINATION} for the baseline {BASELINE}"
+            raise InputError("engine", asked, allowed)
+        return FastDpSe(simulation)
+    if name == "users":
+        return UsersEngine(simulation)
+    if spec.policy in INDEX_POLICIES:
+        return FastIndex(simulation)
+    return FastElimination(simulation)
+
+
+def drawn_means(instance: str, instances: int, arms: int, seed: int) -> Doubles:
+    """Means of random instances, uniform in the range of ``easy`` or ``hard``.
+
+    They come from the seed alone, so that every mechanism meets the same instances.
+    """
+    one_of("instance", instance, tuple(INSTANCES))
+    low, high = INSTANCES[instance]
+    return np.random.default_rng(seed).uniform(low, high, (instances, arms))
+
+
+def _rewards(
+    request: Request,
+) -> tuple[Callable[[int], RewardModel], tuple[str, ...] | None]:
+    """Give a builder of the reward model and the arms' names, if they are fixed."""
+    kind = _or(request.rewards, "gaussian")
+    deviation = _or(request.reward_sd, 0.1)
+    if looks_like_table(kind):
+        if request.means is not None or request.instance is not None:
+            raise InputError("means", "given beside a reward file", "one of the two")
+        if request.columns is None:
+            table = read_reward_table(Path(kind))
+        else:
+            table = read_outcome_table(Path(kind), request.columns)
+        return lambda arms: table.model(request.instances), table.arms
+    if request.means is not None:
+        if request.instance is not None:
+            raise InputError("instance", request.instance, "left out beside means")
+        means = checked_means(request.means)
+        if means.size < 2:
+            raise InputError("arms", means.size, "at least two")
+        names = tuple(str(arm) for arm in range(means.size))
+        tiled = np.tile(means, request.instances)
+        return lambda arms: synthetic_rewards(kind, tiled, deviation), names
+
+    def drawn(arms: int) -> RewardModel:
+        shape = (_or(request.instance, "easy"), request.instances, arms, request.seed)
+        return synthetic_rewards(kind, drawn_means(*shape).ravel(), deviation)
+
+    return drawn, None
+
+
+def _with_file(request: Request) -> Request:
+    """Fill what flags left open from the experiment's TOML file."""
+    if request.config is None:
+        return request
+    config = load_config(request.config)
+    from_file: dict[str, object] = {
+        "horizon": config.horizon,
+        "failure_probability": config.experiment.failure_probability,
+        "mechanism": config.privacy.mechanism,
+        "epsilon": config.privacy.epsilon,
+        "scale": config.privacy.scale,
+        "policy": config.policy.name,
+        "radius": config.policy.radius,
+        "ratio": config.policy.ratio,
+        "first_batch": config.policy.first_batch,
+    }
+    flags = {
+        name: value
+        for name in Request.__dataclass_fields__
+        if (value := getattr(request, name)) is not None
+    }
+    if not {"means", "instance", "rewards"} & flags.keys() and config.rewards:
+        from_file |= _rewards_of_file(config.rewards, config.experiment.arms)
+    if not {"means", "rewards"} & (flags | from_file).keys():
+        from_file["arms"] = len(config.experiment.arms)
+    return Request(**{**from_file, **flags})
+
+
+def _rewards_of_file(
+    rewards: RewardSettings, arms: tuple[str, ...]
+) -> dict[str, object]:
+    if rewards.source == "synthetic":
+        return {
+            "rewards": rewards.model,
+            "means": rewards.means,
+            "reward_sd": rewards.deviation,
+        }
+    if rewards.source == "table" and rewards.table is not None:
+        return {"rewards": str(rewards.table), "columns": arms}
+    raise InputError(
+        "rewards.source",
+        f'"{rewards.source}"',
+        "synthetic or table in a simulation; or give --rewards and --means",
+    )
+
+
+def _or(value: Value | None, default: Value) -> Value:
+    return default if value is None else value

@@ -1,0 +1,104 @@
+"""User by user: the oracle that the fast engine is tested against.
+
+Every user draws a reward, runs the real randomizer, and the sum mod m goes through the
+real analyzer to the real policy. O(T); the secure sum itself, which only adds mod m,
+is the one part that is not run here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from wallflower.clients.node.randomizer import encode_many, exact_sum
+from wallflower.protocol.noise.bits import SeededBits
+from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.regret.accounts import Accounts
+from wallflower.regret.simulation import Simulation, SimulationResult
+from wallflower.strategy.bandit.policies import build_policy
+from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish, Policy
+from wallflower.strategy.run.analyzer import analyze
+
+# Users between two steps, so that an interruption is heard soon.
+_CHUNK = 100_000
+
+
+class UsersEngine:
+    """Plays every instance of a simulation in turn, one user at a time."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._spec = simulation.spec.resolved()
+        self._accounts = Accounts(simulation)
+        self._generator = np.random.default_rng([simulation.seed, 2])
+        self._bits = SeededBits.derived(simulation.seed, "users engine")
+        self._policies: list[Policy] = [
+            build_policy(self._spec) for _ in range(simulation.instances)
+        ]
+
+    def steps(self) -> Iterator[float]:
+        """Play instance after instance."""
+        accounts = self._accounts
+        for row, policy in enumerate(self._policies):
+            while wishes := policy.wishes():
+                outcomes = []
+                for wish in wishes:
+                    for outcome in self._cohort(row, wish):
+                        if outcome is None:
+                            yield accounts.part_done
+                        else:
+                            outcomes.append(outcome)
+                policy.observe(outcomes)
+                rows = np.full(len(wishes), row)
+                arms = np.array([wish.arm for wish in wishes])
+                accounts.pull(rows, arms, wishes[0].size)
+                accounts.checkpoint()
+            left = policy.assignment(accounts.remaining(row))
+            accounts.close(row, policy.finished or "", dict(left))
+            accounts.checkpoint()
+            yield accounts.part_done
+
+    def result(self) -> SimulationResult:
+        """Tell what is known so far."""
+        views = [policy.arms() for policy in self._policies]
+        estimates = np.array(
+            [[0.5 if v.estimate is None else v.estimate for v in row] for row in views]
+        )
+        eliminated = np.array([[v.eliminated_in or 0 for v in row] for row in views])
+        result = self._accounts.result(estimates, np.zeros(estimates.shape), eliminated)
+        lower = np.array([[v.lower for v in row] for row in views])
+        upper = np.array([[v.upper for v in row] for row in views])
+        return dataclasses.replace(result, lower=lower, upper=upper)
+
+    def _cohort(self, row: int, wish: CohortWish) -> Iterator[CohortOutcome | None]:
+        """Ask a cohort; None after each chunk of users, the outcome at the end."""
+        cohort = self._spec.calibrated(
+            wish.size, self._spec.floor(wish.size), wish.wrap_probability
+        )
+        arm = row * self._spec.arms + wish.arm
+        total, asked = 0, 0
+        while asked < wish.size:
+            count = min(_CHUNK, wish.size - asked)
+            total += self._chunk(arm, count, cohort)
+            asked += count
+            yield None
+        yield CohortOutcome(
+            wish.batch,
+            wish.arm,
+            cohort.cohort_size,
+            cohort.honest_floor,
+            cohort.cohort_size,
+            cohort.precision,
+            analyze(cohort, total % cohort.modulus, bits=self._bits),
+        )
+
+    def _chunk(self, arm: int, count: int, cohort: CohortMechanism) -> int:
+        """Sum of y = (x̂ + η) mod m over `count` users, each with her own draw."""
+        rewards = self._simulation.model.sample(arm, count, self._generator)
+        values = encode_many(rewards, cohort.precision, self._bits)
+        noise = cohort.user_noise()
+        if noise is not None:
+            values = values + noise.sample(count, self._bits)
+        return exact_sum(values % cohort.modulus)

@@ -1,0 +1,1 @@
+"""What a run has come to, for people and for programs."""

@@ -1,0 +1,178 @@
+"""What is seen on stderr while a run works: a live table, or plain lines.
+
+Listens to the orchestrator's events, so every engine has the same view.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.results.view import HEADINGS, arm_cells
+from wallflower.strategy.bandit.policy import ArmView
+from wallflower.strategy.record import blame, events
+from wallflower.strategy.record.losses import in_words
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.live import Live
+
+_REFRESH_PER_S = 5.0
+
+
+class RunView:
+    """A listener that shows events; a context manager that restores the terminal."""
+
+    def __init__(self, arms: Sequence[str]) -> None:
+        self._arms = tuple(arms)
+        self._views: Sequence[ArmView] = ()
+        self._round = self._users_of_round = 0
+        self._invited = self._answered = self._lost = 0
+        self._horizon = 0
+        self._banner = ""
+        self._answered_here = 0
+        self._started = time.monotonic()
+        self._progress: dict[str, str] = {}
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(
+                console=Console(stderr=True, highlight=False),
+                refresh_per_second=_REFRESH_PER_S,
+                transient=True,
+                get_renderable=self._render,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    async def listen(self, event: events.Event) -> None:
+        """Take note of an event and show it."""
+        match event:
+            case events.RunStarted():
+                self._horizon = event.horizon
+                self._banner = f"{TEST_MODE}\n" if event.test_mode else ""
+                self._line(
+                    f"{event.nodes} nodes with {event.population:,} users are there; "
+                    f"{len(event.arms)} arms, up to {event.horizon:,} users"
+                    + (
+                        f"; {event.rounds_done} rounds done"
+                        if event.rounds_done
+                        else ""
+                    )
+                )
+            case events.WaitingForNodes():
+                waiting = (
+                    f"waiting for nodes: {event.present} of {event.known} are there, "
+                    f"with {event.available:,} users for {event.wanted:,} wanted; "
+                    f"stops after {event.patience_s:g} s"
+                )
+                self._progress["waiting"] = waiting
+                self._line(waiting)
+            case events.TermsRefused():
+                self._line(f"{event.text}; going on without them")
+            case events.RoundStarted():
+                self._round, self._users_of_round = event.number, event.users
+                self._progress.clear()
+                self._line(
+                    f"round {event.number}: batch {event.batch}, "
+                    f"{len(event.arms)} arms, {event.users:,} users asked"
+                )
+            case events.CohortAsked():
+                self._invited += event.users
+            case events.CohortProgress():
+                arm = self._arms[event.arm]
+                heard = f"{event.stage} {event.heard}/{event.nodes}"
+                self._progress[event.cohort_id] = f"{arm}: {heard}"
+            case events.CohortEnded():
+                self._progress.pop(event.cohort_id, None)
+                self._answered += event.survivors
+                self._answered_here += event.survivors
+                self._lost += event.lost
+                self._invited -= event.returned
+                if event.void is not None:
+                    reasons = in_words(dict(event.losses))
+                    self._line(
+                        f"  {self._arms[event.arm]}: cohort void ({event.void}"
+                        f"{'; users lost: ' + reasons if reasons else ''})"
+                    )
+                if event.findings:
+                    self._line(f"    {blame.in_words(event.findings)}")
+            case events.RoundFinished():
+                self._finished(event)
+
+    def _finished(self, event: events.RoundFinished) -> None:
+        self._views = event.views
+        self._invited, self._answered = event.invited, event.answered
+        self._lost = event.lost
+        left = [self._arms[view.arm] for view in event.views if view.active]
+        self._line(
+            f"round {event.number} done in {event.seconds:.1f} s: "
+            f"{len(left)} arms left, users {self._users()}{self._eta()}"
+            f"{'; TEST MODE, no privacy' if self._banner else ''}"
+        )
+
+    def _users(self) -> str:
+        return (
+            f"invited {self._invited:,}, answered {self._answered:,}, "
+            f"lost {self._lost:,}"
+        )
+
+    def _eta(self) -> str:
+        """How long the rest of the horizon would take at the pace so far, at most."""
+        spent_s = time.monotonic() - self._started
+        left = max(0, self._horizon - self._invited)
+        if not self._answered_here or not left:
+            return ""
+        seconds = spent_s / self._answered_here * left
+        return f"; at most {_duration(seconds)} to go"
+
+    def _line(self, text: str) -> None:
+        if self._live is None:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+
+    def _render(self) -> Group:
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        arms = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for index, heading in enumerate(HEADINGS):
+            arms.add_column(heading, justify="left" if index in (0, 4) else "right")
+        for view in self._views:
+            name = self._arms[view.arm]
+            cells = arm_cells(name, dataclasses.asdict(view), winner=False)
+            arms.add_row(*cells, style="" if view.active else "dim")
+        head = (
+            f"{self._banner}round {self._round}: {self._users_of_round:,} users asked; "
+            f"in all {self._users()}{self._eta()}"
+        )
+        under_way = "   ".join(list(self._progress.values())[:6])
+        return Group(Text(head), arms, Text(under_way, style="dim"))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

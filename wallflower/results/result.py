@@ -1,0 +1,268 @@
+"""What a run has come to, read from its journal: for people and for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wallflower.protocol.identity.enrolment import trust_label
+from wallflower.protocol.numbers import round_up
+from wallflower.protocol.privacy.sentences import REHEARSAL, power
+from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.protocol.secure_sum.session import Finding
+from wallflower.results.hosted_ledger import hosted_spends
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.record import blame
+from wallflower.strategy.record.chain import WAITING
+from wallflower.strategy.record.entries import SUMMED, VOID, RoundRecord, StoredCohort
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.spending import promise_of, spent_by
+
+UNDER_WAY = "under-way"
+# Engines that host everybody: the machine they run on holds every outcome.
+REHEARSALS = ("fast", "local", "simulation")
+_ENDINGS = {
+    "horizon": "the users of the experiment's horizon do not suffice for another batch",
+    "budget": "the budget of users is used up",
+    "users-exhausted": "no users are left who may still be asked",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The round that is under way or was cut short: what it may have cost.
+
+    Attributes
+    ----------
+    invited : people who were asked and may have answered.
+    spent : those of them whose spend the hosted ledger has; None where nodes keep
+        their own ledgers.
+    """
+
+    invited: int
+    spent: int | None
+
+    @property
+    def sentence(self) -> str:
+        """Say what it may have cost, or nothing."""
+        if not self.invited:
+            return ""
+        known = (
+            ""
+            if self.spent is None
+            else f"; the hosted ledger says that {self.spent:,} did"
+        )
+        return (
+            f" {self.invited:,} people were invited to a round that is not finished: "
+            f"who of them answered has spent this too{known}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The state of a run, finished or not.
+
+    `spent` is the guarantee that anybody invited may have used up by now; `losses`
+    counts by reason those who were asked and are in no sum.
+    """
+
+    run_id: str
+    run_dir: str
+    engine: str
+    config: ExperimentConfig
+    rounds: int
+    last: RoundRecord | None
+    invited: int
+    answered: int
+    cohorts: int
+    void: int
+    open: int
+    head: str
+    spent: Mapping[str, Any]
+    unfinished: Unfinished
+    waiting: bool  # it stopped because too few nodes were there
+    losses: Mapping[str, int]
+    # Cohort, why it is void (empty for a sum), and what is known of who caused it.
+    blame: tuple[tuple[str, str, tuple[Finding, ...]], ...] = ()
+
+    @property
+    def finished(self) -> str | None:
+        """Why the experiment is over, or None."""
+        return None if self.last is None else self.last.finished
+
+    @property
+    def winner(self) -> str | None:
+        """The name of the only arm that is left."""
+        if self.last is None or self.finished != "winner":
+            return None
+        (active,) = (view["arm"] for view in self.last.views if view["active"])
+        return self.config.experiment.arms[int(active)]
+
+    @property
+    def rehearsal(self) -> bool:
+        """Whether one machine held everybody's outcome."""
+        return self.engine in REHEARSALS
+
+    @property
+    def trust(self) -> str:
+        """What must be believed of the server."""
+        if self.config.test_mode:
+            return "test mode"
+        stated = self.config.secure_sum
+        return trust_label(
+            enrolled=stated.enrolment is not None or stated.server == "malicious",
+            malicious_server=stated.server == "malicious",
+        )
+
+    def sentence(self) -> str:
+        """The result and the guarantee, in words."""
+        waits = " It waits for nodes to come back; then resume it."
+        return f"{self._outcome()}{waits if self.waiting else ''} {self.promise()}"
+
+    def _outcome(self) -> str:
+        arms = self.config.experiment.arms
+        chance = float(self.config.experiment.failure_probability)
+        if self.last is None:
+            return "No batch is finished yet."
+        if self.winner is not None:
+            return (
+                f'"{self.winner}" is the best of {len(arms)} arms; the chance that a '
+                f"better one was dropped is at most {chance:g}."
+            )
+        left = [view for view in self.last.views if view["active"]]
+        if self.finished is None:
+            return f"Not finished: {len(left)} of {len(arms)} arms are left."
+        why = _ENDINGS.get(self.finished, self.finished)
+        leader = max(left, key=lambda view: float(view["lower"]))
+        return (
+            f'"{arms[leader["arm"]]}" leads with a mean of at least '
+            f"{leader['lower']:.3f}, but {len(left)} of {len(arms)} arms are left: "
+            f"{why}."
+        )
+
+    def promise(self) -> str:
+        """What the people invited so far have spent at most, in words."""
+        spent = self.spent
+        if self.config.test_mode:
+            return TEST_MODE
+        if not self.invited:
+            return "Nobody was asked yet: nobody has spent any privacy."
+        times = int(spent["participations"])
+        often = "twice" if times == 1 else f"more than {times} times"
+        promise = promise_of(spent)
+        total = round_up(promise.epsilon)
+        delta = promise.privacy_delta and f" at δ = {power(promise.privacy_delta)}"
+        rehearsal = f"{REHEARSAL} " * (self.rehearsal and promise.kind != "none")
+        return (
+            f"{rehearsal}{promise.sentence()} Nobody was asked {often}: "
+            f"ε = {total}{delta or ''} in all; {self.trust}.{self.unfinished.sentence}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Give JSON types."""
+        return {
+            "run": self.run_id,
+            "run_dir": self.run_dir,
+            "engine": self.engine,
+            "experiment": self.config.experiment.name,
+            "finished": self.finished,
+            "waiting_for_nodes": self.waiting,
+            "winner": self.winner,
+            "rounds": self.rounds,
+            "users": {
+                "invited": self.invited,
+                "answered": self.answered,
+                "lost": self.invited - self.answered,
+                "lost_by_reason": dict(self.losses),
+            },
+            "cohorts": {"asked": self.cohorts, "void": self.void, "open": self.open},
+            "blame": [
+                {
+                    "cohort": cohort_id,
+                    "void": reason or None,
+                    "in_words": blame.in_words(findings),
+                    "findings": [dataclasses.asdict(one) for one in findings],
+                }
+                for cohort_id, reason, findings in self.blame
+            ],
+            "arms": [
+                self._arm(view) for view in (self.last.views if self.last else ())
+            ],
+            "guarantee": dict(self.spent) if self.invited else None,
+            "rehearsal": self.rehearsal,
+            "test_mode": self.config.test_mode,
+            "unfinished_round": dataclasses.asdict(self.unfinished),
+            "trust": self.trust,
+            "head": self.head,
+            "sentence": self.sentence(),
+        }
+
+    def _arm(self, view: Mapping[str, Any]) -> dict[str, Any]:
+        return {"name": self.config.experiment.arms[view["arm"]], **view}
+
+
+def read_result(journal: Journal) -> RunResult:
+    """Sum a journal up."""
+    cohorts = journal.cohorts()
+    rounds = journal.rounds()
+    found = journal.blame()
+    return RunResult(
+        run_id=journal.run_id,
+        run_dir=str(journal.run_dir),
+        engine=journal.engine,
+        config=journal.config,
+        rounds=len(rounds),
+        last=rounds[-1] if rounds else None,
+        invited=sum(len(users) for _, _, users in journal.used()),
+        answered=sum(c.result.survivors for c in cohorts if c.result is not None),
+        cohorts=len(cohorts),
+        void=sum(cohort.state == VOID for cohort in cohorts),
+        open=sum(cohort.state not in (VOID, SUMMED) for cohort in cohorts),
+        head=journal.head,
+        spent=spent_by(journal),
+        unfinished=_unfinished(journal, len(rounds)),
+        waiting=journal.entries()[-1].kind == WAITING,
+        losses=_losses(journal, cohorts),
+        blame=tuple(
+            (cohort.cohort_id, cohort.reason, tuple(found[cohort.cohort_id]))
+            for cohort in cohorts
+            if cohort.cohort_id in found
+        ),
+    )
+
+
+def _losses(journal: Journal, cohorts: Sequence[StoredCohort]) -> Mapping[str, int]:
+    """Add up why users are in no sum; a cohort that was cut short is its own reason."""
+    asked: Counter[str] = Counter()
+    for cohort_id, _, users in journal.used():
+        asked[cohort_id] += len(users)
+    counts: Counter[str] = Counter()
+    for cohort in cohorts:
+        counts.update(cohort.losses)
+        survivors = 0 if cohort.result is None else cohort.result.survivors
+        rest = asked[cohort.cohort_id] - survivors - sum(cohort.losses.values())
+        counts[cohort.reason or UNDER_WAY] += rest
+    return dict(sorted((+counts).items()))
+
+
+def _unfinished(journal: Journal, rounds: int) -> Unfinished:
+    cut = {c.cohort_id for c in journal.cohorts() if c.round_number > rounds}
+    invited = {
+        (node_id, user)
+        for cohort_id, node_id, users in journal.used()
+        for user in users
+        if cohort_id in cut
+    }
+    spends = hosted_spends(journal) if invited else None
+    if spends is None:
+        return Unfinished(len(invited), None)
+    known = {
+        (node_id, user)
+        for (cohort_id, node_id), users in spends.items()
+        for user in users
+        if cohort_id in cut
+    }
+    return Unfinished(len(invited), len(known))
