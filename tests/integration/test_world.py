@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.world.disk import leave_files_of, simulated_disks
+from tests.support.world.disk import half_written, leave_files_of, simulated_disks
 from tests.support.world.invariants import problems
 from tests.support.world.processes import PROCESS, Process, WorldLoop
 from tests.support.world.schedule import KINDS, Fault, Schedule, drawn
 from tests.support.world.simulation import simulate
 from tests.support.world.soak import run_worlds, shrunk
 from tests.support.world.threads import VirtualExecutor, block
+from wallflower.clients.node.counter import Counter, Mark
 
 CALM = Schedule(
     seed=1,
@@ -205,6 +206,23 @@ def test_a_write_that_tore_is_gone_and_those_before_it_are_there(
     for number in range(20):
         assert written(number, torn=True) == [1]
     assert written(0, torn=False) == [1, 2]
+
+
+def test_a_counter_that_tore_says_what_it_said_before(tmp_path: Path) -> None:
+    counter = Counter(tmp_path / "ledger.counter")
+    marks = [
+        Mark(b"l" * 16, number, bytes([number]) * 32, bytes(32)) for number in (4, 5, 6)
+    ]
+    for mark in marks[:2]:
+        counter.write(mark)
+    old = counter.path.read_bytes()
+    counter.write(marks[2])
+    new = counter.path.read_bytes()
+    for number in range(50):
+        torn = half_written(old, new, random.Random(number))
+        counter.path.write_bytes(torn)
+        assert bytes(torn) != new
+        assert counter.read() == marks[1]
 
 
 def test_a_full_disk_refuses_with_the_code_of_sqlite(tmp_path: Path) -> None:

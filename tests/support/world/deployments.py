@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import datetime
 import functools
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,8 +16,14 @@ from tests.support.world.population import config_of, enrolment, make, trust_of
 from tests.support.world.schedule import DESK, Schedule, node_names
 from wallflower.clients.desk.attend import Invitation, attend
 from wallflower.clients.node.claims import Claim
+from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
+from wallflower.engines.open_ledger import (
+    LedgeredPort,
+    check_hosted_ledger,
+    hosted_ledger,
+)
 from wallflower.protocol.errors import RefusalError, UnavailableError
 from wallflower.protocol.identity.certificates import (
     KeyPair,
@@ -58,7 +64,7 @@ class Hosted:
     """
 
     away: set[str] = field(default_factory=set)
-    shown: Counter[str] = field(default_factory=Counter)
+    shown: collections.Counter[str] = field(default_factory=collections.Counter)
 
 
 async def serve(
@@ -79,6 +85,8 @@ async def serve(
         opened = Journal.create(home, RUN, config, "deployment")
     inside = _desk if schedule.transport == DESK else _memory
     with opened as journal:
+        if schedule.transport != DESK:
+            check_hosted_ledger(journal)
         async with inside(schedule, home, hosted) as (port, spool):
             orchestrator = Orchestrator(
                 config,
@@ -119,10 +127,11 @@ async def _memory(
     schedule: Schedule, home: Path, hosted: Hosted
 ) -> AsyncIterator[tuple[NodePort, Spool | None]]:
     """As `wallflower.local_engine` does it: all nodes in the server's process."""
-    with Ledger(home / LEDGER) as ledger:
+    with hosted_ledger(home) as ledger:
         names = node_names(schedule.nodes)
         nodes = {name: make(schedule, name, ledger, hosted.shown) for name in names}
-        yield MemoryPort(_Reachable(nodes, hosted.away)), None
+        port = MemoryPort(_Reachable(nodes, hosted.away))
+        yield LedgeredPort(port, ledger), None
 
 
 class _Reachable(dict[str, Node]):
@@ -139,7 +148,9 @@ class _Reachable(dict[str, Node]):
         return None if name in self._away else super().get(name)
 
 
-async def live(schedule: Schedule, name: str, home: Path, shown: Counter[str]) -> None:
+async def live(
+    schedule: Schedule, name: str, home: Path, shown: collections.Counter[str]
+) -> None:
     """Be a node: attend the desk, as often as it is sent for, until the run is over."""
     _, identities = enrolment(schedule.nodes, schedule.users)
     expiry = int(time.time()) + _DAY_S
@@ -147,7 +158,7 @@ async def live(schedule: Schedule, name: str, home: Path, shown: Counter[str]) -
     invitation = Invitation(_ADDRESS, _certificate().certificate, RUN, token)
     while True:
         try:
-            with Ledger(home / LEDGER) as ledger:
+            with Ledger(home / LEDGER, Counter(home / "ledger.counter")) as ledger:
                 await ledger.claim(Claim.attendance(name, RUN))
                 node = make(schedule, name, ledger, shown)
                 node.only_run = RUN

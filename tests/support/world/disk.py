@@ -17,6 +17,7 @@ from typing import Any
 from unittest import mock
 
 from tests.support.world.processes import PROCESS, Process
+from tests.support.world.threads import Job
 
 _WRITES = ("INSERT", "UPDATE", "DELETE", "CREATE", "COMMIT", "REPLACE")
 _connect = sqlite3.connect
@@ -71,16 +72,7 @@ def leave_files_of(process: Process, source: random.Random, *, torn: bool) -> in
         for path in sorted(process.home.iterdir())
         if path.is_file() and not path.name.endswith("-shm")
     }
-    damaged = 0
-    for job in process.jobs if torn else ():
-        for name, (before, after) in job.grown.items():
-            path = Path(name)
-            if len(files.get(path, b"")) != after:
-                continue  # something later was written whole
-            cut = source.randint(before, after - 1)
-            garbage = source.randbytes(after - cut) if source.random() < 0.5 else b""
-            files[path][cut:] = garbage
-            damaged += 1
+    damaged = sum(_tear(files, job, source) for job in process.jobs) if torn else 0
     # Closing folds the log in, as a killed process does not: hence the copies.
     for connection in process.connections:
         connection.close()
@@ -91,6 +83,41 @@ def leave_files_of(process: Process, source: random.Random, *, torn: bool) -> in
         path.write_bytes(content)
         path.chmod(0o600)
     return damaged
+
+
+def _tear(files: dict[Path, bytearray], job: Job, source: random.Random) -> int:
+    """Stop a transaction somewhere on its way: into its log, or into the counter.
+
+    A log is flushed before the counter is written, so one that is torn has a counter
+    that knows nothing of it.
+    """
+    logs = {Path(name): sizes for name, sizes in job.grown.items()}
+    if any(len(files.get(path, b"")) != after for path, (_, after) in logs.items()):
+        return 0  # something later was written whole
+    counters = {Path(name): change for name, change in job.counted.items()}
+    if counters and source.random() < 0.5:
+        for path, (old, new) in counters.items():
+            files[path] = half_written(old, new, source)
+        return len(counters)
+    for path, (old, _) in counters.items():
+        files[path] = bytearray(old)
+    for path, (before, after) in logs.items():
+        cut = source.randint(before, after - 1)
+        garbage = source.randbytes(after - cut) if source.random() < 0.5 else b""
+        files[path][cut:] = garbage
+    return len(logs)
+
+
+def half_written(old: bytes, new: bytes, source: random.Random) -> bytearray:
+    """Write the part that changed up to some byte; beyond it nothing, or garbage."""
+    old = old.ljust(len(new), b"\0")[: len(new)]
+    places = [place for place, byte in enumerate(new) if byte != old[place]]
+    cut = source.choice(places)
+    rest = bytearray(old[cut:])
+    if source.random() < 0.5:
+        length = places[-1] + 1 - cut
+        rest[:length] = source.randbytes(length)
+    return bytearray(new[:cut]) + rest
 
 
 def ledger_rows(path: Path) -> list[tuple[str, str, str]]:

@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 from tests.support.faulty_port import Faults, FaultyPort
@@ -46,7 +48,7 @@ from wallflower.protocol.errors import JournalError, UnavailableError, Wallflowe
 from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
 from wallflower.strategy.record.events import Event
 
-_OURS = ("protocol", "clients", "strategy", "wallflower")
+_OURS = "wallflower"
 _THREADING = SimpleNamespace(Thread=VirtualThread, Lock=threading.Lock)
 _LONGEST_S = 4 * 3600.0  # of a world after its last fault
 _RESUMES_IN_QUIET = 12
@@ -134,13 +136,15 @@ class _World:
                 patch(secrets, "token_hex", lambda count: drawn.randbytes(count).hex())
             )
             for name, module in list(sys.modules.items()):
-                if name.partition(".")[0] not in _OURS:
+                if name.partition(".")[0] != _OURS:
                     continue
                 for key, value in list(vars(module).items()):
                     if value is ThreadPoolExecutor:
                         stack.enter_context(patch(module, key, VirtualExecutor))
                     elif value is threading:
                         stack.enter_context(patch(module, key, _THREADING))
+                    elif value is time:
+                        stack.enter_context(patch(module, key, _VirtualClock()))
                     elif isinstance(value, RewardThreads):
                         own = ThreadsOfEachProcess()
                         stack.enter_context(patch(module, key, own))
@@ -369,6 +373,16 @@ class _UntilQuiet:
                     yield answer
         finally:
             self._injected.update(Counter(self._faulty.injected) - before)
+
+
+class _VirtualClock:
+    """The module `time`, whose monotonic clock is the world's."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
 
 
 def _name(end: object) -> object:

@@ -37,6 +37,7 @@ class Job:
         self.ran = False
         self.over = False
         self.grown: dict[str, tuple[int, int]] = {}  # write-ahead logs: from, to
+        self.counted: dict[str, tuple[bytes, bytes]] = {}  # counters: old, new
         self._result: Any = None
         self._error: BaseException | None = None
 
@@ -46,7 +47,8 @@ class Job:
         if not self.future.set_running_or_notify_cancel():
             return
         process = PROCESS.get()
-        before = {} if process is None else _logs(process.home)
+        counted: dict[str, bytes] = {}
+        before = {} if process is None else _logs(process.home, counted)
         _running.append(self)
         try:
             self._result = self.work()
@@ -56,9 +58,13 @@ class Job:
             _running.pop()
         if process is None:
             return
-        for path, size in _logs(process.home).items():
+        counters: dict[str, bytes] = {}
+        for path, size in _logs(process.home, counters).items():
             if size > before.get(path, 0):
                 self.grown[path] = before.get(path, 0), size
+        for path, content in counters.items():
+            if content != counted.get(path, b""):
+                self.counted[path] = counted.get(path, b""), content
         process.jobs.append(self)
         if self.grown:
             process.writes += 1
@@ -203,6 +209,13 @@ def _pause() -> float:
     return 0.0 if process is None else 0.0005 + 0.01 * process.source.random()
 
 
-def _logs(home: Path) -> dict[str, int]:
+def _logs(home: Path, counters: dict[str, bytes]) -> dict[str, int]:
+    """Measure the write-ahead logs of a home; read its counters."""
+    sizes = {}
     with os.scandir(home) as files:
-        return {f.path: f.stat().st_size for f in files if f.name.endswith("-wal")}
+        for file in files:
+            if file.name.endswith("-wal"):
+                sizes[file.path] = file.stat().st_size
+            elif file.name.endswith(".counter"):
+                counters[file.path] = Path(file.path).read_bytes()
+    return sizes
