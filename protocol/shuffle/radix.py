@@ -1,0 +1,159 @@
+"""The radix-2 randomizer: an integer as one-bit messages that hide all but the sum.
+
+A party writes z ∈ ℤ_{2^L} level by level. On level l it draws k from 0 … d with the
+parity of z, sends k messages (l, 1) and d − k messages (l, 0), and goes on with
+(z − k)/2. Rarely, with probability q, it draws k without regard to z and goes on with
+any number: this *junk* is what keeps the ratio of likelihoods finite where the parity
+would otherwise show. From the heap of everybody's messages only K_l, the number of
+ones on level l, can be known, and Σ 2^l K_l = Σ z mod 2^L unless somebody drew junk.
+
+The laws are integer tables out of 2^512, and what is drawn is exactly their law: what
+the certificate proves of a table holds of the messages. Proof: docs/shuffling.md.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from fractions import Fraction
+
+from flint import arb
+
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.noise.balls import Ball, ball, precision
+from wallflower.protocol.numbers import whole
+
+TABLE_BITS = 512
+MOST_LEVELS = 62  # a modulus fits signed 64-bit arithmetic
+MOST_PARTIES = 10**10
+_COARSEST = Fraction(1, 10)  # the formulas below are for small budgets
+_JUNK_WIDTH = Fraction(17, 10)  # ρ: junk is √ρ times as wide, so its tails cover
+
+
+@dataclass(frozen=True, slots=True)
+class RadixPlan:
+    """What both sides derive from public facts.
+
+    Attributes
+    ----------
+    parties : n ≥ 2, those who may send; fewer who do lose nothing of the bound.
+    levels : L; sums are taken mod 2^L.
+    budget : η, the whole log-likelihood ratio between inputs of equal sum.
+    wrong : q̂, the probability that any party draws junk, so that the sum is wrong.
+    """
+
+    parties: int
+    levels: int
+    budget: Fraction
+    wrong: Fraction
+
+    def __post_init__(self) -> None:
+        whole("parties", self.parties, at_least=2, at_most=MOST_PARTIES)
+        whole("levels", self.levels, at_least=1, at_most=MOST_LEVELS)
+        for name in ("budget", "wrong"):
+            value: Fraction = getattr(self, name)
+            if not 0 < value < 1:
+                raise InputError(name, value, "strictly between 0 and 1")
+
+    @property
+    def pair_budget(self) -> Fraction:
+        """η/(L(n − 1)): any inputs of equal sum are n − 1 two-party moves apart."""
+        share = self.budget / (self.levels * (self.parties - 1))
+        return min(share, _COARSEST)
+
+    @property
+    def junk(self) -> Fraction:
+        """q̂/(nL), the probability of junk on one level of one party."""
+        return self.wrong / (self.parties * self.levels)
+
+    @property
+    def width(self) -> int:
+        """d, messages a level."""
+        return _width(self.pair_budget, self.junk)
+
+    @property
+    def messages(self) -> int:
+        """Messages of one party, d·L."""
+        return self.width * self.levels
+
+    @property
+    def modulus(self) -> int:
+        """2^L."""
+        return 1 << self.levels
+
+
+@dataclass(frozen=True, slots=True)
+class RadixTables:
+    """Laws on 0 … d as integers that add up to `whole`, which is 2^512.
+
+    Attributes
+    ----------
+    even, odd : what is drawn for an even and an odd z.
+    any_parity : what is drawn as junk.
+    junk : q · whole, rounded down.
+    """
+
+    even: tuple[int, ...]
+    odd: tuple[int, ...]
+    any_parity: tuple[int, ...]
+    junk: int
+    whole: int
+
+    @property
+    def width(self) -> int:
+        """d, messages a level."""
+        return len(self.even) - 1
+
+    def of_parity(self, parity: int) -> tuple[int, ...]:
+        """Give the law for z ≡ parity mod 2."""
+        return self.odd if parity else self.even
+
+
+def _spread_squared(pair_budget: Fraction) -> Ball:
+    """σ_v² = ln(4.4/ep)/π²: two parties' parities show below ep from here on."""
+    return (ball(Fraction(44, 10)) / ball(pair_budget)).log() / arb.pi() ** 2
+
+
+@functools.lru_cache(maxsize=4096)
+def _width(pair_budget: Fraction, junk: Fraction) -> int:
+    """d = round(4C): beyond C the tails of the laws lie below ep·q times the junk's.
+
+    C = σ_v (√(4ρ³/(ρ²−1)·(ln 1/q + Le)) + √(2 Le ρ/(1+ρ))), Le = ln(1/ep) + 1. The
+    proof does not rest on this choice: the certificate would refuse a d too small.
+    """
+    with precision(256):
+        rho = ball(_JUNK_WIDTH)
+        rarity = -ball(junk).log()
+        closeness = 1 - ball(pair_budget).log()
+        reach = (4 * rho**3 / (rho**2 - 1) * (rarity + closeness)).sqrt()
+        reach += (2 * closeness * rho / (1 + rho)).sqrt()
+        rounded = (4 * _spread_squared(pair_budget).sqrt() * reach + arb(0.5)).floor()
+        return int(rounded.unique_fmpz())
+
+
+def uncertified_tables(plan: RadixPlan, bits: int = TABLE_BITS) -> RadixTables:
+    """Make the laws of a plan; use them only as `certified_tables` gives them."""
+    width, junk = plan.width, plan.junk
+    with precision(bits + 128):
+        variance = 4 * _spread_squared(plan.pair_budget)
+        return RadixTables(
+            _gaussian(width, variance, range(0, width + 1, 2), bits),
+            _gaussian(width, variance, range(1, width + 1, 2), bits),
+            _gaussian(width, variance * ball(_JUNK_WIDTH), range(width + 1), bits),
+            (junk.numerator << bits) // junk.denominator,
+            1 << bits,
+        )
+
+
+def _gaussian(width: int, variance: Ball, support: range, bits: int) -> tuple[int, ...]:
+    """Give the discrete Gaussian about d/2 on `support`, in integers of sum 2^bits."""
+    weights = {k: (-(arb(2 * k - width) ** 2) / (8 * variance)).exp() for k in support}
+    total = sum(weights.values(), arb(0))
+    masses = [0] * (width + 1)
+    for k, weight in weights.items():
+        share = weight / total * arb(2) ** bits
+        masses[k] = int(share.lower().floor().unique_fmpz())
+    # What rounding down left over goes where it weighs least.
+    middle = min(support, key=lambda k: (abs(2 * k - width), k))
+    masses[middle] += (1 << bits) - sum(masses)
+    return tuple(masses)
