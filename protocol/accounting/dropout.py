@@ -46,13 +46,16 @@ def effective_epsilon_of(cohort: CohortMechanism, arriving: int) -> float:
     if promise.epsilon is None:
         return math.inf
     whole("arriving", arriving, at_least=0, at_most=cohort.cohort_size)
-    if promise.trust != "distributed" or arriving >= cohort.honest_floor:
+    hidden_by_users = promise.trust in ("distributed", "shuffler")
+    if not hidden_by_users or arriving >= cohort.honest_floor:
         return float(promise.epsilon)
     if arriving == 0:
         return math.inf
     fraction = Fraction(arriving, cohort.honest_floor)
     if promise.kind == "pure":
-        return effective_epsilon(promise.epsilon, cohort.precision, fraction)
+        of_noise = promise.epsilon - cohort.view_loss
+        of_sum = effective_epsilon(of_noise, cohort.precision, fraction)
+        return of_sum + float(cohort.view_loss)
     if promise.kind in ("renyi", "concentrated"):
         return float(promise.epsilon) / math.sqrt(fraction)
     raise InputError("guarantee", promise.kind, "pure, renyi or concentrated")

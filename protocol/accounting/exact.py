@@ -21,6 +21,7 @@ from wallflower.protocol.accounting.losses import (
     randomized_response,
 )
 from wallflower.protocol.accounting.shifted import ShiftedNoise, shifted
+from wallflower.protocol.accounting_view import Seen
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.conversion import (
@@ -44,10 +45,13 @@ class Bound:
 
 
 @functools.lru_cache(maxsize=256)
-def shifted_noise(cohort: CohortMechanism) -> ShiftedNoise | None:
+def shifted_noise(cohort: CohortMechanism) -> ShiftedNoise | Seen | None:
     """The noise a user counts on against its shift by g; None without noise."""
     noise = cohort.hiding_noise()
-    return None if noise is None else shifted(noise, cohort.precision)
+    if noise is None:
+        return None
+    of_sum = shifted(noise, cohort.precision)
+    return Seen(of_sum, cohort.view_loss) if cohort.view_loss else of_sum
 
 
 def exact_epsilon(cohort: CohortMechanism) -> float:

@@ -16,7 +16,7 @@ from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.conversion import approximate_epsilon
 
 KINDS = ("pure", "renyi", "concentrated", "none")
-TRUST = ("distributed", "server", "nobody")
+TRUST = ("distributed", "shuffler", "server", "nobody")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,9 @@ class Guarantee:
         ``concentrated`` ½ε²-CDP; ``none``.
     epsilon : its parameter, None where nothing is promised.
     trust : who must be honest for it to hold: ``distributed`` (the honest floor of the
-        cohort and the secure sum), ``server``, ``nobody``. `protocol.sentences` puts
-        it in words, with its whole condition.
+        cohort and the secure sum), ``shuffler`` (the honest floor, and a shuffler that
+        does not work with the server), ``server``, ``nobody``. `protocol.sentences`
+        puts it in words, with its whole condition.
     precision : g, which the Rényi curve of Skellam noise needs; None elsewhere.
     """
 

@@ -54,6 +54,11 @@ class CohortMechanism(abc.ABC):
         """Length of one user's integer in ℤ_m."""
         return (self.modulus - 1).bit_length()
 
+    @property
+    def view_loss(self) -> Fraction:
+        """What the server sees beyond the sum adds to any log-likelihood ratio."""
+        return Fraction(0)
+
     @abc.abstractmethod
     def user_noise(self) -> NoiseLaw | None:
         """The law of one user's noise; None where users add none."""

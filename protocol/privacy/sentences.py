@@ -32,6 +32,7 @@ SIMULATION = "Nobody is asked in a simulation. People in a real run would be pro
 
 _OBSERVERS = {
     "distributed": "nobody, the operator included,",
+    "shuffler": "nobody, the operator included,",
     "server": "nobody who sees the published results",
     "nobody": "nobody, not even someone who reads all that leaves the device,",
 }
@@ -111,6 +112,11 @@ class Promise:
             return " This holds if the server that sees every outcome is trusted."
         if self.trust == "nobody":
             return ""
+        if self.trust == "shuffler":
+            return (
+                " This holds as long as the shuffler does not work with the operator "
+                f"and, in every group, {_people(self.groups)} answer honestly."
+            )
         lottery = (
             " Who holds the shares of a sum is drawn by lot; a draw that lets them "
             f"break this has a chance below 2^−{self.lottery_bits}."

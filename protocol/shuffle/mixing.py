@@ -26,6 +26,7 @@ from wallflower.protocol.noise.bits import uniform_integer
 from wallflower.protocol.noise.law import BitSource
 from wallflower.protocol.numbers import whole
 
+MIXED_BITS = 40  # σ: heaps of equal sum differ by at most 2^−σ
 MOST_SHARES = 256
 _FULLY = 48  # below so many parties the expectation is computed in full
 _EDGE = 9  # larger sets of points that split off are bounded together

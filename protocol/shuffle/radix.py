@@ -52,8 +52,8 @@ class RadixPlan:
         whole("levels", self.levels, at_least=1, at_most=MOST_LEVELS)
         for name in ("budget", "wrong"):
             value: Fraction = getattr(self, name)
-            if not 0 < value < 1:
-                raise InputError(name, value, "strictly between 0 and 1")
+            if not 0 < value <= 1:
+                raise InputError(name, value, "greater than 0 and at most 1")
 
     @property
     def pair_budget(self) -> Fraction:

@@ -23,8 +23,8 @@ def plan(
     mechanism: Annotated[
         str,
         typer.Option(
-            help="dist-dp, dist-rdp, dist-cdp, central-dp, local-dp, dp-se or "
-            "non-private.",
+            help="dist-dp, dist-rdp, dist-cdp, shuffle-dp, central-dp, local-dp, "
+            "dp-se or non-private.",
             metavar="NAME",
         ),
     ] = "dist-dp",

@@ -269,7 +269,7 @@ def _weakest(cohorts: list[CohortMechanism]) -> Guarantee:
 def _dropouts(
     guarantee: Guarantee, cohorts: list[CohortMechanism]
 ) -> tuple[DropoutEffect, ...]:
-    if guarantee.trust != "distributed":
+    if guarantee.trust not in ("distributed", "shuffler"):
         return ()
     return tuple(
         DropoutEffect(

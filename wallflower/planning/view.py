@@ -8,11 +8,16 @@ from typing import Any
 from wallflower.output import console, print_json, print_text, table
 from wallflower.planning.plan import PRIVACY_DELTAS, GapCost, Plan, PlannedBatch
 from wallflower.protocol.accounting.exact import Bound
+from wallflower.protocol.mechanism_shuffle import ShuffledCohort
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.sentences import percent, power
+from wallflower.protocol.shuffle.mixing import MIXED_BITS, shares_for
+from wallflower.protocol.shuffle.radix import RadixPlan
+from wallflower.protocol.shuffle.seals import PLAIN, sealed_bytes
 
 _TRUST = {
     "distributed": "the honest part of each group, and the secure sum",
+    "shuffler": "the honest part of each group, and a shuffler apart from the server",
     "server": "the server, which sees every outcome",
     "nobody": "nobody",
 }
@@ -77,7 +82,15 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def _batch_json(planned: PlannedBatch) -> dict[str, Any]:
     cohort = planned.cohort
+    if isinstance(cohort, ShuffledCohort):
+        shuffled = {
+            "messages_per_user": cohort.radix.messages,
+            "sealed_bytes_per_user": cohort.radix.messages * sealed_bytes(PLAIN, 1),
+        }
+    else:
+        shuffled = {}
     return {
+        **shuffled,
         "batch": planned.batch,
         "cohort_size": cohort.cohort_size,
         "honest_floor": cohort.honest_floor,
@@ -114,6 +127,17 @@ def _rounded(epsilon: float) -> float | None:
 # --- the page
 
 
+def _messages(radix: RadixPlan) -> str:
+    kilobytes = radix.messages * sealed_bytes(PLAIN, 1) / 1000
+    return (
+        f"Through the shuffler a user of the largest group sends {radix.messages:,} "
+        f"messages of one bit, each sealed on its own: {kilobytes:,.0f} kB and as many "
+        'key agreements. With secure-sum.shuffle = "mixed" it is '
+        f"{shares_for(radix.parties, radix.modulus, MIXED_BITS)} messages, at a δ of "
+        f"about 2^−{MIXED_BITS}."
+    )
+
+
 def _print_page(plan: Plan) -> None:
     request, out = plan.request, console()
     out.print(
@@ -132,6 +156,8 @@ def _print_page(plan: Plan) -> None:
     out.print("[bold]What is sent[/bold] (if no arm falls early)")
     out.print(_batches(plan))
     print_text(out, _LEGEND)
+    if isinstance(largest := plan.batches[-1].cohort, ShuffledCohort):
+        print_text(out, _messages(largest.radix))
     out.print()
     if plan.dropouts:
         out.print("[bold]When people do not answer[/bold]")

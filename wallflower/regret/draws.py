@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from wallflower.protocol.mechanism_shuffle import ShuffledCohort
 from wallflower.protocol.noise.bits import SeededBits
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.rewards.models import RewardModel
+from wallflower.protocol.shuffle.radix import RadixPlan
 from wallflower.regret.noise import total_noise
 from wallflower.regret.simulation import Integers
 
@@ -31,9 +33,25 @@ class CohortDraws:
         served = cohort.server_noise()
         shares = cohort.total_noise() if served is None else None
         sums += total_noise(shares, len(arms), self._generator, self._bits)
+        if isinstance(cohort, ShuffledCohort):
+            sums += self._junk(len(arms), cohort.radix)
         wrapped = sums % cohort.modulus
         beyond = wrapped > size * precision + cohort.noise_bound
         decoded = np.where(beyond, wrapped - cohort.modulus, wrapped)
         # A trusted server adds its noise to the decoded sum, where nothing wraps.
         decoded += total_noise(served, len(arms), self._generator, self._bits)
         return decoded
+
+    def _junk(self, count: int, radix: RadixPlan) -> Integers:
+        """Errors of users who drew junk: from its level on, all digits are anything.
+
+        The parity of a junk digit is fair up to far less than the pair budget.
+        """
+        errors = np.zeros(count, dtype=np.int64)
+        draws, chance = radix.parties * radix.levels, float(radix.junk)
+        events = self._generator.binomial(draws, chance, size=count)
+        for index in np.repeat(np.arange(count), events).tolist():
+            level = int(self._generator.integers(radix.levels))
+            digits = int(self._generator.integers(1 << (radix.levels - level)))
+            errors[index] = (int(errors[index]) + (digits << level)) % radix.modulus
+        return errors

@@ -142,7 +142,7 @@ def test_replacing_one_reward_moves_the_heap_by_the_noise_and_the_budget(
 
 @pytest.mark.parametrize(
     "change",
-    [{"parties": 1}, {"levels": 0}, {"levels": 63}, {"budget": 0}, {"wrong": 1}],
+    [{"parties": 1}, {"levels": 0}, {"levels": 63}, {"budget": 0}, {"wrong": 2}],
 )
 def test_a_plan_outside_its_range_is_refused(change: dict[str, int]) -> None:
     facts = {"parties": 4, "levels": 2, "budget": Fraction(1, 9)}
