@@ -12,6 +12,8 @@ from fractions import Fraction
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.identity.canonical import LONGEST_NAME
 from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
+from wallflower.protocol.privacy.shuffled import PureShuffled
+from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
 
 _LARGEST_UINT64 = 2**64 - 1
@@ -60,6 +62,7 @@ def cohort_mechanism(spec: CohortSpec) -> CohortMechanism:
     """
     check_names(spec)
     check_threat(spec.threat)
+    check_pairing(spec.mechanism, spec.backend)
     mechanism = mechanism_named(
         spec.mechanism,
         from_rational("epsilon", spec.epsilon),
@@ -77,6 +80,15 @@ def cohort_mechanism(spec: CohortSpec) -> CohortMechanism:
         allowed = f"from ng + 2τ + 1 = {cohort.modulus} to 2^62"
         raise InputError("modulus", spec.modulus, allowed)
     return cohort
+
+
+def check_pairing(mechanism: str, backend: str) -> None:
+    """Refuse a mechanism whose promise rests on another kind of sum.
+
+    What `shuffle-dp` says, and whom it says is trusted, is of a shuffler.
+    """
+    if mechanism == PureShuffled.name and backend != SHUFFLE:
+        raise InputError("backend", backend, f"{SHUFFLE} with {mechanism}")
 
 
 def check_names(spec: CohortSpec) -> None:

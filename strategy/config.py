@@ -17,6 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from wallflower.protocol.cohort import check_pairing
 from wallflower.protocol.errors import ConfigError, InputError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings, one_of
 from wallflower.protocol.files.settings import read_toml, settings_from
@@ -190,6 +191,7 @@ class ExperimentConfig:
     test: TestSettings = field(default_factory=TestSettings)
 
     def __post_init__(self) -> None:
+        check_pairing(self.privacy.mechanism, self.secure_sum.backend)
         if (
             self.rewards is not None
             and self.rewards.source == "synthetic"

@@ -21,7 +21,7 @@ from wallflower.protocol.accounting.losses import (
     randomized_response,
 )
 from wallflower.protocol.accounting.shifted import ShiftedNoise, shifted
-from wallflower.protocol.accounting_view import Seen
+from wallflower.protocol.accounting.view import Seen
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.conversion import (

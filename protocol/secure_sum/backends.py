@@ -12,6 +12,7 @@ from wallflower.protocol.secure_sum.primes import (
 COMMITTEE = "committee"
 SECAGG_PLUS = "secagg-plus"
 SEALED = "sealed"
+SHUFFLE = "shuffle"
 BACKENDS = (COMMITTEE, SECAGG_PLUS, SEALED)
 
 

@@ -53,6 +53,7 @@ def test_a_client_derives_the_servers_mechanism_from_public_facts() -> None:
         ({"cohort_id": ""}, "cohort_id"),
         ({"backend": ""}, "backend"),
         ({"batch": 0}, "batch"),
+        ({"mechanism": "shuffle-dp"}, "shuffle with shuffle-dp"),
         ({"mechanism": "dist-pd"}, 'did you mean "dist-dp"'),
         ({"epsilon": Rational(numerator=1)}, "epsilon is 1/0"),
         ({"epsilon": Rational(numerator=0, denominator=1)}, "epsilon"),

@@ -8,12 +8,12 @@ from typing import Any
 from wallflower.output import console, print_json, print_text, table
 from wallflower.planning.plan import PRIVACY_DELTAS, GapCost, Plan, PlannedBatch
 from wallflower.protocol.accounting.exact import Bound
-from wallflower.protocol.mechanism_shuffle import ShuffledCohort
+from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.sentences import percent, power
-from wallflower.protocol.shuffle.mixing import MIXED_BITS, shares_for
-from wallflower.protocol.shuffle.radix import RadixPlan
-from wallflower.protocol.shuffle.seals import PLAIN, sealed_bytes
+from wallflower.protocol.privacy.shuffled import ShuffledCohort
+from wallflower.protocol.secure_sum.shuffle.mixing import MIXED_BITS, shares_for
+from wallflower.protocol.secure_sum.shuffle.seals import PLAIN, sealed_bytes
 
 _TRUST = {
     "distributed": "the honest part of each group, and the secure sum",

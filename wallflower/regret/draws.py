@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from wallflower.protocol.mechanism_shuffle import ShuffledCohort
 from wallflower.protocol.noise.bits import SeededBits
+from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.privacy.shuffled import ShuffledCohort
 from wallflower.protocol.rewards.models import RewardModel
-from wallflower.protocol.shuffle.radix import RadixPlan
 from wallflower.regret.noise import total_noise
 from wallflower.regret.simulation import Integers
 

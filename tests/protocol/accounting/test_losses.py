@@ -29,7 +29,7 @@ def cohort(name: str, epsilon: str, size: int = 10_000) -> CohortMechanism:
 
 def noise_of(name: str, epsilon: str) -> ShiftedNoise:
     noise = shifted_noise(cohort(name, epsilon))
-    assert noise is not None
+    assert isinstance(noise, ShiftedNoise)
     return noise
 
 

@@ -136,3 +136,10 @@ def test_five_of_32_nodes_are_one_too_many() -> None:
     threat = Threat(Fraction(1, 10), Fraction(1, 10))
     assert threat.corrupt_nodes(32) == 4
     assert committee_size(threat, 32).threshold == 5
+
+
+def test_a_shuffled_promise_names_the_shuffler_and_the_people() -> None:
+    assert pure(FIRST, trust="shuffler").endswith(
+        "(ε = 0.5). This holds as long as the shuffler does not work with the operator "
+        "and, in every group, at least 308 of 400 people answer honestly."
+    )

@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 
 from wallflower.planning.plan import Plan, PlanRequest, make_plan
+from wallflower.planning.view import plan_json
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.bits import SeededBits
 from wallflower.strategy.bandit.policies import build_policy
@@ -209,3 +210,19 @@ def decided_by(request: PlanRequest, batches: int, bits: SeededBits) -> bool:
         if policy.finished:
             break
     return not policy.arms()[1].active
+
+
+def test_a_plan_through_a_shuffler_counts_its_messages() -> None:
+    plan = planned(mechanism="shuffle-dp")
+    batch = plan_json(plan)["batches"][-1]
+    messages = batch["messages_per_user"]
+    assert 500 < messages < 4000
+    assert batch["sealed_bytes_per_user"] == 49 * messages
+    assert plan.guarantee.epsilon == Fraction(1, 2)
+    assert "the shuffler does not work with the operator" in plan.sentence
+
+
+def test_what_missing_people_cost_is_told_of_a_shuffled_plan_too() -> None:
+    effects = planned(mechanism="shuffle-dp").dropouts
+    assert [effect.epsilon for effect in effects] == sorted(e.epsilon for e in effects)
+    assert effects[-1].epsilon > 1

@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import pytest
 
-from wallflower.protocol.shuffle.certificate import (
+from wallflower.protocol.noise.certificate import (
     CertificateError,
     certified_tables,
     certify,
 )
-from wallflower.protocol.shuffle.radix import RadixPlan, RadixTables
+from wallflower.protocol.noise.radix import RadixPlan, RadixTables
 
 WRONG = Fraction(5, 10**7)
 
@@ -103,7 +103,7 @@ def test_tables_that_cannot_keep_the_bound_are_refused(fault: str) -> None:
 def test_tables_that_were_not_certified_are_never_handed_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import wallflower.protocol.shuffle.radix as radix
+    import wallflower.protocol.noise.radix as radix
 
     monkeypatch.setattr(radix, "_width", lambda pair_budget, junk: 40)
     with pytest.raises(CertificateError):

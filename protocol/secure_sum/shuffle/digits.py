@@ -11,9 +11,9 @@ from itertools import accumulate
 
 from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.noise.bits import uniform_integer
+from wallflower.protocol.noise.certificate import certified_tables
 from wallflower.protocol.noise.law import BitSource
-from wallflower.protocol.shuffle.certificate import certified_tables
-from wallflower.protocol.shuffle.radix import RadixPlan
+from wallflower.protocol.noise.radix import RadixPlan
 
 
 def write(value: int, plan: RadixPlan, bits: BitSource) -> list[int]:

@@ -11,7 +11,12 @@ import pytest
 
 from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.noise.bits import OsBits, SeededBits
-from wallflower.protocol.shuffle.mixing import excess, join, shares_for, split
+from wallflower.protocol.secure_sum.shuffle.mixing import (
+    excess,
+    join,
+    shares_for,
+    split,
+)
 
 Heap = tuple[int, ...]  # how often each residue occurs
 

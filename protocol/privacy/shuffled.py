@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.privacy.calibration import modulus_for, precision_for
 from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import CohortMechanism, Mechanism, register
 from wallflower.protocol.privacy.pure import PureCohort, laplace_bound
-from wallflower.protocol.shuffle.radix import RadixPlan
 
 # What the heap may tell beyond the sum. A small part costs a few messages, its
 # logarithm; what it takes from the noise costs regret.

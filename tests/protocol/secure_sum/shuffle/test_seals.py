@@ -10,7 +10,7 @@ from wallflower.protocol.errors import (
     MalformedMessageError,
     UnusableKeyError,
 )
-from wallflower.protocol.shuffle.seals import (
+from wallflower.protocol.secure_sum.shuffle.seals import (
     HYBRID,
     PLAIN,
     SEAL_KINDS,

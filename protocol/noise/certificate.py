@@ -19,7 +19,7 @@ from fractions import Fraction
 
 from flint import fmpz_poly
 
-from wallflower.protocol.shuffle.radix import (
+from wallflower.protocol.noise.radix import (
     TABLE_BITS,
     RadixPlan,
     RadixTables,
