@@ -215,6 +215,9 @@ async def _try(
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),
+        # A desk that died without a word; one that lives asks first (every 120 s).
+        ("grpc.keepalive_time_ms", 150_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
     ]
     async with grpc.aio.secure_channel(
         invitation.address, credentials, options

@@ -164,7 +164,7 @@ class _Stream:
         self._answering = answering
         self._heartbeat_s = max(welcome.heartbeat_ms, _FASTEST_BEAT_MS) / 1000
         self._outbox = Outbox(most=2 * welcome.window)
-        self._heard_at = asyncio.get_running_loop().time()
+        self._heard_at = self._said_at = asyncio.get_running_loop().time()
         answering.outbox = self._outbox
         answering.most_bytes = welcome.most_bytes
 
@@ -213,14 +213,19 @@ class _Stream:
     async def _write(self) -> None:
         while True:
             await self._call.write(await self._outbox.take())
+            self._said_at = asyncio.get_running_loop().time()
 
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         number = 0
         while True:
-            await asyncio.sleep(self._heartbeat_s)
+            # Whoever answers is there: only a silent node says so.
+            silent_s = loop.time() - self._said_at
+            await asyncio.sleep(max(self._heartbeat_s - silent_s, 0))
             if loop.time() - self._heard_at > 3 * self._heartbeat_s:
                 raise TimeoutError
-            number += 1
+            if loop.time() - self._said_at < self._heartbeat_s:
+                continue
+            number, self._said_at = number + 1, loop.time()
             beat = desk_pb2.Heartbeat(number=number)
             self._outbox.put(desk_pb2.FromNode(heartbeat=beat).SerializeToString())

@@ -371,6 +371,7 @@ def _server_options(settings: DeskSettings, streams: int) -> list[tuple[str, int
         # A peer that died without a word is found whatever the pace of heartbeats.
         ("grpc.keepalive_time_ms", 120_000),
         ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 60_000),  # a node's
         # A node needs one stream; a few more are for health checks.
         ("grpc.max_concurrent_streams", 16),
         ("grpc.max_connection_idle_ms", 60_000),

@@ -56,7 +56,7 @@ class DeskSettings:
     refusals_per_s: int = 20
     refusals_burst: int = 200
     heartbeat_s: float = 10.0
-    beats_per_s: int = 50
+    beats_per_s: int = 10
     greeting_s: float = 15.0
     return_s: float = 30.0
     closing_s: float = 5.0
