@@ -3,7 +3,8 @@
 One desk per size, each in a process of its own, nodes with one user each; whole cohorts
 through loopback gRPC with TLS. CPU time, not wall time: the machine may be shared. The
 first cohort of a size agrees on keys and is left out. Memory per node is the slope
-between the smallest and the largest size.
+between the smallest and the largest size. A node's work for a user is the same at every
+size, so that its CPU time beside the server's shows how fast the machine was meanwhile.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Size:
 
     nodes: int
     server_cpu_s_per_1000_users: float
+    nodes_cpu_s_per_1000_users: float
     memory_mib: float
 
 
@@ -35,7 +37,13 @@ def measured(nodes: int, backend: str, cohorts: int) -> Size:
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     rows = json.loads(done.stdout)["rows"][1:]
     cpu_s = mean(row["server_cpu_s"] for row in rows)
-    return Size(nodes, 1000 * cpu_s / nodes, rows[-1]["memory_mib"])
+    nodes_cpu_s = mean(row["nodes_cpu_s"] for row in rows)
+    return Size(
+        nodes,
+        1000 * cpu_s / nodes,
+        1000 * nodes_cpu_s / nodes,
+        rows[-1]["memory_mib"],
+    )
 
 
 def main() -> int:
@@ -49,10 +57,16 @@ def main() -> int:
         measured(int(size), options.backend, options.cohorts)
         for size in options.sizes.split(",")
     ]
-    print("| nodes | server CPU s per 1,000 users | server MiB |\n|---|---|---|")
+    print("| nodes | server CPU s per 1,000 users | nodes' | server ÷ nodes | MiB |")
+    print("|---|---|---|---|---|")
     for size in sizes:
         cpu_s, mib = size.server_cpu_s_per_1000_users, size.memory_mib
-        print(f"| {size.nodes:,} | {cpu_s:.3f} | {mib:.0f} |")
+        theirs_s = size.nodes_cpu_s_per_1000_users
+        share = cpu_s / theirs_s
+        print(
+            f"| {size.nodes:,} | {cpu_s:.3f} | {theirs_s:.2f} | {share:.3f} "
+            f"| {mib:.0f} |"
+        )
     first, last = sizes[0], sizes[-1]
     costs = [size.server_cpu_s_per_1000_users for size in sizes]
     spread = max(costs) / min(costs) - 1
