@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).parent / "list.toml"
 # What is not the product: tests, measurements, tools and what is made from others.
 _NOT_SEARCHED = ("tests", "benchmarks", "deploy", "examples", "docs")
-_TIMEOUT_S = 300
+_TIMEOUT_S = 900
 _BASELINE_TIMEOUT_S = 3600
 
 
@@ -73,7 +73,11 @@ def tests_of(mutant: Mutant, tree: Path) -> list[str]:
     asked = []
     for name in mutant.tests:
         if name.endswith(".py"):
-            found = [str(path) for path in (tree / "tests").rglob(name)]
+            found = [
+                str(path)
+                for path in (tree / "tests").rglob("test_*.py")
+                if str(path).endswith(f"/{name}")
+            ]
         else:
             found = [
                 f"{path}::{name}"
@@ -138,7 +142,7 @@ class Worker(threading.Thread):
         finally:
             self._write(place, text)
         if code == 1:
-            return "killed"
+            return f"killed by {_first_failure(said)}"
         if code == 0:
             return "equivalent" if mutant.equivalent else "SURVIVED"
         return f"broken: pytest exit {code}\n{said}"
@@ -148,6 +152,11 @@ class Worker(threading.Thread):
         self._moment += 1
         path.write_text(text)
         os.utime(path, (self._moment, self._moment))
+
+
+def _first_failure(said: str) -> str:
+    lines = [line for line in said.splitlines() if line.startswith("FAILED ")]
+    return lines[0].partition("::")[2].partition("[")[0].split()[0] if lines else "?"
 
 
 def copy_tree(to: Path) -> None:
@@ -160,9 +169,20 @@ def copy_tree(to: Path) -> None:
         check=True,
     ).stdout.splitlines()
     for name in names:
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_symlink() or (ROOT / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, to / name)
+            shutil.copy2(ROOT / name, to / name, follow_symlinks=False)
+    told = "import wallflower.protocol.noise as room; print(room.__path__[0])"
+    used = subprocess.run(
+        [sys.executable, "-c", told],
+        cwd=to,
+        env={**os.environ, "PYTHONPATH": str(to)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    if not used.startswith(str(to)):
+        raise ListError(f"tests would not see the copy in {to} but {used}")
 
 
 def main() -> int:
@@ -196,9 +216,13 @@ def main() -> int:
             worker.start()
         for worker in workers:
             worker.join()
-    killed = sum(end == "killed" for end in ends.values())
+    killed = sum(end.startswith("killed") for end in ends.values())
     argued = [m for m in mutants if ends[m.name] == "equivalent"]
-    left = [name for name, end in ends.items() if end not in ("killed", "equivalent")]
+    left = [
+        name
+        for name, end in ends.items()
+        if end != "equivalent" and not end.startswith("killed")
+    ]
     print(
         f"\n{killed} of {len(mutants) - len(argued)} killed; {len(argued)} equivalent"
     )
