@@ -32,7 +32,7 @@ def say(**what: object) -> None:
 
 async def main(soft: int, hard: int, streams: int) -> None:
     heard = Heard()
-    logging.getLogger("strategy").addHandler(heard)
+    logging.getLogger("wallflower").addHandler(heard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     settings = DeskSettings(most_streams=streams, refusals_burst=10_000)
     try:
