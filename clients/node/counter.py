@@ -6,7 +6,8 @@ state, replaced, or continued in two copies does not fit its counter. The counte
 names the machine, where that has an identity: a folder copied to another machine does
 not fit either.
 
-Two slots are written in turn, each with a checksum: a torn write leaves the one before.
+Two slots, each with a checksum: what is written takes the place of the older mark, so a
+torn write leaves the last whole one.
 """
 
 from __future__ import annotations
@@ -76,32 +77,41 @@ class Counter:
     def read(self) -> Mark | None:
         """Give the last mark; None where there is no counter."""
         try:
-            content = self.path.read_bytes()
+            slots, empty = self._slots()
         except FileNotFoundError:
             return None
-        slots = (
-            Mark.from_bytes(content[start : start + _SLOT_BYTES])
-            for start in (0, _SLOT_BYTES)
-        )
-        marks = [mark for mark in slots if mark is not None]
-        if not marks and content:
+        mark = _latest(slots)
+        if mark is None and not empty:
             raise OSError(f"counter {self.path} is damaged")
-        return max(marks, key=lambda mark: mark.number, default=None)
+        return mark
 
     def write(self, mark: Mark, *, anew: bool = False) -> None:
         """Note a place; it never goes back unless it begins `anew`."""
         private_directory(self.path.parent)
         private_file(self.path)
         with self._locked() as handle:
+            slots: list[Mark | None] = [None, None]
             if anew:
                 os.ftruncate(handle, 0)
             else:
-                known = self.read()
-                if known is not None and known.number >= mark.number:
-                    return  # another process was faster
-            os.pwrite(handle, mark.to_bytes(), mark.number % 2 * _SLOT_BYTES)
+                slots, _ = self._slots()
+            known = _latest(slots)
+            if known is not None and known.number >= mark.number:
+                return  # another process was faster
+            # Never over the last whole mark: this write may tear, as the one before.
+            free = 1 if known is not None and slots[0] == known else 0
+            os.pwrite(handle, mark.to_bytes(), free * _SLOT_BYTES)
             if self._durable:
                 os.fsync(handle)
+
+    def _slots(self) -> tuple[list[Mark | None], bool]:
+        """Read both slots; say whether the file is empty."""
+        content = self.path.read_bytes()
+        slots = [
+            Mark.from_bytes(content[start : start + _SLOT_BYTES])
+            for start in (0, _SLOT_BYTES)
+        ]
+        return slots, not content
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -111,6 +121,11 @@ class Counter:
             yield handle
         finally:
             os.close(handle)
+
+
+def _latest(slots: list[Mark | None]) -> Mark | None:
+    marks = [mark for mark in slots if mark is not None]
+    return max(marks, key=lambda mark: mark.number, default=None)
 
 
 def this_machine() -> bytes:

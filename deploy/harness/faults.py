@@ -244,7 +244,7 @@ def wrong_clock(offset: str, *, let_in: bool) -> Callable[[Lab], None]:
 
 
 @contextmanager
-def small_disk(folder: Path, size: str = "2m") -> Iterator[None]:
+def small_disk(folder: Path, size: str = "16m") -> Iterator[None]:
     """Mount a tiny file system at a folder.
 
     Before any host is built: a host has its own view of what is mounted.

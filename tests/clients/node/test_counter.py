@@ -174,6 +174,25 @@ async def test_a_torn_counter_falls_back_to_the_mark_before(tmp_path: Path) -> N
     await answer(tmp_path, tally(b"sum", "c4"))
 
 
+def test_one_torn_write_after_the_other_leaves_the_last_whole_mark(
+    tmp_path: Path,
+) -> None:
+    counter = Counter(tmp_path / "counter")
+    marks = [
+        counters.Mark(b"l" * 16, n, bytes([n]) * 32, bytes(32)) for n in range(1, 12)
+    ]
+    counter.write(marks[0])
+    for mark in marks[1:]:
+        before = counter.path.read_bytes()
+        counter.write(mark)
+        whole = counter.path.read_bytes()
+        first = next(n for n in range(len(whole)) if before[n:][:1] != whole[n:][:1])
+        cut = first + 10  # within what was written
+        rest = before[cut:].ljust(len(whole) - cut, b"\0")
+        counter.path.write_bytes(whole[:cut] + rest)
+        assert counter.read() == marks[0]
+
+
 async def test_the_counter_never_goes_back(tmp_path: Path) -> None:
     for number in range(3):
         await answer(tmp_path, tally(b"sum", f"c{number}"))

@@ -123,5 +123,5 @@ def _fault(
     if transport == LOCAL:
         someone = SERVER  # the one process there is
     if kind == "torn-write":
-        return Fault(kind, float(source.randint(1, 12)), someone, lasts)
+        return Fault(kind, float(source.randint(1, 30)), someone, lasts)
     return Fault(kind, at, someone, lasts)
