@@ -56,6 +56,9 @@ check-deploy: env  ## validate images, compose, Kubernetes, systemd and proxy fi
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/check.txt
 	$(BIN)/python -m deploy.check
 
+hub: env  ## build the Flower app into dist/ and run flwr's own publish checks on it, offline
+	$(BIN)/python -m deploy.hub
+
 test-hosts: env  ## a whole experiment over several hosts made of network namespaces (root)
 	$(BIN)/python -m deploy.harness.needs
 	$(BIN)/pytest -m hosts -s tests/integration/hosts

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +20,7 @@ from flwr.clientapp import ClientApp
 
 from wallflower.clients.host.loop_thread import LoopThread
 from wallflower.clients.host.simulated import in_simulation
+from wallflower.clients.rewards.source import RewardsOf
 from wallflower.protocol.errors import (
     MalformedMessageError,
     RefusalError,
@@ -34,10 +36,10 @@ Result = TypeVar("Result")
 HOME = "wallflower-home"  # in a SuperNode's --node-config
 PARTITION = "partition-id"  # what Flower's simulation gives to every node
 
-# Who makes the nodes: "module:attribute", a NodeProvider. Simulated nodes belong to the
+# Who makes the nodes: "module:class" of a NodeProvider. Simulated nodes belong to the
 # operator's tools, which clients never import; hence a name.
-_OWN_HOME = "wallflower.clients.host.home:provider"
-_SIMULATED = "wallflower.engines.simulated_nodes:provider"
+_OWN_HOME = "wallflower.clients.host.home:HomeProvider"
+_SIMULATED = "wallflower.engines.simulated_nodes:SimulatedProvider"
 
 
 class NodeProvider(Protocol):
@@ -64,28 +66,50 @@ class NodeProvider(Protocol):
         ...
 
 
-app = ClientApp()
 _loop = LoopThread()
 
 
-@app.query(flower_record.action(flower_record.HELLO))
-def hello(message: Message, context: Context) -> Message:
-    """Tell the node's stable name."""
-    name = _guarded(lambda: _provider(context).name(context))
-    return _reply(message, {flower_record.NAME: name})
+def serve_nodes(app: ClientApp, rewards: RewardsOf | None = None) -> ClientApp:
+    """Let a ClientApp answer Wallflower's three queries.
+
+    Parameters
+    ----------
+    app : ClientApp
+        Yours; what else it serves, and its mods, stay as they are.
+    rewards : Callable[[str], RewardSource | RewardStream], optional
+        Gives the source of a node, by its name. It stands in the place of
+        ``[rewards]``: of the node's own file, or of a simulated experiment.
+
+    Returns
+    -------
+    ClientApp
+        The same app.
+    """
+    nodes = _Nodes(rewards)
+
+    @app.query(flower_record.action(flower_record.HELLO))
+    def hello(message: Message, context: Context) -> Message:
+        """Tell the node's stable name."""
+        name = _guarded(lambda: nodes.provider(context).name(context))
+        return _reply(message, {flower_record.NAME: name})
+
+    @app.query(flower_record.action(flower_record.WORK))
+    def work(message: Message, context: Context) -> Message:
+        """Answer one bundle of requests."""
+        body = _field(message, flower_record.BODY, bytes)
+        answer = _guarded(lambda: _run(nodes.provider(context).work(context, body)))
+        return _reply(message, {flower_record.BODY: answer})
+
+    @app.query(flower_record.action(flower_record.ATTEND))
+    def attend(message: Message, context: Context) -> Message:
+        """Go to the desk and stay until the run is over."""
+        return _reply(message, {flower_record.REASON: _attend(nodes, message, context)})
+
+    return app
 
 
-@app.query(flower_record.action(flower_record.WORK))
-def work(message: Message, context: Context) -> Message:
-    """Answer one bundle of requests."""
-    body = _field(message, flower_record.BODY, bytes)
-    answer = _guarded(lambda: _run(_provider(context).work(context, body)))
-    return _reply(message, {flower_record.BODY: answer})
-
-
-@app.query(flower_record.action(flower_record.ATTEND))
-def attend(message: Message, context: Context) -> Message:
-    """Go to the desk and stay until the run is over."""
+def _attend(nodes: _Nodes, message: Message, context: Context) -> str:
+    """Attend the desk that the message names; give why it was left."""
     address = _field(message, flower_record.ADDRESS, str)
     certificate = _field(message, flower_record.CERTIFICATE, bytes)
     run_id = _field(message, flower_record.RUN_ID, str)
@@ -93,7 +117,7 @@ def attend(message: Message, context: Context) -> Message:
     with installed_from(os.environ), log_context(run=run_id):
         try:
             _run(
-                _provider(context).attend(
+                nodes.provider(context).attend(
                     context,
                     address=address,
                     certificate=certificate,
@@ -101,31 +125,55 @@ def attend(message: Message, context: Context) -> Message:
                     token=token,
                 )
             )
-            reason = flower_record.RUN_OVER
         except WallflowerError as error:
             # Expected ways to leave early; the server decides whether to send again.
             log.warning("left the desk: %s", error)
-            reason = type(error).__name__
-    return _reply(message, {flower_record.REASON: reason})
+            return type(error).__name__
+        return flower_record.RUN_OVER
 
 
-def _provider(context: Context) -> NodeProvider:
-    """Find who makes this node: its own home first, whatever the server says."""
-    name = _OWN_HOME if HOME in context.node_config else _SIMULATED
-    if name == _SIMULATED and PARTITION not in context.node_config:
-        raise MalformedMessageError(
-            f"this SuperNode has no home; start it with --node-config '{HOME}=\"…\"'"
-        )
-    if name == _SIMULATED and not in_simulation():
-        raise RefusalError(
-            "no-home",
-            f"a SuperNode with a {PARTITION} and no home would take its users' terms, "
-            "rewards and noise from the server; outside a simulation start it with "
-            f"--node-config '{HOME}=\"…\"'",
-        )
-    module, _, attribute = name.partition(":")
-    provider: NodeProvider = getattr(importlib.import_module(module), attribute)
-    return provider
+class _Nodes:
+    """The providers of one ClientApp, made when they are first needed.
+
+    Flower's simulation sends the ClientApp to its actors anew with every message; an
+    actor goes on with the providers that it has.
+    """
+
+    def __init__(self, rewards: RewardsOf | None, token: str = "") -> None:
+        self._rewards = rewards
+        self._token = token or secrets.token_hex(16)
+        self._providers: dict[str, NodeProvider] = {}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _known_nodes, (self._token, self._rewards)
+
+    def provider(self, context: Context) -> NodeProvider:
+        """Find who makes this node: its own home first, whatever the server says."""
+        name = _OWN_HOME if HOME in context.node_config else _SIMULATED
+        if name == _SIMULATED and PARTITION not in context.node_config:
+            raise MalformedMessageError(
+                "this SuperNode has no home; start it with "
+                f"--node-config '{HOME}=\"…\"'"
+            )
+        if name == _SIMULATED and not in_simulation():
+            raise RefusalError(
+                "no-home",
+                f"a SuperNode with a {PARTITION} and no home would take its users' "
+                "terms, rewards and noise from the server; outside a simulation start "
+                f"it with --node-config '{HOME}=\"…\"'",
+            )
+        if name not in self._providers:
+            module, _, attribute = name.partition(":")
+            make = getattr(importlib.import_module(module), attribute)
+            self._providers[name] = make(self._rewards)
+        return self._providers[name]
+
+
+_known: dict[str, _Nodes] = {}
+
+
+def _known_nodes(token: str, rewards: RewardsOf | None) -> _Nodes:
+    return _known.setdefault(token, _Nodes(rewards, token))
 
 
 def _run(coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -154,3 +202,6 @@ def _field(message: Message, key: str, kind: type[Result]) -> Result:
 def _reply(message: Message, fields: dict[str, bytes | str]) -> Message:
     record = ConfigRecord(dict(fields))
     return Message(RecordDict({flower_record.RECORD: record}), reply_to=message)
+
+
+app = serve_nodes(ClientApp())

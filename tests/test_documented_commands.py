@@ -18,13 +18,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from deploy.harness.processes import until
+from tests.integration import test_flower_homes
+from tests.integration.test_flower_app import best
 from tests.support.run_fixtures import SMALL
 from wallflower.clients.host.home import NodeFile
+from wallflower.keys.store import KeyStore
 from wallflower.protocol.files.settings import settings_from
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record.journal import Journal
@@ -41,6 +45,7 @@ ELSEWHERE = {
         "needs a SuperLink and SuperNodes: make test-hosts"
     ),
 }
+keys = test_flower_homes.keys  # the fixture
 GUIDE = "docs/deployment.md"  # two hosts, root: `make guide` runs it word by word
 
 
@@ -81,7 +86,7 @@ SHELL = (
     "export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1",
 )
 FLWR = (
-    "flwr run . local --stream --federation-config "
+    "flwr run wallflower/app local --stream --federation-config "
     '"num-supernodes=100 client-resources-num-cpus=1 init-args-num-cpus=2" '
     "-c 'experiment=\"examples/headline.toml\"'"
 )
@@ -244,21 +249,29 @@ version = "1.0.0"
 [tool.flwr.app]
 publisher = "reader"
 [tool.flwr.app.components]
-serverapp = "docs_app:app"
-clientapp = "clients.client_app:app"
+serverapp = "docs_server:app"
+clientapp = "docs_client:app"
 [tool.flwr.app.config]
 experiment = "{experiment}"
 """
 
 
+def snippet(mark: str) -> str:
+    """Give the only Python block that holds this."""
+    (text,) = (block.text for block in blocks("python") if mark in block.text)
+    return text
+
+
 @pytest.mark.slow  # `flwr run` with a SuperLink of its own: half a minute
 @pytest.mark.timeout(300)
-def test_the_documented_server_app_runs_in_flowers_simulation(flower: Path) -> None:
-    (text,) = (b.text for b in blocks("python") if "ServerApp()" in b.text)
+def test_the_documented_apps_run_in_flowers_simulation(flower: Path) -> None:
     app = flower / "docs-app"
     app.mkdir()
-    (app / "docs_app.py").write_text(text, encoding="utf-8")
-    (app / "small.toml").write_text(SMALL, encoding="utf-8")
+    (app / "docs_server.py").write_text(snippet("ServerApp()"), encoding="utf-8")
+    (app / "docs_client.py").write_text(snippet("class Clicks"), encoding="utf-8")
+    # No [rewards]: where they come from, only the ClientApp says.
+    text = SMALL.partition("[rewards]")[0]
+    (app / "small.toml").write_text(text, encoding="utf-8")
     (app / "pyproject.toml").write_text(
         OWN_APP.format(experiment=app / "small.toml"), encoding="utf-8"
     )
@@ -274,16 +287,35 @@ def test_the_documented_server_app_runs_in_flowers_simulation(flower: Path) -> N
     assert len(said.splitlines()) < 100
 
 
+@pytest.mark.parametrize("kind", ["grpc", "flower"])
+def test_the_documented_client_app_serves_nodes_with_homes(
+    kind: str, keys: KeyStore, tmp_path: Path
+) -> None:
+    names: dict[str, Any] = {}
+    exec(snippet("class Clicks"), names)
+    nodes = test_flower_homes.homes(keys, tmp_path / "homes")
+    for home in (tmp_path / "homes").iterdir():
+        text = (home / "node.toml").read_text()
+        (home / "node.toml").write_text(text.partition("[rewards]")[0])
+    test_flower_homes.run(
+        test_flower_homes.experiment(keys, kind),
+        nodes,
+        tmp_path / "run",
+        client_app=names["app"],
+    )
+    assert best(tmp_path / "run") == [False, True, False]
+
+
 def test_the_notebook_snippet_runs(desk: Path) -> None:
-    (text,) = (b.text for b in blocks("python") if "InProcessGrid(" in b.text)
     script = desk / "notebook.py"
-    script.write_text(text, encoding="utf-8")
+    script.write_text(snippet("InProcessGrid("), encoding="utf-8")
     assert run(f"python {script}", desk).rstrip().endswith("winner")
 
 
 def test_every_python_snippet_is_run_by_one_of_these() -> None:
     for block in blocks("python"):
-        assert ("ServerApp()" in block.text) != ("InProcessGrid(" in block.text)
+        marks = ("ServerApp()", "class Clicks", "InProcessGrid(")
+        assert sum(mark in block.text for mark in marks) == 1
 
 
 def test_the_reward_server_listens(desk: Path) -> None:

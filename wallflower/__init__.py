@@ -22,8 +22,16 @@ import wallflower.protocol.identity.tls  # noqa: F401 (before gRPC is loaded)
 from wallflower.version import __version__
 
 if TYPE_CHECKING:
+    from wallflower.clients.client_app import serve_nodes
     from wallflower.clients.consent import ClientPolicy
     from wallflower.clients.node.node import Node, NodeParts
+    from wallflower.clients.rewards.source import (
+        LostRewardError,
+        Pull,
+        RewardSource,
+        RewardStream,
+    )
+    from wallflower.engines.in_process_grid import InProcessGrid, partitions
     from wallflower.protocol.errors import WallflowerError
     from wallflower.protocol.messages.port import Answer, NodeHandler, NodePort, Request
     from wallflower.protocol.noise.law import NoiseLaw
@@ -39,10 +47,12 @@ if TYPE_CHECKING:
         Policy,
     )
     from wallflower.strategy.config import ExperimentConfig, load_config
+    from wallflower.strategy.flower_config import experiment, run_directory
     from wallflower.strategy.private_bandit import PrivateBandit
     from wallflower.strategy.record.journal import Journal
     from wallflower.strategy.run.orchestrator import Orchestrator
 
+# Where each public name lives.
 _HOMES = {
     "Answer": "wallflower.protocol.messages.port",
     "ArmView": "wallflower.strategy.bandit.policy",
@@ -51,7 +61,9 @@ _HOMES = {
     "CohortOutcome": "wallflower.strategy.bandit.policy",
     "CohortWish": "wallflower.strategy.bandit.policy",
     "ExperimentConfig": "wallflower.strategy.config",
+    "InProcessGrid": "wallflower.engines.in_process_grid",
     "Journal": "wallflower.strategy.record.journal",
+    "LostRewardError": "wallflower.clients.rewards.source",
     "Mechanism": "wallflower.protocol.privacy.mechanism",
     "Node": "wallflower.clients.node.node",
     "NodeHandler": "wallflower.protocol.messages.port",
@@ -61,10 +73,17 @@ _HOMES = {
     "Orchestrator": "wallflower.strategy.run.orchestrator",
     "Policy": "wallflower.strategy.bandit.policy",
     "PrivateBandit": "wallflower.strategy.private_bandit",
+    "Pull": "wallflower.clients.rewards.source",
     "Request": "wallflower.protocol.messages.port",
+    "RewardSource": "wallflower.clients.rewards.source",
+    "RewardStream": "wallflower.clients.rewards.source",
     "WallflowerError": "wallflower.protocol.errors",
+    "experiment": "wallflower.strategy.flower_config",
     "load_config": "wallflower.strategy.config",
     "mechanism_named": "wallflower.protocol.privacy.mechanism",
+    "partitions": "wallflower.engines.in_process_grid",
+    "run_directory": "wallflower.strategy.flower_config",
+    "serve_nodes": "wallflower.clients.client_app",
 }
 
 __all__ = [
@@ -75,7 +94,9 @@ __all__ = [
     "CohortOutcome",
     "CohortWish",
     "ExperimentConfig",
+    "InProcessGrid",
     "Journal",
+    "LostRewardError",
     "Mechanism",
     "Node",
     "NodeHandler",
@@ -85,11 +106,18 @@ __all__ = [
     "Orchestrator",
     "Policy",
     "PrivateBandit",
+    "Pull",
     "Request",
+    "RewardSource",
+    "RewardStream",
     "WallflowerError",
     "__version__",
+    "experiment",
     "load_config",
     "mechanism_named",
+    "partitions",
+    "run_directory",
+    "serve_nodes",
 ]
 
 

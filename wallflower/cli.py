@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from typing import Annotated
 
 import typer
 import typer.core
@@ -20,6 +21,7 @@ from wallflower.commands.plan import plan
 from wallflower.commands.run import resume, run, status, verify
 from wallflower.commands.simulate import simulate
 from wallflower.protocol.errors import WallflowerError
+from wallflower.version import __version__
 
 # With rich installed, typer escapes "[default: …]" for rich even where it prints the
 # plain help we want: the backslash would be seen.
@@ -44,9 +46,25 @@ app.command("simulate")(simulate)
 app.command("figures")(figures)
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"wallflower {__version__}\n")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
-    """Keep sub-commands even while there is only one."""
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_say_version,
+            is_eager=True,
+            help="Say which version this is.",
+        ),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
 
 
 def main() -> None:

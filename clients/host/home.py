@@ -38,6 +38,7 @@ from wallflower.clients.node.node import Node
 from wallflower.clients.node.session_store import SessionStore
 from wallflower.clients.node.sessions import Sessions, StoredSessions
 from wallflower.clients.rewards.local import TableRewards, patience_of, reward_source
+from wallflower.clients.rewards.source import Patience, RewardsOf
 from wallflower.protocol.errors import (
     ConfigError,
     InputError,
@@ -85,7 +86,7 @@ class NodeSection:
 class NodeFile:
     """All that ``node.toml`` says."""
 
-    rewards: RewardSettings
+    rewards: RewardSettings | None = None
     node: NodeSection = field(default_factory=NodeSection)
     policy: ClientPolicy = field(default_factory=ClientPolicy)
 
@@ -100,9 +101,16 @@ class NodeHome:
     counter : Path, optional
         Where the ledger's counter lies; the home by default, better a place that is
         not restored together with it.
+    rewards : RewardsOf, optional
+        Where outcomes come from; ``[rewards]`` of the file by default.
     """
 
-    def __init__(self, path: Path, counter: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        counter: Path | None = None,
+        rewards: RewardsOf | None = None,
+    ) -> None:
         self.path = path
         self._counter = (path if counter is None else counter) / "ledger.counter"
         where = path / FILE_NAME
@@ -112,7 +120,15 @@ class NodeHome:
         self.policy = self._policy()
         self.identity = self._identity()
         self.name = self.identity.node_id
-        if self.file.rewards.source == "table" and not section.arms:
+        self._rewards = rewards
+        if rewards is None:
+            self._check_rewards(str(where))
+
+    def _check_rewards(self, where: str) -> None:
+        settings = self.file.rewards
+        if settings is None:
+            raise ConfigError(where, '"rewards" is missing')
+        if settings.source == "table" and not self.file.node.arms:
             raise ConfigError(f"{where}.node", '"arms" is missing for a table source')
 
     def _policy(self) -> ClientPolicy:
@@ -165,7 +181,12 @@ class NodeHome:
     def node(self, ledger: Ledger, store: SessionStore | None = None) -> Node:
         """Make the node; with a `store` its sessions survive the process."""
         section, trust = self.file.node, self.trust()
-        source = reward_source(self.file.rewards, self.name, section.arms)
+        settings = self.file.rewards
+        if self._rewards is not None:
+            source = self._rewards(self.name)
+        else:
+            assert settings is not None
+            source = reward_source(settings, self.name, section.arms)
         if isinstance(source, TableRewards):
             users = source.users
         elif isinstance(section.users, int):
@@ -178,7 +199,7 @@ class NodeHome:
             source=lambda name: source,
             identity=lambda name: self.identity,
             enrolment_key=None if trust is None else trust.enrolment_key,
-            patience=patience_of(self.file.rewards),
+            patience=Patience() if settings is None else patience_of(settings),
         )
 
         def stored(opener: SessionOpener) -> Sessions:
@@ -193,7 +214,8 @@ class NodeHome:
 class HomeProvider:
     """A `NodeProvider` for SuperNodes that have a home; homes are read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, rewards: RewardsOf | None = None) -> None:
+        self._rewards = rewards
         self._homes: dict[Path, NodeHome] = {}
 
     def name(self, context: Context) -> str:
@@ -237,7 +259,7 @@ class HomeProvider:
         if path not in self._homes:
             counter = context.node_config.get("wallflower-counter")
             where = None if counter is None else Path(str(counter))
-            self._homes[path] = NodeHome(path, where)
+            self._homes[path] = NodeHome(path, where, self._rewards)
         return self._homes[path]
 
 
@@ -251,6 +273,3 @@ async def _check_route(ledger: Ledger, name: str, body: bytes) -> None:
         raise RefusalError(
             "run-attended", "this node attends the run's desk and takes no messages"
         )
-
-
-provider = HomeProvider()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -85,6 +85,7 @@ class RewardStream(Protocol):
 
 
 Rewards = RewardSource | RewardStream
+RewardsOf = Callable[[str], Rewards]  # the source of a node, by its name
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -10,10 +11,12 @@ import warnings
 import zipfile
 from pathlib import Path
 
+import click
 import pytest
 from flwr.cli.build import build_fab_from_disk
 
 import wallflower
+from deploy import hub
 from wallflower.engines.flower import app_folder
 from wallflower.strategy.flower_config import experiment
 
@@ -79,6 +82,31 @@ def test_the_default_experiment_is_installed_with_the_package(
     monkeypatch.chdir(tmp_path)
     app = tomllib.loads((app_folder() / "pyproject.toml").read_text("utf-8"))
     assert experiment(app["tool"]["flwr"]["app"]["config"]).experiment.arms
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # flwr's use of pathspec
+def test_flowers_own_publish_checks_pass(tmp_path: Path) -> None:
+    assert len(hub.check(app_folder())) == 5
+    assert hub.build(app_folder(), tmp_path).suffix == ".fab"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("ours", "theirs", "why"),
+    [
+        ('license = { file = "LICENSE" }', 'license = { file = "COPY" }', "license"),
+        ('description = "Private', 'description = ""\nx = "', "description"),
+    ],
+)
+def test_flowers_own_publish_checks_refuse(
+    ours: str, theirs: str, why: str, tmp_path: Path
+) -> None:
+    app = shutil.copytree(app_folder(), tmp_path / "app")
+    text = (app / "pyproject.toml").read_text("utf-8")
+    assert ours in text
+    (app / "pyproject.toml").write_text(text.replace(ours, theirs), "utf-8")
+    with pytest.raises((click.ClickException, ValueError), match=why):
+        hub.check(app)
 
 
 def test_nothing_but_the_thin_app_travels(bundle: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from flwr.app import ConfigRecord
+from flwr.clientapp import ClientApp
 
 from tests.clients.host.test_home import call
 from tests.integration.test_flower_app import best
@@ -96,6 +97,7 @@ def run(
     nodes: dict[int, dict[str, str]],
     run_dir: Path,
     listen: events.Listen = events.ignore,
+    client_app: ClientApp = client_app,
 ) -> PrivateBandit:
     strategy = PrivateBandit(config, run_dir, engine="deployment", listen=listen)
     with InProcessGrid(client_app, nodes, workers=len(nodes)) as grid:

@@ -13,7 +13,7 @@ from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
 from wallflower.clients.rewards.local import TableRewards, patience_of, reward_source
-from wallflower.clients.rewards.source import Patience, Rewards
+from wallflower.clients.rewards.source import Patience, Rewards, RewardsOf
 from wallflower.protocol.accounting.account import NOTHING, Cost
 from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
@@ -100,12 +100,13 @@ def hosted_setup(
     ledger: Ledger,
     identity: Callable[[str], NodeIdentity | None],
     enrolment_key: bytes | None,
+    rewards: RewardsOf | None = None,
 ) -> NodeSetup:
-    """Give what all nodes of ``[nodes]`` share."""
+    """Give what all nodes of ``[nodes]`` share; `rewards` stands for ``[rewards]``."""
     return NodeSetup(
         policy=agreed_policy(config),
         ledger=ledger,
-        source=reward_sources(config),
+        source=reward_sources(config) if rewards is None else rewards,
         identity=identity,
         enrolment_key=enrolment_key,
         noise_seed=config.test.noise_seed,
@@ -125,7 +126,7 @@ def users_of(source: Rewards, count: int) -> tuple[str, ...]:
     return tuple(f"u{number}" for number in range(count))
 
 
-def reward_sources(config: ExperimentConfig) -> Callable[[str], Rewards]:
+def reward_sources(config: ExperimentConfig) -> RewardsOf:
     """Give each node's source; all share one unless each has a file of its own."""
     settings = config.rewards
     if settings is None:
@@ -147,8 +148,9 @@ def reward_sources(config: ExperimentConfig) -> Callable[[str], Rewards]:
 
 def hosted_patience(config: ExperimentConfig) -> Patience:
     """Say how long hosted nodes wait: as ``[rewards]`` says, never past the server."""
-    assert config.rewards is not None
-    return patience_of(config.rewards).within(config.transport.reward_timeout_s)
+    settings = config.rewards
+    patience = Patience() if settings is None else patience_of(settings)
+    return patience.within(config.transport.reward_timeout_s)
 
 
 def check_rewards(config: ExperimentConfig) -> None:

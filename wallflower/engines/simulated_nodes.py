@@ -17,6 +17,7 @@ from wallflower.clients.host.run_keys import stored_keyring
 from wallflower.clients.node.node import Node
 from wallflower.clients.node.session_store import SessionStore
 from wallflower.clients.node.sessions import Sessions, StoredSessions
+from wallflower.clients.rewards.source import RewardsOf
 from wallflower.engines.open_ledger import hosted_ledger
 from wallflower.engines.population import hosted_setup, hosted_users
 from wallflower.protocol.errors import InputError
@@ -42,16 +43,23 @@ class SimulatedRun:
         The experiment.
     run_dir : Path
         Shared by all processes of the run.
+    rewards : RewardsOf, optional
+        Where outcomes come from; ``[rewards]`` of the experiment by default.
     """
 
-    def __init__(self, config: ExperimentConfig, run_dir: Path) -> None:
+    def __init__(
+        self,
+        config: ExperimentConfig,
+        run_dir: Path,
+        rewards: RewardsOf | None = None,
+    ) -> None:
         self._sizes = config.nodes.sizes
         seed_file = run_dir / SEED_FILE
         self._seed = seed_file.read_bytes() if seed_file.exists() else None
         self._store = SessionStore(run_dir / "nodes", durable=False)
         self._ledger = hosted_ledger(run_dir)
         self._setup = hosted_setup(
-            config, self._ledger, self._identity, self._enrolment_key()
+            config, self._ledger, self._identity, self._enrolment_key(), rewards
         )
         self._trust = self._setup.trust()
         self._nodes: dict[int, Node] = {}
@@ -119,7 +127,8 @@ def _nobody(body: bytes) -> bytes:
 class SimulatedProvider:
     """The `NodeProvider` of Flower's simulation; runs are read once per process."""
 
-    def __init__(self) -> None:
+    def __init__(self, rewards: RewardsOf | None = None) -> None:
+        self._rewards = rewards
         self._runs: dict[tuple[int, str], SimulatedRun] = {}
 
     def name(self, context: Context) -> str:
@@ -155,7 +164,7 @@ class SimulatedProvider:
             run_dir = run_directory(run_config, config, context.run_id)
             while self._runs:  # an actor lives for one run, a test for many
                 self._runs.popitem()[1].close()
-            self._runs[key] = SimulatedRun(config, run_dir)
+            self._runs[key] = SimulatedRun(config, run_dir, self._rewards)
         return self._runs[key]
 
 
@@ -170,6 +179,3 @@ def _number(context: Context) -> int:
 
 def _fingerprint(run_config: Mapping[str, str]) -> str:
     return "\n".join(f"{key}={value}" for key, value in sorted(run_config.items()))
-
-
-provider = SimulatedProvider()

@@ -1,0 +1,145 @@
+"""The wheel alone, in a fresh environment, beside a user's files of the same names.
+
+The environment is new and holds the wheel; all that Wallflower depends on is seen
+through a path file, as pinned, instead of being installed again. Flower's programs are
+made for it, so that whatever they start runs the wheel and not this repository.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.run_fixtures import SMALL
+from wallflower.version import __version__
+
+ROOT = Path(__file__).parents[1]
+CLASHES = ("strategy.py", "protocol.py", "clients/__init__.py", "examples/__init__.py")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps"]
+    command += ["--no-build-isolation", "--no-index", "-w", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the programs' folder of an environment that holds the wheel."""
+    home = tmp_path_factory.mktemp("fresh") / "environment"
+    venv.create(home, symlinks=True)
+    python = home / "bin" / "python"
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q"]
+    subprocess.run(
+        [*command, "--no-deps", "--no-index", str(wheel)],
+        check=True,
+        capture_output=True,
+    )
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "pinned.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    for entry in importlib.metadata.distribution("flwr").entry_points:
+        if entry.group == "console_scripts":
+            script = home / "bin" / entry.name
+            script.write_text(
+                f"#!{python}\nimport sys\nfrom {entry.module} import {entry.attr}\n"
+                f"sys.exit({entry.attr}())\n"
+            )
+            script.chmod(0o755)
+    return home / "bin"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """A folder with an experiment, and files that fail when they are imported."""
+    for name in CLASHES:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text('raise SystemExit("a user\'s own file")\n')
+    (tmp_path / "experiment.toml").write_text(SMALL)
+    return tmp_path
+
+
+def run(fresh: Path, desk: Path, *words: str) -> str:
+    """Run the wheel's command, or ``python``; give what it said."""
+    unset = ("PYTHONPATH", "VIRTUAL_ENV")
+    done = subprocess.run(
+        [str(fresh / words[0]), *words[1:]],
+        cwd=desk,
+        env={
+            **{key: value for key, value in os.environ.items() if key not in unset},
+            "PATH": f"{fresh}:/usr/bin:/bin",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    return done.stdout
+
+
+def test_it_holds_one_package_with_the_app_and_the_examples_and_no_tests(
+    wheel: Path,
+) -> None:
+    names = [Path(name) for name in zipfile.ZipFile(wheel).namelist()]
+    tops = {name.parts[0] for name in names}
+    assert tops == {"wallflower", f"wallflower-{__version__}.dist-info"}
+    inside = {str(Path(*name.parts[1:])) for name in names}
+    assert inside >= {
+        "py.typed",
+        "app/pyproject.toml",
+        "app/LICENSE",
+        "app/wallflower_app/server.py",
+        "examples/headline.toml",
+        "strategy/server_app.py",
+        "clients/client_app.py",
+        "protocol/wire/node_pb2.pyi",
+    }
+    assert not any("test" in part for name in names for part in name.parts)
+    assert not any(name.suffix in (".pyc", ".proto") for name in names)
+
+
+def test_it_is_the_wheel_that_answers(fresh: Path, desk: Path) -> None:
+    said = run(fresh, desk, "python", "-c", "import wallflower; print(wallflower)")
+    assert str(fresh.parent) in said
+    assert run(fresh, desk, "wallflower", "--version") == f"wallflower {__version__}\n"
+
+
+@pytest.mark.slow  # five processes, one or two seconds each
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plan --arms 3 --epsilon 1",
+        "simulate --arms 3 --horizon 1e6 --instances 20",
+        "figures --only paper-easy --instances 1 --output pictures",
+        "run experiment.toml --engine local",
+        "run experiment.toml --engine fast",
+    ],
+)
+def test_every_command_works_beside_files_of_the_same_names(
+    words: str, fresh: Path, desk: Path
+) -> None:
+    assert run(fresh, desk, "wallflower", *words.split())
+
+
+@pytest.mark.slow  # SuperLink and Ray: half a minute
+@pytest.mark.timeout(300)
+def test_flowers_simulation_runs_the_wheel_beside_files_of_the_same_names(
+    fresh: Path, desk: Path
+) -> None:
+    said = run(
+        fresh, desk, *["wallflower", "run", "experiment.toml", "--engine", "simulation"]
+    )
+    assert '"b" is the best' in said
