@@ -41,7 +41,8 @@ lint: env  ## ruff, mypy strict, one-way imports
 	$(BIN)/lint-imports
 
 unit: env  ## the tests without the linters
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not soak and not hosts"
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not soak and not hosts and not browser"
+	@command -v chromium >/dev/null || echo "No browser here, so no page was looked at: make test-browser installs chromium and does."
 
 # protoc writes `from wallflower.v1 import …`; the generated code lives in
 # wallflower.protocol.wire, and its imports are pointed there.
@@ -51,6 +52,12 @@ proto: env  ## regenerate protocol/wire from proto/
 	grep -L Stub $(PROTO_OUT)/*_pb2_grpc.py | xargs -r rm
 	rmdir $(PROTO_OUT)/../wallflower/v1 $(PROTO_OUT)/../wallflower
 	sed -i 's/^from wallflower\.v1 import/from wallflower.protocol.wire import/' $(PROTO_OUT)/*_pb2*.py*
+
+# Debian's chromium; elsewhere put one on the PATH first.
+test-browser: env  ## open the pages in Chromium: every width, axe-core, PDF
+	command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy chromium; }
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/browser.txt
+	$(BIN)/pytest -m browser tests/browser
 
 check-deploy: env  ## validate images, compose, Kubernetes, systemd and proxy files
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/check.txt

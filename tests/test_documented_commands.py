@@ -95,6 +95,7 @@ QUICK = (
     "wallflower simulate --arms 3 --horizon 1e9",
     "wallflower run experiment.toml",
     "wallflower verify runs/…",
+    "wallflower report runs/…",
     "wallflower status RUN",
     "wallflower resume RUN",
     "wallflower verify RUN",

@@ -18,6 +18,7 @@ from click.exceptions import Abort, ClickException, NoArgsIsHelpError
 from wallflower.commands import keys
 from wallflower.commands.figures import figures
 from wallflower.commands.plan import plan
+from wallflower.commands.report import report
 from wallflower.commands.run import resume, run, status, verify
 from wallflower.commands.simulate import simulate
 from wallflower.protocol.errors import WallflowerError
@@ -41,6 +42,7 @@ app.command("run")(run)
 app.command("resume")(resume)
 app.command("status")(status)
 app.command("verify")(verify)
+app.command("report")(report)
 app.add_typer(keys.app, name="keys")
 app.command("simulate")(simulate)
 app.command("figures")(figures)

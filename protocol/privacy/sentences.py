@@ -30,6 +30,13 @@ REHEARSAL = (
 )
 SIMULATION = "Nobody is asked in a simulation. People in a real run would be promised:"
 
+# Who must be honest, by the trust of a guarantee.
+MUST_BE_HONEST = {
+    "distributed": "the honest part of each group, and the secure sum",
+    "shuffler": "the honest part of each group, and a shuffler apart from the server",
+    "server": "the server, which sees every outcome",
+    "nobody": "nobody",
+}
 _OBSERVERS = {
     "distributed": "nobody, the operator included,",
     "shuffler": "nobody, the operator included,",

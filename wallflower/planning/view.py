@@ -10,17 +10,11 @@ from wallflower.planning.plan import PRIVACY_DELTAS, GapCost, Plan, PlannedBatch
 from wallflower.protocol.accounting.exact import Bound
 from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.numbers import round_up
-from wallflower.protocol.privacy.sentences import percent, power
+from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
 from wallflower.protocol.privacy.shuffled import ShuffledCohort
 from wallflower.protocol.secure_sum.shuffle.mixing import MIXED_BITS, shares_for
 from wallflower.protocol.secure_sum.shuffle.seals import PLAIN, sealed_bytes
 
-_TRUST = {
-    "distributed": "the honest part of each group, and the secure sum",
-    "shuffler": "the honest part of each group, and a shuffler apart from the server",
-    "server": "the server, which sees every outcome",
-    "nobody": "nobody",
-}
 _LEGEND = (
     "Rewards are rounded to multiples of 1/g; τ bounds the noise of a sum; bits are "
     "what one user sends; the last column is the gap of means that is decided by then."
@@ -147,7 +141,7 @@ def _print_page(plan: Plan) -> None:
     out.print()
     out.print("[bold]What a person is promised[/bold]")
     print_text(out, plan.sentence)
-    out.print(f"Must be trusted: {_TRUST[plan.guarantee.trust]}.")
+    out.print(f"Must be trusted: {MUST_BE_HONEST[plan.guarantee.trust]}.")
     if plan.guarantee.epsilon is not None:
         print_text(out, _equivalents(plan))
     for line in _returning(plan):

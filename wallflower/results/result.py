@@ -24,7 +24,7 @@ from wallflower.strategy.run.spending import promise_of, spent_by
 UNDER_WAY = "under-way"
 # Engines that host everybody: the machine they run on holds every outcome.
 REHEARSALS = ("fast", "local", "simulation")
-_ENDINGS = {
+ENDINGS = {
     "horizon": "the users of the experiment's horizon do not suffice for another batch",
     "budget": "the budget of users is used up",
     "users-exhausted": "no users are left who may still be asked",
@@ -135,7 +135,7 @@ class RunResult:
         left = [view for view in self.last.views if view["active"]]
         if self.finished is None:
             return f"Not finished: {len(left)} of {len(arms)} arms are left."
-        why = _ENDINGS.get(self.finished, self.finished)
+        why = ENDINGS.get(self.finished, self.finished)
         leader = max(left, key=lambda view: float(view["lower"]))
         return (
             f'"{arms[leader["arm"]]}" leads with a mean of at least '

@@ -1,0 +1,291 @@
+"""The page tells what the journal and `verify` tell, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sqlite3
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.run_fixtures import SMALL, write
+from tests.wallflower.test_run_commands import invoke
+from wallflower.results.page import LARGEST_BYTES, content, in_words
+from wallflower.strategy.record.journal import Journal
+
+FAILING = """
+[experiment]
+name = "failing"
+arms = ["a", "b", "c"]
+[policy]
+first-batch = 120
+[secure-sum]
+dropout = 0.2
+[nodes]
+count = 12
+users = 60
+[rewards]
+source = "callable"
+function = "tests.integration.failing_rewards:some_fail"
+"""
+UNDECIDED = SMALL.replace("[0.1, 0.9, 0.2]", "[0.5, 0.51, 0.1]").replace(
+    'name = "small"', 'name = "undecided"\nhorizon = 500'
+)
+TEST = SMALL + "[test]\nnoise-seed = 3\n"
+
+
+class Page(HTMLParser):
+    """Texts of tables by caption, and all text; what a reader copies."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.text = path.read_text(encoding="utf-8")
+        self.tables: dict[str, list[list[str]]] = {}
+        self.words: list[str] = []
+        self._rows: list[list[str]] = []
+        self._caption: str | None = None
+        self._hidden = 0
+        self.feed(self.text)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag == "table":
+            self._rows, self._caption = [], ""
+        elif tag == "tr":
+            self._rows.append([])
+        elif tag in ("td", "th") and self._rows:
+            self._rows[-1].append("")
+        self._hidden += tag in ("svg", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "table" and self._caption is not None:
+            self.tables[self._caption.strip()] = self._rows
+            self._rows = []
+        self._hidden -= tag in ("svg", "style")
+
+    def handle_data(self, data: str) -> None:
+        if self._hidden:
+            return
+        self.words.append(data)
+        if self._rows and self._rows[-1]:
+            self._rows[-1][-1] += data
+        elif self._caption is not None and not self._rows:
+            self._caption += data
+
+    def table(self, start: str) -> list[list[str]]:
+        (found,) = (t for name, t in self.tables.items() if name.startswith(start))
+        return [[" ".join(cell.split()) for cell in row] for row in found[1:]]
+
+    def facts(self, start: str) -> list[list[str]]:
+        (found,) = (t for name, t in self.tables.items() if name.startswith(start))
+        return found
+
+    @property
+    def flat(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def made(folder: Path, text: str) -> Path:
+    with contextlib.chdir(folder):
+        code, said = invoke("run", write(folder, text), "--run-dir", folder / "run")
+    assert code == 0, said
+    code, said = invoke("report", folder / "run")
+    assert code == 0, said
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("failing"), FAILING)
+
+
+@pytest.fixture(scope="module")
+def undecided(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("undecided"), UNDECIDED)
+
+
+def page_of(run_dir: Path) -> Page:
+    return Page(run_dir / "report.html")
+
+
+def rows(run_dir: Path, query: str) -> list[Any]:
+    with sqlite3.connect(run_dir / "journal.sqlite") as database:
+        return database.execute(query).fetchall()
+
+
+def verified(run_dir: Path) -> dict[str, object]:
+    code, said = invoke("verify", run_dir, "--format", "json")
+    assert code == 0
+    told: dict[str, object] = json.loads(said)
+    return told
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def test_the_promise_is_word_by_word_the_one_that_verify_prints(failing: Path) -> None:
+    promise = str(verified(failing)["promise"])
+    assert promise in page_of(failing).flat
+
+
+def test_the_head_is_the_one_that_verify_prints(failing: Path) -> None:
+    head = str(verified(failing)["head"])
+    assert f"--head {head}" in page_of(failing).flat
+
+
+def test_every_check_of_verify_stands_on_the_page(failing: Path) -> None:
+    checks = verified(failing)["checks"]
+    assert isinstance(checks, list)
+    shown = [row[1].strip() for row in page_of(failing).facts("What held")]
+    assert shown == [f"{check['name']} ({check['looked_at']})" for check in checks]
+
+
+def test_the_arms_are_those_of_the_last_round(failing: Path) -> None:
+    ((text,),) = rows(failing, "SELECT views FROM round ORDER BY number DESC LIMIT 1")
+    names = ("a", "b", "c")
+    expected = {
+        names[view["arm"]]: [
+            f"{view['estimate']:.3f}",
+            f"{view['lower']:.3f} – {view['upper']:.3f}",
+            f"{view['users']:,}",
+        ]
+        for view in json.loads(str(text))
+    }
+    shown = {row[0]: row[2:5] for row in page_of(failing).table("Estimates after")}
+    assert shown == expected
+
+
+def test_every_round_of_every_arm_is_in_the_table_until_it_fell(failing: Path) -> None:
+    expected = set()
+    out: set[int] = set()
+    for at, text in rows(failing, "SELECT number, views FROM round ORDER BY number"):
+        for view in json.loads(str(text)):
+            if view["arm"] not in out:
+                mean = f"{view['estimate']:.3f}"
+                bounds = (f"{view['lower']:.3f}", f"{view['upper']:.3f}")
+                expected.add(("abc"[view["arm"]], str(at), mean, *bounds))
+            if not view["active"]:
+                out.add(view["arm"])
+    table = page_of(failing).table("Every arm after")
+    assert {(r[0], r[1], r[3], r[4], r[5]) for r in table} == expected
+
+
+def test_people_by_arm_are_those_of_the_invitations_and_the_sums(failing: Path) -> None:
+    invited: Counter[str] = Counter()
+    answered: Counter[str] = Counter()
+    losses: Counter[str] = Counter()
+    for arm, users in rows(
+        failing, "SELECT arm, users FROM cohort JOIN invitation USING (cohort_id)"
+    ):
+        invited["abc"[int(str(arm))]] += len(json.loads(str(users)))
+    for arm, result, lost in rows(failing, "SELECT arm, result, losses FROM cohort"):
+        answered["abc"[int(str(arm))]] += json.loads(str(result))["survivors"]
+        losses.update(json.loads(str(lost)))
+    page = page_of(failing)
+    shown = {
+        row[0]: (number(row[1]), number(row[2])) for row in page.table("People by")
+    }
+    assert shown == {arm: (invited[arm], answered[arm]) for arm in "abc"}
+    by_reason = {row[1]: number(row[2]) for row in page.table("Everybody lost")}
+    assert by_reason == dict(losses)
+    assert losses["reward-out-of-range"] == invited.total() - answered.total() > 0
+
+
+def test_the_groups_are_the_terms_that_every_cohort_was_asked_on(failing: Path) -> None:
+    promise = str(verified(failing)["promise"])
+    for row in page_of(failing).table("Groups by size"):
+        assert f"{row[1]} of {row[0]}" in promise  # h of n
+        assert f"{row[4]} of {row[3]} nodes" in promise  # colluding of nodes
+
+
+def test_the_time_of_a_round_is_that_between_its_entries(failing: Path) -> None:
+    times = dict(rows(failing, "SELECT subject, at FROM entry WHERE kind = 'round'"))
+    first = dict(
+        rows(
+            failing,
+            "SELECT CAST(round AS TEXT), min(at) FROM entry JOIN cohort ON "
+            "subject = cohort_id WHERE kind = 'invited' GROUP BY round",
+        )
+    )
+    for row in page_of(failing).table("From the first invitation"):
+        seconds = float(str(times[row[0]])) - float(str(first[row[0]]))
+        assert row[3] == f"{seconds:.1f} s"
+
+
+def test_a_winner_is_named_with_the_chance_that_it_is_wrong(failing: Path) -> None:
+    flat = page_of(failing).flat
+    assert "“b” is the best of 3 arms." in flat
+    assert "The chance that a better one was dropped is at most 5 %." in flat
+
+
+def test_an_undecided_run_says_what_was_learnt_and_names_no_leader(
+    undecided: Path,
+) -> None:
+    flat = page_of(undecided).flat
+    assert "Undecided: 2 of 3 arms are left." in flat
+    assert "“a” and “b” cannot be told apart" in flat
+    assert "Out are “c”" in flat
+    assert "leads" not in flat
+    assert "winner" not in flat
+
+
+def test_test_mode_is_a_banner_and_promises_nothing(tmp_path: Path) -> None:
+    page = page_of(made(tmp_path, TEST))
+    assert (
+        '<aside class="banner" aria-label="Test mode">TEST MODE, no privacy'
+        in page.text
+    )
+    assert "can shift the odds" not in page.flat
+
+
+def test_a_changed_record_gets_no_verdict_and_no_promise(tmp_path: Path) -> None:
+    run_dir = made(tmp_path, SMALL)
+    with sqlite3.connect(run_dir / "journal.sqlite") as database:
+        database.execute("UPDATE cohort SET size = size + 1")
+    code, said = invoke("report", run_dir)
+    page = page_of(run_dir)
+    assert code == 3
+    assert "This record does not hold." in said
+    assert "The record does NOT hold: do not rely on this page." in page.flat
+    assert "is the best of" not in page.flat
+    assert "can shift the odds" not in page.flat
+
+
+def test_a_name_from_the_file_cannot_become_markup(tmp_path: Path) -> None:
+    name = "<script>alert(1)</script>"
+    text = SMALL.replace('"b"', json.dumps(name))
+    page = page_of(made(tmp_path, text))
+    assert "<script" not in page.text
+    assert name in page.flat
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_is_small(failing: Path) -> None:
+    text = (failing / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r"(?:src|href|url)\s*[=(]", text) == []
+    assert "https://" not in text
+    assert "<script" not in text
+    assert len(text.encode()) <= LARGEST_BYTES
+
+
+def test_a_run_of_which_no_round_is_finished_has_a_page_too(tmp_path: Path) -> None:
+    from wallflower.strategy.config import load_config
+
+    run_dir = tmp_path / "run"
+    Journal.create(run_dir, "fresh", load_config(write(tmp_path)), "local").close()
+    code, _ = invoke("report", run_dir)
+    assert code == 0
+    assert "No round is finished yet." in page_of(run_dir).flat
+
+
+def test_nobody_lost_is_nothing_that_differs(undecided: Path) -> None:
+    with Journal.read(undecided) as journal:
+        assert content(journal)["rates"].p_value == 1.0
+
+
+def test_a_reason_that_is_not_known_stays_as_it_is() -> None:
+    assert in_words("retired by the operator", ["a"]) == "retired by the operator"

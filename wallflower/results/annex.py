@@ -1,0 +1,186 @@
+"""What an ethics board or a privacy researcher asks for beyond the sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from wallflower.protocol.cohort import cohort_mechanism
+from wallflower.protocol.numbers import round_up
+from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
+from wallflower.protocol.secure_sum.threat import Threat, committee_size, graph_size
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.results.result import RunResult
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.spending import group_of
+
+_KINDS = {
+    "pure": "pure ε-differential privacy",
+    "renyi": "Rényi differential privacy of Skellam noise",
+    "concentrated": "½ε²-concentrated differential privacy",
+    "none": "none",
+}
+_NOISE = {
+    "dist-dp": "Every person adds a share of discrete Laplace noise (a difference of "
+    "two negative binomial draws).",
+    "dist-rdp": "Every person adds a share of Skellam noise.",
+    "dist-cdp": "Every person adds discrete Gaussian noise.",
+    "shuffle-dp": "Every person adds a share of discrete Laplace noise and splits the "
+    "answer into messages that a shuffler mixes with everybody's.",
+    "central-dp": "The server adds discrete Laplace noise to the sum.",
+    "local-dp": "Every person randomises the outcome alone.",
+}
+
+_SIZES = {"committee": committee_size, "secagg-plus": graph_size}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """Cohorts of one size: what each sum rests on."""
+
+    people: int
+    honest_floor: int
+    quorum: int
+    nodes: int
+    colluding: int
+    helpers: int | None  # who hold shares, where anybody does
+    threshold: int | None
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Annex:
+    """Named facts, the groups, and who sees what."""
+
+    facts: tuple[tuple[str, str], ...]
+    groups: tuple[GroupRow, ...]
+    sees: tuple[tuple[str, str], ...]
+
+
+def annex_of(journal: Journal, result: RunResult) -> Annex:
+    """Gather it from the record."""
+    asked: dict[str, int] = {}
+    for cohort_id, _, _ in journal.invitations():
+        asked[cohort_id] = asked.get(cohort_id, 0) + 1
+    groups = sorted(
+        {
+            _group(CohortSpec.FromString(cohort.spec), asked[cohort.cohort_id])
+            for cohort in journal.cohorts()
+        },
+        key=lambda row: (row.people, row.nodes),
+    )
+    return Annex(tuple(_facts(result)), tuple(groups), _sees(result, groups))
+
+
+def _group(spec: CohortSpec, nodes: int) -> GroupRow:
+    group = group_of(spec, nodes)
+    threat = Threat.from_wire(spec.threat)
+    size = _SIZES.get(spec.backend)
+    sizes = None if size is None else size(threat, nodes)
+    return GroupRow(
+        people=spec.cohort_size,
+        honest_floor=spec.honest_floor,
+        quorum=spec.quorum,
+        nodes=nodes,
+        colluding=group.colluding,
+        helpers=None if sizes is None else sizes.helpers,
+        threshold=None if sizes is None else sizes.threshold,
+        bits=cohort_mechanism(spec).bits_per_user,
+    )
+
+
+def _facts(result: RunResult) -> list[tuple[str, str]]:
+    config, spent = result.config, result.spent
+    privacy, sums = config.privacy, config.secure_sum
+    facts = [
+        (
+            "Unit of privacy",
+            "one person, one outcome: the record with her outcome replaced by any "
+            "other in [0, 1] must look almost the same",
+        ),
+        ("Mechanism", f"{privacy.mechanism}. {_NOISE.get(privacy.mechanism, '')}"),
+    ]
+    kind = str(spent.get("kind", "none"))
+    facts.append(("Guarantee", _KINDS[kind]))
+    if spent.get("epsilon") is not None:
+        delta = float(spent["privacy-delta"])
+        facts += [
+            ("ε of one participation", round_up(Fraction(spent["epsilon"]))),
+            (
+                "In all",
+                (
+                    f"ε = {round_up(Fraction(spent['total-epsilon']))}, δ = 0"
+                    if spent["total-epsilon"]
+                    else f"ε = {spent['approximate-epsilon']} at δ = {power(delta)}"
+                ),
+            ),
+            (
+                "As (ε, δ)",
+                f"ε = {spent['approximate-epsilon']} at δ = {power(delta)}, computed "
+                "exactly from the noise; δ is added to every probability, it is not "
+                "the chance that the promise fails",
+            ),
+        ]
+    times = int(spent.get("participations", 0))
+    facts += [
+        (
+            "Composition",
+            (
+                "parallel: nobody is in two groups, so the promise of one group is "
+                "that of the experiment"
+                if times <= 1
+                else f"sequential over the {times} groups of the busiest person"
+            ),
+        ),
+        ("Must be honest", _must_be_honest(result)),
+        ("Secure sum", f"{sums.backend}; {result.trust}"),
+        (
+            "Withstands",
+            f"up to {percent(sums.corrupt)} of a group's nodes working with the "
+            f"server and another {percent(sums.dropout)} vanishing",
+        ),
+        (
+            "Chance of a wrong decision",
+            f"at most {percent(config.experiment.failure_probability)} in the whole "
+            "experiment, the sums' wrap-around included",
+        ),
+        ("Not hidden", "that somebody took part, when, and which arm was shown"),
+    ]
+    return facts
+
+
+def _sees(result: RunResult, groups: Sequence[GroupRow]) -> tuple[tuple[str, str], ...]:
+    """Say who sees what, from the person outwards."""
+    trust = str(result.spent.get("trust", "distributed"))
+    least = min((row.quorum for row in groups), default=0)
+    if result.config.test_mode:
+        middle = ("Whoever knows the seed", "every outcome")
+    elif trust == "server":
+        middle = ("The operator", "every outcome, and adds the noise")
+    elif trust == "shuffler":
+        middle = ("Shuffler and operator", "messages of everybody, mixed: not whose")
+    elif trust == "nobody":
+        middle = ("The operator", "each person's randomised answer")
+    else:
+        middle = (
+            "Other nodes and the operator",
+            "random-looking shares: alone they say nothing",
+        )
+    own = (
+        "her outcome; it leaves only with noise in it"
+        if trust != "server"
+        else "her outcome; it goes to the server as it is"
+    )
+    return (
+        ("The person and her node", own),
+        middle,
+        ("The record", f"noised sums, each of at least {least:,} people"),
+        ("This page", "estimates, intervals and counts made from those sums"),
+    )
+
+
+def _must_be_honest(result: RunResult) -> str:
+    if result.config.test_mode:
+        return "nothing protects: the noise comes from a known seed"
+    return MUST_BE_HONEST[str(result.spent.get("trust", "nobody"))]

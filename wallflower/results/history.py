@@ -1,0 +1,223 @@
+"""A run as typed rows: every arm after every round, every cohort, every step.
+
+Read from the journal alone, so that pages, exports and notebooks all tell the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from wallflower.protocol.secure_sum.session import Finding
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.results.result import UNDER_WAY, RunResult, read_result
+from wallflower.strategy.record import chain
+from wallflower.strategy.record.entries import RoundRecord, StoredCohort
+from wallflower.strategy.record.journal import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRow:
+    """One arm after one round.
+
+    `fell` marks the round in which the arm went out; later rows repeat where it stood.
+    """
+
+    round: int
+    arm: str
+    users: int
+    estimate: float | None
+    lower: float
+    upper: float
+    active: bool
+    fell: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CohortRow:
+    """One attempt to get one arm's sum.
+
+    Attributes
+    ----------
+    state : ``summed``, ``void`` or ``invited``; `why` says why it is void.
+    invited : people asked, less those whose node refused before anybody saw the arm.
+    in_sum : people on the nodes that are in the sum; `answered` of them did.
+    losses : people who were asked and are in no sum, by reason.
+    """
+
+    cohort: str
+    round: int
+    batch: int
+    arm: str
+    attempt: int
+    state: str
+    why: str
+    invited: int
+    returned: int
+    answered: int
+    nodes: int
+    nodes_in_sum: int
+    in_sum: int
+    honest_floor: int
+    quorum: int
+    losses: Mapping[str, int]
+    findings: tuple[Finding, ...]
+
+    @property
+    def lost(self) -> int:
+        """People who were asked and are in no sum."""
+        return self.invited - self.answered
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRow:
+    """A round on the clock: Unix seconds, None while it is not finished."""
+
+    round: int
+    started_at: float
+    finished_at: float | None
+    users: int
+
+    @property
+    def seconds(self) -> float | None:
+        """From the first invitation to the decision, stops in between included."""
+        return None if self.finished_at is None else self.finished_at - self.started_at
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something an operator or an outage did: resumed, waiting."""
+
+    at: float
+    kind: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All that a journal tells of a run; `result` sums it up."""
+
+    result: RunResult
+    created_at: float
+    ended_at: float
+    entries: int
+    arms: tuple[ArmRow, ...]
+    cohorts: tuple[CohortRow, ...]
+    rounds: tuple[RoundRow, ...]
+    steps: tuple[Step, ...]
+    most_asked: int  # how often the busiest person was asked
+
+    def of_arm(self, name: str) -> tuple[ArmRow, ...]:
+        """One arm, round by round."""
+        return tuple(row for row in self.arms if row.arm == name)
+
+
+def read_history(journal: Journal) -> History:
+    """Read a whole journal as rows."""
+    result, entries = read_result(journal), journal.entries()
+    names = result.config.experiment.arms
+    cohorts = tuple(_cohorts(journal, names))
+    often: Counter[tuple[str, str]] = Counter()
+    for _, node_id, users in journal.used():
+        often.update((node_id, user) for user in users)
+    return History(
+        result=result,
+        created_at=journal.created_at,
+        ended_at=entries[-1].at,
+        entries=len(entries),
+        arms=tuple(_arms(journal.rounds(), names)),
+        cohorts=cohorts,
+        rounds=tuple(_rounds(cohorts, entries)),
+        steps=tuple(
+            Step(entry.at, entry.kind, entry.subject)
+            for entry in entries
+            if entry.kind in (chain.RESUMED, chain.WAITING)
+        ),
+        most_asked=max(often.values(), default=0),
+    )
+
+
+def _arms(rounds: Sequence[RoundRecord], names: Sequence[str]) -> Iterable[ArmRow]:
+    out: set[int] = set()
+    for record in rounds:
+        for view in record.views:
+            fell = not view["active"] and view["arm"] not in out
+            if fell:
+                out.add(view["arm"])
+            yield ArmRow(
+                record.number,
+                names[view["arm"]],
+                view["users"],
+                view["estimate"],
+                view["lower"],
+                view["upper"],
+                view["active"],
+                fell,
+                view["reason"],
+            )
+
+
+def _cohorts(journal: Journal, names: Sequence[str]) -> Iterable[CohortRow]:
+    asked: dict[str, dict[str, int]] = {}
+    for cohort_id, node_id, users in journal.invitations():
+        asked.setdefault(cohort_id, {})[node_id] = len(users)
+    returned: dict[str, set[str]] = {}
+    for cohort_id, node_id, _ in journal.returned():
+        returned.setdefault(cohort_id, set()).add(node_id)
+    blame = journal.blame()
+    for cohort in journal.cohorts():
+        nodes = asked.get(cohort.cohort_id, {})
+        back = returned.get(cohort.cohort_id, set())
+        yield _cohort(cohort, nodes, back, blame.get(cohort.cohort_id, ()), names)
+
+
+def _cohort(
+    cohort: StoredCohort,
+    nodes: Mapping[str, int],
+    returned: set[str],
+    findings: Sequence[Finding],
+    names: Sequence[str],
+) -> CohortRow:
+    spec = CohortSpec.FromString(cohort.spec)
+    summed = () if cohort.result is None else cohort.result.nodes
+    answered = 0 if cohort.result is None else cohort.result.survivors
+    given_back = sum(nodes[node_id] for node_id in returned)
+    invited = sum(nodes.values()) - given_back
+    losses = Counter(cohort.losses)
+    losses[cohort.reason or UNDER_WAY] += invited - answered - losses.total()
+    return CohortRow(
+        cohort=cohort.cohort_id,
+        round=cohort.round_number,
+        batch=cohort.batch,
+        arm=names[cohort.arm],
+        attempt=cohort.attempt,
+        state=cohort.state,
+        why=cohort.reason,
+        invited=invited,
+        returned=given_back,
+        answered=answered,
+        nodes=len(nodes) - len(returned),
+        nodes_in_sum=len(summed),
+        in_sum=sum(nodes[node_id] for node_id in summed),
+        honest_floor=spec.honest_floor,
+        quorum=spec.quorum,
+        losses=dict(sorted((+losses).items())),
+        findings=tuple(findings),
+    )
+
+
+def _rounds(
+    cohorts: Sequence[CohortRow], entries: Sequence[chain.Entry]
+) -> Iterable[RoundRow]:
+    asked_at = {e.subject: e.at for e in entries if e.kind == chain.INVITED}
+    done_at = {int(e.subject): e.at for e in entries if e.kind == chain.ROUND}
+    for number in sorted({row.round for row in cohorts}):
+        mine = [row for row in cohorts if row.round == number]
+        yield RoundRow(
+            number,
+            min(asked_at[row.cohort] for row in mine),
+            done_at.get(number),
+            sum(row.invited for row in mine),
+        )

@@ -1,0 +1,280 @@
+"""The page a person reads: one HTML file, no script, no network.
+
+Three readers, in this order: who decides (which one, may I stop?), who answers for the
+people (what was promised, is it true?), who runs it (is it healthy?). Words stand
+before numbers before pictures, and every picture beside a table of the same.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from wallflower.protocol.privacy.sentences import percent
+from wallflower.results import drawing
+from wallflower.results.annex import annex_of
+from wallflower.results.answer_rates import answer_rates
+from wallflower.results.history import ArmRow, History, read_history
+from wallflower.results.hosted_ledger import ledger_checks
+from wallflower.results.marks import mark_of
+from wallflower.results.result import ENDINGS
+from wallflower.strategy.record import blame
+from wallflower.strategy.record.entries import VOID
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.verify import Check, verify
+from wallflower.version import __version__
+
+LARGEST_BYTES = 300_000
+_TRAILS = re.compile(r"trails arm (\d+) by (\S+) > radius (\S+)")
+_MOST_VOID = 50  # the latest; `wallflower export` has all
+_STEPS = {
+    "resumed": "The run was resumed in round {}.",
+    "waiting": "Round {} waited for nodes in vain; the run stopped.",
+}
+REASONS = {
+    "no-answer": "did not answer in time",
+    "cohort-void": "answered, but the group gave no sum",
+    "reward-late": "the outcome came too late",
+    "reward-source-failed": "the source of outcomes failed",
+    "reward-out-of-range": "the outcome was not in [0, 1]",
+    "under-way": "the round is not finished",
+    "unstated": "the node did not say why",
+    "interrupted": "the server was stopped in between",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came out, in a headline, a label and sentences."""
+
+    headline: str
+    label: str
+    tone: str  # good, open or bad
+    sentences: tuple[str, ...]
+
+
+def render(shown: Mapping[str, Any]) -> str:
+    """Write the whole page of what `content` gathered."""
+    return _environment().get_template("report.html").render(**shown)
+
+
+def content(journal: Journal) -> dict[str, Any]:
+    """Gather all that is shown; a record that does not verify gets no verdict."""
+    history = read_history(journal)
+    checks = (*verify(journal), *ledger_checks(journal))
+    holds = all(check.holds for check in checks)
+    return {
+        "history": history,
+        "result": history.result,
+        "config": history.result.config,
+        "canonical": history.result.config.canonical(),
+        "checks": checks,
+        "holds": holds,
+        "verdict": verdict(history, checks),
+        "arms": _arms(history),
+        "annex": annex_of(journal, history.result),
+        "rates": answer_rates(history.cohorts),
+        "by_arm": _by_arm(history),
+        "void": [row for row in history.cohorts if row.state == VOID][-_MOST_VOID:],
+        "steps": [
+            (step.at, _STEPS[step.kind].format(step.subject)) for step in history.steps
+        ],
+        "version": __version__,
+        "style": _style(),
+        "drawing": drawing,
+    }
+
+
+def verdict(history: History, checks: Sequence[Check]) -> Verdict:
+    """Say which arm is best, or what is known instead; never a winner so far."""
+    if not all(check.holds for check in checks):
+        return Verdict(
+            "This record does not hold.",
+            "not verified",
+            "bad",
+            (
+                "What it says does not follow from what was written down, so nothing "
+                "is concluded from it and nothing is promised. The checks that fail "
+                "are listed at the end.",
+            ),
+        )
+    result = history.result
+    names = result.config.experiment.arms
+    chance = percent(result.config.experiment.failure_probability)
+    risk = f"The chance that a better one was dropped is at most {chance}."
+    if not history.arms:
+        return Verdict("No round is finished yet.", "under way", "open", ())
+    fallen = [row for row in history.arms if row.fell]
+    if result.winner is not None:
+        sentences = [f"{_fall(row, names)}" for row in fallen[-1:]]
+        return Verdict(
+            f"“{result.winner}” is the best of {len(names)} arms.",
+            "decided",
+            "good",
+            (*sentences, risk, "Decided arms never come back."),
+        )
+    last = history.arms[-len(names) :]
+    left = [f"“{row.arm}”" for row in last if row.active]
+    learnt = (
+        f"Out are {_listed([f'“{row.arm}”' for row in fallen])}: {risk[0].lower()}"
+        f"{risk[1:]}"
+        if fallen
+        else "No arm could be ruled out."
+    )
+    if result.finished is None:
+        return Verdict(
+            f"Not finished: {len(left)} of {len(names)} arms are left.",
+            "waits for nodes" if result.waiting else "under way",
+            "open",
+            (learnt,),
+        )
+    why = ENDINGS.get(result.finished, result.finished)
+    return Verdict(
+        f"Undecided: {len(left)} of {len(names)} arms are left.",
+        "undecided",
+        "open",
+        (
+            f"{_listed(left)} cannot be told apart by what the people asked have "
+            f"shown; the run ended because {why}.",
+            learnt,
+        ),
+    )
+
+
+def in_words(reason: str, names: Sequence[str]) -> str:
+    """Put a policy's reason to drop an arm in words, with names for numbers.
+
+    Examples
+    --------
+    >>> in_words("trails arm 1 by 0.1359 > radius 0.121", ["a", "b"])
+    '0.1359 behind “b”, where 0.121 decides'
+    """
+    found = _TRAILS.fullmatch(reason)
+    if found is None:
+        return reason
+    return f"{found[2]} behind “{names[int(found[1])]}”, where {found[3]} decides"
+
+
+def _fall(row: ArmRow, names: Sequence[str]) -> str:
+    why = in_words(row.reason, names)
+    return f"The last rival, “{row.arm}”, fell in round {row.round}: {why}."
+
+
+def _listed(parts: Sequence[str]) -> str:
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _arms(history: History) -> list[dict[str, Any]]:
+    """Give every arm with its rows and pictures, the highest estimate first."""
+    names = history.result.config.experiment.arms
+    rounds = len({row.round for row in history.arms})
+    scale = drawing.scale_for([row.upper for row in history.arms[-len(names) :]])
+    whole = drawing.scale_for([row.upper for row in history.arms])
+    arms: list[dict[str, Any]] = []
+    for number, name in enumerate(names):
+        rows = history.of_arm(name)
+        if not rows:
+            continue
+        mark, last = mark_of(number), rows[-1]
+        best = name == history.result.winner
+        fell = next((row for row in rows if row.fell), None)
+        arms.append(
+            {
+                "name": name,
+                "last": last,
+                "rows": [row for row in rows if row.active or row.fell],
+                "best": best,
+                "fell": fell,
+                "why": in_words(last.reason, names),
+                "mark": drawing.legend(mark),
+                "interval": drawing.interval(scale, last, mark, best=best),
+                "shrinking": drawing.shrinking(whole, rows, mark, rounds),
+                "axis": drawing.axis(scale),
+                "top": whole.top,
+                "rounds": rounds,
+            }
+        )
+    return sorted(
+        arms, key=lambda arm: (not arm["best"], -(arm["last"].estimate or 0.0))
+    )
+
+
+def _by_arm(history: History) -> list[dict[str, Any]]:
+    """Count people by arm: invited, answered, lost and why."""
+    counted = []
+    for number, name in enumerate(history.result.config.experiment.arms):
+        rows = [row for row in history.cohorts if row.arm == name]
+        invited = sum(row.invited for row in rows)
+        answered = sum(row.answered for row in rows)
+        losses: Counter[str] = Counter()
+        for row in rows:
+            losses.update(row.losses)
+        counted.append(
+            {
+                "name": name,
+                "mark": drawing.legend(mark_of(number)),
+                "invited": invited,
+                "answered": answered,
+                "lost": invited - answered,
+                "losses": losses.most_common(),
+                "bar": drawing.parts_of(
+                    invited, [("answered", answered), ("lost", invited - answered)]
+                ),
+            }
+        )
+    return counted
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("wallflower.results", "templates"),
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        count=lambda number: "–" if number is None else f"{number:,}",
+        mean=lambda value: "–" if value is None else f"{value:.3f}",
+        moment=_moment,
+        duration=_duration,
+        reason=lambda word: REASONS.get(word, word.replace("-", " ")),
+        blamed=blame.in_words,
+        chance=_chance,
+        percent=percent,
+    )
+    return environment
+
+
+def _style() -> Markup:
+    sheet = resources.files("wallflower.results") / "templates" / "page.css"
+    return Markup(sheet.read_text(encoding="utf-8"))  # noqa: S704 (our own file)
+
+
+def _moment(at: float) -> str:
+    """Write a time so that it means the same everywhere."""
+    when = datetime.datetime.fromtimestamp(at, datetime.UTC)
+    return f"{when.day} {when:%b %Y, %H:%M} UTC"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "not finished"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _chance(p_value: float) -> str:
+    return f"{p_value:.2f}" if p_value >= 0.01 else f"{p_value:.1g}"
