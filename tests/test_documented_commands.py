@@ -313,9 +313,18 @@ def test_the_notebook_snippet_runs(desk: Path) -> None:
     assert run(f"python {script}", desk).rstrip().endswith("winner")
 
 
+def test_the_snippet_that_loads_a_run_runs(desk: Path) -> None:
+    if not any((desk / "runs").glob("*")):
+        run("wallflower run experiment.toml", desk)
+    script = desk / "load.py"
+    text = snippet("load_run(").replace("runs/…", str(only_run(desk)))
+    script.write_text(f"{text}print(run.result.finished)\n", encoding="utf-8")
+    assert run(f"python {script}", desk).rstrip().endswith("winner")
+
+
 def test_every_python_snippet_is_run_by_one_of_these() -> None:
     for block in blocks("python"):
-        marks = ("ServerApp()", "class Clicks", "InProcessGrid(")
+        marks = ("ServerApp()", "class Clicks", "InProcessGrid(", "load_run(")
         assert sum(mark in block.text for mark in marks) == 1
 
 

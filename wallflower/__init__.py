@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Mechanism,
         mechanism_named,
     )
+    from wallflower.results.export import Run, load_run
     from wallflower.strategy.bandit.policy import (
         ArmView,
         CohortOutcome,
@@ -77,9 +78,11 @@ _HOMES = {
     "Request": "wallflower.protocol.messages.port",
     "RewardSource": "wallflower.clients.rewards.source",
     "RewardStream": "wallflower.clients.rewards.source",
+    "Run": "wallflower.results.export",
     "WallflowerError": "wallflower.protocol.errors",
     "experiment": "wallflower.strategy.flower_config",
     "load_config": "wallflower.strategy.config",
+    "load_run": "wallflower.results.export",
     "mechanism_named": "wallflower.protocol.privacy.mechanism",
     "partitions": "wallflower.engines.in_process_grid",
     "run_directory": "wallflower.strategy.flower_config",
@@ -110,10 +113,12 @@ __all__ = [
     "Request",
     "RewardSource",
     "RewardStream",
+    "Run",
     "WallflowerError",
     "__version__",
     "experiment",
     "load_config",
+    "load_run",
     "mechanism_named",
     "partitions",
     "run_directory",

@@ -16,6 +16,7 @@ import typer.core
 from click.exceptions import Abort, ClickException, NoArgsIsHelpError
 
 from wallflower.commands import keys
+from wallflower.commands.export import export
 from wallflower.commands.figures import figures
 from wallflower.commands.plan import plan
 from wallflower.commands.report import report
@@ -43,6 +44,7 @@ app.command("resume")(resume)
 app.command("status")(status)
 app.command("verify")(verify)
 app.command("report")(report)
+app.command("export")(export)
 app.add_typer(keys.app, name="keys")
 app.command("simulate")(simulate)
 app.command("figures")(figures)

@@ -33,10 +33,15 @@ def check_format(name: str) -> None:
 
 def print_json(command: str, content: Mapping[str, Any]) -> None:
     """Write the one envelope every command uses."""
+    sys.stdout.write(json_text(command, content))
+
+
+def json_text(command: str, content: Mapping[str, Any]) -> str:
+    """Give the one envelope every command uses."""
     envelope = {"schema_version": SCHEMA_VERSION, "command": command, **content}
     # NaN and Infinity are not JSON: fail here rather than in the reader's program.
-    json.dump(envelope, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
-    sys.stdout.write("\n")
+    text = json.dumps(envelope, indent=2, ensure_ascii=False, allow_nan=False)
+    return f"{text}\n"
 
 
 def console() -> Console:

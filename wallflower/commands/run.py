@@ -158,7 +158,10 @@ def _show(command: str, result: RunResult, output: str) -> None:
     from wallflower.results.view import print_result
 
     if output == "json":
-        print_json(command, result.as_json())
+        from wallflower.results.export import history_json, load_run
+
+        history = history_json(load_run(result.run_dir).history)
+        print_json(command, {**result.as_json(), "history": history})
         return
     print_result(result)
     if result.finished is None:

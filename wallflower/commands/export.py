@@ -1,0 +1,68 @@
+"""``wallflower export``: a run's rows for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    run: Annotated[
+        str, typer.Argument(help="The run's directory, or its id.", metavar="RUN")
+    ],
+    form: Annotated[
+        str, typer.Option("--format", help="csv, json or parquet.", metavar="NAME")
+    ] = "csv",
+    table: Annotated[
+        str,
+        typer.Option(
+            help="rounds (every arm after every round) or cohorts; json has both.",
+            metavar="NAME",
+        ),
+    ] = "rounds",
+    output: Annotated[
+        Path | None,
+        typer.Option(help="The file; without it standard output.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Give a run's per-round history to other programs; no person is in it."""
+    from wallflower.engines.run import find_run
+    from wallflower.output import json_text
+    from wallflower.protocol.errors import InputError, UnavailableError
+    from wallflower.protocol.files.sections import one_of
+    from wallflower.results import export as exporting
+
+    one_of("format", form, exporting.FORMATS)
+    one_of("table", table, exporting.TABLES)
+    if form == "parquet" and output is None:
+        raise InputError("output", "none", "a file, for parquet: --output FILE")
+    loaded = exporting.load_run(find_run(run))
+    tables = exporting.tables_of(loaded.history)
+    try:
+        if form == "parquet":
+            assert output is not None
+            exporting.write_parquet(tables[table], output)
+            return
+        text = (
+            exporting.as_csv(tables[table])
+            if form == "csv"
+            else json_text(
+                "export",
+                {
+                    "run": loaded.result.run_id,
+                    "head": loaded.result.head,
+                    "test_mode": loaded.result.config.test_mode,
+                    **tables,
+                },
+            )
+        )
+        if output is not None:
+            output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UnavailableError(
+            f"{output} cannot be written ({error.strerror})"
+        ) from None
+    if output is None:
+        typer.echo(text, nl=False)

@@ -1,0 +1,148 @@
+"""A run's rows for other programs: CSV, JSON, Parquet, notebooks.
+
+Two tables: `rounds` has every arm after every round, `cohorts` every attempt at a sum.
+They hold counts, bounds and names of arms; no person, no outcome, no node.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import html
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wallflower.results.history import ArmRow, CohortRow, History, read_history
+from wallflower.results.result import RunResult
+from wallflower.strategy.record.journal import Journal
+
+if TYPE_CHECKING:
+    import pandas
+
+TABLES = ("rounds", "cohorts")
+FORMATS = ("csv", "json", "parquet")
+Table = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run for notebooks: typed rows, pandas where it is there, the page as a cell.
+
+    Attributes
+    ----------
+    path : its directory.
+    history : everything the journal tells, as typed rows.
+    """
+
+    path: Path
+    history: History
+
+    @property
+    def result(self) -> RunResult:
+        """What it has come to."""
+        return self.history.result
+
+    @property
+    def rounds(self) -> tuple[ArmRow, ...]:
+        """Every arm after every round."""
+        return self.history.arms
+
+    @property
+    def cohorts(self) -> tuple[CohortRow, ...]:
+        """Every attempt at a sum."""
+        return self.history.cohorts
+
+    def to_pandas(self, table: str = "rounds") -> pandas.DataFrame:
+        """Give a table as a data frame; pandas must be installed."""
+        import pandas
+
+        return pandas.DataFrame(tables_of(self.history)[table])
+
+    def _repr_html_(self) -> str:
+        """Show the report in a notebook's cell, apart from the notebook's styles."""
+        from wallflower.results.page import content, render
+
+        with Journal.read(self.path) as journal:
+            page = render(content(journal))
+        return (
+            f'<iframe srcdoc="{html.escape(page)}" sandbox title="Wallflower report" '
+            'style="width: 100%; height: 42rem; border: 0"></iframe>'
+        )
+
+
+def load_run(path: Path | str) -> Run:
+    """Read a run's directory, finished or under way.
+
+    Parameters
+    ----------
+    path : Path | str
+        The run directory, the one that holds ``journal.sqlite``.
+    """
+    directory = Path(path)
+    with Journal.read(directory) as journal:
+        return Run(directory, read_history(journal))
+
+
+def tables_of(history: History) -> Mapping[str, Table]:
+    """Give both tables as rows of plain values."""
+    return {
+        "rounds": [dataclasses.asdict(row) for row in history.arms],
+        "cohorts": [_cohort(row) for row in history.cohorts],
+    }
+
+
+def history_json(history: History) -> Table:
+    """Give the rounds, each with its time and all arms after it."""
+    return [
+        {
+            **dataclasses.asdict(one),
+            "seconds": one.seconds,
+            "arms": [
+                {key: value for key, value in row.items() if key != "round"}
+                for row in tables_of(history)["rounds"]
+                if row["round"] == one.round
+            ],
+        }
+        for one in history.rounds
+    ]
+
+
+def as_csv(rows: Table) -> str:
+    """Write rows with a heading; losses become ``reason=count`` words."""
+    text = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(_flat(row) for row in rows)
+    return text.getvalue()
+
+
+def write_parquet(rows: Table, path: Path) -> None:
+    """Write rows as one Parquet file."""
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.Table.from_pylist([_flat(row) for row in rows]), path)
+
+
+def _cohort(row: CohortRow) -> dict[str, Any]:
+    values = {
+        field.name: getattr(row, field.name)
+        for field in dataclasses.fields(row)
+        if field.name != "findings"  # they name nodes
+    }
+    return {**values, "losses": dict(row.losses), "lost": row.lost}
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: (
+            " ".join(f"{reason}={users}" for reason, users in value.items())
+            if isinstance(value, Mapping)
+            else value
+        )
+        for key, value in row.items()
+    }
