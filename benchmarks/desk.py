@@ -173,7 +173,9 @@ async def measure(
     server = make_server_certificate(authority, ["127.0.0.1"], now=now)
     enrolment, tokens = EnrolmentKey.generate(), RunTokens(RUN, os.urandom(32))
     desk = Desk(
-        Admission(tokens, EnrolledKeys(enrolment.public_key)), server, DeskSettings()
+        Admission(tokens, EnrolledKeys(enrolment.public_key)),
+        server,
+        DeskSettings(greeting_s=120),
     )
     port = await desk.open("127.0.0.1:0")
     nodes = [f"node-{index:05d}" for index in range(count)]
@@ -191,7 +193,7 @@ async def measure(
         }
         with node_processes(Path(name), config, nodes, processes) as others:
             began = time.perf_counter()
-            missing = await desk.wait_for(nodes, timeout_s=300)
+            missing = await desk.wait_for(nodes, timeout_s=900)
             if missing:
                 raise RuntimeError(f"{len(missing)} nodes did not attend")
             seconds = time.perf_counter() - began

@@ -75,7 +75,7 @@ async def main(config: dict[str, Any]) -> None:
     enrolment = EnrolmentKey.from_private_bytes(bytes.fromhex(config["enrolment"]))
     now = int(time.time())
     trust = Trust(enrolment.public_key, time.time) if config["enrolled"] else None
-    settings = AttendanceSettings(greeting_s=60)
+    settings = AttendanceSettings(greeting_s=120)
 
     async def one(node_id: str) -> None:
         bare = NodeIdentity.generate(node_id)
