@@ -19,7 +19,7 @@ from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
-KNOWN_BACKENDS = ("committee", "secagg-plus")
+KNOWN_BACKENDS = ("committee", "secagg-plus", "shuffle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class ClientPolicy:
         is said, a node with an enrolment key does (see `enrolled`).
     mechanisms : names of the mechanisms agreed to.
     backends : names of the secure sums agreed to.
+    shufflers : SHA-256, in hex, of the keys of shufflers that are believed to be run
+        apart from the server; without any, nothing is sent through a shuffler.
     """
 
     largest_epsilon: Fraction = Fraction(1)
@@ -53,6 +55,7 @@ class ClientPolicy:
     malicious_server: bool | None = None
     mechanisms: tuple[str, ...] = ("dist-dp", "dist-rdp", "dist-cdp", "local-dp")
     backends: tuple[str, ...] = KNOWN_BACKENDS
+    shufflers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         positive("largest-epsilon", self.largest_epsilon)
@@ -70,6 +73,10 @@ class ClientPolicy:
             raise InputError("mechanisms", "an empty list", "at least one name")
         for backend in self.backends:
             one_of("backends", backend, KNOWN_BACKENDS)
+        for name in self.shufflers:
+            if len(name) != 64 or set(name) - set("0123456789abcdef"):
+                allowed = "the 64 hex digits that `wallflower shuffler` prints"
+                raise InputError("shufflers", f'"{name}"', allowed)
 
     def enrolled(self) -> ClientPolicy:
         """Give the terms of a node that holds an enrolment key.
@@ -108,6 +115,8 @@ class ClientPolicy:
                 "backend-not-allowed",
                 f"{spec.backend[:50]} is not among {', '.join(self.backends)}",
             )
+        if spec.backend == "shuffle" and not self.shufflers:
+            raise TermsError("shuffler-not-known", "no shuffler is agreed to")
         try:
             mechanism = cohort_mechanism(spec)
             epsilon = from_rational("epsilon", spec.epsilon)

@@ -85,10 +85,12 @@ def cohort_mechanism(spec: CohortSpec) -> CohortMechanism:
 def check_pairing(mechanism: str, backend: str) -> None:
     """Refuse a mechanism whose promise rests on another kind of sum.
 
-    What `shuffle-dp` says, and whom it says is trusted, is of a shuffler.
+    What `shuffle-dp` says, and whom it says is trusted, is of a shuffler; and what any
+    other mechanism says is not true of a shuffled heap, which tells more than the sum.
     """
-    if mechanism == PureShuffled.name and backend != SHUFFLE:
-        raise InputError("backend", backend, f"{SHUFFLE} with {mechanism}")
+    if (mechanism == PureShuffled.name) != (backend == SHUFFLE):
+        pure = PureShuffled.name
+        raise InputError("backend", backend, f"{SHUFFLE} with {pure}, and only with it")
 
 
 def check_names(spec: CohortSpec) -> None:

@@ -25,7 +25,7 @@ from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.mechanism import Mechanism, mechanism_named
 
 TRANSPORTS = ("auto", "memory", "grpc", "flower")
-BACKENDS = ("committee", "secagg-plus")
+BACKENDS = ("committee", "secagg-plus", "shuffle")
 SERVERS = ("semi-honest", "malicious")
 
 
@@ -97,7 +97,9 @@ class SecureSumSettings:
     key; without it nothing authenticates the nodes' keys against the server and every
     report says "semi-honest server". `nodes_per_cohort` bounds how many nodes share a
     round's cohorts where nodes hold many users: the cost of a sum grows with its nodes,
-    not with their users. 0 takes all nodes.
+    not with their users. 0 takes all nodes. `shuffler` is the ``host:port`` of the
+    shuffler and `shuffler_files` what it handed out (`strategy.nodes.shuffler`); the
+    engine ``local`` starts one of its own where nothing is said.
     """
 
     backend: str = "committee"
@@ -106,11 +108,19 @@ class SecureSumSettings:
     server: str = "semi-honest"
     enrolment: Path | None = None
     nodes_per_cohort: int = 64
+    shuffler: str = ""
+    shuffler_files: Path | None = None
 
     def __post_init__(self) -> None:
         whole("nodes-per-cohort", self.nodes_per_cohort, at_least=0)
         one_of("backend", self.backend, BACKENDS)
         one_of("server", self.server, SERVERS)
+        if bool(self.shuffler) != (self.shuffler_files is not None):
+            raise InputError(
+                "shuffler",
+                self.shuffler or "missing",
+                "with shuffler-files, or neither",
+            )
         for name, value in (("corrupt", self.corrupt), ("dropout", self.dropout)):
             if not 0 <= value < 1:
                 raise InputError(name, value, "at least 0 and less than 1")

@@ -40,6 +40,7 @@ from wallflower.strategy.desk.desk import Desk
 from wallflower.strategy.desk.host import enrolment_key, flower_desk, revoked_serials
 from wallflower.strategy.nodes.bundling import BundlingPort
 from wallflower.strategy.nodes.flower import FlowerPort
+from wallflower.strategy.nodes.shuffler import key_of, shuffled, stated_shuffler
 from wallflower.strategy.record import events
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.spool import Spool
@@ -166,18 +167,20 @@ class PrivateBandit(Strategy):
     async def _run(self, grid: Grid, listen: events.Listen) -> None:
         with self._journal() as journal, self._spool() as spool:
             trust = self._trust()
+            place = stated_shuffler(self.config.secure_sum)
             async with (
                 FlowerPort(grid) as flower,
-                self._port(flower, journal.run_id) as port,
+                self._port(flower, journal.run_id) as bare,
+                shuffled(bare, place) as port,
                 observed(
-                    journal.run_id, port.stats if isinstance(port, Desk) else None
+                    journal.run_id, bare.stats if isinstance(bare, Desk) else None
                 ) as watch,
             ):
                 orchestrator = Orchestrator(
                     self.config,
                     journal,
                     port,
-                    session_opener(journal.run_id, trust),
+                    session_opener(journal.run_id, trust, key_of(place)),
                     fan_out(watch, listen),
                     expected_nodes=await self._expected(flower),
                     spool=spool,

@@ -21,6 +21,7 @@ from wallflower.commands.figures import figures
 from wallflower.commands.plan import plan
 from wallflower.commands.report import report
 from wallflower.commands.run import resume, run, status, verify
+from wallflower.commands.shuffler import shuffler
 from wallflower.commands.simulate import simulate
 from wallflower.protocol.errors import WallflowerError
 from wallflower.version import __version__
@@ -48,6 +49,7 @@ app.command("export")(export)
 app.add_typer(keys.app, name="keys")
 app.command("simulate")(simulate)
 app.command("figures")(figures)
+app.command("shuffler")(shuffler)
 
 
 def _say_version(wanted: bool) -> None:

@@ -61,6 +61,7 @@ class SessionOpener:
         self._limits = ClientLimits(
             minimum_corrupt=policy.smallest_corrupt,
             require_malicious=bool(policy.malicious_server),
+            shufflers=policy.shufflers,
         )
         self._keyrings: dict[str, ClientKeyring] = {}
         # Makes the keyring of a run; replaced where several processes serve one node.

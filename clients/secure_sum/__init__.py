@@ -10,9 +10,15 @@ from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.clients.secure_sum.machine import ClientMachine, Setting
 from wallflower.clients.secure_sum.sealed import SealedClient
 from wallflower.clients.secure_sum.secagg_plus import SecaggPlusClient
+from wallflower.clients.secure_sum.shuffle import ShuffleClient
 from wallflower.protocol.errors import InputError, nearest
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
-from wallflower.protocol.secure_sum.backends import COMMITTEE, SEALED, SECAGG_PLUS
+from wallflower.protocol.secure_sum.backends import (
+    COMMITTEE,
+    SEALED,
+    SECAGG_PLUS,
+    SHUFFLE,
+)
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.session import ClientSession, PartyId
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -24,6 +30,7 @@ REGISTRY: dict[str, Callable[[Setting], ClientMachine]] = {
     COMMITTEE: CommitteeClient,
     SEALED: SealedClient,
     SECAGG_PLUS: SecaggPlusClient,
+    SHUFFLE: ShuffleClient,
 }
 
 

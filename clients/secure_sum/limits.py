@@ -25,6 +25,7 @@ class ClientLimits:
     require_enrolment : refuse peers whose keys no enrolment key vouches for.
     require_malicious : refuse cohorts that trust the server to keep to the protocol.
     largest_message : bytes read of one message.
+    shufflers : SHA-256, in hex, of the shufflers' keys that are agreed to.
     """
 
     minimum_parties: int = 2
@@ -33,6 +34,7 @@ class ClientLimits:
     require_enrolment: bool = False
     require_malicious: bool = False
     largest_message: int = LARGEST_MESSAGE
+    shufflers: tuple[str, ...] = ()
 
     def check_spec(self, spec: CohortSpec, threat: Threat, trust: Trust | None) -> None:
         """Refuse a cohort whose description already falls short."""

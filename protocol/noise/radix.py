@@ -26,6 +26,9 @@ from wallflower.protocol.numbers import whole
 TABLE_BITS = 512
 MOST_LEVELS = 62  # a modulus fits signed 64-bit arithmetic
 MOST_PARTIES = 10**10
+# What a heap may tell beyond the sum, of ε. A small part costs a few messages, its
+# logarithm; what it takes from the noise costs regret.
+HEAP_PART = Fraction(1, 100)
 _COARSEST = Fraction(1, 10)  # the formulas below are for small budgets
 _JUNK_WIDTH = Fraction(17, 10)  # ρ: junk is √ρ times as wide, so its tails cover
 
@@ -46,6 +49,14 @@ class RadixPlan:
     levels: int
     budget: Fraction
     wrong: Fraction
+
+    @classmethod
+    def of_cohort(
+        cls, cohort_size: int, modulus: int, epsilon: Fraction, wrong: Fraction
+    ) -> RadixPlan:
+        """Give the plan of a cohort of `shuffle-dp`, of which ε and 2^L are known."""
+        levels = (modulus - 1).bit_length()
+        return cls(max(2, cohort_size), levels, epsilon * HEAP_PART, wrong / 2)
 
     def __post_init__(self) -> None:
         whole("parties", self.parties, at_least=2, at_most=MOST_PARTIES)

@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from wallflower.protocol.noise.radix import RadixPlan
+from wallflower.protocol.noise.radix import HEAP_PART, RadixPlan
 from wallflower.protocol.privacy.calibration import modulus_for, precision_for
 from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import CohortMechanism, Mechanism, register
 from wallflower.protocol.privacy.pure import PureCohort, laplace_bound
-
-# What the heap may tell beyond the sum. A small part costs a few messages, its
-# logarithm; what it takes from the noise costs regret.
-HEAP_PART = Fraction(1, 100)
 
 
 @register
@@ -40,21 +36,20 @@ class PureShuffled(Mechanism):
         self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
     ) -> CohortMechanism:
         """Shares for the floor, the bound and the messages for all n users."""
-        heap = self.epsilon * HEAP_PART
-        noise = self.epsilon - heap
+        noise = self.epsilon * (1 - HEAP_PART)
         precision = precision_for(noise, cohort_size)
         shape = Fraction(cohort_size, honest_floor)
         bound = laplace_bound(shape, noise / precision, wrap_probability / 2)
         least = modulus_for(cohort_size, precision, bound)
-        levels = (least - 1).bit_length()
+        modulus = 1 << (least - 1).bit_length()
         return ShuffledCohort(
             cohort_size,
             honest_floor,
             precision,
             bound,
-            1 << levels,
+            modulus,
             noise,
-            RadixPlan(max(2, cohort_size), levels, heap, wrap_probability / 2),
+            RadixPlan.of_cohort(cohort_size, modulus, self.epsilon, wrap_probability),
         )
 
 

@@ -13,7 +13,7 @@ COMMITTEE = "committee"
 SECAGG_PLUS = "secagg-plus"
 SEALED = "sealed"
 SHUFFLE = "shuffle"
-BACKENDS = (COMMITTEE, SECAGG_PLUS, SEALED)
+BACKENDS = (COMMITTEE, SECAGG_PLUS, SEALED, SHUFFLE)
 
 
 def backend_modulus(backend: str, minimum: int) -> int:
@@ -21,11 +21,13 @@ def backend_modulus(backend: str, minimum: int) -> int:
 
     `committee` shares integers in the field ℤ_m itself, so m is the smallest prime
     ≥ minimum; `secagg-plus` works in any ℤ_m; `sealed` in ℤ itself, where m is the
-    width of the window in which the sum is decoded.
+    width of the window in which the sum is decoded; `shuffle` in powers of two.
     """
     if backend not in BACKENDS:
         raise InputError(
             "backend", f'"{backend}"{nearest(backend, BACKENDS)}', " or ".join(BACKENDS)
         )
     whole("modulus", minimum, at_least=2, at_most=LARGEST_MODULUS)
+    if backend == SHUFFLE:
+        return 1 << (minimum - 1).bit_length()
     return smallest_prime_at_least(minimum) if backend == COMMITTEE else minimum

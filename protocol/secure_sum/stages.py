@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from wallflower.protocol.secure_sum.backends import COMMITTEE, SEALED, SECAGG_PLUS
+from wallflower.protocol.secure_sum.backends import (
+    COMMITTEE,
+    SEALED,
+    SECAGG_PLUS,
+    SHUFFLE,
+)
 from wallflower.protocol.wire import secure_sum_pb2 as wire
 
 # Plain integers: looking one up in the generated enumeration costs more than a hash.
@@ -27,6 +32,8 @@ DEAL: Final[int] = int(wire.STAGE_DEAL)
 CHECK: Final[int] = int(wire.STAGE_CHECK)
 SEAL: Final[int] = int(wire.STAGE_SEAL)
 OPEN: Final[int] = int(wire.STAGE_OPEN)
+SUBMIT: Final[int] = int(wire.STAGE_SUBMIT)
+RELEASE: Final[int] = int(wire.STAGE_RELEASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,11 @@ _TABLE: Final[Mapping[str, tuple[StageFacts, ...]]] = {
             members_only=True,
             given_once=True,
         ),
+    ),
+    SHUFFLE: (
+        StageFacts(SUBMIT, "submit", takes_reward=True, states_roster=True),
+        # Asked of the shuffler, never of a node.
+        StageFacts(RELEASE, "release", closed=True),
     ),
 }
 

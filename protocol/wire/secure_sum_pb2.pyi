@@ -23,6 +23,8 @@ class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STAGE_CHECK: _ClassVar[Stage]
     STAGE_SEAL: _ClassVar[Stage]
     STAGE_OPEN: _ClassVar[Stage]
+    STAGE_SUBMIT: _ClassVar[Stage]
+    STAGE_RELEASE: _ClassVar[Stage]
 STAGE_UNSPECIFIED: Stage
 STAGE_KEYS: Stage
 STAGE_CONTRIBUTE: Stage
@@ -37,6 +39,8 @@ STAGE_DEAL: Stage
 STAGE_CHECK: Stage
 STAGE_SEAL: Stage
 STAGE_OPEN: Stage
+STAGE_SUBMIT: Stage
+STAGE_RELEASE: Stage
 
 class Envelope(_message.Message):
     __slots__ = ("stage", "context", "sender", "receiver", "payload", "checksum")

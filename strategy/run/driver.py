@@ -6,6 +6,7 @@ knows what to remember; this is the only place where the three meet.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
@@ -21,6 +22,7 @@ from wallflower.protocol.secure_sum.session import (
     ServerSession,
     Void,
 )
+from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.strategy.record.spool import CohortSpool, Loss, Receipt
 
 _log = logging.getLogger(__name__)
@@ -138,7 +140,12 @@ async def _drive(
             await spool.enter_stage(step.stage, session.snapshot())
         if step.messages:
             await _collect(session, step, port, wrap, unwrap, deadlines, spool)
-        step = session.advance()
+        if SHUFFLER in step.messages:
+            # A heap is opened message by message, which takes minutes where it is
+            # large: meanwhile the loop must hear the nodes.
+            step = await asyncio.to_thread(session.advance)
+        else:
+            step = session.advance()
     return step
 
 

@@ -34,6 +34,10 @@ class SessionOpener:
         return restore_session(snapshot, trust=self.trust, keyring=self.keyring)
 
 
-def session_opener(run_id: str, trust: Trust | None) -> SessionOpener:
-    """Give an opener for one run."""
-    return SessionOpener(trust, ServerKeyring(run_id))
+def session_opener(
+    run_id: str, trust: Trust | None, shuffler_key: bytes = b""
+) -> SessionOpener:
+    """Give an opener for one run; `shuffler_key` where sums go through a shuffler."""
+    keyring = ServerKeyring(run_id)
+    keyring.shuffler = shuffler_key
+    return SessionOpener(trust, keyring)

@@ -10,6 +10,7 @@ from wallflower.protocol.secure_sum.backends import (
     COMMITTEE,
     SEALED,
     SECAGG_PLUS,
+    SHUFFLE,
     backend_modulus,
 )
 from wallflower.protocol.secure_sum.envelope import parse
@@ -23,6 +24,7 @@ from wallflower.strategy.secure_sum.keyring import ServerKeyring
 from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
 from wallflower.strategy.secure_sum.sealed import SealedServer
 from wallflower.strategy.secure_sum.secagg_plus import SecaggPlusServer
+from wallflower.strategy.secure_sum.shuffle import ShuffleServer
 
 __all__ = [
     "ServerKeyring",
@@ -36,6 +38,7 @@ REGISTRY: dict[str, Callable[[Opening], ServerMachine]] = {
     COMMITTEE: CommitteeServer,
     SEALED: SealedServer,
     SECAGG_PLUS: SecaggPlusServer,
+    SHUFFLE: ShuffleServer,
 }
 
 

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.support.faulty_port import Faults, FaultyPort
+from tests.support.secure_sums import NODE_BACKENDS
 from tests.support.sum_nodes import Sum, SumNode, exact, one_hot
 from tests.support.virtual_time import run_virtually
 from wallflower.protocol.secure_sum.session import SecureSum, Void
 from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.secure_sum import REGISTRY
 
 DEADLINE_S = 30.0
 
@@ -44,7 +44,7 @@ class Tally:
 async def one_schedule(seed: int) -> tuple[SecureSum | Void, dict[str, int], int]:
     """Run two cohorts of a run, one after the other, under one climate."""
     source = random.Random(f"schedule {seed}")
-    backend = source.choice(sorted(REGISTRY))
+    backend = source.choice(sorted(NODE_BACKENDS))
     nodes = one_hot(source.randint(2, 16))
     # Delays up to twice the deadline: some answers are late, some just in time.
     climate = Faults.drawn(seed, delay_s=2 * DEADLINE_S)

@@ -13,12 +13,13 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
 from tests.support.secure_sums import TENTH, Enrolment, cohort_spec, names
 from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
 from wallflower.clients.secure_sum import restore_session as restore_client
 from wallflower.protocol.errors import ProtocolError, RefusalError
 from wallflower.protocol.identity.enrolment import Trust
-from wallflower.protocol.secure_sum.backends import BACKENDS, SEALED
+from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
 from wallflower.protocol.secure_sum.session import (
     Ask,

@@ -15,7 +15,7 @@ from wallflower.protocol.cohort import to_rational
 from wallflower.protocol.errors import ProtocolError, RefusalError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity, Trust
 from wallflower.protocol.privacy.mechanism import mechanism_named
-from wallflower.protocol.secure_sum.backends import SEALED
+from wallflower.protocol.secure_sum.backends import BACKENDS, SEALED, SHUFFLE
 from wallflower.protocol.secure_sum.envelope import unwrap, wrap
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec, is_dealing
 from wallflower.protocol.secure_sum.session import (
@@ -37,6 +37,8 @@ from wallflower.strategy.secure_sum import (
 )
 
 TENTH = Fraction(1, 10)
+# Those whose sums the nodes make among themselves; `shuffled_sums` has the other one.
+NODE_BACKENDS = tuple(backend for backend in BACKENDS if backend != SHUFFLE)
 NOW = 1_800_000_000
 MOST_SEALED = 7000  # what a user of a sealed test cohort may surely send
 _DEALINGS = itertools.count()

@@ -12,7 +12,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from wallflower.clients.desk.attend import Invitation, attend
 from wallflower.clients.node.node import Node
@@ -29,6 +29,7 @@ from wallflower.engines.population import (
     read_file,
 )
 from wallflower.engines.registry import EngineJob
+from wallflower.engines.shuffler import local_shuffler
 from wallflower.protocol.errors import (
     ConfigError,
     InputError,
@@ -50,6 +51,7 @@ from wallflower.strategy.desk.admission import Admission, EnrolledKeys
 from wallflower.strategy.desk.desk import Desk
 from wallflower.strategy.desk.settings import DeskSettings
 from wallflower.strategy.nodes.memory import MemoryPort
+from wallflower.strategy.nodes.shuffler import key_of, shuffled
 from wallflower.strategy.record.event_log import EventLog
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.orchestrator import Orchestrator
@@ -79,13 +81,21 @@ async def run_local(job: EngineJob) -> None:
     with Journal.resume(job.run_dir, config) as journal, EventLog(job.run_dir) as log:
         check_hosted_ledger(journal)
         with hosted_ledger(job.run_dir) as ledger:
-            nodes = hosted_nodes(config, ledger, enrolment)
-            async with _port(kind, config, job.run_id, nodes, enrolment) as port:
+            async with AsyncExitStack() as stack:
+                place = await stack.enter_async_context(
+                    local_shuffler(config, job.run_dir, enrolment)
+                )
+                pinned = () if place is None else (place.files.fingerprint,)
+                nodes = hosted_nodes(config, ledger, enrolment, pinned)
+                port = await stack.enter_async_context(
+                    _port(kind, config, job.run_id, nodes, enrolment)
+                )
+                port = await stack.enter_async_context(shuffled(port, place))
                 orchestrator = Orchestrator(
                     config,
                     journal,
                     LedgeredPort(port, ledger),
-                    session_opener(job.run_id, trust),
+                    session_opener(job.run_id, trust, key_of(place)),
                     fan_out(log.listen, job.listen),
                     expected_nodes=len(nodes),
                 )

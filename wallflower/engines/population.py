@@ -18,6 +18,7 @@ from wallflower.protocol.accounting.account import NOTHING, Cost
 from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
 from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.nodes.shuffler import ShufflerFiles
 
 _CERTIFICATE_DAYS = 30
 
@@ -27,7 +28,9 @@ def node_names(config: ExperimentConfig) -> tuple[str, ...]:
     return tuple(f"node-{number}" for number in range(config.nodes.count))
 
 
-def agreed_policy(config: ExperimentConfig) -> ClientPolicy:
+def agreed_policy(
+    config: ExperimentConfig, shufflers: tuple[str, ...] = ()
+) -> ClientPolicy:
     """Give the users' terms: their file's, or exactly what the experiment says."""
     if config.nodes.policy is not None:
         return load_policy(config.nodes.policy)
@@ -42,7 +45,13 @@ def agreed_policy(config: ExperimentConfig) -> ClientPolicy:
         malicious_server=secure_sum.server == "malicious",
         mechanisms=(privacy.mechanism,),
         backends=(secure_sum.backend,),
+        shufflers=shufflers or _stated_shuffler(config),
     )
+
+
+def _stated_shuffler(config: ExperimentConfig) -> tuple[str, ...]:
+    folder = config.secure_sum.shuffler_files
+    return () if folder is None else (ShufflerFiles.read(folder).fingerprint,)
 
 
 def _largest_total(config: ExperimentConfig) -> Fraction:
@@ -79,7 +88,10 @@ class Enrolment:
 
 
 def hosted_nodes(
-    config: ExperimentConfig, ledger: Ledger, enrolment: Enrolment | None
+    config: ExperimentConfig,
+    ledger: Ledger,
+    enrolment: Enrolment | None,
+    shufflers: tuple[str, ...] = (),
 ) -> Mapping[str, Node]:
     """Build every node of ``[nodes]`` with the rewards of ``[rewards]``."""
     setup = hosted_setup(
@@ -87,6 +99,7 @@ def hosted_nodes(
         ledger,
         lambda name: enrolment.identities[name] if enrolment else None,
         enrolment.public_key if enrolment else None,
+        shufflers=shufflers,
     )
     trust = setup.trust()
     return {
@@ -101,10 +114,11 @@ def hosted_setup(
     identity: Callable[[str], NodeIdentity | None],
     enrolment_key: bytes | None,
     rewards: RewardsOf | None = None,
+    shufflers: tuple[str, ...] = (),
 ) -> NodeSetup:
     """Give what all nodes of ``[nodes]`` share; `rewards` stands for ``[rewards]``."""
     return NodeSetup(
-        policy=agreed_policy(config),
+        policy=agreed_policy(config, shufflers),
         ledger=ledger,
         source=reward_sources(config) if rewards is None else rewards,
         identity=identity,

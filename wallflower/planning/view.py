@@ -12,7 +12,6 @@ from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
 from wallflower.protocol.privacy.shuffled import ShuffledCohort
-from wallflower.protocol.secure_sum.shuffle.mixing import MIXED_BITS, shares_for
 from wallflower.protocol.secure_sum.shuffle.seals import PLAIN, sealed_bytes
 
 _LEGEND = (
@@ -126,9 +125,7 @@ def _messages(radix: RadixPlan) -> str:
     return (
         f"Through the shuffler a user of the largest group sends {radix.messages:,} "
         f"messages of one bit, each sealed on its own: {kilobytes:,.0f} kB and as many "
-        'key agreements. With secure-sum.shuffle = "mixed" it is '
-        f"{shares_for(radix.parties, radix.modulus, MIXED_BITS)} messages, at a δ of "
-        f"about 2^−{MIXED_BITS}."
+        "key agreements."
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.lying_server import FIRST, LYING, fresh, refusal
+from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
 from tests.support.secure_sums import (
     Enrolment,
     asks,
@@ -21,7 +22,6 @@ from wallflower.protocol.errors import (
     WallflowerError,
     WrongContextError,
 )
-from wallflower.protocol.secure_sum.backends import BACKENDS
 from wallflower.protocol.secure_sum.context import (
     context_of,
     read_roster,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.lying_server import FIRST, LYING, VALUE, fresh, refusal
+from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
 from tests.support.secure_sums import (
     Enrolment,
     asks,
@@ -24,7 +25,6 @@ from wallflower.protocol.errors import (
     ReplayedMessageError,
     WallflowerError,
 )
-from wallflower.protocol.secure_sum.backends import BACKENDS
 from wallflower.protocol.secure_sum.envelope import unwrap, wrap
 from wallflower.protocol.secure_sum.session import SecureSum, Void
 from wallflower.protocol.wire import sealed_pb2

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.lying_server import VALUE, fresh, refusal
+from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
 from tests.support.secure_sums import (
     NOW,
     Cohort,
@@ -26,7 +27,6 @@ from wallflower.protocol.errors import (
     WrongContextError,
 )
 from wallflower.protocol.identity.enrolment import Trust
-from wallflower.protocol.secure_sum.backends import BACKENDS
 from wallflower.protocol.secure_sum.envelope import unwrap
 from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum
 from wallflower.protocol.wire import secure_sum_pb2 as wire

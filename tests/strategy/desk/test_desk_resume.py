@@ -13,13 +13,13 @@ from tests.support.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.support.desk_fixtures import FAST, House, attending, faster, open_desk
 from tests.support.intruder import intruder_at
 from tests.support.port_contract import LONG_S, Echo, gather, request
+from tests.support.secure_sums import NODE_BACKENDS
 from tests.support.sum_nodes import Sum, SumNode, one_hot
 from wallflower.protocol.messages.port import Answer, NodeHandler
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.wire import node_pb2
 from wallflower.strategy.desk.desk import Desk
 from wallflower.strategy.desk.settings import DeskSettings
-from wallflower.strategy.secure_sum import REGISTRY
 
 MOMENTS = ["before the work", "after the work"]
 
@@ -72,7 +72,7 @@ async def office(
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize(
-    ("backend", "stage"), [(b, s) for b in sorted(REGISTRY) for s in stages_of(b)]
+    ("backend", "stage"), [(b, s) for b in sorted(NODE_BACKENDS) for s in stages_of(b)]
 )
 async def test_a_stream_cut_in_any_phase_and_resumed_gives_the_same_sum(
     backend: str, stage: str, moment: str

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.secure_sums import NODE_BACKENDS
 from tests.support.sum_nodes import Sum, exact, one_hot, run_spooled
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.messages.port import Answer, NodeHandler, NodePort, Request
@@ -16,9 +17,8 @@ from wallflower.protocol.wire.sum_state_pb2 import ServerState
 from wallflower.strategy.nodes.memory import MemoryPort
 from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.driver import Deadlines
-from wallflower.strategy.secure_sum import REGISTRY
 
-BACKENDS = sorted(REGISTRY)
+BACKENDS = sorted(NODE_BACKENDS)
 SHORT_S = 1.0  # a lost message costs all of it; a busy machine must answer within
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
 from tests.support.secure_sums import (
     TENTH,
     Enrolment,
@@ -21,7 +22,6 @@ from tests.support.secure_sums import (
     run_dealing,
 )
 from wallflower.clients.secure_sum import ClientKeyring
-from wallflower.protocol.secure_sum.backends import BACKENDS
 from wallflower.protocol.secure_sum.context import draw_order
 from wallflower.protocol.secure_sum.sealed.sizes import dealing_sizes
 from wallflower.protocol.secure_sum.session import SecureSum, Void

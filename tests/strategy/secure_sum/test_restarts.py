@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
 from tests.support.secure_sums import (
     TENTH,
     Cohort,
@@ -15,7 +16,6 @@ from tests.support.secure_sums import (
 from wallflower.clients.secure_sum import ClientKeyring, ClientLimits
 from wallflower.clients.secure_sum import restore_session as restore_client
 from wallflower.protocol.errors import ReplayedMessageError, WrongContextError
-from wallflower.protocol.secure_sum.backends import BACKENDS
 from wallflower.protocol.secure_sum.session import Ask, SecureSum
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.strategy.secure_sum import restore_session

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
 from tests.support.secure_sums import (
     Cohort,
     asks,
@@ -24,7 +25,6 @@ from wallflower.protocol.errors import (
     ReplayedMessageError,
     WrongContextError,
 )
-from wallflower.protocol.secure_sum.backends import BACKENDS
 from wallflower.protocol.secure_sum.envelope import LARGEST_MESSAGE, unwrap, wrap
 from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum, Void
 from wallflower.protocol.wire import secure_sum_pb2 as wire

@@ -1,0 +1,110 @@
+"""What the nodes of a cohort send through a shuffler, from its public description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.identity.canonical import digest
+from wallflower.protocol.noise.law import BitSource
+from wallflower.protocol.noise.radix import RadixPlan
+from wallflower.protocol.secure_sum.shuffle import digits, mixing
+from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, PLAIN, sealed_bytes
+from wallflower.protocol.secure_sum.threat import Threat, least_contributors
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+
+PURE = "pure"
+MIXED = "mixed"
+SHUFFLER = "@shuffler"  # whom the server asks for a heap; no node is called so
+_PURE_MECHANISM = "shuffle-dp"
+
+
+def mode_of(mechanism: str) -> str:
+    """Name how sums of a mechanism are shuffled; only `shuffle-dp` pays for pure."""
+    return PURE if mechanism == _PURE_MECHANISM else MIXED
+
+
+@dataclass(frozen=True, slots=True)
+class ShufflePlan:
+    """How a node's integer becomes messages and a heap becomes the sum.
+
+    Attributes
+    ----------
+    modulus : a power of two.
+    messages : of each node.
+    body_bytes : of each message, before it is sealed.
+    seal : how each is sealed to the server. The hybrid costs 1,136 bytes a message:
+        a dozen of them are affordable, two thousand are not.
+    least : nodes that must be in a heap.
+    radix : the randomizer of the pure mode, None where integers are split and mixed.
+    """
+
+    modulus: int
+    messages: int
+    body_bytes: int
+    seal: str
+    least: int
+    radix: RadixPlan | None
+
+    @classmethod
+    def of(cls, spec: CohortSpec, nodes: int) -> ShufflePlan:
+        """Derive it; server, nodes and shuffler do so each for itself."""
+        modulus, threat = spec.modulus, Threat.from_wire(spec.threat)
+        if modulus < 2 or modulus & (modulus - 1):
+            raise InputError("modulus", modulus, "a power of two, to be shuffled")
+        least = least_contributors(threat, nodes)
+        if mode_of(spec.mechanism) == PURE:
+            radix = RadixPlan.of_cohort(
+                spec.cohort_size,
+                modulus,
+                Fraction(spec.epsilon.numerator, spec.epsilon.denominator or 1),
+                Fraction(
+                    spec.wrap_probability.numerator,
+                    spec.wrap_probability.denominator or 1,
+                ),
+            )
+            return cls(modulus, radix.messages, 1, PLAIN, least, radix)
+        # Who colludes or is absent does not mix; fewer than this are not released.
+        corrupt = threat.corrupt_nodes(nodes)
+        honest = max(2, nodes - corrupt - threat.dropped_nodes(nodes))
+        shares = mixing.shares_for(honest, modulus, mixing.MIXED_BITS)
+        length = -(-(modulus - 1).bit_length() // 8)
+        least = max(least, min(nodes, honest + corrupt))
+        return cls(modulus, shares, length, HYBRID, least, None)
+
+    @property
+    def message_bytes(self) -> int:
+        """Length of each sealed message."""
+        return sealed_bytes(self.seal, self.body_bytes)
+
+    @property
+    def batch_bytes(self) -> int:
+        """Length of all of a node's sealed messages."""
+        return self.messages * self.message_bytes
+
+    def write(self, value: int, bits: BitSource) -> list[bytes]:
+        """Give the messages of a node."""
+        if self.radix is not None:
+            numbers = digits.write(value, self.radix, bits)
+        else:
+            numbers = mixing.split(value, self.messages, self.modulus, bits)
+        return [number.to_bytes(self.body_bytes, "big") for number in numbers]
+
+    def read(self, bodies: Iterable[bytes], contributors: int) -> int:
+        """Give the sum of so many nodes' messages, or raise MalformedMessageError."""
+        numbers = (int.from_bytes(body, "big") for body in bodies)
+        if self.radix is not None:
+            return digits.read(numbers, contributors, self.radix)
+        return mixing.join(numbers, contributors * self.messages, self.modulus)
+
+
+def batch_info(context: bytes, party: str, users: int) -> bytes:
+    """Bind a node's batch to its cohort, its name and its number of users."""
+    return digest("wallflower/v1/shuffled-batch", context, party, users)
+
+
+def batch_statement(info: bytes, sealed: bytes) -> bytes:
+    """Give the bytes a node signs: this batch, for this cohort, is mine."""
+    return digest("wallflower/v1/shuffled-batch-signature", info, sealed)

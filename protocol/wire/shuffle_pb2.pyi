@@ -1,0 +1,82 @@
+from wallflower.protocol.wire import cohort_pb2 as _cohort_pb2
+from wallflower.protocol.wire import secure_sum_pb2 as _secure_sum_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SubmitRequest(_message.Message):
+    __slots__ = ("roster", "sealing_key", "shuffler_key")
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    SEALING_KEY_FIELD_NUMBER: _ClassVar[int]
+    SHUFFLER_KEY_FIELD_NUMBER: _ClassVar[int]
+    roster: _secure_sum_pb2.RosterNote
+    sealing_key: bytes
+    shuffler_key: bytes
+    def __init__(self, roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., sealing_key: _Optional[bytes] = ..., shuffler_key: _Optional[bytes] = ...) -> None: ...
+
+class SubmitAnswer(_message.Message):
+    __slots__ = ("users", "sealed", "certificate", "signature")
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    users: int
+    sealed: bytes
+    certificate: bytes
+    signature: bytes
+    def __init__(self, users: _Optional[int] = ..., sealed: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class Batch(_message.Message):
+    __slots__ = ("party", "answer")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    answer: SubmitAnswer
+    def __init__(self, party: _Optional[str] = ..., answer: _Optional[_Union[SubmitAnswer, _Mapping]] = ...) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ("spec", "roster", "batches")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    spec: _cohort_pb2.CohortSpec
+    roster: _secure_sum_pb2.RosterNote
+    batches: _containers.RepeatedCompositeFieldContainer[Batch]
+    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ...) -> None: ...
+
+class ReleaseAnswer(_message.Message):
+    __slots__ = ("heap", "parties", "refused", "refusal")
+    class RefusedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    HEAP_FIELD_NUMBER: _ClassVar[int]
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    heap: bytes
+    parties: _containers.RepeatedScalarFieldContainer[str]
+    refused: _containers.ScalarMap[str, str]
+    refusal: str
+    def __init__(self, heap: _Optional[bytes] = ..., parties: _Optional[_Iterable[str]] = ..., refused: _Optional[_Mapping[str, str]] = ..., refusal: _Optional[str] = ...) -> None: ...
+
+class ShuffleState(_message.Message):
+    __slots__ = ("seal", "opening_key")
+    SEAL_FIELD_NUMBER: _ClassVar[int]
+    OPENING_KEY_FIELD_NUMBER: _ClassVar[int]
+    seal: str
+    opening_key: bytes
+    def __init__(self, seal: _Optional[str] = ..., opening_key: _Optional[bytes] = ...) -> None: ...
+
+class Chunk(_message.Message):
+    __slots__ = ("part",)
+    PART_FIELD_NUMBER: _ClassVar[int]
+    part: bytes
+    def __init__(self, part: _Optional[bytes] = ...) -> None: ...

@@ -1,0 +1,136 @@
+"""Cohorts through a shuffler in one process, without a network."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+from tests.support.secure_sums import Enrolment, names
+from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from wallflower.protocol.cohort import to_rational
+from wallflower.protocol.privacy.mechanism import mechanism_named
+from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
+from wallflower.protocol.secure_sum.session import (
+    Ask,
+    Contribution,
+    SecureSum,
+    ServerSession,
+    Void,
+)
+from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
+from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
+from wallflower.protocol.secure_sum.threat import Threat, quorum_for
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.shuffle_pb2 import ReleaseRequest
+from wallflower.shuffler.given import Given
+from wallflower.shuffler.heap import Shuffler
+from wallflower.strategy.secure_sum import ServerKeyring, server_session
+
+KEY = OpeningKey.generate(HYBRID)
+FINGERPRINT = hashlib.sha256(KEY.public).hexdigest()
+LEVEL = Fraction(1, 1000)
+
+
+def shuffled_spec(
+    nodes: int = 5,
+    *,
+    mechanism: str = "shuffle-dp",
+    epsilon: Fraction = Fraction(1),
+    malicious: bool = False,
+    cohort_id: str = "cohort-1",
+    floor: int = 2,
+) -> CohortSpec:
+    """Describe a cohort of nodes with one user each."""
+    threat = Threat(Fraction(1, 10), Fraction(1, 10), malicious_server=malicious)
+    cohort = mechanism_named(mechanism, epsilon).for_cohort(nodes, floor, LEVEL)
+    return CohortSpec(
+        run_id="run-1",
+        batch=1,
+        arm=0,
+        cohort_id=cohort_id,
+        mechanism=mechanism,
+        epsilon=to_rational(epsilon),
+        scale=to_rational(Fraction(10)),
+        wrap_probability=to_rational(LEVEL),
+        cohort_size=nodes,
+        honest_floor=floor,
+        quorum=quorum_for(floor, names(nodes), threat.corrupt),
+        backend=SHUFFLE,
+        modulus=backend_modulus(SHUFFLE, cohort.modulus),
+        threat=threat.to_wire(),
+    )
+
+
+@dataclass
+class ShuffledCohort:
+    """One cohort: server, nodes, and what they said."""
+
+    spec: CohortSpec
+    enrolment: Enrolment | None = None
+    silent: frozenset[str] = frozenset()
+    values: dict[str, int] = field(default_factory=dict)
+    answers: dict[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.parties = names(self.spec.cohort_size)
+        self.keyring = ServerKeyring(self.spec.run_id)
+        self.keyring.shuffler = KEY.public
+        self.trust = None if self.enrolment is None else self.enrolment.trust
+
+    def submitted(self) -> tuple[ServerSession, bytes | Void]:
+        """Collect everybody's batch; give what the shuffler is asked."""
+        server = server_session(
+            self.spec, self.parties, trust=self.trust, keyring=self.keyring
+        )
+        step = server.start()
+        assert isinstance(step, Ask)
+        for number, (party, body) in enumerate(step.messages.items()):
+            if party in self.silent:
+                server.lose(party, "node-gone")
+                continue
+            self.values[party] = number + 1
+            self.answers[party] = self.node_answer(party, body, number + 1)
+            server.receive(party, self.answers[party])
+        following = server.advance()
+        if isinstance(following, Void):
+            return server, following
+        assert isinstance(following, Ask)
+        return server, following.messages[SHUFFLER]
+
+    def node_answer(self, party: str, body: bytes, value: int) -> bytes:
+        """Let a node answer."""
+        identity = None if self.enrolment is None else self.enrolment.identity(party)
+        client = client_session(
+            self.spec,
+            party,
+            identity,
+            self.trust,
+            ClientLimits(shufflers=(FINGERPRINT,)),
+            ClientKeyring(self.spec.run_id),
+        )
+        assert client.needs_contribution(body)
+        return client.handle(body, Contribution(value, 1))
+
+
+def new_shuffler(folder: Path, enrolment: Enrolment | None = None) -> Shuffler:
+    """Give a shuffler with the key that nodes have pinned."""
+    trust = None if enrolment is None else enrolment.trust
+    return Shuffler(KEY, Given(folder), trust)
+
+
+def finished(server: ServerSession, heap: bytes) -> SecureSum | Void:
+    """Hand the shuffler's answer to the server."""
+    server.receive(SHUFFLER, heap)
+    step = server.advance()
+    assert isinstance(step, SecureSum | Void)
+    return step
+
+
+def changed(request: bytes, **fields: object) -> ReleaseRequest:
+    """Parse a request and set fields of its description."""
+    parsed = ReleaseRequest.FromString(request)
+    for name, value in fields.items():
+        setattr(parsed.spec, name, value)
+    return parsed

@@ -1,0 +1,218 @@
+"""A shuffler gives a heap once, of enough nodes, and nobody can tell whose is whose."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.secure_sums import Enrolment
+from tests.support.shuffled_sums import (
+    KEY,
+    ShuffledCohort,
+    changed,
+    finished,
+    new_shuffler,
+    shuffled_spec,
+)
+from wallflower.protocol.secure_sum.session import SecureSum, Void
+from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan, batch_info
+from wallflower.protocol.wire.shuffle_pb2 import ReleaseAnswer, ReleaseRequest
+from wallflower.shuffler.heap import random_order
+
+
+def refusal(body: bytes) -> str:
+    answer = ReleaseAnswer.FromString(body)
+    assert not answer.heap
+    return answer.refusal
+
+
+@pytest.mark.parametrize("mechanism", ["shuffle-dp", "dist-dp"])
+def test_a_sum_goes_through_the_shuffler(mechanism: str, tmp_path: Path) -> None:
+    cohort = ShuffledCohort(shuffled_spec(mechanism=mechanism))
+    server, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    if mechanism == "dist-dp":
+        # Its promise is of no heap; machines can, and the shuffler refuses.
+        assert "only with it" in refusal(new_shuffler(tmp_path).release(request))
+        return
+    outcome = finished(server, new_shuffler(tmp_path).release(request))
+    assert isinstance(outcome, SecureSum)
+    assert outcome.total == sum(cohort.values.values()) % cohort.spec.modulus
+    assert set(outcome.survivors) == set(cohort.values)
+
+
+def test_missing_nodes_are_survived_while_enough_are_left(tmp_path: Path) -> None:
+    cohort = ShuffledCohort(shuffled_spec(6), silent=frozenset({"node-00001"}))
+    server, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    outcome = finished(server, new_shuffler(tmp_path).release(request))
+    assert isinstance(outcome, SecureSum)
+    assert outcome.total == sum(cohort.values.values())
+    assert outcome.users == 5
+
+
+def test_a_second_heap_is_never_given_also_not_of_other_nodes(tmp_path: Path) -> None:
+    _, request = ShuffledCohort(shuffled_spec()).submitted()
+    assert isinstance(request, bytes)
+    assert ReleaseAnswer.FromString(new_shuffler(tmp_path).release(request)).heap
+    fewer = ReleaseRequest.FromString(request)
+    del fewer.batches[0]
+    for again in (request, fewer.SerializeToString()):
+        # A new process with the same folder: what was given is on disk.
+        assert "given before" in refusal(new_shuffler(tmp_path).release(again))
+
+
+def test_below_the_floor_the_batches_are_destroyed(tmp_path: Path) -> None:
+    _, request = ShuffledCohort(shuffled_spec()).submitted()
+    assert isinstance(request, bytes)
+    few = ReleaseRequest.FromString(request)
+    del few.batches[2:]
+    shuffler = new_shuffler(tmp_path)
+    assert "at least" in refusal(shuffler.release(few.SerializeToString()))
+    assert "given before" in refusal(shuffler.release(request))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"quorum": 2}, {"cohort_id": "another"}, {"honest_floor": 1}, {"arm": 1}],
+)
+def test_another_description_opens_no_batch(
+    fields: dict[str, object], tmp_path: Path
+) -> None:
+    _, request = ShuffledCohort(shuffled_spec()).submitted()
+    assert isinstance(request, bytes)
+    lie = changed(request, **fields).SerializeToString()
+    assert "0 nodes with 0 users" in refusal(new_shuffler(tmp_path).release(lie))
+
+
+def test_a_node_listed_twice_voids_the_heap(tmp_path: Path) -> None:
+    _, request = ShuffledCohort(shuffled_spec()).submitted()
+    assert isinstance(request, bytes)
+    twice = ReleaseRequest.FromString(request)
+    twice.batches.append(twice.batches[0])
+    body = twice.SerializeToString()
+    assert "twice" in refusal(new_shuffler(tmp_path).release(body))
+
+
+def test_a_batch_under_another_name_or_number_of_users_is_left_out(
+    tmp_path: Path,
+) -> None:
+    server, request = ShuffledCohort(shuffled_spec(6)).submitted()
+    assert isinstance(request, bytes)
+    lie = ReleaseRequest.FromString(request)
+    lie.batches[0].answer.users = 2
+    answer = ReleaseAnswer.FromString(
+        new_shuffler(tmp_path).release(lie.SerializeToString())
+    )
+    assert list(answer.refused) == ["node-00000"]
+    outcome = finished(server, answer.SerializeToString())
+    assert isinstance(outcome, SecureSum)
+    assert "node-00000" not in outcome.survivors
+
+
+def test_a_lying_server_needs_signed_batches(tmp_path: Path) -> None:
+    enrolment = Enrolment()
+    cohort = ShuffledCohort(shuffled_spec(malicious=True), enrolment)
+    server, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    outcome = finished(server, new_shuffler(tmp_path, enrolment).release(request))
+    assert isinstance(outcome, SecureSum)
+
+
+@pytest.mark.parametrize("fault", ["no signature", "made up", "another enrolment"])
+def test_nodes_that_the_server_made_up_are_not_counted(
+    fault: str, tmp_path: Path
+) -> None:
+    enrolment = Enrolment()
+    _, request = ShuffledCohort(shuffled_spec(malicious=True), enrolment).submitted()
+    assert isinstance(request, bytes)
+    lie = ReleaseRequest.FromString(request)
+    for batch in lie.batches[1:]:
+        if fault == "no signature":
+            batch.answer.signature = b""
+        elif fault == "made up":
+            batch.answer.signature = lie.batches[0].answer.signature
+        else:
+            other = Enrolment().identity(batch.party)
+            assert other.certificate is not None
+            batch.answer.certificate = other.certificate.to_bytes()
+    body = new_shuffler(tmp_path, enrolment).release(lie.SerializeToString())
+    assert "1 nodes with 1 users" in refusal(body)
+
+
+def test_a_lying_server_is_not_served_without_an_enrolment_key(tmp_path: Path) -> None:
+    enrolment = Enrolment()
+    _, request = ShuffledCohort(shuffled_spec(malicious=True), enrolment).submitted()
+    assert isinstance(request, bytes)
+    assert "enrolment" in refusal(new_shuffler(tmp_path).release(request))
+
+
+@pytest.mark.parametrize("body", [b"", b"garbage", b"\x0a\xff"])
+def test_garbage_is_refused_and_claims_nothing(body: bytes, tmp_path: Path) -> None:
+    assert refusal(new_shuffler(tmp_path).release(body))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_shuffler_cannot_open_what_it_carries_nor_link_what_it_gave(
+    tmp_path: Path,
+) -> None:
+    cohort = ShuffledCohort(shuffled_spec())
+    _, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    answer = ReleaseAnswer.FromString(new_shuffler(tmp_path).release(request))
+    # All that is left of it: an empty file with a digest for a name.
+    left = [(path.name, path.read_bytes()) for path in tmp_path.iterdir()]
+    assert [len(name) for name, _ in left] == [64]
+    assert left[0][1] == b""
+    assert not any(party in left[0][0] for party in cohort.parties)
+    assert len(answer.heap) == 5 * ShufflePlan.of(cohort.spec, 5).batch_bytes
+
+
+def test_what_the_server_carries_shares_no_message_with_the_heap(
+    tmp_path: Path,
+) -> None:
+    cohort = ShuffledCohort(shuffled_spec())
+    _, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    answer = ReleaseAnswer.FromString(new_shuffler(tmp_path).release(request))
+    size = ShufflePlan.of(cohort.spec, 5).message_bytes
+    for start in range(0, len(answer.heap), size):
+        # The encapsulated key of a message, 32 bytes, stands in no batch.
+        assert answer.heap[start : start + 16] not in request
+
+
+def test_server_and_shuffler_together_learn_a_nodes_messages_and_no_more() -> None:
+    # The documented loss: whoever has both keys reads what one node sent, which only
+    # that node's own noise hides.
+    cohort = ShuffledCohort(shuffled_spec())
+    server, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    plan = ShufflePlan.of(cohort.spec, 5)
+    batch = ReleaseRequest.FromString(request).batches[3]
+    context = server.context  # type: ignore[attr-defined]
+    place = batch_info(context, batch.party, 1)
+    opened = KEY.open(batch.answer.sealed, place)
+    bodies = server._bodies(opened)  # type: ignore[attr-defined]
+    assert plan.read(bodies, 1) == cohort.values[batch.party]
+
+
+def test_every_order_is_as_likely_as_any_other() -> None:
+    # 24 orders of 4, 12,000 draws: chi-square of 23 degrees; false alarm 10⁻⁶.
+    counts = Counter(tuple(random_order(4).tolist()) for _ in range(12_000))
+    assert len(counts) == 24
+    assert sum((count - 500) ** 2 / 500 for count in counts.values()) < 67.6
+
+
+def test_a_heap_with_a_forged_message_gives_no_sum_and_blames_nobody(
+    tmp_path: Path,
+) -> None:
+    server, request = ShuffledCohort(shuffled_spec()).submitted()
+    assert isinstance(request, bytes)
+    answer = ReleaseAnswer.FromString(new_shuffler(tmp_path).release(request))
+    answer.heap = bytes(49) + answer.heap[49:]
+    outcome = finished(server, answer.SerializeToString())
+    assert isinstance(outcome, Void)
+    assert outcome.code == "heap-unreadable"
+    assert [finding.party for finding in server.findings] == [""]

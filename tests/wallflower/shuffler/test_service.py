@@ -1,0 +1,231 @@
+"""The shuffler on the network: who is let in, how much, and what a crash leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.support.shuffled_sums import (
+    KEY,
+    ShuffledCohort,
+    finished,
+    new_shuffler,
+    shuffled_spec,
+)
+from wallflower.protocol.messages.port import Answer, Request
+from wallflower.protocol.secure_sum.session import SecureSum
+from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
+from wallflower.protocol.wire.shuffle_pb2 import Chunk, ReleaseAnswer
+from wallflower.shuffler.given import Given
+from wallflower.shuffler.heap import Shuffler
+from wallflower.shuffler.home import open_home
+from wallflower.shuffler.service import SERVICE, Limits, Service
+from wallflower.strategy.nodes.memory import MemoryPort
+from wallflower.strategy.nodes.shuffler import (
+    ShufflerFiles,
+    ShufflerPlace,
+    shuffled,
+)
+
+
+@pytest.fixture(scope="module")
+def request_body() -> bytes:
+    _, request = ShuffledCohort(shuffled_spec()).submitted()
+    assert isinstance(request, bytes)
+    return request
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, shuffler: Shuffler | None = None, limits: Limits | None = None
+) -> AsyncIterator[tuple[ShufflerPlace, Service]]:
+    home = open_home(folder, ["127.0.0.1"])
+    service = Service(
+        shuffler or Shuffler(KEY, home.given, None),
+        home.tls,
+        home.token,
+        limits or Limits(),
+    )
+    port = await service.open("127.0.0.1:0")
+    try:
+        files = ShufflerFiles.read(folder / "operator")
+        yield ShufflerPlace(f"127.0.0.1:{port}", files), service
+    finally:
+        await service.close()
+
+
+def bearer(place: ShufflerPlace) -> tuple[tuple[str, str]]:
+    return (("authorization", "Bearer " + place.files.token.decode()),)
+
+
+async def asked(place: ShufflerPlace, body: bytes, timeout_s: float = 60) -> Answer:
+    async with shuffled(MemoryPort({}), place) as port:
+        request = Request(SHUFFLER, "cohort-1/release", body)
+        answers = [a async for a in port.ask([request], timeout_s=timeout_s)]
+    assert len(answers) == 1
+    return answers[0]
+
+
+async def test_a_heap_comes_back_over_tls(tmp_path: Path) -> None:
+    cohort = ShuffledCohort(shuffled_spec())
+    server, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    async with serving(tmp_path) as (place, _):
+        answer = await asked(place, request)
+    outcome = finished(server, answer.body)
+    assert isinstance(outcome, SecureSum)
+    assert outcome.total == sum(cohort.values.values())
+
+
+async def test_who_does_not_show_the_token_is_not_let_in(
+    tmp_path: Path, request_body: bytes
+) -> None:
+    async with serving(tmp_path) as (place, service):
+        files = ShufflerFiles(place.files.public_key, place.files.authority, b"guess")
+        answer = await asked(ShufflerPlace(place.address, files), request_body)
+        assert answer.failure == "shuffler-unauthenticated"
+        labels = {"why": "token"}
+        name = "wallflower_shuffler_refused_calls_total"
+        assert service.registry.get_sample_value(name, labels) == 1
+    assert not list((tmp_path / "given").iterdir())
+
+
+async def test_another_shufflers_certificate_is_not_believed(
+    tmp_path: Path, request_body: bytes
+) -> None:
+    open_home(tmp_path / "other", ["127.0.0.1"])
+    other = ShufflerFiles.read(tmp_path / "other" / "operator")
+    async with serving(tmp_path / "own") as (place, _):
+        answer = await asked(ShufflerPlace(place.address, other), request_body)
+    assert answer.failure == "shuffler-unavailable"
+
+
+async def test_more_than_the_limit_is_refused_and_claims_nothing(
+    tmp_path: Path, request_body: bytes
+) -> None:
+    limits = Limits(most_bytes=1000)
+    async with serving(tmp_path, limits=limits) as (place, _):
+        answer = await asked(place, request_body)
+    assert answer.failure == "shuffler-resource-exhausted"
+    assert not list((tmp_path / "given").iterdir())
+
+
+async def test_more_cohorts_than_agreed_are_refused(
+    tmp_path: Path, request_body: bytes
+) -> None:
+    limits = Limits(most_cohorts=0)
+    async with serving(tmp_path, limits=limits) as (place, _):
+        answer = await asked(place, request_body)
+    assert answer.failure == "shuffler-resource-exhausted"
+
+
+async def test_a_cohort_that_never_arrives_whole_is_given_up(tmp_path: Path) -> None:
+    limits = Limits(collect_s=0.2)
+    async with serving(tmp_path, limits=limits) as (place, _):
+        credentials = grpc.ssl_channel_credentials(place.files.authority)
+        async with grpc.aio.secure_channel(place.address, credentials) as channel:
+            call = channel.stream_stream(
+                f"/{SERVICE}/Release",
+                request_serializer=Chunk.SerializeToString,
+                response_deserializer=Chunk.FromString,
+            )(None, metadata=bearer(place))
+            await call.write(Chunk(part=b"a beginning"))
+            assert await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_health_is_told_to_everybody(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (place, _):
+        credentials = grpc.ssl_channel_credentials(place.files.authority)
+        async with grpc.aio.secure_channel(place.address, credentials) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            answer = await stub.Check(health_pb2.HealthCheckRequest())
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+class _Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+class _GivenThenKilled(Given):
+    def claim(self, context: bytes) -> bool:
+        super().claim(context)
+        raise _Killed
+
+
+def test_killed_after_the_claim_it_gives_no_heap_ever(
+    tmp_path: Path, request_body: bytes
+) -> None:
+    with pytest.raises(_Killed):
+        Shuffler(KEY, _GivenThenKilled(tmp_path), None).release(request_body)
+    answer = ReleaseAnswer.FromString(new_shuffler(tmp_path).release(request_body))
+    assert "given before" in answer.refusal
+    assert not answer.heap
+
+
+def test_a_folder_whose_making_was_cut_short_is_made_again(tmp_path: Path) -> None:
+    open_home(tmp_path, ["127.0.0.1"])
+    (tmp_path / "shuffler.key").unlink()
+    home = open_home(tmp_path, ["127.0.0.1"])
+    files = ShufflerFiles.read(tmp_path / "operator")
+    assert files.fingerprint == home.fingerprint
+    assert open_home(tmp_path, []).fingerprint == home.fingerprint
+
+
+def test_private_files_are_their_owners_alone(tmp_path: Path) -> None:
+    open_home(tmp_path, ["127.0.0.1"])
+    for name in ("shuffler.key", "tls.key", "operator/token"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0
+
+
+def all_bytes(folder: Path) -> bytes:
+    return b"".join(p.read_bytes() for p in folder.rglob("*") if p.is_file())
+
+
+async def started(home: Path) -> tuple[asyncio.subprocess.Process, ShufflerPlace]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "wallflower", "shuffler", "--home", str(home)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    ready = json.loads(await process.stdout.readline())
+    files = ShufflerFiles.read(home / "operator")
+    assert ready["fingerprint"] == files.fingerprint
+    return process, ShufflerPlace(ready["shuffler"], files)
+
+
+async def test_the_process_killed_while_collecting_leaves_nothing_and_can_go_on(
+    tmp_path: Path, request_body: bytes
+) -> None:
+    process, place = await started(tmp_path)
+    credentials = grpc.ssl_channel_credentials(place.files.authority)
+    async with grpc.aio.secure_channel(place.address, credentials) as channel:
+        call = channel.stream_stream(
+            f"/{SERVICE}/Release",
+            request_serializer=Chunk.SerializeToString,
+            response_deserializer=Chunk.FromString,
+        )(None, metadata=bearer(place))
+        await call.write(Chunk(part=request_body[:1000]))
+        os.kill(process.pid, signal.SIGKILL)
+        await process.wait()
+        assert await call.code() == grpc.StatusCode.UNAVAILABLE
+    assert not list((tmp_path / "given").iterdir())
+    assert request_body[200:232] not in all_bytes(tmp_path)
+    again, place = await started(tmp_path)
+    try:
+        # Its key is another one than these batches were sealed to: a refusal by name.
+        answer = await asked(place, request_body)
+        assert b"0 nodes" in answer.body
+        assert len(list((tmp_path / "given").iterdir())) == 1
+    finally:
+        again.send_signal(signal.SIGTERM)
+        assert await again.wait() == 0

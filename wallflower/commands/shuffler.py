@@ -1,0 +1,31 @@
+"""``wallflower shuffler``: the independent party between nodes and server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def shuffler(
+    home: Annotated[Path, typer.Option(help="Folder of keys and records.")],
+    listen: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1:0",
+    address: Annotated[
+        list[str] | None,
+        typer.Option(help="Name or IP that the server dials; repeat for more."),
+    ] = None,
+    enrolment: Annotated[
+        Path | None, typer.Option(help="Public enrolment key of the nodes.")
+    ] = None,
+    metrics: Annotated[
+        str, typer.Option(help="Address of Prometheus metrics; empty for none.")
+    ] = "",
+) -> None:
+    """Serve as a shuffler; prints its address and the fingerprint nodes pin."""
+    import asyncio
+
+    from wallflower.shuffler.serve import serve
+
+    hosts = address or [listen.rpartition(":")[0]]
+    asyncio.run(serve(home, listen, hosts, enrolment, metrics))

@@ -1,0 +1,52 @@
+"""A shuffler as a process, from its folder to its end by SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from prometheus_client import start_http_server
+
+from wallflower.protocol.files.keyfiles import read_public
+from wallflower.protocol.identity.enrolment import Trust
+from wallflower.shuffler.heap import Shuffler
+from wallflower.shuffler.home import open_home
+from wallflower.shuffler.service import Limits, Service
+
+
+async def serve(
+    folder: Path,
+    listen: str,
+    hosts: Sequence[str],
+    enrolment: Path | None,
+    metrics: str,
+) -> None:
+    """Serve until told to stop; says on its first line where, and which key it has."""
+    home = open_home(folder, hosts)
+    trust = None
+    if enrolment is not None:
+        trust = Trust(read_public(enrolment), time.time)
+    service = Service(
+        Shuffler(home.key, home.given, trust), home.tls, home.token, Limits()
+    )
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    port = await service.open(listen)
+    if metrics:
+        host, _, number_text = metrics.rpartition(":")
+        start_http_server(int(number_text), host, service.registry)
+    host = listen.rpartition(":")[0]
+    ready = {"shuffler": f"{host}:{port}", "fingerprint": home.fingerprint}
+    sys.stdout.write(json.dumps(ready) + "\n")
+    sys.stdout.flush()
+    try:
+        await stop.wait()
+    finally:
+        await service.close()
