@@ -31,7 +31,7 @@ from wallflower.clients.node.ledger_chain import Chain
 from wallflower.clients.node.spends import NodeAccount, Spend
 from wallflower.protocol.accounting.account import NOTHING, Account, Cost
 from wallflower.protocol.errors import RefusalError, UnavailableError
-from wallflower.protocol.files.private import private_file
+from wallflower.protocol.files.sqlite import open_database, transaction
 
 # 1: every row says its own ε̂ and g, so that spends of all kinds add up.
 _VERSION = 1
@@ -184,14 +184,10 @@ class Ledger:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            private_file(self._path)
-            database = sqlite3.connect(self._path, isolation_level=None)
-            database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            database = open_database(self._path, wait_s=_BUSY_MS / 1000)
         except (OSError, sqlite3.Error) as error:
             raise self._cannot(error) from None
         try:
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = FULL")
             self._chain = _prepare(database, self._counter)
             self._database = database
             self._catch_up()
@@ -260,24 +256,21 @@ class Ledger:
         """Write one transaction; give for each entry None or why it is refused."""
         results: list[Exception | None]
         try:
-            self._database.execute("BEGIN IMMEDIATE")
             try:
-                if self._chain is not None:
-                    self._chain.check()
-                self._catch_up()
-                results = [
-                    claims.append(self._database, entry)
-                    if isinstance(entry, Claim)
-                    else self._append(entry)
-                    for entry in entries
-                ]
-                mark = None if self._chain is None else self._chain.extend()
-                self._database.execute("COMMIT")
+                with transaction(self._database):
+                    if self._chain is not None:
+                        self._chain.check()
+                    self._catch_up()
+                    results = [
+                        claims.append(self._database, entry)
+                        if isinstance(entry, Claim)
+                        else self._append(entry)
+                        for entry in entries
+                    ]
+                    mark = None if self._chain is None else self._chain.extend()
                 if self._chain is not None and mark is not None:
                     self._chain.committed(mark)
             except BaseException:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
                 # What memory counted is not on disk; read everything anew.
                 self._accounts.clear()
                 self._last_read = 0
@@ -320,8 +313,7 @@ class Ledger:
 def _prepare(database: sqlite3.Connection, counter: Counter | None) -> Chain | None:
     """Make the tables, or bring those of an older version up to this one."""
     chain = None if counter is None else Chain(database, counter)
-    database.execute("BEGIN IMMEDIATE")  # another process may be at it too
-    try:
+    with transaction(database):  # another process may be at it too
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if version > _VERSION:
             raise sqlite3.DatabaseError(
@@ -335,11 +327,6 @@ def _prepare(database: sqlite3.Connection, counter: Counter | None) -> Chain | N
         database.execute(f"PRAGMA user_version = {_VERSION}")
         if chain is not None:
             chain.begin()
-        database.execute("COMMIT")
-    except BaseException:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        raise
     return chain
 
 

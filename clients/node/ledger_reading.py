@@ -9,13 +9,13 @@ from contextlib import closing
 from pathlib import Path
 
 from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.files.sqlite import read_database
 
 
 def spends_of(path: Path, run_id: str) -> Mapping[tuple[str, str], tuple[str, ...]]:
     """Give the users who spent in a run, by cohort and node."""
     try:
-        address = f"{path.resolve().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=30)) as database:
+        with closing(read_database(path)) as database:
             rows = database.execute(
                 "SELECT cohort_id, node_id, users FROM spend WHERE run_id = ?",
                 (run_id,),

@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from wallflower.protocol.errors import UnavailableError
-from wallflower.protocol.files.private import private_file
+from wallflower.protocol.files.sqlite import open_database
 from wallflower.protocol.identity.canonical import canonical
 
 _NONCE_BYTES = 12
@@ -58,14 +58,12 @@ class SessionStore:
         try:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._cipher = AESGCM(_own_key(home / "sessions.key"))
-            path = home / "sessions.sqlite"
-            private_file(path)
-            self._database = sqlite3.connect(path, timeout=60.0, isolation_level=None)
-            # Deleted entries are overwritten with zeros; no copy stays in a log file.
-            self._database.execute("PRAGMA secure_delete = ON")
-            self._database.execute("PRAGMA journal_mode = TRUNCATE")
-            if not durable:
-                self._database.execute("PRAGMA synchronous = OFF")
+            self._database = open_database(
+                home / "sessions.sqlite",
+                wait_s=60.0,
+                durable=durable,
+                leaves_no_trace=True,
+            )
             self._database.execute(_SCHEMA)
             self._database.execute(
                 "DELETE FROM secret WHERE touched_at < ?", (time.time() - oldest_s,)

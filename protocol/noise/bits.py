@@ -149,14 +149,3 @@ def uniform_integers(bound: int, count: int, bits: BitSource) -> Integers:
         values[pending[kept]] = (words[kept] % divisor).astype(np.int64)
         pending = pending[~kept]
     return values
-
-
-def bernoullis(numerators: Words, width: int, bits: BitSource) -> NDArray[np.bool_]:
-    """Be true with probability exactly numerator / 2^width, one draw an entry.
-
-    `width` is at most 64 and numerators lie below 2^width.
-    """
-    if not 1 <= width <= 64:
-        raise InputError("width", width, "1 … 64")
-    words = bits.words(len(numerators)) >> np.uint64(64 - width)
-    return np.asarray(words < numerators)

@@ -8,7 +8,6 @@ import time
 from collections.abc import (
     Callable,
     Iterable,
-    Mapping,
     MutableMapping,
 )
 from dataclasses import dataclass
@@ -124,37 +123,6 @@ class EnrolledKeys:
         if certificate.not_after < now:
             return "certificate-expired"
         return "revoked" if certificate.serial in self.listed() else None
-
-
-@dataclass(frozen=True, slots=True)
-class ListedKeys:
-    """Keys the operator listed; nobody else vouches for them."""
-
-    keys: Mapping[str, bytes]
-    enrolled: bool = False
-
-    def check(self, hello: desk_pb2.Hello, now: float) -> None:
-        """Check that the key is the listed one of this node."""
-        if self.keys.get(hello.node_id) == hello.public_key:
-            return
-        known = hello.public_key in self.keys.values()
-        named = hello.node_id in self.keys
-        raise RefusedError("not-your-name" if known or named else "unknown-key")
-
-    def confirm(self, hello: desk_pb2.Hello) -> None:
-        """Nothing to remember: the list says it all."""
-
-    def expelled(self, hello: desk_pb2.Hello, now: float) -> str | None:
-        """Who is on the list stays."""
-        return None
-
-    def expiry(self, hello: desk_pb2.Hello) -> float:
-        """No certificate, no end."""
-        return math.inf
-
-    def listed(self) -> frozenset[int]:
-        """No certificate, no serial."""
-        return frozenset()
 
 
 class FirstUseKeys:

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from wallflower.protocol.errors import JournalError
-from wallflower.protocol.files.private import private_file
+from wallflower.protocol.files.sqlite import open_database, transaction
 from wallflower.protocol.secure_sum.session import PartyId, SecureSum, Void
 
 _SCHEMA = """
@@ -86,14 +86,10 @@ class Spool:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            private_file(self._path)
-            database = sqlite3.connect(self._path, isolation_level=None)
+            database = open_database(self._path)
         except (OSError, sqlite3.Error) as error:
             raise self._cannot_open(error) from None
         try:
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = FULL")
-            database.execute("PRAGMA foreign_keys = ON")
             database.executescript(_SCHEMA)
         except sqlite3.Error as error:
             database.close()
@@ -139,7 +135,7 @@ class Spool:
 
         def run() -> Result:
             try:
-                with _Transaction(self._database):
+                with transaction(self._database):
                     return work(self._database)
             except sqlite3.Error as error:
                 raise JournalError(
@@ -152,24 +148,6 @@ class Spool:
     async def call(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """Run one transaction and wait until it is on disk."""
         return await asyncio.wrap_future(self.submit(work))
-
-
-class _Transaction:
-    """BEGIN IMMEDIATE … COMMIT, or ROLLBACK on an error."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-
-    def __enter__(self) -> None:
-        self._database.execute("BEGIN IMMEDIATE")
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._database.execute("COMMIT" if kind is None else "ROLLBACK")
 
 
 class CohortSpool:

@@ -15,7 +15,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from wallflower.protocol.errors import JournalError, UnavailableError
-from wallflower.protocol.files.private import private_file
+from wallflower.protocol.files.sqlite import (
+    open_database,
+    read_database,
+    transaction,
+)
 
 Result = TypeVar("Result")
 
@@ -116,14 +120,8 @@ class RunStore:
         """Keep everything written inside, or nothing of it."""
         with self._mutex:
             try:
-                self._database.execute("BEGIN IMMEDIATE")
-                try:
+                with transaction(self._database):
                     yield self._database
-                    self._database.execute("COMMIT")
-                except BaseException:
-                    if self._database.in_transaction:
-                        self._database.execute("ROLLBACK")
-                    raise
             except sqlite3.Error as error:
                 raise self._failure(error) from None
 
@@ -136,32 +134,15 @@ class RunStore:
                 raise self._failure(error) from None
 
     def _connect(self, *, read_only: bool) -> sqlite3.Connection:
-        mode = "ro" if read_only else "rwc"
+        opened = read_database if read_only else open_database
         try:
-            if not read_only:
-                private_file(self.path)
-            database = sqlite3.connect(
-                f"{self.path.resolve().as_uri()}?mode={mode}",
-                uri=True,
-                isolation_level=None,
-                check_same_thread=False,
-                timeout=30,
-            )
+            return opened(self.path, any_thread=True)
         except OSError as error:
             raise UnavailableError(
                 f"{self.path} cannot be opened ({error.strerror})"
             ) from None
         except sqlite3.Error as error:
             raise self._failure(error) from None
-        try:
-            if not read_only:
-                database.execute("PRAGMA journal_mode = WAL")
-                database.execute("PRAGMA synchronous = FULL")
-            database.execute("PRAGMA foreign_keys = ON")
-        except sqlite3.Error as error:
-            database.close()
-            raise self._failure(error) from None
-        return database
 
     def _failure(self, error: sqlite3.Error) -> JournalError | UnavailableError:
         # The low byte is the primary code; the rest says more of the same.

@@ -15,7 +15,6 @@ from wallflower.protocol.noise.bits import (
     OsBits,
     SeededBits,
     bernoulli,
-    bernoullis,
     uniform_integer,
     uniform_integers,
 )
@@ -123,10 +122,6 @@ def test_bernoulli_counts_exactly() -> None:
     assert hits == [True] * 3 + [False] * 5
     assert bernoulli(1, 1, ListedBits())
     assert not bernoulli(0, 1, ListedBits())
-    many = bernoullis(
-        np.array([3] * 8, dtype=np.uint64), 3, ListedBits(*(w << 61 for w in range(8)))
-    )
-    assert many.tolist() == hits
 
 
 @pytest.mark.parametrize(("top", "bottom"), [(-1, 2), (3, 2), (1, 0)])

@@ -43,7 +43,6 @@ from wallflower.strategy.desk.admission import (
     Admission,
     EnrolledKeys,
     FirstUseKeys,
-    ListedKeys,
     RevokedNodes,
 )
 from wallflower.strategy.desk.desk import Desk
@@ -367,24 +366,6 @@ async def test_a_missing_revocation_file_lets_nobody_new_in(tmp_path: Path) -> N
             async with asyncio.timeout(60):
                 while await desk.nodes():  # noqa: ASYNC110 - the desk tells nobody
                     await asyncio.sleep(0.01)
-
-
-async def test_listed_keys_let_in_the_listed_and_say_semi_honest() -> None:
-    house, known = House(), NodeIdentity.generate("a")
-    async with open_desk(house, keys=ListedKeys({"a": known.public_key})) as (
-        desk,
-        port,
-    ):
-        assert desk.trust_label.startswith("semi-honest server")
-        async with intruder_at(port) as friend, intruder_at(port) as stranger:
-            await friend.greet(house, known)
-            welcome = (await friend.hear()).welcome
-            assert welcome.trust_label == desk.trust_label
-            await stranger.greet(house, NodeIdentity.generate("b"))
-            assert await stranger.status() == ("PERMISSION_DENIED", "unknown-key")
-        async with intruder_at(port) as thief:
-            await thief.greet(house, NodeIdentity.generate("a"))
-            assert await thief.status() == ("PERMISSION_DENIED", "not-your-name")
 
 
 async def test_the_first_key_of_a_name_stays_its_key() -> None:

@@ -1,0 +1,87 @@
+"""One door to SQLite: private files, and what was committed is on the disk.
+
+Every table a run or a node keeps is opened here, so that the promises about it stand in
+one place: nobody else's account can read it, a commit is flushed before it returns, a
+second process waits for the first, and a transaction keeps everything or nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from wallflower.protocol.files.private import private_file
+
+_WAIT_S = 30.0
+
+
+def open_database(
+    path: Path,
+    *,
+    wait_s: float = _WAIT_S,
+    durable: bool = True,
+    leaves_no_trace: bool = False,
+    any_thread: bool = False,
+) -> sqlite3.Connection:
+    """Open a file for reading and writing; make it, for this account alone, if need be.
+
+    Parameters
+    ----------
+    path : Path
+        The file; its folder is there.
+    wait_s : float
+        How long another process's transaction is waited for.
+    durable : bool
+        Flush every commit to the disk before going on.
+    leaves_no_trace : bool
+        Overwrite what is deleted with zeros and keep no write-ahead log, for secrets.
+    any_thread : bool
+        The caller sees to it that one thread at a time uses it.
+
+    Raises
+    ------
+    OSError, sqlite3.Error
+        The caller names the file and says what follows from it.
+    """
+    private_file(path)
+    database = sqlite3.connect(
+        path, timeout=wait_s, isolation_level=None, check_same_thread=not any_thread
+    )
+    try:
+        if leaves_no_trace:
+            database.execute("PRAGMA secure_delete = ON")
+            database.execute("PRAGMA journal_mode = TRUNCATE")
+        else:
+            database.execute("PRAGMA journal_mode = WAL")
+        database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+        database.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def read_database(path: Path, *, any_thread: bool = False) -> sqlite3.Connection:
+    """Open a file that is there, for reading only."""
+    return sqlite3.connect(
+        f"{path.resolve().as_uri()}?mode=ro",
+        uri=True,
+        timeout=_WAIT_S,
+        isolation_level=None,
+        check_same_thread=not any_thread,
+    )
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Keep everything written inside, or nothing of it."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield database
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
