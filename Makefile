@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps
 PINS = deploy/pins
 PROTO_OUT ?= protocol/wire
 PYTEST_WORKERS ?= 2
@@ -16,15 +17,15 @@ help:  ## list the targets
 
 # The stamp's prerequisites are the pins, so an unchanged environment costs nothing.
 env: $(VENV)/ready  ## create .venv from the pinned versions
-$(VENV)/ready: $(PINS)/runtime.txt $(PINS)/dev.txt pyproject.toml
+$(VENV)/ready: $(wildcard $(PINS)/*.txt) pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/runtime.txt -r $(PINS)/dev.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) --require-hashes -r $(PINS)/runtime.txt -r $(PINS)/dev.txt
+	$(PIP) --no-build-isolation -e .
 	@touch $@
 
 bench-env: $(VENV)/ready-bench  ## add the peers the benchmarks measure against
 $(VENV)/ready-bench: $(VENV)/ready $(PINS)/bench.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/bench.txt
+	$(PIP) --require-hashes -r $(PINS)/bench.txt
 	@touch $@
 
 demo: env  ## two private experiments: readers behind gateways, then phones over gRPC
@@ -40,9 +41,13 @@ lint: env  ## ruff, mypy strict, one-way imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: env  ## the tests without the linters
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not soak and not hosts and not browser"
+unit: env  ## the tests without the linters, and how much of the code they run
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not soak and not hosts and not browser" --cov --cov-report=
+	@echo "coverage: $$($(BIN)/coverage report --format=total) % of lines, processes of their own not counted"
 	@command -v chromium >/dev/null || echo "No browser here, so no page was looked at: make test-browser installs chromium and does."
+
+hooks: env  ## check every commit before it is made (.pre-commit-config.yaml)
+	$(BIN)/pre-commit install
 
 # protoc writes `from wallflower.v1 import …`; the generated code lives in
 # wallflower.protocol.wire, and its imports are pointed there.
@@ -56,11 +61,11 @@ proto: env  ## regenerate protocol/wire from proto/
 # Debian's chromium; elsewhere put one on the PATH first.
 test-browser: env  ## open the pages in Chromium: every width, axe-core, PDF
 	command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy chromium; }
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/browser.txt
+	$(PIP) --require-hashes -r $(PINS)/browser.txt
 	$(BIN)/pytest -m browser tests/browser
 
 check-deploy: env  ## validate images, compose, Kubernetes, systemd and proxy files
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r $(PINS)/check.txt
+	$(PIP) --require-hashes -r $(PINS)/check.txt
 	$(BIN)/python -m deploy.check
 
 hub: env  ## build the Flower app into dist/ and run flwr's own publish checks on it, offline
@@ -97,7 +102,7 @@ bench-deploy: env  ## one batch of ours beside one round of stock SecAgg+ (8 and
 	$(BIN)/python -m benchmarks.deploy
 
 clean:  ## remove everything that was generated
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .coverage *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 bench-secagg: bench-env  ## secure sums, ours against Flower's stock SecAgg+
 	$(BIN)/python -W ignore -m benchmarks.secagg

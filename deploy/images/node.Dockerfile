@@ -4,16 +4,16 @@ ARG BASE=python:3.11.14-slim-bookworm
 
 FROM ${BASE} AS build
 WORKDIR /src
-COPY deploy/pins/runtime.txt deploy/pins/build.txt deploy/pins/not-on-nodes.txt deploy/pins/
-RUN python -m venv /opt/wallflower \
- && grep -vxFf deploy/pins/not-on-nodes.txt deploy/pins/runtime.txt > node.txt \
- && /opt/wallflower/bin/pip install --no-cache-dir --no-deps \
-      -r node.txt -r deploy/pins/build.txt
+COPY deploy/pins/node.txt deploy/pins/build.txt deploy/pins/
+RUN python3 -m venv /opt/wallflower \
+ && /opt/wallflower/bin/pip install --no-cache-dir --no-deps --require-hashes \
+      -r deploy/pins/node.txt -r deploy/pins/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY protocol protocol
 COPY clients clients
 COPY strategy strategy
 COPY wallflower wallflower
+COPY examples examples
 RUN /opt/wallflower/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
  && /opt/wallflower/bin/pip uninstall -y setuptools pip
 

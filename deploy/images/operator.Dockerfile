@@ -5,27 +5,22 @@ ARG BASE=python:3.11.14-slim-bookworm
 
 FROM ${BASE} AS build
 WORKDIR /src
-COPY deploy/pins/runtime.txt deploy/pins/build.txt deploy/pins/
-RUN python -m venv /opt/wallflower \
- && /opt/wallflower/bin/pip install --no-cache-dir --no-deps \
+COPY deploy/pins/runtime.txt deploy/pins/node.txt deploy/pins/operator.txt deploy/pins/build.txt deploy/pins/
+RUN python3 -m venv /opt/wallflower \
+ && /opt/wallflower/bin/pip install --no-cache-dir --no-deps --require-hashes \
       -r deploy/pins/runtime.txt -r deploy/pins/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY protocol protocol
 COPY clients clients
 COPY strategy strategy
 COPY wallflower wallflower
+COPY examples examples
 RUN /opt/wallflower/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
  && /opt/wallflower/bin/pip uninstall -y setuptools pip
 
 FROM ${BASE}
 RUN useradd --uid 10001 --create-home --home-dir /var/lib/wallflower wallflower
 COPY --from=build /opt/wallflower /opt/wallflower
-# The app bundle is built from the sources (`flwr run /opt/wallflower-app`).
-COPY --chown=root:root pyproject.toml README.md LICENSE /opt/wallflower-app/
-COPY --chown=root:root protocol /opt/wallflower-app/protocol
-COPY --chown=root:root clients /opt/wallflower-app/clients
-COPY --chown=root:root strategy /opt/wallflower-app/strategy
-COPY --chown=root:root wallflower /opt/wallflower-app/wallflower
 ENV PATH=/opt/wallflower/bin:/usr/local/bin:/usr/bin:/bin \
     FLWR_HOME=/var/lib/wallflower/flower \
     FLWR_TELEMETRY_ENABLED=0 \

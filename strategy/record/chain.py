@@ -14,7 +14,7 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +115,7 @@ def entries(rows: Rows) -> list[Entry]:
 
 def breaks(rows: Rows) -> Iterator[str]:
     """Say where the record is not what its chain says; nothing when it is whole."""
-    link, ends = _FIRST, set()
+    link, ends = _FIRST, set[tuple[str, str]]()
     for number, entry in enumerate(entries(rows), start=1):
         what = f"entry {entry.number} ({entry.kind} {entry.subject})".replace(" )", ")")
         if entry.number != number:
@@ -133,6 +133,11 @@ def breaks(rows: Rows) -> Iterator[str]:
             yield f"{what}: it or its time was changed, or one before it"
         link = entry.link
         ends.add((entry.kind, entry.subject))
+    yield from _unsaid(rows, ends)
+
+
+def _unsaid(rows: Rows, ends: Set[tuple[str, str]]) -> Iterator[str]:
+    """Say what stands in the tables and not in the chain."""
     for cohort_id, state in rows("SELECT cohort_id, state FROM cohort"):
         for kind in {INVITED, state}:
             if (kind, cohort_id) not in ends:

@@ -249,8 +249,33 @@ def _round(
 ) -> Iterator[str]:
     """Replay one round on the policy and compare everything it says."""
     where = f"round {record.number}"
-    wishes = {wish.arm: wish for wish in policy.wishes()}
     outcomes: dict[int, CohortOutcome] = {}
+    yield from _sums(policy, where, cohorts, evidence, outcomes)
+    if not cohorts:
+        yield f"{where}: nobody was asked in it"
+    if outcomes or record.finished != USERS_EXHAUSTED:
+        policy.observe([outcomes[arm] for arm in sorted(outcomes)])
+    if record.finished == USERS_EXHAUSTED and policy.finished is None:
+        yield from _somebody_left(policy, evidence)
+        policy.stop(USERS_EXHAUSTED)
+    if policy.finished != record.finished:
+        yield f"{where}: ends {record.finished}, the sums give {policy.finished}"
+    views = [dataclasses.asdict(view) for view in policy.arms()]
+    if _plain(views) != _plain(list(record.views)):
+        yield f"{where}: bounds or eliminations do not follow from the sums"
+    if _plain(policy.state()) != _plain(record.policy_state):
+        yield f"{where}: the policy's state does not follow from the sums"
+
+
+def _sums(
+    policy: Policy,
+    where: str,
+    cohorts: Sequence[StoredCohort],
+    evidence: _Evidence,
+    outcomes: dict[int, CohortOutcome],
+) -> Iterator[str]:
+    """Decode a round's sums anew into `outcomes`, and compare."""
+    wishes = {wish.arm: wish for wish in policy.wishes()}
     for cohort in cohorts:
         wish = wishes.get(cohort.arm)
         if wish is None or (wish.batch, wish.size) != (cohort.batch, cohort.size):
@@ -266,20 +291,6 @@ def _round(
             if total != cohort.result.total:
                 yield f"{where}: cohort {cohort.cohort_id} was decoded wrongly"
             outcomes[cohort.arm] = _outcome(spec, cohort.result, total)
-    if not cohorts:
-        yield f"{where}: nobody was asked in it"
-    if outcomes or record.finished != USERS_EXHAUSTED:
-        policy.observe([outcomes[arm] for arm in sorted(outcomes)])
-    if record.finished == USERS_EXHAUSTED and policy.finished is None:
-        yield from _somebody_left(policy, evidence)
-        policy.stop(USERS_EXHAUSTED)
-    if policy.finished != record.finished:
-        yield f"{where}: ends {record.finished}, the sums give {policy.finished}"
-    views = [dataclasses.asdict(view) for view in policy.arms()]
-    if _plain(views) != _plain(list(record.views)):
-        yield f"{where}: bounds or eliminations do not follow from the sums"
-    if _plain(policy.state()) != _plain(record.policy_state):
-        yield f"{where}: the policy's state does not follow from the sums"
 
 
 def _somebody_left(policy: Policy, evidence: _Evidence) -> Iterator[str]:

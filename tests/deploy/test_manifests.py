@@ -133,16 +133,26 @@ def test_images_are_pinned_and_leave_root() -> None:
         text = path.read_text()
         assert re.search(r"^ARG BASE=\S+:\d+\.\d+\.\d+-slim-\w+$", text, re.MULTILINE)
         assert re.findall(r"^USER (\d+)", text, re.MULTILINE)[-1] != "0"
-        assert "--no-deps" in text
+        assert "--no-deps --require-hashes" in text
 
 
-def test_what_nodes_leave_out_is_among_the_pins() -> None:
-    def pins(name: str) -> set[str]:
-        lines = (DEPLOY / "pins" / name).read_text().splitlines()
-        return {line for line in lines if "==" in line}
+def test_every_pin_has_a_version_and_hashes_and_stands_once() -> None:
+    runtime = [*pins("node.txt"), *pins("operator.txt")]
+    for name in ("dev.txt", "bench.txt", "check.txt"):
+        assert not {*pins(name)} & {*runtime}
+    assert len(runtime) == len({*runtime})
+    assert {*pins("build.txt")} < {*pins("dev.txt")}
 
-    assert pins("not-on-nodes.txt") < pins("runtime.txt")
-    assert pins("build.txt") < pins("dev.txt")
+
+def pins(name: str) -> list[str]:
+    """Give the pinned versions; each must bring its hashes."""
+    text = (DEPLOY / "pins" / name).read_text()
+    entries = re.split(r"\n(?=\S)", re.sub(r"^#.*\n", "", text).strip())
+    for entry in entries:
+        assert re.match(r"[a-z0-9.-]+==\S+ (; \S.* )?\\\n +--hash=sha256:", entry), (
+            entry
+        )
+    return [entry.split()[0] for entry in entries]
 
 
 def test_the_pods_proxy_is_the_rendered_template() -> None:

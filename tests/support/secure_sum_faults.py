@@ -147,6 +147,19 @@ class Schedule:
         deliveries = [body]
         if self.happens("request-duplicated"):
             deliveries.append(body)
+        answers = self._answers(party, deliveries)
+        if self.happens("client-crashed"):
+            self.clients[party].close()
+        elif self.happens("client-restarted"):
+            self._restart(party)
+        if answers and self.happens("answer-lost"):
+            return []
+        if answers and self.happens("answer-duplicated"):
+            answers.append(answers[0])
+        self.stale += [answer for _, answer in answers]
+        return answers
+
+    def _answers(self, party: str, deliveries: list[bytes]) -> list[tuple[str, bytes]]:
         answers = []
         for copy in deliveries:
             if self.happens("request-flipped"):
@@ -157,15 +170,6 @@ class Schedule:
                 self.server.lose(party, error.code)
                 if self.dice.random() < 0.5:
                     break
-        if self.happens("client-crashed"):
-            self.clients[party].close()
-        elif self.happens("client-restarted"):
-            self._restart(party)
-        if answers and self.happens("answer-lost"):
-            return []
-        if answers and self.happens("answer-duplicated"):
-            answers.append(answers[0])
-        self.stale += [answer for _, answer in answers]
         return answers
 
     def _ask(self, party: str, body: bytes) -> bytes:

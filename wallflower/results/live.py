@@ -102,21 +102,24 @@ class RunView:
                 heard = f"{event.stage} {event.heard}/{event.nodes}"
                 self._progress[event.cohort_id] = f"{arm}: {heard}"
             case events.CohortEnded():
-                self._progress.pop(event.cohort_id, None)
-                self._answered += event.survivors
-                self._answered_here += event.survivors
-                self._lost += event.lost
-                self._invited -= event.returned
-                if event.void is not None:
-                    reasons = in_words(dict(event.losses))
-                    self._line(
-                        f"  {self._arms[event.arm]}: cohort void ({event.void}"
-                        f"{'; users lost: ' + reasons if reasons else ''})"
-                    )
-                if event.findings:
-                    self._line(f"    {blame.in_words(event.findings)}")
+                self._ended(event)
             case events.RoundFinished():
                 self._finished(event)
+
+    def _ended(self, event: events.CohortEnded) -> None:
+        self._progress.pop(event.cohort_id, None)
+        self._answered += event.survivors
+        self._answered_here += event.survivors
+        self._lost += event.lost
+        self._invited -= event.returned
+        if event.void is not None:
+            reasons = in_words(dict(event.losses))
+            self._line(
+                f"  {self._arms[event.arm]}: cohort void ({event.void}"
+                f"{'; users lost: ' + reasons if reasons else ''})"
+            )
+        if event.findings:
+            self._line(f"    {blame.in_words(event.findings)}")
 
     def _finished(self, event: events.RoundFinished) -> None:
         self._views = event.views
