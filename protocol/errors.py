@@ -26,7 +26,9 @@ and keys never appear in one.
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
+from types import ModuleType
 
 
 class WallflowerError(Exception):
@@ -177,3 +179,14 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """Give `` (did you mean "x"?)`` for a near miss, else an empty text."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f' (did you mean "{close[0]}"?)' if close else ""
+
+
+def optional_module(name: str, extra: str) -> ModuleType:
+    """Import what only one feature needs; if it is missing, say what brings it."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        package = name.partition(".")[0]
+        raise UnavailableError(
+            f'{package} is not installed here; pip install "wallflower[{extra}]"'
+        ) from None

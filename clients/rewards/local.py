@@ -23,7 +23,7 @@ from wallflower.clients.rewards.source import (
     Rewards,
 )
 from wallflower.clients.rewards.threads import REWARD_THREADS
-from wallflower.protocol.errors import ConfigError
+from wallflower.protocol.errors import ConfigError, optional_module
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.rewards.models import RewardModel, synthetic_rewards
 from wallflower.protocol.rewards.seeded import seeded_rewards
@@ -255,13 +255,10 @@ def _csv_records(path: Path) -> list[Mapping[str, object]]:
 
 
 def _parquet_records(path: Path) -> list[Mapping[str, object]]:
-    import pyarrow
-    import pyarrow.parquet
-
+    pyarrow = optional_module("pyarrow", "parquet")
+    parquet = optional_module("pyarrow.parquet", "parquet")
     try:
-        records: list[Mapping[str, object]] = pyarrow.parquet.read_table(
-            path
-        ).to_pylist()
+        records: list[Mapping[str, object]] = parquet.read_table(path).to_pylist()
     except (pyarrow.ArrowException, OSError):
         raise ConfigError(str(path), "is not a readable Parquet file") from None
     return records

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wallflower.protocol.errors import ConfigError
+from wallflower.protocol.errors import ConfigError, optional_module
 from wallflower.protocol.rewards.models import Doubles, ReplayRewards
 
 _SUFFIXES = (".csv", ".parquet")
@@ -110,11 +110,10 @@ def _csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[ob
 def _parquet_rows(
     path: Path, columns: Sequence[str]
 ) -> Iterator[tuple[str, list[object]]]:
-    import pyarrow
-    import pyarrow.parquet
-
+    pyarrow = optional_module("pyarrow", "parquet")
+    parquet = optional_module("pyarrow.parquet", "parquet")
     try:
-        file = pyarrow.parquet.ParquetFile(path)
+        file = parquet.ParquetFile(path)
         _check_header(str(path), file.schema_arrow.names, columns)
         row = 0
         for batch in file.iter_batches(columns=list(columns)):

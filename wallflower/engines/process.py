@@ -53,7 +53,7 @@ def program(name: str) -> str:
     if found is None:
         raise UnavailableError(
             f'"{name}" is not installed beside {sys.executable}; '
-            "install Wallflower with its dependencies (make env)"
+            "install Wallflower with its dependencies"
         )
     return found
 

@@ -7,6 +7,7 @@ directory; Ray starts as many actors as there are processors (option ``processor
 
 from __future__ import annotations
 
+import importlib.util
 import os
 
 from wallflower.engines.flower import app_folder, carry, known_options
@@ -14,7 +15,7 @@ from wallflower.engines.open_ledger import check_hosted_ledger
 from wallflower.engines.population import agreed_policy, check_rewards
 from wallflower.engines.process import simulation_superlink
 from wallflower.engines.registry import EngineJob
-from wallflower.protocol.errors import InputError
+from wallflower.protocol.errors import InputError, optional_module
 from wallflower.protocol.numbers import whole
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record.journal import Journal
@@ -35,6 +36,8 @@ def check(config: ExperimentConfig) -> None:
     agreed_policy(config)
     check_rewards(config)
     app_folder()
+    if importlib.util.find_spec("ray") is None:
+        optional_module("ray", "simulation")
 
 
 async def run_simulation(job: EngineJob) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from wallflower.figures.data import Curve, promise
 from wallflower.figures.plan import Figure
+from wallflower.protocol.errors import optional_module
 
 # Dark to light in grey as well (the order of Okabe and Ito's colours by luminance).
 _STYLES = (
@@ -30,11 +31,9 @@ def draw(
     instances: int,
 ) -> list[Path]:
     """Write ``NAME.svg`` and ``NAME.png``; give their paths."""
-    import matplotlib
-
+    matplotlib = optional_module("matplotlib", "figures")
     matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = optional_module("matplotlib.pyplot", "figures")
     # A fixed salt makes the same figure the same bytes; text stays text.
     style = {"svg.hashsalt": "wallflower", "svg.fonttype": "none", "font.size": 9}
     matplotlib.rcParams.update(style)
