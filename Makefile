@@ -71,6 +71,9 @@ check-deploy: env  ## validate images, compose, Kubernetes, systemd and proxy fi
 hub: env  ## build the Flower app into dist/ and run flwr's own publish checks on it, offline
 	$(BIN)/python -m deploy.hub
 
+test-images: env  ## build both images and run them (root, buildah, debootstrap; no registry, no daemon)
+	deploy/images/try
+
 test-hosts: env  ## a whole experiment over several hosts made of network namespaces (root)
 	$(BIN)/python -m deploy.harness.needs
 	$(BIN)/pytest -m hosts -s tests/integration/hosts
