@@ -46,6 +46,9 @@ unit: env  ## the tests without the linters, and how much of the code they run
 	@echo "coverage: $$($(BIN)/coverage report --format=total) % of lines, processes of their own not counted"
 	@command -v chromium >/dev/null || echo "No browser here, so no page was looked at: make test-browser installs chromium and does."
 
+diagrams: env  ## draw docs/secure-sums-stages.md from the table of stages
+	$(BIN)/python -m tests.support.stage_diagrams > docs/secure-sums-stages.md
+
 hooks: env  ## check every commit before it is made (.pre-commit-config.yaml)
 	$(BIN)/pre-commit install
 

@@ -1,10 +1,13 @@
-"""Generated code must match the schema it was generated from."""
+"""What is generated must match what it was generated from."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.support import stage_diagrams
 
 ROOT = Path(__file__).parents[1]
 
@@ -33,3 +36,21 @@ def test_protocol_wire_is_what_make_proto_gives(tmp_path: Path) -> None:
     assert generated.keys() == stored.keys()
     stale = [name for name, text in generated.items() if stored[name] != text]
     assert not stale, f"run `make proto`: {stale} differ from proto/"
+
+
+def test_the_diagrams_of_the_stages_are_what_make_diagrams_gives() -> None:
+    stored = (ROOT / "docs" / "secure-sums-stages.md").read_text(encoding="utf-8")
+    assert stored == stage_diagrams.page(), "run `make diagrams`"
+
+
+def test_the_data_model_names_every_table() -> None:
+    page = (ROOT / "docs" / "data-model.md").read_text(encoding="utf-8")
+    made = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)")
+    tables = {
+        table
+        for folder in ("strategy", "clients/node")
+        for path in (ROOT / folder).rglob("*.py")
+        for table in made.findall(path.read_text())
+    }
+    assert len(tables) > 10
+    assert {table for table in tables if f"`{table}`" not in page} == set()
