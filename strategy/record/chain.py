@@ -32,7 +32,7 @@ FOUNDED, INVITED, VOID, SUMMED, ROUND = "founded", "invited", "void", "summed", 
 MET = "met"  # nodes that described their users
 RETURNED = "returned"  # users of a cohort whose node refused before anybody saw the arm
 # The subject of these is the round under way; they have no rows.
-RESUMED, WAITING = "resumed", "waiting"
+RESUMED, WAITING, PAUSED = "resumed", "waiting", "paused"
 LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
 _LABEL = "wallflower-journal/2"
 _FIRST = "0" * 64
@@ -69,6 +69,7 @@ _ROWS: dict[str, Sequence[str]] = {
     ),
     RESUMED: (),
     WAITING: (),
+    PAUSED: (),
 }
 
 Rows = Callable[..., list[Any]]  # a query and its values → rows

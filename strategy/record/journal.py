@@ -154,10 +154,10 @@ class Journal(RunStore):
             )
             chain.append(database, chain.MET, [str(meeting)])
 
-    def note_waiting(self, number: int) -> None:
-        """Write down that round `number` waited for nodes in vain."""
+    def note_stopped(self, kind: str, number: int) -> None:
+        """Write down that the run stopped at round `number`: waiting or paused."""
         with self.transaction() as database:
-            chain.append(database, chain.WAITING, [str(number)])
+            chain.append(database, kind, [str(number)])
 
     def invite(self, cohorts: Sequence[CohortRecord]) -> None:
         """Write down who is about to be asked; all cohorts or none."""

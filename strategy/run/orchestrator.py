@@ -24,7 +24,8 @@ from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish, Policy
 from wallflower.strategy.bandit.setup import policy_for, restored_policy
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record import events
+from wallflower.strategy.record import events, pausing
+from wallflower.strategy.record.chain import PAUSED, WAITING
 from wallflower.strategy.record.entries import CohortRecord, RoundRecord, SumRecord
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.losses import in_words
@@ -139,6 +140,9 @@ class Orchestrator:
             )
         )
         while policy.finished is None:
+            if pausing.asked(self._journal.run_dir):
+                await self._journal.call(self._journal.note_stopped, PAUSED, number)
+                break
             await self._round(number, policy)
             number += 1
         await self._close_all()
@@ -175,7 +179,7 @@ class Orchestrator:
                 return
             new = []  # nothing is learnt about the other arms in this round
         except NodesMissingError:
-            await self._journal.call(self._journal.note_waiting, number)
+            await self._journal.call(self._journal.note_stopped, WAITING, number)
             raise
         await self._invite(new)
         asked = sorted(resumed + new, key=lambda one: one.wish.arm)

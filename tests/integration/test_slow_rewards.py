@@ -146,6 +146,11 @@ def test_a_run_whose_users_never_answer_ends_when_told(
         while not asked.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(number)
+        if number == signal.SIGINT:  # the first lets the round finish
+            pause = tmp_path / "run" / "pause"
+            while not pause.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(number)
         _, said = process.communicate(timeout=30)
     finally:
         process.kill()

@@ -289,6 +289,10 @@ def test_ctrl_c_leaves_a_run_that_resumes_and_verifies(
         while not (tmp_path / "go.asked").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(number)
+        if number == signal.SIGINT:  # the first lets the round finish
+            while not (run_dir / "pause").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(number)
         _, said = process.communicate(timeout=60)
     finally:
         process.kill()

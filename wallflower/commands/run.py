@@ -26,6 +26,11 @@ _Run = Annotated[
     str, typer.Argument(help="The run's directory, or its id.", metavar="RUN")
 ]
 
+_Until = Annotated[
+    str | None,
+    typer.Option(help="Begin no round after this time of day.", metavar="HH:MM"),
+]
+
 NOT_VERIFIED = 3
 
 
@@ -44,6 +49,7 @@ def run(
         ),
     ] = None,
     option: _Options = None,
+    until: _Until = None,
     output: _Format = "human",
 ) -> None:
     """Run a private experiment to its end, with a live view."""
@@ -52,16 +58,32 @@ def run(
 
     check_format(output)
     options = engine_options(option)
-    _show("run", start_run(experiment, engine, run_dir, options), output)
+    _show("run", start_run(experiment, engine, run_dir, options, until), output)
 
 
-def resume(run: _Run, option: _Options = None, output: _Format = "human") -> None:
+def resume(
+    run: _Run,
+    option: _Options = None,
+    until: _Until = None,
+    output: _Format = "human",
+) -> None:
     """Go on with a run after Ctrl-C or a crash."""
     from wallflower.engines.run import engine_options, resume_run
     from wallflower.output import check_format
 
     check_format(output)
-    _show("resume", resume_run(run, engine_options(option)), output)
+    _show("resume", resume_run(run, engine_options(option), until), output)
+
+
+def pause(run: _Run) -> None:
+    """Let the round under way finish and begin no other; resume goes on."""
+    from wallflower.engines.run import pause_run
+
+    directory = pause_run(run)
+    typer.echo(
+        f"{directory} stops after the round under way; to go on: "
+        f"wallflower resume {directory}"
+    )
 
 
 def status(run: _Run, output: _Format = "human") -> None:

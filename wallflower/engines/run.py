@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import datetime
 import secrets
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from wallflower.engines.registry import Engine, EngineJob, engine_check, engine_named
+from wallflower.engines.registry import EngineJob, engine_check, engine_named
+from wallflower.engines.stopping import run_until_told, seconds_until
 from wallflower.protocol.errors import (
     ConfigError,
     InputError,
@@ -23,8 +23,9 @@ from wallflower.results.live import RunView
 from wallflower.results.result import RunResult, read_result
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig, load_config
+from wallflower.strategy.record import pausing
 from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.store import FILE_NAME
+from wallflower.strategy.record.store import FILE_NAME, RunLock
 
 RUNS = Path("runs")
 INTERRUPTED = 130
@@ -43,10 +44,15 @@ def engine_options(words: Sequence[str] | None) -> Options:
 
 
 def start_run(
-    experiment: Path, engine: str, run_dir: Path | None, options: Options = ()
+    experiment: Path,
+    engine: str,
+    run_dir: Path | None,
+    options: Options = (),
+    until: str | None = None,
 ) -> RunResult:
     """Begin a run; nothing is written before everything that can be checked is."""
     config = load_config(experiment)
+    until_s = _seconds(until)
     engine_named(engine)
     try:
         config.mechanism()
@@ -68,19 +74,21 @@ def start_run(
     directory = RUNS / new_id if run_dir is None else run_dir
     run_id = new_id if run_dir is None else f"{run_dir.name}-{secrets.token_hex(4)}"
     Journal.create(directory, run_id, config, engine).close()
-    return _carry_out(directory, config, engine, run_id, options)
+    return _carry_out(directory, config, engine, run_id, options, until_s)
 
 
-def resume_run(run: str, options: Options = ()) -> RunResult:
+def resume_run(run: str, options: Options = (), until: str | None = None) -> RunResult:
     """Go on with a run from its last finished round."""
-    directory = find_run(run)
+    directory, until_s = find_run(run), _seconds(until)
     with Journal.read(directory) as journal:
         result = read_result(journal)
     if result.finished is not None:
         sys.stderr.write(f"{directory} is finished already\n")
         return result
     engine_check(result.engine)(result.config)
-    return _carry_out(directory, result.config, result.engine, result.run_id, options)
+    return _carry_out(
+        directory, result.config, result.engine, result.run_id, options, until_s
+    )
 
 
 def find_run(run: str) -> Path:
@@ -97,13 +105,23 @@ def _carry_out(
     engine: str,
     run_id: str,
     options: Options,
+    until_s: float | None,
 ) -> RunResult:
     if config.test_mode:
         sys.stderr.write(f"{TEST_MODE}\n")
+    pausing.forget(directory)
     with RunView(config.experiment.arms) as view:
         job = EngineJob(config, directory, run_id, view.listen, options)
         try:
-            asyncio.run(_until_told(engine_named(engine), job))
+            asyncio.run(
+                run_until_told(
+                    engine_named(engine),
+                    job,
+                    view.say,
+                    until_s,
+                    pauses=engine != "fast",
+                )
+            )
         except (KeyboardInterrupt, asyncio.CancelledError):
             raise InterruptedRun(directory) from None
         except WallflowerError:
@@ -111,6 +129,8 @@ def _carry_out(
             raise
     with Journal.read(directory) as journal:
         result = read_result(journal)
+    if result.finished is None and pausing.asked(directory):
+        raise PausedRun(directory, result.rounds)
     if result.finished is None:
         raise UnavailableError(
             f"engine {engine} ended, but the journal in {directory} is not finished: "
@@ -120,16 +140,32 @@ def _carry_out(
     return result
 
 
-async def _until_told(engine: Engine, job: EngineJob) -> None:
-    """Run an engine; SIGTERM (systemd, Kubernetes) ends it as Ctrl-C does."""
-    task = asyncio.current_task()
-    assert task is not None
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+def pause_run(run: str) -> Path:
+    """Ask the server that works on a run to stop after the round under way."""
+    directory = find_run(run)
     try:
-        await engine(job)
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
+        RunLock(directory).release()
+    except UnavailableError:  # somebody has it: that is who is asked
+        pausing.ask(directory)
+        return directory
+    raise UnavailableError(f"no server works on {directory}: nothing is to be paused")
+
+
+def _seconds(until: str | None) -> float | None:
+    now = datetime.datetime.now().astimezone()
+    return None if until is None else seconds_until(until, now)
+
+
+class PausedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's wish)
+    """The round under way was finished, the next was not begun."""
+
+    exit_code = INTERRUPTED
+
+    def __init__(self, directory: Path, rounds: int) -> None:
+        super().__init__(
+            f"paused after round {rounds}; nobody who was asked is lost. "
+            f"To go on: wallflower resume {directory}"
+        )
 
 
 class InterruptedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's wish)

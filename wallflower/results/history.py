@@ -88,7 +88,7 @@ class RoundRow:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something an operator or an outage did: resumed, waiting."""
+    """Something an operator or an outage did: resumed, waiting, paused."""
 
     at: float
     kind: str
@@ -133,7 +133,7 @@ def read_history(journal: Journal) -> History:
         steps=tuple(
             Step(entry.at, entry.kind, entry.subject)
             for entry in entries
-            if entry.kind in (chain.RESUMED, chain.WAITING)
+            if entry.kind in (chain.RESUMED, chain.WAITING, chain.PAUSED)
         ),
         most_asked=max(often.values(), default=0),
     )

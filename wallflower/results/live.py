@@ -63,6 +63,11 @@ class RunView:
         if self._live is not None:
             self._live.stop()
 
+    def say(self, text: str) -> None:
+        """Show what was understood of the operator's wish."""
+        self._progress["said"] = text
+        self._line(text)
+
     async def listen(self, event: events.Event) -> None:
         """Take note of an event and show it."""
         match event:

@@ -37,6 +37,7 @@ _TRAILS = re.compile(r"trails arm (\d+) by (\S+) > radius (\S+)")
 _MOST_VOID = 50  # the latest; `wallflower export` has all
 _STEPS = {
     "resumed": "The run was resumed in round {}.",
+    "paused": "The run was paused before round {}.",
     "waiting": "Round {} waited for nodes in vain; the run stopped.",
 }
 REASONS = {

@@ -8,7 +8,7 @@ import pytest
 
 from tests.strategy.record.test_journal import cohort, config, finished, summed
 from wallflower.protocol.errors import JournalError
-from wallflower.strategy.record.chain import place_of
+from wallflower.strategy.record.chain import WAITING, place_of
 from wallflower.strategy.record.journal import Journal
 
 
@@ -107,7 +107,7 @@ def test_nodes_met_users_returned_and_waits_are_part_of_the_chain(
         journal.meet({"n0": 5, "n1": 7})
         journal.meet({"n1": 8})
         journal.give_back("c2", {"n1": "floor-too-low"})
-        journal.note_waiting(2)
+        journal.note_stopped(WAITING, 2)
         assert [(e.kind, e.subject) for e in journal.entries()[-4:]] == [
             ("met", "1"),
             ("met", "2"),

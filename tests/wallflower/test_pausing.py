@@ -1,0 +1,147 @@
+"""Stopping without loss: the round under way finishes, nobody is lost, it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.run_fixtures import (
+    SMALL,
+    as_json,
+    command,
+    environment,
+    wallflower,
+    write,
+)
+from tests.wallflower.test_run_commands import _as_in_a_terminal, invoke
+from wallflower.engines.registry import EngineJob
+from wallflower.engines.stopping import FINISHING, run_until_told, seconds_until
+from wallflower.protocol.errors import InputError
+from wallflower.strategy.config import load_config
+from wallflower.strategy.record import events, pausing
+
+# First batches of a dozen people: one round cannot decide.
+SLOW = SMALL.replace("[policy]\nfirst-batch = 40\n", "").replace(
+    "means = [0.1, 0.9, 0.2]",
+    'source = "callable"\nfunction = "tests.support.slow_rewards:reward"',
+)
+ROUND = events.RoundStarted(1, 1, (0, 1, 2), 36)
+WAITING = events.WaitingForNodes(1, 12, 36, 3, 600.0)
+
+
+def by_ctrl_c(process: subprocess.Popen[str], run_dir: Path) -> None:
+    process.send_signal(signal.SIGINT)
+
+
+def by_command(process: subprocess.Popen[str], run_dir: Path) -> None:
+    assert wallflower("pause", run_dir, cwd=run_dir.parent).returncode == 0
+
+
+@pytest.mark.parametrize("stop", [by_ctrl_c, by_command])
+def test_the_round_under_way_finishes_and_nobody_who_was_asked_is_lost(
+    stop: Callable[[subprocess.Popen[str], Path], None], tmp_path: Path
+) -> None:
+    run_dir, go = tmp_path / "run", tmp_path / "go"
+    surroundings = {**environment(), "WALLFLOWER_TEST_SLOW": str(go)}
+    process = subprocess.Popen(
+        command("run", write(tmp_path, SLOW), "--run-dir", run_dir),
+        cwd=tmp_path,
+        env=surroundings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_as_in_a_terminal,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "go.asked").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        stop(process, run_dir)
+        while not pausing.asked(run_dir) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        go.touch()
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    assert "paused after round 1; nobody who was asked is lost" in said
+    told = as_json(wallflower("status", run_dir, "--format", "json", cwd=tmp_path))
+    assert (told["rounds"], told["users"]["lost"], told["cohorts"]["void"]) == (1, 0, 0)
+    done = subprocess.run(
+        command("resume", run_dir, "--format", "json"),
+        cwd=tmp_path,
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert as_json(done)["winner"] == "b"
+    assert invoke("verify", run_dir)[0] == 0
+    invoke("report", run_dir)
+    page = (run_dir / "report.html").read_text(encoding="utf-8")
+    assert "The run was paused before round 2." in page
+
+
+def test_a_run_that_nobody_works_on_cannot_be_paused(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    assert invoke("run", write(tmp_path), "--run-dir", run_dir)[0] == 0
+    code, said = invoke("pause", run_dir)
+    assert (code, "no server works on" in said) == (4, True)
+    assert not pausing.asked(run_dir)
+
+
+@pytest.mark.parametrize("clock", ["25:00", "6:30", "noon", "06:30:01"])
+def test_a_time_that_is_none_is_refused_before_anything_is_written(
+    clock: str, tmp_path: Path
+) -> None:
+    words = ("run", write(tmp_path), "--run-dir", tmp_path / "run", "--until", clock)
+    code, said = invoke(*words)
+    assert (code, "HH:MM" in said) == (2, True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_time_of_day_that_is_past_means_tomorrow() -> None:
+    now = datetime.datetime(2026, 11, 16, 18, 0, tzinfo=datetime.UTC)
+    assert seconds_until("18:30", now) == 1800
+    assert seconds_until("18:00", now) == 86_400
+    with pytest.raises(InputError):
+        seconds_until("24:00", now)
+
+
+async def told(
+    tmp_path: Path, heard: events.Event, until_s: float
+) -> tuple[bool, list[str]]:
+    """Give whether an engine came to its round's end, and what was said."""
+    ended, said = False, list[str]()
+
+    async def engine(job: EngineJob) -> None:
+        nonlocal ended
+        await job.listen(heard)
+        while not pausing.asked(job.run_dir):  # noqa: ASYNC110 (a file tells nobody)
+            await asyncio.sleep(0.01)
+        ended = True
+
+    job = EngineJob(load_config(write(tmp_path)), tmp_path, "run", events.ignore)
+    task = asyncio.create_task(
+        run_until_told(engine, job, said.append, until_s, pauses=True)
+    )
+    await asyncio.wait([task])
+    return ended, said
+
+
+async def test_when_the_time_has_come_the_round_under_way_finishes(
+    tmp_path: Path,
+) -> None:
+    assert await told(tmp_path, ROUND, 0.0) == (True, [FINISHING])
+
+
+async def test_a_run_that_waits_for_nodes_stops_at_once(tmp_path: Path) -> None:
+    assert await told(tmp_path, WAITING, 0.05) == (False, [])
