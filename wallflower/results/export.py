@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wallflower.protocol.errors import optional_module
 from wallflower.results.history import ArmRow, CohortRow, History, read_history
 from wallflower.results.result import RunResult
 from wallflower.strategy.record.journal import Journal
@@ -122,9 +123,8 @@ def as_csv(rows: Table) -> str:
 
 def write_parquet(rows: Table, path: Path) -> None:
     """Write rows as one Parquet file."""
-    import pyarrow
-    from pyarrow import parquet
-
+    pyarrow = optional_module("pyarrow", "parquet")
+    parquet = optional_module("pyarrow.parquet", "parquet")
     parquet.write_table(pyarrow.Table.from_pylist([_flat(row) for row in rows]), path)
 
 

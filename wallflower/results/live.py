@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from wallflower.protocol.rewards.seeded import TEST_MODE
-from wallflower.results.view import HEADINGS, arm_cells
+from wallflower.results.view import HEADINGS, arm_cells, counted
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.record import blame, events
 from wallflower.strategy.record.losses import in_words
@@ -33,10 +32,9 @@ class RunView:
         self._views: Sequence[ArmView] = ()
         self._round = self._users_of_round = 0
         self._invited = self._answered = self._lost = 0
-        self._horizon = 0
         self._banner = ""
+        self._answered_before, self._seconds = 0, 0.0  # in the rounds seen here
         self._answered_here = 0
-        self._started = time.monotonic()
         self._progress: dict[str, str] = {}
         self._live: Live | None = None
 
@@ -72,13 +70,12 @@ class RunView:
         """Take note of an event and show it."""
         match event:
             case events.RunStarted():
-                self._horizon = event.horizon
                 self._banner = f"{TEST_MODE}\n" if event.test_mode else ""
                 self._line(
                     f"{event.nodes} nodes with {event.population:,} users are there; "
                     f"{len(event.arms)} arms, up to {event.horizon:,} users"
                     + (
-                        f"; {event.rounds_done} rounds done"
+                        f"; {counted(event.rounds_done, 'round')} done"
                         if event.rounds_done
                         else ""
                     )
@@ -98,7 +95,8 @@ class RunView:
                 self._progress.clear()
                 self._line(
                     f"round {event.number}: batch {event.batch}, "
-                    f"{len(event.arms)} arms, {event.users:,} users asked"
+                    f"{counted(len(event.arms), 'arm')}, {event.users:,} users asked"
+                    f"{self._estimate()}"
                 )
             case events.CohortAsked():
                 self._invited += event.users
@@ -127,13 +125,15 @@ class RunView:
             self._line(f"    {blame.in_words(event.findings)}")
 
     def _finished(self, event: events.RoundFinished) -> None:
-        self._views = event.views
+        self._views, self._users_of_round = event.views, 0
+        self._answered_before = self._answered_here
+        self._seconds += event.seconds
         self._invited, self._answered = event.invited, event.answered
         self._lost = event.lost
         left = [self._arms[view.arm] for view in event.views if view.active]
         self._line(
             f"round {event.number} done in {event.seconds:.1f} s: "
-            f"{len(left)} arms left, users {self._users()}{self._eta()}"
+            f"{counted(len(left), 'arm')} left, users {self._users()}"
             f"{'; TEST MODE, no privacy' if self._banner else ''}"
         )
 
@@ -143,14 +143,15 @@ class RunView:
             f"lost {self._lost:,}"
         )
 
-    def _eta(self) -> str:
-        """How long the rest of the horizon would take at the pace so far, at most."""
-        spent_s = time.monotonic() - self._started
-        left = max(0, self._horizon - self._invited)
-        if not self._answered_here or not left:
+    def _estimate(self) -> str:
+        """How long the round under way takes at the pace of those before it.
+
+        How many rounds follow nobody knows: an arm may fall in any of them.
+        """
+        if not self._answered_before or not self._users_of_round:
             return ""
-        seconds = spent_s / self._answered_here * left
-        return f"; at most {_duration(seconds)} to go"
+        seconds = self._seconds / self._answered_before * self._users_of_round
+        return f"; about {_duration(seconds)} for this round at the pace so far"
 
     def _line(self, text: str) -> None:
         if self._live is None:
@@ -172,7 +173,7 @@ class RunView:
             arms.add_row(*cells, style="" if view.active else "dim")
         head = (
             f"{self._banner}round {self._round}: {self._users_of_round:,} users asked; "
-            f"in all {self._users()}{self._eta()}"
+            f"in all {self._users()}{self._estimate()}"
         )
         under_way = "   ".join(list(self._progress.values())[:6])
         return Group(Text(head), arms, Text(under_way, style="dim"))

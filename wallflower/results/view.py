@@ -34,6 +34,17 @@ def bar(lower: float, upper: float, estimate: float | None, width: int) -> str:
     return "".join(cells)
 
 
+def counted(number: int, thing: str) -> str:
+    """Count things, one of them in the singular.
+
+    Examples
+    --------
+    >>> counted(1, "arm"), counted(2000, "arm")
+    ('1 arm', '2,000 arms')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def arm_cells(name: str, view: Mapping[str, Any], winner: bool) -> Sequence[str]:
     """Give one arm's row: name, users, estimate, interval, bar, status."""
     estimate = view["estimate"]
@@ -69,8 +80,8 @@ def print_result(result: RunResult) -> None:
     out.print(view)
     lost = result.invited - result.answered
     out.print(
-        f"{result.rounds} rounds, {result.cohorts} cohorts ({result.void} void, "
-        f"{result.open} under way); users "
+        f"{counted(result.rounds, 'round')}, {counted(result.cohorts, 'cohort')} "
+        f"({result.void} void, {result.open} under way); users "
         f"invited {result.invited:,}, answered {result.answered:,}, lost {lost:,}"
         f"{': ' + in_words(result.losses) if lost else ''}"
     )

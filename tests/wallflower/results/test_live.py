@@ -39,7 +39,30 @@ async def test_without_a_terminal_every_step_is_a_plain_line(
     assert lines[0] == "10 nodes with 1,000 users are there; 2 arms, up to 1,000 users"
     assert lines[1] == "round 1: batch 1, 2 arms, 200 users asked"
     assert lines[2] == "  second: cohort void (quorum-not-met; users lost: 99 late)"
-    assert "1 arms left, users invited 200, answered 95, lost 105; at most" in lines[3]
+    end = "round 1 done in 1.2 s: 1 arm left, users invited 200, answered 95, lost 105"
+    assert lines[3] == end
+
+
+async def test_a_round_is_estimated_from_the_pace_of_those_before_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with RunView(ARMS) as view:
+        for event in (*STORY, END, events.RoundStarted(2, 2, (0, 1), 760)):
+            await view.listen(event)
+    # 95 answered in 1.25 s: 760 take 10 s.
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.endswith(
+        "760 users asked; about 10 s for this round at the pace so far"
+    )
+
+
+async def test_nothing_is_estimated_between_rounds_and_after_the_end() -> None:
+    view = RunView(ARMS)
+    for event in (*STORY, END):
+        await view.listen(event)
+    drawn = io.StringIO()
+    Console(file=drawn, width=120).print(view._render())
+    assert "about" not in drawn.getvalue()
 
 
 async def test_on_a_terminal_arms_have_bars_and_cohorts_their_progress(
