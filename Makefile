@@ -107,6 +107,9 @@ guide: env  ## follow docs/deployment.md word by word on two hosts (root)
 bench-deploy: env  ## one batch of ours beside one round of stock SecAgg+ (8 and 16 nodes)
 	$(BIN)/python -m benchmarks.deploy
 
+bench-start: env  ## the start of a deployed run by its parts, in wall and CPU seconds
+	$(BIN)/python -m benchmarks.start
+
 clean:  ## remove everything that was generated
 	rm -rf $(VENV) build dist .coverage *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 

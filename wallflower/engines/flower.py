@@ -60,7 +60,7 @@ async def carry(
     async with asyncio.TaskGroup() as group:
         group.create_task(_relay(job, over, start))
         try:
-            with (job.run_dir / LOG_FILE).open("a", encoding="utf-8") as log:
+            with (job.run_dir / LOG_FILE).open("a", 1, encoding="utf-8") as log:
 
                 def keep(line: str) -> None:
                     plain = _COLOURS.sub("", line)
