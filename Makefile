@@ -121,7 +121,7 @@ soak-secagg: env  ## secure sums at every size, 8,192 nodes included
 	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/secure_sum/test_sums.py
 
 soak-machines: env  ## 10,000 seeded fault schedules and 50,000 changed messages on the secure-sum machines alone
-	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/secure_sum/test_faults.py tests/strategy/test_sealed_fuzz.py
+	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/secure_sum/test_faults.py tests/strategy/secure_sum/test_sealed_fuzz.py
 
 soak-kill: env  ## kill a run's server 20 times, each in a named phase, resume, verify
 	$(BIN)/pytest -m soak -s tests/integration/test_kill.py

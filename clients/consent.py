@@ -11,15 +11,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from wallflower.protocol.cohort import cohort_mechanism, from_rational
+from wallflower.protocol.accounting.account import SMALLEST_PROVED_DELTA
+from wallflower.protocol.cohort import (
+    check_threat,
+    cohort_mechanism,
+    from_rational,
+)
 from wallflower.protocol.errors import InputError, TermsError
 from wallflower.protocol.files.sections import one_of
 from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.secure_sum.backends import BACKENDS, SHUFFLE
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-
-KNOWN_BACKENDS = ("committee", "secagg-plus", "shuffle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class ClientPolicy:
     smallest_corrupt: Fraction = Fraction(1, 10)
     malicious_server: bool | None = None
     mechanisms: tuple[str, ...] = ("dist-dp", "dist-rdp", "dist-cdp", "local-dp")
-    backends: tuple[str, ...] = KNOWN_BACKENDS
+    backends: tuple[str, ...] = BACKENDS
     shufflers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -72,7 +76,7 @@ class ClientPolicy:
         if not self.mechanisms:
             raise InputError("mechanisms", "an empty list", "at least one name")
         for backend in self.backends:
-            one_of("backends", backend, KNOWN_BACKENDS)
+            one_of("backends", backend, BACKENDS)
         for name in self.shufflers:
             if len(name) != 64 or set(name) - set("0123456789abcdef"):
                 allowed = "the 64 hex digits that `wallflower shuffler` prints"
@@ -110,12 +114,8 @@ class ClientPolicy:
                 "mechanism-not-allowed",
                 f"{spec.mechanism[:50]} is not among {', '.join(self.mechanisms)}",
             )
-        if spec.backend not in self.backends:
-            raise TermsError(
-                "backend-not-allowed",
-                f"{spec.backend[:50]} is not among {', '.join(self.backends)}",
-            )
-        if spec.backend == "shuffle" and not self.shufflers:
+        self._check_backend(spec)
+        if spec.backend == SHUFFLE and not self.shufflers:
             raise TermsError("shuffler-not-known", "no shuffler is agreed to")
         try:
             mechanism = cohort_mechanism(spec)
@@ -133,7 +133,29 @@ class ClientPolicy:
                 f"{spec.cohort_size} users, allowed at least {self.smallest_cohort}",
             )
         self._check_trust(spec)
+        if spec.proved_inputs and self.privacy_delta < SMALLEST_PROVED_DELTA:
+            raise TermsError(
+                "delta-too-small",
+                "proofs of range cost a δ of 2⁻⁴⁰ each time; this node's total is "
+                f"below {float(SMALLEST_PROVED_DELTA):g}",
+            )
         return mechanism
+
+    def check_dealing(self, spec: CohortSpec) -> None:
+        """Refuse to deal a key for sums that this node's users would not agree to."""
+        self._check_backend(spec)
+        try:
+            check_threat(spec.threat)
+        except InputError as error:
+            raise TermsError("bad-cohort", str(error)) from None
+        self._check_threat(spec)
+
+    def _check_backend(self, spec: CohortSpec) -> None:
+        if spec.backend not in self.backends:
+            raise TermsError(
+                "backend-not-allowed",
+                f"{spec.backend[:50]} is not among {', '.join(self.backends)}",
+            )
 
     def _check_trust(self, spec: CohortSpec) -> None:
         least = self.smallest_floor_fraction
@@ -143,6 +165,17 @@ class ClientPolicy:
                 f"noise carried by {spec.honest_floor} of {spec.cohort_size} users, "
                 f"allowed at least the fraction {least}",
             )
+        corrupt = self._check_threat(spec)
+        # The largest ⌈γN⌉ of N nodes hold at least γn users, whatever their sizes.
+        if spec.quorum - spec.honest_floor < corrupt * spec.cohort_size:
+            raise TermsError(
+                "quorum-too-low",
+                f"a quorum of {spec.quorum} leaves no room for corrupt users beside "
+                f"{spec.honest_floor} honest ones",
+            )
+
+    def _check_threat(self, spec: CohortSpec) -> Fraction:
+        """Refuse a threat that is too weak; give γ."""
         threat = spec.threat
         corrupt = (
             from_rational("corrupt", threat.corrupt)
@@ -159,13 +192,7 @@ class ClientPolicy:
             raise TermsError(
                 "threat-too-weak", "the server is trusted to keep to the protocol"
             )
-        # The largest ⌈γN⌉ of N nodes hold at least γn users, whatever their sizes.
-        if spec.quorum - spec.honest_floor < corrupt * spec.cohort_size:
-            raise TermsError(
-                "quorum-too-low",
-                f"a quorum of {spec.quorum} leaves no room for corrupt users beside "
-                f"{spec.honest_floor} honest ones",
-            )
+        return corrupt
 
 
 # The policy is kept with its verdict, so that its id cannot come to mean another.

@@ -23,9 +23,10 @@ from wallflower.protocol.files.sections import NodeSettings, RewardSettings, one
 from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.mechanism import Mechanism, mechanism_named
+from wallflower.protocol.secure_sum.backends import BACKENDS, SEALED
 
 TRANSPORTS = ("auto", "memory", "grpc", "flower")
-BACKENDS = ("committee", "secagg-plus", "shuffle")
+INPUTS = ("trusted", "proved")
 SERVERS = ("semi-honest", "malicious")
 
 
@@ -97,12 +98,15 @@ class SecureSumSettings:
     key; without it nothing authenticates the nodes' keys against the server and every
     report says "semi-honest server". `nodes_per_cohort` bounds how many nodes share a
     round's cohorts where nodes hold many users: the cost of a sum grows with its nodes,
-    not with their users. 0 takes all nodes. `shuffler` is the ``host:port`` of the
-    shuffler and `shuffler_files` what it handed out (`strategy.nodes.shuffler`); the
-    engine ``local`` starts one of its own where nothing is said.
+    not with their users. 0 takes all nodes. `inputs` ``proved`` makes every node of a
+    ``sealed`` sum prove that what it sends is in range, for a δ of 2⁻⁴⁰. `shuffler` is
+    the ``host:port`` of the shuffler and `shuffler_files` what it handed out
+    (`strategy.nodes.shuffler`); the engine ``local`` starts one of its own where
+    nothing is said.
     """
 
     backend: str = "committee"
+    inputs: str = "trusted"
     corrupt: Fraction = Fraction(1, 10)
     dropout: Fraction = Fraction(1, 10)
     server: str = "semi-honest"
@@ -115,6 +119,9 @@ class SecureSumSettings:
         whole("nodes-per-cohort", self.nodes_per_cohort, at_least=0)
         one_of("backend", self.backend, BACKENDS)
         one_of("server", self.server, SERVERS)
+        one_of("inputs", self.inputs, INPUTS)
+        if self.inputs == "proved" and self.backend != SEALED:
+            raise InputError("inputs", "proved", f'trusted, or backend = "{SEALED}"')
         if bool(self.shuffler) != (self.shuffler_files is not None):
             raise InputError(
                 "shuffler",

@@ -80,6 +80,9 @@ def _tell(event: events.Event) -> None:
         )
     elif isinstance(event, events.TermsRefused):
         log(logging.WARNING, "%s; going on without them", event.text)
+    elif isinstance(event, events.KeyDealt) and event.findings:
+        said = blame.in_words(event.findings)
+        log(logging.WARNING, "dealing %s: %s", event.dealing_id, said)
     elif isinstance(event, events.CohortEnded) and event.void is not None:
         why = in_words(dict(event.losses))
         words = event.cohort_id, event.void, why

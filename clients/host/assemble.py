@@ -23,6 +23,7 @@ from wallflower.protocol.noise.bits import OsBits
 from wallflower.protocol.noise.law import BitSource
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.rewards.seeded import noise_bits
+from wallflower.protocol.secure_sum.backends import summing_modulus
 from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.session import ClientSession
@@ -85,6 +86,10 @@ class SessionOpener:
             snapshot, self._identity, self._trust, self._limits, self._keyring(run_id)
         )
 
+    def forget(self, run_id: str, cohort_id: str) -> None:
+        """Erase this node's share of a key, if that is what has come to its end."""
+        self._keyring(run_id).forget_dealing(cohort_id)
+
     def _keyring(self, run_id: str) -> ClientKeyring:
         keyring = self._keyrings.get(run_id)
         if keyring is None:
@@ -104,7 +109,7 @@ def real_randomizer(bits: BitSource | None = None) -> Randomize:
         users: Sequence[str],
         rewards: Doubles,
     ) -> int:
-        return randomize_node(rewards, mechanism, spec.modulus, source)
+        return randomize_node(rewards, mechanism, summing_modulus(spec), source)
 
     return randomized
 
@@ -122,11 +127,11 @@ def seeded_randomizer(seed: int, node_id: str) -> Randomize:
         users: Sequence[str],
         rewards: Doubles,
     ) -> int:
-        total = 0
+        total, modulus = 0, summing_modulus(spec)
         for user, reward in zip(users, rewards.tolist(), strict=True):
             bits = noise_bits(seed, node_id, user, spec.batch, spec.arm)
-            total += randomize(reward, mechanism, spec.modulus, bits)
-        return total % spec.modulus
+            total += randomize(reward, mechanism, modulus, bits)
+        return total if modulus is None else total % modulus
 
     return randomized
 
@@ -191,6 +196,7 @@ def make_node(
         policy=setup.policy,
         ledger=setup.ledger,
         open_session=opener.open,
+        forget=opener.forget,
         randomize=randomizer,
         patience=setup.patience,
         capacity=MOST_USERS if certificate is None else certificate.capacity,

@@ -42,6 +42,7 @@ from wallflower.protocol.errors import (
 )
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
+from wallflower.protocol.secure_sum.sealed.committee import is_dealing
 from wallflower.protocol.secure_sum.session import ClientSession, Contribution
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
@@ -73,7 +74,7 @@ class Randomize(Protocol):
         users: Sequence[str],
         rewards: Doubles,
     ) -> int:
-        """Give Σ y mod the cohort's modulus."""
+        """Give Σ y, modulo the cohort's modulus where its sum has one."""
         ...
 
 
@@ -82,8 +83,9 @@ class NodeParts:
     """What a node is made of.
 
     `open_session` starts the client machine of a cohort's back-end; `randomize` draws
-    from the operating system, or in test mode from a seed. `capacity` is the most users
-    that the node's certificate lets it speak for.
+    from the operating system, or in test mode from a seed. `forget` erases what a
+    dealing left with the node, by run and id. `capacity` is the most users that the
+    node's certificate lets it speak for.
     """
 
     source: Rewards
@@ -91,6 +93,7 @@ class NodeParts:
     ledger: Ledger
     open_session: Callable[[CohortSpec], ClientSession]
     randomize: Randomize
+    forget: Callable[[str, str], None] = lambda run_id, cohort_id: None
     patience: Patience = field(default_factory=Patience)
     capacity: int = MOST_USERS
 
@@ -185,6 +188,7 @@ class Node:
                 self._sessions.drop(task.close.cohort_id)
                 self._locks.pop(task.close.cohort_id, None)
                 self._begun.discard(task.close.cohort_id)
+                self._parts.forget(run_id, task.close.cohort_id)
                 return TaskAnswer(task_id=task.task_id, closed=Closed())
             raise RefusalError("unknown-task", "this node does not know such a task")
         except RefusalError as refusal:
@@ -231,7 +235,11 @@ class Node:
     ) -> bytes:
         spec = stage.spec
         _check_run(spec, run_id)
-        mechanism = self._parts.policy.check(spec)
+        mechanism = None
+        if is_dealing(spec):
+            self._parts.policy.check_dealing(spec)
+        else:
+            mechanism = self._parts.policy.check(spec)
         if spec.cohort_id not in self._locks and len(self._locks) >= MOST_OPEN_COHORTS:
             raise RefusalError("too-many-cohorts", "cohorts are opened but not closed")
         # One stage of a cohort at a time: two copies of a request get one answer.
@@ -248,6 +256,7 @@ class Node:
             try:
                 contribution = None
                 if session.needs_contribution(stage.message):
+                    assert mechanism is not None  # a dealing takes no rewards
                     contribution = await self._contribution(
                         spec, mechanism, stage, dropped
                     )

@@ -107,33 +107,33 @@ def _product(
 
 
 def randomize(
-    reward: Reward, cohort: CohortMechanism, modulus: int, bits: BitSource
+    reward: Reward, cohort: CohortMechanism, modulus: int | None, bits: BitSource
 ) -> int:
-    """Give what one user sends: y = (x̂ + η) mod m."""
-    _check_modulus(modulus, cohort)
+    """Give what one user sends: y = (x̂ + η) mod m; without a modulus y in ℤ."""
     value = encode(reward, cohort.precision, bits)
-    return (value + _draw(cohort.user_noise(), 1, bits)) % modulus
+    return _reduced(value + _draw(cohort.user_noise(), 1, bits), modulus, cohort)
 
 
 def randomize_node(
     rewards: NDArray[np.floating],
     cohort: CohortMechanism,
-    modulus: int,
+    modulus: int | None,
     bits: BitSource,
 ) -> int:
     """Give what a node sends for its users: Σ y mod m, in law as if each had sent hers.
 
-    Where the noise is infinitely divisible, the sum of the users' noises is one draw.
+    Without a modulus (a sealed sum adds up in ℤ) nothing is reduced. Where the noise is
+    infinitely divisible, the sum of the users' noises is one draw.
     """
     users = len(rewards)
-    _check_modulus(modulus, cohort)
     if not 1 <= users <= cohort.cohort_size:
         raise InputError("rewards", f"of {users} users", f"1 … {cohort.cohort_size}")
     total = exact_sum(encode_many(rewards, cohort.precision, bits))
     together = cohort.node_noise(users)
     if together is not None:
-        return (total + _draw(together, 1, bits)) % modulus
-    return (total + _draw(cohort.user_noise(), users, bits)) % modulus
+        return _reduced(total + _draw(together, 1, bits), modulus, cohort)
+    noise = _draw(cohort.user_noise(), users, bits)
+    return _reduced(total + noise, modulus, cohort)
 
 
 def _draw(law: NoiseLaw | None, count: int, bits: BitSource) -> int:
@@ -175,6 +175,9 @@ def _check_precision(precision: int) -> None:
         raise InputError("precision", precision, "1 … 2^62")
 
 
-def _check_modulus(modulus: int, cohort: CohortMechanism) -> None:
+def _reduced(value: int, modulus: int | None, cohort: CohortMechanism) -> int:
+    if modulus is None:
+        return value
     if modulus < cohort.modulus:
         raise InputError("modulus", modulus, f"at least {cohort.modulus}")
+    return value % modulus

@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from wallflower.protocol.accounting.truncation import PRIVACY_DELTA
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.privacy.calibration import precision_for
 from wallflower.protocol.privacy.conversion import approximate_epsilon
@@ -23,6 +24,8 @@ from wallflower.protocol.privacy.guarantee import Guarantee
 
 # Totals are stated on this grid, rounded up; it also pays for the rounding of doubles.
 _GRID = 10**6
+# A total δ below which no spend may have a δ of its own.
+SMALLEST_PROVED_DELTA = Fraction(1, 10**9)
 # Most that a sum of discrete Gaussians adds to ε (s ≥ 3/2, up to 10¹⁰ shares):
 # ξ = 10 Σ_k e^{−2π²·(9/4)·k/(k+1)} < 10⁻⁸.
 _LARGEST_EXCESS = Fraction(1, 10**8)
@@ -100,6 +103,9 @@ def _plus(account: Account, cost: Cost) -> Account:
 def _total(account: Account, privacy_delta: Fraction) -> Fraction | None:
     if any(cost.kind == "none" for cost, _ in account.spends):
         return None
+    privacy_delta = _left(account, privacy_delta)
+    if privacy_delta <= 0:
+        return None
     pure = [spend for spend in account.spends if spend[0].kind == "pure"]
     curved = [spend for spend in account.spends if spend[0].kind != "pure"]
     pure.sort(reverse=True)
@@ -108,6 +114,16 @@ def _total(account: Account, privacy_delta: Fraction) -> Fraction | None:
         as_they_are = sum((cost.epsilon * n for cost, n in pure[:added]), Fraction(0))
         totals.append(as_they_are + _converted(pure[added:] + curved, privacy_delta))
     return min(totals)
+
+
+def _left(account: Account, privacy_delta: Fraction) -> Fraction:
+    """Take from δ what cut-off noise may have cost: 2⁻⁴⁰ for each spend.
+
+    Proved inputs are refused by who states a smaller δ than `SMALLEST_PROVED_DELTA`.
+    """
+    if privacy_delta < SMALLEST_PROVED_DELTA:
+        return privacy_delta
+    return privacy_delta - PRIVACY_DELTA * sum(number for _, number in account.spends)
 
 
 def _converted(spends: list[tuple[Cost, int]], privacy_delta: Fraction) -> Fraction:

@@ -45,6 +45,7 @@ _OBSERVERS = {
 }
 # Longer lists are summed up in percent: nobody reads twenty sizes.
 _MOST_LISTED = 6
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -67,6 +68,22 @@ class Group:
     drawn: bool = False
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class KeyHolders:
+    """Whom the key of sealed sums was dealt among, for all groups of a run.
+
+    Attributes
+    ----------
+    nodes : that were there when it was dealt.
+    colluding : most of them that may work with the operator.
+    drawn : who holds its shares is drawn by lot, which may fail.
+    """
+
+    nodes: int
+    colluding: int
+    drawn: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Promise:
     """A guarantee with everything a sentence about it needs.
@@ -81,6 +98,8 @@ class Promise:
     groups : the cohorts, run or planned.
     corrupt : fraction of nodes that may collude, where a group does not know its nodes.
     lottery_bits : a draw of share holders fails with a chance of at most 2 to minus it.
+    keys : of sealed sums, whose shares no group holds for itself; empty while nothing
+        is dealt, None where every group's nodes hold its own.
     """
 
     kind: str
@@ -91,6 +110,7 @@ class Promise:
     groups: tuple[Group, ...] = ()
     corrupt: Fraction = Fraction(0)
     lottery_bits: int = 40
+    keys: tuple[KeyHolders, ...] | None = None
 
     def sentence(self) -> str:
         """Say what one person is promised, and on which condition."""
@@ -128,11 +148,36 @@ class Promise:
             " Who holds the shares of a sum is drawn by lot; a draw that lets them "
             f"break this has a chance below 2^−{self.lottery_bits}."
             if any(group.drawn for group in self.groups)
+            or any(key.drawn for key in self.keys or ())
             else ""
         )
+        if self.keys is not None:
+            return (
+                f" This holds as long as {self._key_holders()} and, in every group, "
+                f"{_people(self.groups)} answer honestly.{lottery}"
+            )
         return (
             f" This holds as long as, in every group, {self._nodes()} and "
             f"{_people(self.groups)} answer honestly.{lottery}"
+        )
+
+    def _key_holders(self) -> str:
+        """Say how many nodes may collude of those that the run's keys were dealt to."""
+        known = {key.nodes: key.colluding for key in self.keys or ()}
+        if not known:
+            if not self.corrupt:
+                return "none of the run's nodes works with the operator"
+            part = percent(self.corrupt)
+            return f"at most {part} of the run's nodes work with the operator"
+        if not any(known.values()):
+            return "none of the run's nodes works with the operator"
+        if len(known) > _MOST_LISTED:
+            least = min(Fraction(few, nodes) for nodes, few in known.items())
+            return f"at most {percent(least)} of the run's nodes work with the operator"
+        listed = _listed(f"{known[nodes]:,} of {nodes:,}" for nodes in sorted(known))
+        return (
+            f"at most {listed} nodes, among which the run's key was dealt, work with "
+            "the operator"
         )
 
     def _nodes(self) -> str:
@@ -186,11 +231,14 @@ def percent(part: Fraction) -> str:
 
 
 def power(privacy_delta: float) -> str:
-    """Write δ as a power of ten where it is one."""
+    """Write δ as a power of ten, or of two, where it is one."""
+    mantissa, binary = math.frexp(privacy_delta)
+    if mantissa == 0.5 and binary < -18:
+        return "2⁻" + str(1 - binary).translate(_RAISED)
     exponent = round(-math.log10(privacy_delta))
     if privacy_delta != float(f"1e-{exponent}"):
         return f"{privacy_delta:g}"
-    return "10⁻" + str(exponent).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return "10⁻" + str(exponent).translate(_RAISED)
 
 
 def _chance(privacy_delta: float) -> str:

@@ -8,12 +8,18 @@ from wallflower.protocol.secure_sum.primes import (
     LARGEST_MODULUS,
     smallest_prime_at_least,
 )
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
 COMMITTEE = "committee"
 SECAGG_PLUS = "secagg-plus"
 SEALED = "sealed"
 SHUFFLE = "shuffle"
 BACKENDS = (COMMITTEE, SECAGG_PLUS, SEALED, SHUFFLE)
+
+
+def summing_modulus(spec: CohortSpec) -> int | None:
+    """Give the modulus in which nodes add up; None where a sum is one of ℤ."""
+    return None if spec.backend == SEALED else spec.modulus
 
 
 def backend_modulus(backend: str, minimum: int) -> int:

@@ -231,7 +231,7 @@ class DealingProgress(_message.Message):
     def __init__(self, keys: _Optional[_Mapping[str, bytes]] = ..., dealings: _Optional[_Mapping[str, bytes]] = ..., checked: _Optional[_Iterable[str]] = ..., wrong: _Optional[_Iterable[str]] = ..., committee: _Optional[bytes] = ...) -> None: ...
 
 class SealedServerState(_message.Message):
-    __slots__ = ("dealing", "one", "two", "users", "openings")
+    __slots__ = ("dealing", "one", "two", "users", "openings", "left_out")
     class OpeningsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -239,17 +239,26 @@ class SealedServerState(_message.Message):
         key: str
         value: bytes
         def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+    class LeftOutEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     DEALING_FIELD_NUMBER: _ClassVar[int]
     ONE_FIELD_NUMBER: _ClassVar[int]
     TWO_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     OPENINGS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     dealing: DealingState
     one: bytes
     two: bytes
     users: int
     openings: _containers.ScalarMap[str, bytes]
-    def __init__(self, dealing: _Optional[_Union[DealingState, _Mapping]] = ..., one: _Optional[bytes] = ..., two: _Optional[bytes] = ..., users: _Optional[int] = ..., openings: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
+    left_out: _containers.ScalarMap[str, str]
+    def __init__(self, dealing: _Optional[_Union[DealingState, _Mapping]] = ..., one: _Optional[bytes] = ..., two: _Optional[bytes] = ..., users: _Optional[int] = ..., openings: _Optional[_Mapping[str, bytes]] = ..., left_out: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class MemberState(_message.Message):
     __slots__ = ("dealing_id", "context", "committee", "threshold", "accepted", "place", "threat", "shares")

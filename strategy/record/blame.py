@@ -16,6 +16,7 @@ from wallflower.protocol.secure_sum.session import (
     SERVER,
     SUSPECT,
     UNKNOWN,
+    Dealt,
     Finding,
     SecureSum,
     Void,
@@ -29,9 +30,11 @@ _LEADS = {
 }
 
 
-def told(end: SecureSum | Void, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def told(
+    end: SecureSum | Dealt | Void, findings: Sequence[Finding]
+) -> tuple[Finding, ...]:
     """Give what to write down: all of a void cohort, of a sum only broken rules."""
-    if isinstance(end, SecureSum):
+    if not isinstance(end, Void):
         return tuple(one for one in findings if one.kind in (SENT, SUSPECT))
     return tuple(findings) or (Finding("", UNKNOWN, end.code),)
 

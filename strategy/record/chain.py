@@ -29,6 +29,7 @@ CREATE TABLE entry (
 ) STRICT
 """
 FOUNDED, INVITED, VOID, SUMMED, ROUND = "founded", "invited", "void", "summed", "round"
+DEALT = "dealt"  # how a key for sealed sums was made, or why not
 MET = "met"  # nodes that described their users
 RETURNED = "returned"  # users of a cohort whose node refused before anybody saw the arm
 # The subject of these is the round under way; they have no rows.
@@ -63,6 +64,10 @@ _ROWS: dict[str, Sequence[str]] = {
     MET: (
         "SELECT node_id, users FROM node WHERE meeting = CAST(? AS INTEGER) "
         "ORDER BY node_id",
+    ),
+    DEALT: (
+        "SELECT nodes, reason, dealers, members, findings FROM dealing "
+        "WHERE dealing_id = ?",
     ),
     RETURNED: (
         "SELECT node_id, reason FROM returned WHERE cohort_id = ? ORDER BY node_id",
@@ -146,6 +151,9 @@ def _unsaid(rows: Rows, ends: Set[tuple[str, str]]) -> Iterator[str]:
     for (cohort_id,) in rows("SELECT DISTINCT cohort_id FROM returned"):
         if (RETURNED, cohort_id) not in ends:
             yield f"users of cohort {cohort_id} are returned, the chain does not say so"
+    for (dealing_id,) in rows("SELECT dealing_id FROM dealing"):
+        if (DEALT, dealing_id) not in ends:
+            yield f"dealing {dealing_id} is not in the chain"
     for (number,) in rows("SELECT number FROM round"):
         if (ROUND, str(number)) not in ends:
             yield f"round {number} is not in the chain"

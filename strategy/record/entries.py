@@ -14,6 +14,7 @@ from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.secure_sum.session import Finding
 
 INVITED, SUMMED, VOID = "invited", "summed", "void"
+DEALING = "deal-"  # how the ids of dealings begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,21 @@ class StoredCohort:
     reason: str
     losses: Mapping[str, int]
     result: SumRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class DealingRecord:
+    """A dealing of a key for sealed sums: who made it, who holds it, or why not.
+
+    `reason` is empty for a key; `findings` say who broke the rules.
+    """
+
+    dealing_id: str
+    nodes: int  # that were there to deal
+    reason: str
+    dealers: tuple[NodeId, ...]
+    members: tuple[NodeId, ...]
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,22 @@ class TermsRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyDealt:
+    """A committee of `nodes` nodes has, or has not, made a key for sealed sums.
+
+    `void` says why not; `findings` who caused that, and who broke the rules.
+    """
+
+    dealing_id: str
+    nodes: int
+    dealers: int
+    members: int
+    void: str | None
+    seconds: float
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RoundStarted:
     """The policy has wished; `users` are asked in all."""
 
@@ -132,6 +148,7 @@ Event: TypeAlias = (
     RunStarted
     | WaitingForNodes
     | TermsRefused
+    | KeyDealt
     | RoundStarted
     | CohortAsked
     | CohortProgress

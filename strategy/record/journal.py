@@ -28,6 +28,7 @@ from wallflower.strategy.config import (
 from wallflower.strategy.record import chain
 from wallflower.strategy.record.entries import (
     CohortRecord,
+    DealingRecord,
     RoundRecord,
     StoredCohort,
     SumRecord,
@@ -38,6 +39,8 @@ from wallflower.strategy.record.journal_rows import (
     SCHEMA,
     SCHEMA_VERSION,
     USED,
+    dealing_from,
+    dealing_row,
     losses_text,
     sum_from,
     sum_text,
@@ -153,6 +156,14 @@ class Journal(RunStore):
                 [(meeting, node_id, users) for node_id, users in nodes.items()],
             )
             chain.append(database, chain.MET, [str(meeting)])
+
+    def deal(self, record: DealingRecord) -> None:
+        """Write down how a dealing ended."""
+        with self.transaction() as database:
+            database.execute(
+                "INSERT INTO dealing VALUES (?, ?, ?, ?, ?, ?)", dealing_row(record)
+            )
+            chain.append(database, chain.DEALT, [record.dealing_id])
 
     def note_stopped(self, kind: str, number: int) -> None:
         """Write down that the run stopped at round `number`: waiting or paused."""
@@ -331,6 +342,14 @@ class Journal(RunStore):
         for cohort_id, *facts in self.rows("SELECT * FROM blame"):
             found.setdefault(cohort_id, []).append(Finding(*facts))
         return found
+
+    def dealings(self) -> list[DealingRecord]:
+        """Every dealing, in order."""
+        rows = self.rows(
+            "SELECT dealing_id, nodes, reason, dealers, members, findings FROM dealing "
+            "ORDER BY rowid"
+        )
+        return [dealing_from(row) for row in rows]
 
     def met(self) -> dict[str, int]:
         """Every node that ever described its users, with their latest number."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from wallflower.protocol.secure_sum.session import Finding
-from wallflower.strategy.record.entries import SumRecord
+from wallflower.strategy.record.entries import DealingRecord, SumRecord
 
 SCHEMA_VERSION = 2
 OPEN_COHORTS = "SELECT cohort_id FROM cohort WHERE state = 'invited' ORDER BY rowid"
@@ -60,6 +61,14 @@ CREATE TABLE returned (
     reason    TEXT NOT NULL,
     PRIMARY KEY (cohort_id, node_id)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE dealing (
+    dealing_id TEXT PRIMARY KEY,
+    nodes      INTEGER NOT NULL,
+    reason     TEXT NOT NULL,
+    dealers    TEXT NOT NULL,
+    members    TEXT NOT NULL,
+    findings   TEXT NOT NULL
+) STRICT;
 CREATE TABLE round (
     number       INTEGER PRIMARY KEY,
     views        TEXT NOT NULL,
@@ -106,6 +115,32 @@ def sum_from(
         value["survivors"],
         tuple(value["nodes"]),
         losses,
+    )
+
+
+def dealing_row(record: DealingRecord) -> tuple[str | int, ...]:
+    """Write a dealing as its row."""
+    findings = [(one.party, one.kind, one.word) for one in record.findings]
+    return (
+        record.dealing_id,
+        record.nodes,
+        record.reason,
+        json.dumps(record.dealers),
+        json.dumps(record.members),
+        json.dumps(findings),
+    )
+
+
+def dealing_from(row: Sequence[Any]) -> DealingRecord:
+    """Read back what `dealing_row` wrote."""
+    dealing_id, nodes, reason, dealers, members, findings = row
+    return DealingRecord(
+        dealing_id,
+        nodes,
+        reason,
+        tuple(json.loads(dealers)),
+        tuple(json.loads(members)),
+        tuple(Finding(*one) for one in json.loads(findings)),
     )
 
 

@@ -96,4 +96,5 @@ def cohort_spec(
         backend=backend,
         modulus=backend_modulus(backend, mechanism.modulus),
         threat=threat_of(config).to_wire(),
+        proved_inputs=config.secure_sum.inputs == "proved",
     )

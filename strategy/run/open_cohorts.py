@@ -19,6 +19,7 @@ from wallflower.strategy.bandit.policy import CohortWish
 from wallflower.strategy.record.entries import INVITED, CohortRecord, StoredCohort
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.spool import CohortSpool, Spool
+from wallflower.strategy.secure_sum.dealt import DealtKey
 
 _STOPPED = "server-stopped"
 
@@ -30,6 +31,11 @@ class OpenSession(Protocol):
         self, spec: CohortSpec, parties: Mapping[NodeId, int], /
     ) -> ServerSession:
         """Open a session for a new cohort."""
+        ...
+
+    @property
+    def dealt(self) -> DealtKey | None:
+        """The key that sealed sums of the run are made under, if there is one."""
         ...
 
     def restore(self, snapshot: bytes) -> ServerSession:

@@ -32,9 +32,14 @@ from wallflower.strategy.record.losses import in_words
 from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.cohort import AskedCohort, CohortRunner
 from wallflower.strategy.run.cohort_spec import cohort_spec
+from wallflower.strategy.run.dealings import DealingFailedError, Dealings
 from wallflower.strategy.run.drawing import UserRegistry
 from wallflower.strategy.run.open_cohorts import OpenCohorts, OpenSession
-from wallflower.strategy.run.recruiting import NodesMissingError, Recruiter
+from wallflower.strategy.run.recruiting import (
+    NodesMissingError,
+    Recruited,
+    Recruiter,
+)
 from wallflower.strategy.run.roll_call import RollCall
 from wallflower.strategy.run.sharing import UsersExhaustedError
 from wallflower.strategy.run.spending import Asked, spent
@@ -95,6 +100,9 @@ class Orchestrator:
             config, journal, self._roll_call, self._registry, terms, listen
         )
         self._runner = CohortRunner(journal, port, self._open, listen, transport)
+        self._dealings = Dealings(
+            config, journal, port, open_session, self._runner.closings, listen
+        )
         self._tally = self._runner.tally
         self._asked: list[Asked] = []
         self._refused: TermsRefusedError | None = None
@@ -117,6 +125,7 @@ class Orchestrator:
         )
         await self._journal.call(self._mark_invited)
         await self._recruiter.recall()
+        await self._dealings.recall()
         if over:
             return
         nodes = len(self._registry.nodes)
@@ -246,10 +255,12 @@ class Orchestrator:
                 self._asked,
                 self._registry.most_invited,
                 test_mode=self._config.test_mode,
+                keys=tuple(self._dealings.sizes),
             ),
             policy.finished,
         )
         head = await self._journal.call(self._journal.finish_round, record, sums)
+        self._dealings.close_ended()
         await self._open.forget(one.cohort_id for one in sums)
         await self._listen(
             events.RoundFinished(
@@ -274,6 +285,7 @@ class Orchestrator:
             return cohort_spec(self._config, self._run_id, wish, floor, attempt)
 
         found = await self._recruiter.recruit(wishes, describe) if wishes else []
+        await self._have_key(found)
         asked = []
         for one in found:
             wish, spec, users = one.wish, one.spec, one.draw.users
@@ -290,6 +302,18 @@ class Orchestrator:
             traffic = self._runner.traffic(spec, users)
             asked.append(AskedCohort(wish, record, traffic, spec.cohort_size))
         return asked
+
+    async def _have_key(self, found: Sequence[Recruited]) -> None:
+        """See to it that the run has a key; without one nobody was drawn."""
+        if not found:
+            return
+        willing = await self._recruiter.willing()
+        try:
+            await self._dealings.ensure(willing)
+        except DealingFailedError:
+            for one in found:
+                self._registry.give_back(one.draw.users)
+            raise
 
     async def _invite(self, asked: Sequence[AskedCohort]) -> None:
         """Write invitations down; only then may they be sent."""
@@ -324,7 +348,7 @@ class Orchestrator:
             except TermsRefusedError as error:
                 self._refused = error  # told when no arm got any further
                 break
-            except (UsersExhaustedError, NodesMissingError):
+            except (UsersExhaustedError, NodesMissingError, DealingFailedError):
                 break
             await self._invite([asked])
         return None  # nothing is learnt about this arm in this round
@@ -342,6 +366,7 @@ class Orchestrator:
 
     async def _close_all(self) -> None:
         """Tell nodes to forget their last cohorts; nothing depends on an answer."""
+        self._dealings.close_all()
         requests = self._runner.closings.requests(self._run_id)
         if not requests:
             return

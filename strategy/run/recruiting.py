@@ -181,6 +181,15 @@ class Recruiter:
         await self._look()
         return everybody_suffices(self._registry, self._config, wishes)
 
+    async def willing(self) -> dict[NodeId, int]:
+        """Name the nodes that are there and refused no terms, with their users."""
+        known = self._registry.known
+        return {
+            node: known[node]
+            for node in await self._look()
+            if node not in self.terms.refusing
+        }
+
     async def _look(self) -> Sequence[str]:
         """See who is there, and write down whoever is there for the first time."""
         present = await self._roll_call.refresh()

@@ -101,7 +101,7 @@ class CohortTraffic:
                 task_id=task_id,
                 stage=CohortStage(
                     spec=self.spec,
-                    users=self.users[party],
+                    users=self.users.get(party, ()),  # a member may be in no cohort
                     message=message,
                     reward_timeout_s=self.reward_timeout_s,
                 ),

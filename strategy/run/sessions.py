@@ -14,6 +14,7 @@ from wallflower.strategy.secure_sum import (
     restore_session,
     server_session,
 )
+from wallflower.strategy.secure_sum.dealt import DealtKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class SessionOpener:
     ) -> ServerSession:
         """Open a session for a new cohort."""
         return server_session(spec, parties, trust=self.trust, keyring=self.keyring)
+
+    @property
+    def dealt(self) -> DealtKey | None:
+        """The key that sealed sums of the run are made under, if there is one."""
+        return self.keyring.dealt
 
     def restore(self, snapshot: bytes) -> ServerSession:
         """Go on with a session from its snapshot."""

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from wallflower.protocol.accounting.exact import smallest_bound
+from wallflower.protocol.accounting.truncation import truncation
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.numbers import round_up
-from wallflower.protocol.privacy.sentences import SENTENCE_DELTA, Group, Promise
+from wallflower.protocol.privacy.sentences import (
+    SENTENCE_DELTA,
+    Group,
+    KeyHolders,
+    Promise,
+)
 from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.secure_sum.threat import Threat, helpers_are_drawn
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.record.journal import Journal
@@ -27,7 +34,11 @@ Asked = tuple[CohortSpec, int]
 
 
 def spent(
-    cohorts: Iterable[Asked], participations: int, *, test_mode: bool
+    cohorts: Iterable[Asked],
+    participations: int,
+    *,
+    test_mode: bool,
+    keys: Iterable[int] = (),
 ) -> Mapping[str, Any]:
     """Give the guarantee of a user who took part `participations` times.
 
@@ -39,8 +50,9 @@ def spent(
     Mapping[str, Any]
         ``kind``, ``epsilon`` of one cohort, ``participations`` of the busiest user,
         ``total-epsilon`` (pure: exact sum; else None), ``approximate-epsilon`` at
-        ``privacy-delta``, ``trust``, and the ``groups`` on whose honesty it rests.
-        In test mode there is no ε at all.
+        ``privacy-delta``, ``trust``, and the ``groups`` on whose honesty it rests; of
+        sealed sums also the ``keys``, each dealt among so many nodes, and what proofs
+        of range add to δ (``truncation-delta``). In test mode there is no ε at all.
     """
     asked = list(cohorts)
     if test_mode:
@@ -78,11 +90,37 @@ def spent(
             dataclasses.asdict(group)
             for group in sorted({group_of(spec, nodes) for spec, nodes in asked})
         ],
+        **_sealed(asked, times, keys),
+    }
+
+
+def _sealed(asked: Sequence[Asked], times: int, keys: Iterable[int]) -> dict[str, Any]:
+    """Say what is true of sealed sums alone; one experiment has one back-end."""
+    spec = asked[0][0]
+    if spec.backend != SEALED:
+        return {}
+    threat = Threat.from_wire(spec.threat)
+    holders = {
+        KeyHolders(
+            nodes,
+            threat.corrupt_nodes(nodes),
+            helpers_are_drawn(SEALED, threat, nodes),
+        )
+        for nodes in keys
+    }
+    cuts = [truncation(cohort_mechanism(s)) for s, _ in asked if s.proved_inputs]
+    cut = max((one.privacy_delta for one in cuts), default=Fraction(0))
+    return {
+        "corrupt": str(threat.corrupt),
+        "keys": [dataclasses.asdict(one) for one in sorted(holders)],
+        "truncation-delta": str(cut * times),
     }
 
 
 def group_of(spec: CohortSpec, nodes: int) -> Group:
     """Say who must be honest in a cohort that was spread over so many nodes."""
+    if spec.backend == SEALED:  # a group's nodes hold no shares of its sum
+        return Group(spec.cohort_size, spec.honest_floor)
     threat = Threat.from_wire(spec.threat)
     return Group(
         people=spec.cohort_size,
@@ -97,13 +135,17 @@ def promise_of(stated: Mapping[str, Any]) -> Promise:
     """Read what `spent` wrote as a promise that can be put in words."""
     pure = stated["total-epsilon"]
     approximate = stated["approximate-epsilon"]
+    keys = stated.get("keys")
     return Promise(
         kind=stated["kind"],
         trust=stated["trust"],
         epsilon=Fraction(pure) if pure else float(approximate or "inf"),
-        privacy_delta=0.0 if pure else stated["privacy-delta"],
+        privacy_delta=(0.0 if pure else stated["privacy-delta"])
+        + float(Fraction(stated.get("truncation-delta", 0))),
         times=max(1, stated["participations"]),
         groups=tuple(Group(**group) for group in stated["groups"]),
+        corrupt=Fraction(stated.get("corrupt", 0)),
+        keys=None if keys is None else tuple(KeyHolders(**one) for one in keys),
     )
 
 
@@ -120,4 +162,5 @@ def spent_by(journal: Journal) -> Mapping[str, Any]:
         ],
         max(often.values(), default=0),
         test_mode=journal.config.test_mode,
+        keys=[one.nodes for one in journal.dealings() if not one.reason],
     )

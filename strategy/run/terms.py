@@ -30,6 +30,7 @@ _CHANGES = {
     "floor-too-low": "secure-sum.corrupt, secure-sum.dropout or the number of nodes",
     "threat-too-weak": "secure-sum.corrupt or secure-sum.server",
     "quorum-too-low": "secure-sum.dropout",
+    "delta-too-small": "secure-sum.inputs",
 }
 
 
@@ -104,6 +105,11 @@ class Terms:
             elif new := {s: c for s, c in distinct.items() if not known.accepts(s)}:
                 asked[node] = new
         return against | (await self._ask(asked) if asked else {})
+
+    @property
+    def refusing(self) -> frozenset[NodeId]:
+        """The nodes that refused some terms by their policy."""
+        return frozenset(node for node, said in self._known.items() if said.refused)
 
     def declined(self, node: NodeId, spec: CohortSpec, refusal: Refusal) -> None:
         """Note that a node refused terms by its policy after all."""

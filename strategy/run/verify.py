@@ -25,7 +25,7 @@ from wallflower.strategy.bandit.policy import CohortOutcome, Policy
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import event_log
-from wallflower.strategy.record.chain import Entry, place_of
+from wallflower.strategy.record.chain import DEALT, ROUND, Entry, place_of
 from wallflower.strategy.record.entries import (
     SUMMED,
     VOID,
@@ -69,6 +69,8 @@ class _Evidence:
     known: Mapping[str, int]  # node → users
     returned: Set[tuple[str, str]]  # cohort, node: its users were not used
     blame: Mapping[str, Sequence[Finding]]
+    members: Set[str]  # nodes that ever held a share of the run's keys
+    keys: Mapping[int, Sequence[int]]  # round → nodes among whom keys were dealt so far
 
     def used(self, cohort_id: str) -> Mapping[str, tuple[str, ...]]:
         """Give who was invited and not returned, by node."""
@@ -94,6 +96,8 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
         journal.met(),
         {(cohort_id, node_id) for cohort_id, node_id, _ in journal.returned()},
         journal.blame(),
+        {member for one in journal.dealings() for member in one.members},
+        _keys_by_round(journal),
     )
     links = journal.entries()
     return (
@@ -115,6 +119,19 @@ def _heads(links: Sequence[Entry], heads: Sequence[str]) -> Check:
         f"{len(set(heads))} heads",
         (f"no entry has the head {head}" for head in missing),
     )
+
+
+def _keys_by_round(journal: Journal) -> Mapping[int, Sequence[int]]:
+    """Say which keys there were when each round was written, by the chain."""
+    sizes = {one.dealing_id: one.nodes for one in journal.dealings() if not one.reason}
+    dealt: list[int] = []
+    found: dict[int, Sequence[int]] = {}
+    for entry in journal.entries():
+        if entry.kind == DEALT and entry.subject in sizes:
+            dealt.append(sizes[entry.subject])
+        elif entry.kind == ROUND:
+            found[int(entry.subject)] = tuple(dealt)
+    return found
 
 
 def _replayed(evidence: _Evidence) -> tuple[Check, ...]:
@@ -139,7 +156,7 @@ def _blame(evidence: _Evidence) -> Iterator[str]:
             yield f"cohort {cohort.cohort_id} is void and nobody says why"
         invited = evidence.invited.get(cohort.cohort_id, {})
         for one in findings:
-            if one.party and one.party not in invited:
+            if one.party and one.party not in invited.keys() | evidence.members:
                 yield f"cohort {cohort.cohort_id} blames {one.party}, not invited to it"
 
 
@@ -346,7 +363,12 @@ def _guarantee(evidence: _Evidence) -> Iterator[str]:
                 often.update((node_id, user) for user in users)
             pending = next(cohorts, None)
         most = max(often.values(), default=0)
-        stated = spent(asked, most, test_mode=evidence.config.test_mode)
+        stated = spent(
+            asked,
+            most,
+            test_mode=evidence.config.test_mode,
+            keys=evidence.keys[record.number],
+        )
         if _plain(stated) != _plain(record.spent):
             yield f"round {record.number}: states another guarantee than was spent"
 

@@ -7,6 +7,8 @@ node, the closed set and the sum. Who fails a proof is named and left out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from wallflower.protocol.accounting.truncation import Truncation, truncation
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.errors import (
@@ -75,6 +77,7 @@ class SealedServer(ServerMachine):
         self._users = 0
         self._sum: Ciphertext | None = None
         self._answers: dict[PartyId, OpenAnswer] = {}
+        self._left_out: dict[PartyId, str] = {}
 
     @property
     def key(self) -> DealtKey:
@@ -120,6 +123,11 @@ class SealedServer(ServerMachine):
             request.senders.extend(sorted(self._closed))
             request.sealed.extend(self._kept[p] for p in sorted(self._closed))
         return request
+
+    @property
+    def out(self) -> Mapping[PartyId, str]:
+        """Why nodes are not in the sum; members that did not open it may well be."""
+        return self.lost if self._sum is None else self._left_out
 
     @property
     def stage_complete(self) -> bool:
@@ -204,6 +212,7 @@ class SealedServer(ServerMachine):
         if self.threat.malicious_server:
             self._kept = {p: _bare(self._sealed[p][0]) for p in self._closed}
         self._sealed = {}
+        self._left_out, self.lost = self.lost, {}
         return self.enter(OPEN)
 
     def _drop_unproved(self) -> None:
@@ -259,7 +268,7 @@ class SealedServer(ServerMachine):
         )
 
     def _write(self, state: ServerState) -> None:
-        own = SealedServerState(users=self._users)
+        own = SealedServerState(users=self._users, left_out=self._left_out)
         if self._key is not None:
             own.dealing.CopyFrom(self._key.state)
         if self._sum is not None:
@@ -285,6 +294,7 @@ class SealedServer(ServerMachine):
         self._key = known
         self._bound = sealed_context(self.context, known.name)
         self._closed, self._users = list(state.closed), own.users
+        self._left_out = dict(own.left_out)
         if own.one:
             self._sum = Ciphertext(Point.parse(own.one), Point.parse(own.two))
             self._kept = {p: parse(SealAnswer, b) for p, b in state.uploads.items()}

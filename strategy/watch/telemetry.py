@@ -22,6 +22,7 @@ from wallflower.strategy.record.events import (
     CohortEnded,
     CohortProgress,
     Event,
+    KeyDealt,
     Listen,
     RoundFinished,
     RoundStarted,
@@ -69,12 +70,7 @@ class RunLog:
     def _write(self, event: Event) -> None:
         match event:
             case RunStarted():
-                if event.test_mode:
-                    _log.warning(TEST_MODE)
-                _log.info(
-                    "run started",
-                    extra={"nodes": event.nodes, "users": event.population},
-                )
+                self._write_start(event)
             case WaitingForNodes():
                 _log.warning(
                     "waiting for nodes",
@@ -85,6 +81,8 @@ class RunLog:
                     "terms refused",
                     extra={"nodes": event.nodes, "reason": event.text},
                 )
+            case KeyDealt():
+                self._write_key(event)
             case RoundStarted():
                 _log.info(
                     "batch started",
@@ -101,21 +99,7 @@ class RunLog:
                     },
                 )
             case CohortEnded():
-                level = logging.INFO if event.void is None else logging.WARNING
-                _log.log(
-                    level,
-                    "cohort ended" if event.void is None else "cohort void",
-                    extra={
-                        "cohort": event.cohort_id,
-                        "attempt": event.attempt,
-                        "survivors": event.survivors,
-                        "lost": event.lost,
-                        "reason": event.void,
-                        "detail": dict(event.refusals),
-                        "losses": dict(event.losses),
-                        "seconds": round(event.seconds, 3),
-                    },
-                )
+                self._write_end(event)
             case RoundFinished():
                 _log.info(
                     "batch finished",
@@ -130,6 +114,40 @@ class RunLog:
                 )
             case CohortProgress():
                 pass
+
+    def _write_start(self, event: RunStarted) -> None:
+        if event.test_mode:
+            _log.warning(TEST_MODE)
+        _log.info(
+            "run started", extra={"nodes": event.nodes, "users": event.population}
+        )
+
+    def _write_key(self, event: KeyDealt) -> None:
+        _log.log(
+            logging.INFO if event.void is None else logging.WARNING,
+            "key dealt" if event.void is None else "no key dealt",
+            extra={
+                "nodes": event.nodes,
+                "members": event.members,
+                "reason": event.void,
+            },
+        )
+
+    def _write_end(self, event: CohortEnded) -> None:
+        _log.log(
+            logging.INFO if event.void is None else logging.WARNING,
+            "cohort ended" if event.void is None else "cohort void",
+            extra={
+                "cohort": event.cohort_id,
+                "attempt": event.attempt,
+                "survivors": event.survivors,
+                "lost": event.lost,
+                "reason": event.void,
+                "detail": dict(event.refusals),
+                "losses": dict(event.losses),
+                "seconds": round(event.seconds, 3),
+            },
+        )
 
 
 @dataclass(slots=True)
@@ -165,7 +183,7 @@ class RunMetrics:
                 self.nodes = event.nodes
                 self.test_mode = event.test_mode
                 self.active_arms = len(event.arms)
-            case WaitingForNodes() | TermsRefused():
+            case WaitingForNodes() | TermsRefused() | KeyDealt():
                 pass
             case RoundStarted():
                 self.batch = event.batch

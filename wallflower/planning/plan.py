@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from wallflower.protocol.accounting.dropout import effective_epsilon_of
 from wallflower.protocol.accounting.exact import Bound, probabilistic, returning_users
+from wallflower.protocol.accounting.truncation import truncation
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import whole
 from wallflower.protocol.privacy.guarantee import Guarantee
@@ -109,6 +110,31 @@ class DropoutEffect:
 
 
 @dataclass(frozen=True, slots=True)
+class LieEffect:
+    """How far one dishonest person can move the mean of a group of `people`.
+
+    Attributes
+    ----------
+    people : in the group.
+    trusted : where her input is trusted: as far as the sum's window reaches.
+    counts_as : honest people whose rewards her proved input can be worth at most.
+    proved : how far she then moves the mean.
+    """
+
+    people: int
+    trusted: float
+    counts_as: float
+    proved: float
+
+    @classmethod
+    def of(cls, cohort: CohortMechanism) -> LieEffect:
+        """Compute it from the window of the sum and the range of one input."""
+        size, weight = cohort.cohort_size, truncation(cohort).weight
+        window = Fraction(cohort.modulus - 1, size * cohort.precision)
+        return cls(size, float(window), float(weight), float(weight / size))
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The whole answer."""
 
@@ -121,6 +147,7 @@ class Plan:
     losses: tuple[float, ...]  # of one cohort, each exceeded with probability δ
     returning: tuple[Bound, ...]
     dropouts: tuple[DropoutEffect, ...]
+    lies: tuple[LieEffect, ...]  # in every batch; none where inputs cannot be proved
     gaps: tuple[GapCost, ...]
 
 
@@ -161,6 +188,7 @@ def make_plan(request: PlanRequest) -> Plan:
         ),
         returning=returning if request.participations > 1 else (),
         dropouts=_dropouts(guarantee, cohorts),
+        lies=_lies(cohorts),
         gaps=tuple(_cost(gap, future) for gap in sorted(request.gaps, reverse=True)),
     )
 
@@ -257,7 +285,15 @@ def _promise(
         times=request.participations,
         groups=tuple(Group(c.cohort_size, c.honest_floor) for c in cohorts),
         corrupt=request.corrupt,
+        keys=(),
     )
+
+
+def _lies(cohorts: list[CohortMechanism]) -> tuple[LieEffect, ...]:
+    try:
+        return tuple(LieEffect.of(cohort) for cohort in cohorts)
+    except InputError:  # so large an ε that no proof could promise anything
+        return ()
 
 
 def _weakest(cohorts: list[CohortMechanism]) -> Guarantee:

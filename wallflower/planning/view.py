@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 from wallflower.output import console, print_json, print_text, table
-from wallflower.planning.plan import PRIVACY_DELTAS, GapCost, Plan, PlannedBatch
+from wallflower.planning.plan import (
+    PRIVACY_DELTAS,
+    GapCost,
+    LieEffect,
+    Plan,
+    PlannedBatch,
+)
 from wallflower.protocol.accounting.exact import Bound
 from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.numbers import round_up
@@ -69,6 +76,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             {"arriving": str(effect.arriving), "epsilon": _rounded(effect.epsilon)}
             for effect in plan.dropouts
         ],
+        "lies": [dataclasses.asdict(effect) for effect in plan.lies],
         "gaps": [_gap_json(cost) for cost in plan.gaps],
     }
 
@@ -154,9 +162,29 @@ def _print_page(plan: Plan) -> None:
         out.print("[bold]When people do not answer[/bold]")
         print_text(out, _dropouts(plan))
         out.print()
+    if plan.lies:
+        out.print("[bold]When a person lies[/bold]")
+        print_text(out, _lies(plan))
+        out.print()
     sure = percent(1 - request.failure_probability)
     out.print(f"[bold]Users needed[/bold] to tell arms apart with probability {sure}")
     out.print(_gaps(plan))
+
+
+def _lies(plan: Plan) -> str:
+    first, last = plan.lies[0], plan.lies[-1]
+
+    def moved(effect: LieEffect) -> str:
+        return f"{round_up(min(effect.proved, effect.trusted), 3)}"
+
+    return (
+        "Where inputs are trusted, one dishonest person (or node) can put the mean of "
+        f"its group anywhere, up to {round_up(first.trusted, 2)} away. Where they are "
+        "proved (secure-sum.inputs, for a δ of 2⁻⁴⁰), one person counts as at most "
+        f"{round_up(max(first.counts_as, last.counts_as), 0)}: she moves the mean of "
+        f"{first.people:,} people by {moved(first)} at most, of {last.people:,} by "
+        f"{moved(last)}; a node that speaks for u people, u times as far."
+    )
 
 
 def _equivalents(plan: Plan) -> str:

@@ -70,16 +70,7 @@ class RunView:
         """Take note of an event and show it."""
         match event:
             case events.RunStarted():
-                self._banner = f"{TEST_MODE}\n" if event.test_mode else ""
-                self._line(
-                    f"{event.nodes} nodes with {event.population:,} users are there; "
-                    f"{len(event.arms)} arms, up to {event.horizon:,} users"
-                    + (
-                        f"; {counted(event.rounds_done, 'round')} done"
-                        if event.rounds_done
-                        else ""
-                    )
-                )
+                self._begun(event)
             case events.WaitingForNodes():
                 waiting = (
                     f"waiting for nodes: {event.present} of {event.known} are there, "
@@ -98,6 +89,8 @@ class RunView:
                     f"{counted(len(event.arms), 'arm')}, {event.users:,} users asked"
                     f"{self._estimate()}"
                 )
+            case events.KeyDealt():
+                self._dealt(event)
             case events.CohortAsked():
                 self._invited += event.users
             case events.CohortProgress():
@@ -108,6 +101,22 @@ class RunView:
                 self._ended(event)
             case events.RoundFinished():
                 self._finished(event)
+
+    def _begun(self, event: events.RunStarted) -> None:
+        self._banner = f"{TEST_MODE}\n" if event.test_mode else ""
+        done = (
+            f"; {counted(event.rounds_done, 'round')} done" if event.rounds_done else ""
+        )
+        self._line(
+            f"{event.nodes} nodes with {event.population:,} users are there; "
+            f"{len(event.arms)} arms, up to {event.horizon:,} users{done}"
+        )
+
+    def _dealt(self, event: events.KeyDealt) -> None:
+        if event.void is not None:
+            self._line(f"  no key for sealed sums ({event.void})")
+        if event.findings:
+            self._line(f"    {blame.in_words(event.findings)}")
 
     def _ended(self, event: events.CohortEnded) -> None:
         self._progress.pop(event.cohort_id, None)

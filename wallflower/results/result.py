@@ -85,7 +85,8 @@ class RunResult:
     unfinished: Unfinished
     waiting: bool  # it stopped because too few nodes were there
     losses: Mapping[str, int]
-    # Cohort, why it is void (empty for a sum), and what is known of who caused it.
+    # Cohort or dealing, why it is void (empty for a sum or a key), and what is known
+    # of who caused it.
     blame: tuple[tuple[str, str, tuple[Finding, ...]], ...] = ()
 
     @property
@@ -227,6 +228,11 @@ def read_result(journal: Journal) -> RunResult:
         waiting=journal.entries()[-1].kind == WAITING,
         losses=_losses(journal, cohorts),
         blame=tuple(
+            (one.dealing_id, one.reason, one.findings)
+            for one in journal.dealings()
+            if one.findings
+        )
+        + tuple(
             (cohort.cohort_id, cohort.reason, tuple(found[cohort.cohort_id]))
             for cohort in cohorts
             if cohort.cohort_id in found

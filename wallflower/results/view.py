@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wallflower.output import console, table
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.strategy.record import blame
+from wallflower.strategy.record.entries import DEALING
 from wallflower.strategy.record.losses import in_words
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def print_result(result: RunResult) -> None:
         f"{': ' + in_words(result.losses) if lost else ''}"
     )
     for cohort_id, reason, findings in result.blame[-_MOST_BLAMED:]:
-        how = f"void, {reason}" if reason else "summed"
+        done = "dealt" if cohort_id.startswith(DEALING) else "summed"
+        how = f"void, {reason}" if reason else done
         out.print(f"{cohort_id} ({how}): {blame.in_words(findings)}")
     out.print()
     out.print(result.sentence())

@@ -401,7 +401,7 @@ async def test_unknown_tasks_and_garbage_are_named(tmp_path: Path) -> None:
             await there.nodes["n0"].handle(b"\xff\xff")
         stage = CohortStage(spec=CohortSpec(run_id=RUN), users=["u0"])
         (answer,) = await there.ask("n0", Task(task_id="t", stage=stage))
-        assert answer.refusal.code == "mechanism-not-allowed"
+        assert answer.refusal.code == "backend-not-allowed"
 
 
 def certified(capacity: int) -> Callable[[str], NodeIdentity]:

@@ -5,7 +5,13 @@ from fractions import Fraction
 import pytest
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.privacy.sentences import Group, Promise, odds_factor, power
+from wallflower.protocol.privacy.sentences import (
+    Group,
+    KeyHolders,
+    Promise,
+    odds_factor,
+    power,
+)
 from wallflower.protocol.secure_sum.threat import (
     Threat,
     committee_size,
@@ -143,3 +149,23 @@ def test_a_shuffled_promise_names_the_shuffler_and_the_people() -> None:
         "(ε = 0.5). This holds as long as the shuffler does not work with the operator "
         "and, in every group, at least 308 of 400 people answer honestly."
     )
+
+
+def test_sealed_sums_state_whom_the_key_was_dealt_among_and_every_group() -> None:
+    promise = Promise(
+        kind="pure",
+        trust="distributed",
+        epsilon=Fraction(1),
+        privacy_delta=2.0**-40,
+        groups=(Group(400, 308),),
+        keys=(KeyHolders(100, 10, drawn=True),),
+    )
+    sentence = promise.sentence()
+    assert "at most 10 of 100 nodes, among which the run's key was dealt" in sentence
+    assert "in every group, at least 308 of 400 people answer honestly" in sentence
+    assert "drawn by lot" in sentence
+    assert "δ = 2⁻⁴⁰" in sentence
+    undealt = Promise(
+        "pure", "distributed", Fraction(1), keys=(), corrupt=Fraction(1, 10)
+    )
+    assert "at most 10 % of the run's nodes" in undealt.sentence()

@@ -7,6 +7,7 @@ import pytest
 
 from wallflower.planning.plan import Plan, PlanRequest, make_plan
 from wallflower.planning.view import plan_json
+from wallflower.protocol.accounting.truncation import truncation
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.bits import SeededBits
 from wallflower.strategy.bandit.policies import build_policy
@@ -93,7 +94,7 @@ def test_more_privacy_needs_more_users() -> None:
 def test_a_pure_promise_says_the_factor_and_who_must_answer() -> None:
     sentence = planned().sentence
     assert "more than a factor of 1.65 (ε = 0.5)" in sentence
-    assert "at most 10 % of its nodes work with the operator" in sentence
+    assert "at most 10 % of the run's nodes work with the operator" in sentence
     assert "at least 80 % of its people answer honestly" in sentence
 
 
@@ -226,3 +227,21 @@ def test_what_missing_people_cost_is_told_of_a_shuffled_plan_too() -> None:
     effects = planned(mechanism="shuffle-dp").dropouts
     assert [effect.epsilon for effect in effects] == sorted(e.epsilon for e in effects)
     assert effects[-1].epsilon > 1
+
+
+def test_the_plan_says_what_one_liar_moves_with_and_without_proofs() -> None:
+    plan = planned()
+    for batch, lie in zip(plan.batches, plan.lies, strict=True):
+        cohort = batch.cohort
+        assert lie.people == cohort.cohort_size
+        assert lie.trusted >= 1  # the whole of the rewards' range, and the noise's
+        bound = truncation(cohort).bound
+        largest = cohort.precision + 2 * bound
+        assert lie.proved == pytest.approx(
+            largest / (cohort.precision * cohort.cohort_size)
+        )
+    assert plan.lies[-1].proved < 0.1 * plan.lies[-1].trusted
+
+
+def test_a_plan_without_meaning_promises_no_proofs() -> None:
+    assert planned(epsilon=Fraction(100), mechanism="dist-rdp").lies == ()

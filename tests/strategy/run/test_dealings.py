@@ -1,0 +1,191 @@
+"""A run of sealed sums has one key, a new one when members vanish, none afterwards."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.orchestration import Altered, World, config, world
+from wallflower.clients.node.node import Node
+from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.files.sections import RewardSettings
+from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.session import SENT, Finding
+from wallflower.protocol.wire import sealed_pb2 as wire
+from wallflower.protocol.wire.node_pb2 import NodeAnswer
+from wallflower.results.result import read_result
+from wallflower.strategy.config import ExperimentConfig, SecureSumSettings
+from wallflower.strategy.record import events
+from wallflower.strategy.record.entries import DealingRecord
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.verify import verify
+
+
+def sealed(inputs: str = "trusted", **sections: object) -> ExperimentConfig:
+    return config(
+        secure_sum=SecureSumSettings(backend="sealed", inputs=inputs), **sections
+    )
+
+
+def dealings(there: World) -> list[DealingRecord]:
+    with Journal.read(there.run_dir) as journal:
+        return journal.dealings()
+
+
+def vaults(there: World) -> dict[str, Any]:
+    return {name: _keyring(node).vault for name, node in there.nodes.items()}
+
+
+def _keyring(node: Node) -> Any:
+    opener = node._parts.open_session.__self__  # type: ignore[attr-defined]
+    return opener._keyring("test-run")
+
+
+async def test_one_key_serves_all_cohorts_and_the_record_holds(tmp_path: Path) -> None:
+    async with world(tmp_path, sealed()) as there:
+        await there.run()
+        ended = [e for e in there.heard if isinstance(e, events.CohortEnded)]
+        assert len(ended) >= 2
+        assert not [e for e in ended if e.void]
+        (dealing,) = dealings(there)
+        assert dealing.reason == ""
+        assert dealing.nodes == len(dealing.members) == 20
+        assert set(dealing.dealers) <= set(dealing.members)
+        with Journal.read(there.run_dir) as journal:
+            assert not [check for check in verify(journal) if check.problems]
+
+
+async def test_the_runs_keys_are_gone_after_it(tmp_path: Path) -> None:
+    async with world(tmp_path, sealed()) as there:
+        held = []
+
+        def look(event: events.Event) -> None:
+            if isinstance(event, events.CohortEnded):
+                held.append(sum(len(v._secrets) for v in vaults(there).values()))
+
+        there.react = look
+        await there.run()
+        assert held[0] == 20
+        assert all(not vault._secrets for vault in vaults(there).values())
+
+
+async def test_a_key_whose_members_left_is_replaced_before_anybody_is_asked(
+    tmp_path: Path,
+) -> None:
+    close = RewardSettings(means=(0.5, 0.5))  # so that there is a second round
+    async with world(tmp_path, sealed(rewards=close)) as there:
+        left: list[str] = []
+
+        def leave(event: events.Event) -> None:
+            # 3 of 20 open a sum; with 3 left a tenth may not vanish any more.
+            if isinstance(event, events.CohortAsked) and not left:
+                left.extend(list(there.nodes)[3:])
+                for name in left:
+                    _keyring(there.nodes[name]).vault._secrets.clear()
+
+        there.react = leave
+        await there.run()
+        dealt = [e for e in there.heard if isinstance(e, events.KeyDealt)]
+        assert len(dealt) == 2
+        assert not [d for d in dealings(there) if d.reason]
+        ended = [e for e in there.heard if isinstance(e, events.CohortEnded)]
+        assert len(ended) >= 4
+        assert not [e for e in ended if e.void]
+
+
+async def test_without_a_key_nobody_is_asked_and_the_run_says_why(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, sealed()) as there:
+        for name in list(there.nodes)[:19]:
+            there.handlers[name] = Altered(there.nodes[name], _without("enlist"))
+        with pytest.raises(UnavailableError, match="could not make a key"):
+            await there.run()
+        assert there.invited() == {}
+        assert {d.reason for d in dealings(there)} == {"too-few-members"}
+
+
+async def test_a_rogue_dealer_is_named_in_journal_and_status(tmp_path: Path) -> None:
+    async with world(tmp_path, sealed()) as there:
+        rogues: set[str] = set()
+
+        def spoil(body: bytes) -> bytes:
+            answer = NodeAnswer.FromString(body)
+            for task in answer.answers:
+                if task.task_id.endswith("/deal") and not rogues:
+                    envelope = unwrap(task.message)
+                    dealt = wire.DealAnswer.FromString(envelope.payload)
+                    dealt.sealed = bytes(len(dealt.sealed))
+                    rogues.add(envelope.sender)
+                    task.message = wrap(
+                        envelope.stage,
+                        envelope.context,
+                        envelope.sender,
+                        "",
+                        dealt.SerializeToString(),
+                    )
+            return answer.SerializeToString()
+
+        for name, node in there.nodes.items():
+            there.handlers[name] = Altered(node, spoil)
+        await there.run()
+        (dealing,) = dealings(there)
+        (rogue,) = rogues
+        assert dealing.findings == (Finding(rogue, SENT, "wrong-share"),)
+        assert rogue not in dealing.members
+        with Journal.read(there.run_dir) as journal:
+            result = read_result(journal)
+            assert not [check for check in verify(journal) if check.problems]
+        assert (dealing.dealing_id, "", dealing.findings) in result.blame
+
+
+async def test_who_proves_nothing_is_named_and_the_cohort_goes_on(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, sealed("proved")) as there:
+        liar = next(iter(there.nodes))
+
+        def spoil(body: bytes) -> bytes:
+            answer = NodeAnswer.FromString(body)
+            for task in answer.answers:
+                if task.task_id.endswith("/seal"):
+                    envelope = unwrap(task.message)
+                    said = wire.SealAnswer.FromString(envelope.payload)
+                    said.range = said.range[:-1] + bytes([said.range[-1] ^ 1])
+                    task.message = wrap(
+                        envelope.stage,
+                        envelope.context,
+                        liar,
+                        "",
+                        said.SerializeToString(),
+                    )
+            return answer.SerializeToString()
+
+        there.handlers[liar] = Altered(there.nodes[liar], spoil)
+        await there.run()
+        with Journal.read(there.run_dir) as journal:
+            found = journal.blame()
+            summed = [c for c in journal.cohorts() if c.result is not None]
+            result = read_result(journal)
+        assert summed
+        for cohort in summed:
+            assert found[cohort.cohort_id] == [Finding(liar, SENT, "not-proved")]
+            assert cohort.result is not None
+            assert liar not in cohort.result.nodes
+            assert cohort.losses["not-proved"] > 0
+        assert result.spent["truncation-delta"] == str(Fraction(1, 2**40))
+        assert "δ = 2⁻⁴⁰" in result.sentence()
+
+
+def _without(stage: str) -> Any:
+    def change(body: bytes) -> bytes:
+        answer = NodeAnswer.FromString(body)
+        for task in answer.answers:
+            if task.task_id.endswith(f"/{stage}"):
+                task.message = b"garbage"
+        return answer.SerializeToString()
+
+    return change
