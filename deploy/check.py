@@ -21,6 +21,7 @@ _COMPOSE_LAYERS = (
     ("base.yaml", "tls.yaml"),
     ("base.yaml", "tls.yaml", "state.yaml"),
     ("node.yaml",),
+    ("shuffler.yaml",),
 )
 
 
@@ -68,6 +69,8 @@ def check_compose(scratch: Path) -> str:
         "STATE": str(scratch),
         "PROXY_CONF": str(scratch / "nginx.conf"),
         "FLEET": "operator.example:443",
+        "ENROLMENT": str(scratch / "enrolment.pub"),
+        "ADDRESS": "shuffler.example",
     }
     for layers in _COMPOSE_LAYERS:
         files = [word for n in layers for word in ("-f", str(FOLDER / "compose" / n))]
@@ -76,15 +79,16 @@ def check_compose(scratch: Path) -> str:
 
 
 def check_kubernetes(scratch: Path) -> str:
-    """Build both kustomizations and validate them against Kubernetes' schemas."""
+    """Build all kustomizations and validate them against Kubernetes' schemas."""
     kubectl, validator = _tool("kubectl"), _tool("kubernetes-validate")
-    for name in ("operator", "node"):
+    places = ("operator", "node", "shuffler")
+    for name in places:
         built = scratch / f"{name}.yaml"
         built.write_text(
             _run([kubectl, "kustomize", str(FOLDER / "kubernetes" / name)])
         )
         _run([validator, "--strict", str(built)])
-    return "kubectl kustomize and kubernetes-validate --strict: operator, node"
+    return f"kubectl kustomize and kubernetes-validate --strict: {', '.join(places)}"
 
 
 def check_systemd(scratch: Path) -> str:

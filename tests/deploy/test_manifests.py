@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 import yaml
 
+from wallflower.cli import app
 from wallflower.protocol.identity import tls
 from wallflower.strategy.desk.descriptors import RESERVED
 from wallflower.strategy.desk.settings import DeskSettings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+SHUFFLER = typer.main.get_command(app).commands["shuffler"]  # type: ignore[attr-defined]
 PROGRAMS = ("flower-superlink", "flower-superexec", "flower-supernode")
 
 
@@ -203,5 +206,25 @@ def test_the_operators_processes_may_open_a_file_for_every_stream_of_the_desk() 
             if "image" in service:
                 limits[f"compose {name}"] = service["ulimits"]["nofile"]["hard"]
     of_nodes = {"wallflower-node@.service", "compose supernode"}
+    of_nodes |= {"wallflower-shuffler.service", "compose shuffler"}
     assert of_nodes < limits.keys()
     assert all(limits[name] > needed for name in limits.keys() - of_nodes)
+
+
+def test_every_kind_of_deployment_starts_the_shuffler_with_the_enrolment_key() -> None:
+    pods = [c["args"] for c in kubernetes_containers() if "args" in c]
+    for kind in (list(compose_commands()), pods, list(unit_commands())):
+        (command,) = (c for c in kind if c[:2] == ["wallflower", "shuffler"])
+        used = {word.partition("=")[0] for word in command if word.startswith("--")}
+        assert {"--home", "--listen", "--address", "--enrolment"} <= used
+        assert used <= {option for p in SHUFFLER.params for option in p.opts}
+
+
+def test_the_shuffler_runs_with_what_a_nodes_image_holds() -> None:
+    absent = ["ray", "matplotlib"]
+    assert not {pin.partition("==")[0] for pin in pins("node.txt")} & {*absent}
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent!r})); "
+        "import wallflower.cli, wallflower.shuffler.serve"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

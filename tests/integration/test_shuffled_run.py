@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.integration.test_flower_app import config, decided, flower_run
+from tests.support.shuffled_sums import started
 from wallflower.cli import app
+from wallflower.protocol.errors import ConfigError
+from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.strategy.config import (
+    ExperimentSettings,
+    PolicySettings,
+    PrivacySettings,
+    SecureSumSettings,
+)
 
 EXPERIMENT = """
 [experiment]
@@ -60,3 +71,38 @@ def test_a_run_on_engine_local_goes_through_a_shuffler(
     # Two cohorts, each given once.
     assert len(list((run_dir / "shuffler" / "given").iterdir())) == 2
     assert CliRunner().invoke(app, ["verify", str(run_dir)]).exit_code == 0
+
+
+@pytest.mark.slow  # as above, on Flower's grid
+async def test_flowers_app_goes_through_the_shuffler_that_the_experiment_names(
+    tmp_path: Path,
+) -> None:
+    process, place = await started(tmp_path / "shuffler")
+    try:
+        experiment = config(
+            experiment=ExperimentSettings("test", ("a", "b"), horizon=24),
+            privacy=PrivacySettings("shuffle-dp"),
+            policy=PolicySettings(first_batch=12),
+            secure_sum=SecureSumSettings(
+                backend="shuffle",
+                shuffler=place.address,
+                shuffler_files=tmp_path / "shuffler" / "operator",
+            ),
+            nodes=NodeSettings(6, 4),
+            rewards=RewardSettings(means=(0.1, 0.9)),
+        )
+        await asyncio.to_thread(flower_run, experiment, tmp_path / "run")
+    finally:
+        process.terminate()
+        await process.wait()
+    assert [users for _, users in decided(tmp_path / "run").values()] == [12, 12]
+    assert len(list((tmp_path / "shuffler" / "given").iterdir())) == 2
+
+
+def test_flowers_app_names_the_missing_shuffler(tmp_path: Path) -> None:
+    experiment = config(
+        privacy=PrivacySettings("shuffle-dp"),
+        secure_sum=SecureSumSettings(backend="shuffle"),
+    )
+    with pytest.raises(ConfigError, match=r"secure-sum\.shuffler"):
+        flower_run(experiment, tmp_path)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
+import sys
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -26,6 +29,7 @@ from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.shuffle_pb2 import ReleaseRequest
 from wallflower.shuffler.given import Given
 from wallflower.shuffler.heap import Shuffler
+from wallflower.strategy.nodes.shuffler import ShufflerFiles, ShufflerPlace
 from wallflower.strategy.secure_sum import ServerKeyring, server_session
 
 KEY = OpeningKey.generate(HYBRID)
@@ -134,3 +138,16 @@ def changed(request: bytes, **fields: object) -> ReleaseRequest:
     for name, value in fields.items():
         setattr(parsed.spec, name, value)
     return parsed
+
+
+async def started(home: Path) -> tuple[asyncio.subprocess.Process, ShufflerPlace]:
+    """Start a shuffler as a process on loopback; stop it by its pid."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "wallflower", "shuffler", "--home", str(home)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    ready = json.loads(await process.stdout.readline())
+    files = ShufflerFiles.read(home / "operator")
+    assert ready["fingerprint"] == files.fingerprint
+    return process, ShufflerPlace(ready["shuffler"], files)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +18,7 @@ from tests.support.shuffled_sums import (
     finished,
     new_shuffler,
     shuffled_spec,
+    started,
 )
 from wallflower.protocol.messages.port import Answer, Request
 from wallflower.protocol.secure_sum.session import SecureSum
@@ -189,18 +187,6 @@ def test_private_files_are_their_owners_alone(tmp_path: Path) -> None:
 
 def all_bytes(folder: Path) -> bytes:
     return b"".join(p.read_bytes() for p in folder.rglob("*") if p.is_file())
-
-
-async def started(home: Path) -> tuple[asyncio.subprocess.Process, ShufflerPlace]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "wallflower", "shuffler", "--home", str(home)),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    ready = json.loads(await process.stdout.readline())
-    files = ShufflerFiles.read(home / "operator")
-    assert ready["fingerprint"] == files.fingerprint
-    return process, ShufflerPlace(ready["shuffler"], files)
 
 
 async def test_the_process_killed_while_collecting_leaves_nothing_and_can_go_on(
