@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit.confidence import Bound, CohortFacts, History
+from wallflower.strategy.bandit.confidence import CohortFacts, History
 from wallflower.strategy.bandit.policy import CohortOutcome
 
 
@@ -43,14 +46,11 @@ class ArmRecord:
         users = sum(facts.survivors for facts in self.facts[-pooled:])
         return float(sum(self.sums[-pooled:], Fraction(0)) / users)
 
-    def interval(self, bound: Bound) -> tuple[float, float, float]:
-        """Mean, lower and upper end as they are shown, all in [0, 1] as rewards are.
-
-        Noise may carry an estimate out of it. Decisions take the estimate as it came.
-        """
-        estimate = self.estimate(bound.pooled)
-        low, high = estimate - bound.radius, estimate + bound.radius
-        return _in_unit(estimate), _in_unit(low), _in_unit(high)
+    def row(self, places: Sequence[int], cohorts: int) -> NDArray[np.float64]:
+        """Give the sums as one row of a table with a column per planned cohort."""
+        row = np.zeros((1, cohorts))
+        row[0, [place - 1 for place in places]] = [float(value) for value in self.sums]
+        return row
 
     def as_json(self) -> dict[str, Any]:
         """Give JSON types."""
@@ -74,10 +74,6 @@ class ArmRecord:
             eliminated_in=table["eliminated_in"],
             reason=table["reason"],
         )
-
-
-def _in_unit(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
 
 
 def check_outcomes(

@@ -12,11 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from wallflower.strategy.bandit.failure_budget import (
-    pair_level,
-    side_level,
-    wrap_probability,
-)
 from wallflower.strategy.bandit.radius import (
     LogMgf,
     Pool,
@@ -63,19 +58,19 @@ class Confidence:
 
     def __init__(self, spec: PolicySpec) -> None:
         self._spec = spec
+        self._shares = spec.shares
         self._noises: dict[CohortFacts, LogMgf] = {}
         self._pairs: dict[tuple[History, History, int, int], Bound] = {}
         self._own: dict[tuple[History, int], Bound] = {}
 
     def wrap(self, level_batch: int) -> Fraction:
         """Give the wrap probability of a cohort's modulus."""
-        spec = self._spec
-        return wrap_probability(spec.failure_probability, level_batch, spec.arms)
+        return self._shares.wrap(level_batch, self._spec.arms)
 
     def pair(
         self, one: History, other: History, batch: int, active: int | None = None
     ) -> Bound:
-        """Bound the difference of two arms after batch `batch` (tight radius).
+        """Bound the difference of two arms after batch `batch` (`pair` radius).
 
         Pooled sums also decided who is still active, so the share of a batch is split
         over all K − 1 rivals. A fresh batch alone is independent of that choice:
@@ -86,7 +81,7 @@ class Confidence:
             arms = active
         key = (one, other, batch, arms)
         if key not in self._pairs:
-            level = pair_level(self._spec.failure_probability, batch, arms)
+            level = self._shares.pair(batch, arms)
 
             def pooling(pooled: int) -> tuple[LogMgf, float]:
                 first = self._pool(one[-pooled:])
@@ -102,7 +97,7 @@ class Confidence:
         """Bound one arm's own mean after batch `batch`, each side."""
         key = (history, batch)
         if key not in self._own:
-            level = side_level(self._spec.failure_probability, batch, self._spec.arms)
+            level = self._shares.side(batch, self._spec.arms)
 
             def pooling(pooled: int) -> tuple[LogMgf, float]:
                 pool = self._pool(history[-pooled:])

@@ -1,13 +1,15 @@
 """Batched successive elimination (Algorithm 1), as a pure state machine.
 
 All active arms get a cohort of the same size in every batch. An arm is out once
-another beats it by more than the radius. With the `tight` radius the best arm is ever
-dropped with probability at most p: per batch K − 1 comparisons and K moduli share
-6p/(π² b²).
+the sums show that it is worse than the leader: by the `tight` test, or because it
+trails by more than the `pair` or `paper` radius. With `tight` and `pair` the best arm
+is ever dropped with probability at most p: per batch K − 1 comparisons and K moduli
+share what `strategy.levels` gives it.
 
 An arm whose cohort was void stays active: nothing is learnt about it in that batch, its
 users count as used, and the batch number moves on, so that batch sizes and levels
-never depend on what was seen.
+never depend on what was seen. Only the last batch is smaller where fewer users are
+left (`tight`): its test takes exponents from the plan and prices from who came.
 """
 
 from __future__ import annotations
@@ -19,8 +21,16 @@ from typing import Any
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.arm_record import ArmRecord, check_outcomes
 from wallflower.strategy.bandit.confidence import Bound, confidence_for
-from wallflower.strategy.bandit.policy import Arm, ArmView, CohortOutcome, CohortWish
-from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.evidence import Heard, evidence_for
+from wallflower.strategy.bandit.noise_bound import Doubles
+from wallflower.strategy.bandit.policy import (
+    USERS_EXHAUSTED,
+    Arm,
+    ArmView,
+    CohortOutcome,
+    CohortWish,
+)
+from wallflower.strategy.bandit.schedule import Schedule, last_size
 from wallflower.strategy.bandit.spec import PolicySpec
 
 
@@ -32,8 +42,10 @@ class Elimination:
         assert self.spec.ratio is not None
         self._schedule = Schedule(self.spec.ratio, self.spec.first_batch)
         self._confidence = confidence_for(self.spec)
+        self._evidence = evidence_for(self.spec)
         self._records = [ArmRecord() for _ in range(self.spec.arms)]
         self._batch = 1
+        self._limit: int | None = None  # of users in all, where too few came
         self._finished: str | None = None
         self._close_if_over()
 
@@ -43,7 +55,7 @@ class Elimination:
         """One cohort for every active arm; none when the experiment is over."""
         if self._finished:
             return ()
-        size = self._schedule.size(self._batch)
+        size = self._size()
         wrap = self._confidence.wrap(self._batch)
         return tuple(CohortWish(self._batch, arm, size, wrap) for arm in self._active())
 
@@ -51,7 +63,7 @@ class Elimination:
         """Take the batch's sums, drop arms, move to the next batch."""
         if self._finished:
             raise InputError("outcomes", "sums after the end", "none")
-        size = self._schedule.size(self._batch)
+        size = self._size()
         check_outcomes(outcomes, self._batch, dict.fromkeys(self._active(), size))
         asked = dict.fromkeys(self._active(), size)
         asked |= {outcome.arm: outcome.cohort_size for outcome in outcomes}
@@ -69,8 +81,13 @@ class Elimination:
 
     @property
     def finished(self) -> str | None:
-        """``winner``, ``horizon``, ``budget``, what `stop` said, or None."""
+        """Why it is over, or None."""
         return self._finished
+
+    def limit(self, users: int) -> None:
+        """Take note that no more than `users` further users can be asked."""
+        self._limit = min(self.users + users, self._most)
+        self._close_if_over()
 
     def stop(self, reason: str) -> None:
         """End it from outside; a first reason stays."""
@@ -83,7 +100,7 @@ class Elimination:
         batch's size, as Algorithm 1 does when it reaches T within a batch.
         """
         active = self._active()
-        if self.spec.radius == "tight" or len(active) == 1:
+        if self.spec.radius != "paper" or len(active) == 1:
             return {self._leader(active): users}
         size = self._schedule.size(self._batch)
         assigned: dict[Arm, int] = {}
@@ -97,6 +114,7 @@ class Elimination:
             "schema_version": 1,
             "spec": self.spec.as_json(),
             "batch": self._batch,
+            "limit": self._limit,
             "finished": self._finished,
             "arms": [record.as_json() for record in self._records],
         }
@@ -106,6 +124,7 @@ class Elimination:
         """Restore exactly what `state` gave."""
         policy = cls(PolicySpec.from_json(state["spec"]))
         policy._batch = state["batch"]
+        policy._limit = state.get("limit")
         policy._finished = state["finished"]
         policy._records = [ArmRecord.from_json(row) for row in state["arms"]]
         return policy
@@ -122,6 +141,12 @@ class Elimination:
         """Users asked so far, void cohorts included."""
         return sum(record.users for record in self._records)
 
+    @property
+    def _most(self) -> int:
+        """Users that may be asked in all, as far as is known."""
+        most = self.spec.most_users
+        return most if self._limit is None else min(most, self._limit)
+
     def _active(self) -> list[Arm]:
         return [arm for arm, record in enumerate(self._records) if record.active]
 
@@ -130,28 +155,66 @@ class Elimination:
         if not known:
             return active[0]
 
-        def estimate(arm: Arm) -> float:
-            record = self._records[arm]
-            bound = self._confidence.own(record.facts, record.batches[-1])
-            return record.estimate(bound.pooled)
-
-        return max(known, key=estimate)
+        return max(known, key=lambda arm: self._interval(arm)[0])
 
     def _close_if_over(self) -> None:
         active = self._active()
-        needed = self.users + len(active) * self._schedule.size(self._batch)
+        needed = self.users + len(active) * self.spec.least_size(self._batch)
         if self._finished:
             return
         if len(active) == 1:
             self._finished = "winner"
-        elif needed > self.spec.horizon:
+        elif self._limit is not None and needed > self._limit:
+            self._finished = USERS_EXHAUSTED
+        elif needed > self.spec.horizon or self._batch > self.spec.most_batches:
             self._finished = "horizon"
         elif self.spec.user_budget and needed > self.spec.user_budget:
             self._finished = "budget"
 
+    def _size(self) -> int:
+        """Users per arm of this batch: as planned, or who is left for the last one."""
+        left = self._most - self.users
+        fitting = left // len(self._active())
+        planned = self._schedule.size(self._batch)
+        return planned if planned <= fitting else last_size(fitting)
+
     def _drop(self, heard: Sequence[Arm]) -> None:
         """Drop each arm that another heard arm of this batch beats."""
-        compare = self._tight if self.spec.radius == "tight" else self._paper
+        by_test = self.spec.radius == "tight"
+        losers = self._by_test(heard) if by_test else self._by_radius(heard)
+        for arm, reason in losers.items():
+            self._records[arm].eliminated_in = self._batch
+            self._records[arm].reason = reason
+
+    def _by_test(self, heard: Sequence[Arm]) -> dict[Arm, str]:
+        """Compare every arm with the leader of this batch's arms."""
+        if len(heard) < 2:
+            return {}
+        rows = {arm: self._row(arm, self._batch) for arm in heard}
+        sides = {arm: self._heard(arm) for arm in heard}
+        estimates = {}
+        for arm in heard:
+            users = self._evidence.delivered(sides[arm], self._batch).users
+            estimates[arm] = float(self._evidence.estimates(users, rows[arm])[0])
+        leader = max(heard, key=lambda arm: estimates[arm])
+        losers: dict[Arm, str] = {}
+        for arm in heard:
+            if arm == leader:
+                continue
+            verdict = self._evidence.compare(
+                self._batch, (sides[leader], rows[leader]), (sides[arm], rows[arm])
+            )
+            if verdict.falls[0]:
+                lead = estimates[leader] - estimates[arm]
+                chance = math.exp(-float(verdict.evidence[0]))
+                losers[arm] = (
+                    f"trails arm {leader} by {lead:.4g}; the chance of such sums, "
+                    f"were it as good, is at most {chance:.2g}"
+                )
+        return losers
+
+    def _by_radius(self, heard: Sequence[Arm]) -> dict[Arm, str]:
+        compare = self._pair if self.spec.radius == "pair" else self._paper
         active = len(self._active())
         known: dict[tuple[Arm, int], float] = {}
 
@@ -171,11 +234,9 @@ class Elimination:
                     gap, radius, rival = lead, bound.radius, other
             if gap > radius:
                 losers[arm] = f"trails arm {rival} by {gap:.4g} > radius {radius:.4g}"
-        for arm, reason in losers.items():
-            self._records[arm].eliminated_in = self._batch
-            self._records[arm].reason = reason
+        return losers
 
-    def _tight(self, one: Arm, other: Arm, active: int) -> Bound:
+    def _pair(self, one: Arm, other: Arm, active: int) -> Bound:
         first, second = (self._records[arm].facts for arm in (one, other))
         return self._confidence.pair(first, second, self._batch, active)
 
@@ -190,8 +251,7 @@ class Elimination:
         estimate: float | None
         estimate, lower, upper = None, 0.0, 1.0
         if record.facts:
-            bound = self._confidence.own(record.facts, record.batches[-1])
-            estimate, lower, upper = record.interval(bound)
+            estimate, lower, upper = self._interval(arm)
         return ArmView(
             arm,
             record.users,
@@ -202,3 +262,19 @@ class Elimination:
             record.eliminated_in,
             record.reason,
         )
+
+    def _interval(self, arm: Arm) -> tuple[float, float, float]:
+        """Give the estimate and the interval of an arm that was heard."""
+        record = self._records[arm]
+        last = record.batches[-1]
+        found = self._evidence.interval(self._heard(arm), self._row(arm, last), last)
+        estimate, lower, upper = (float(values[0]) for values in found)
+        return estimate, lower, upper
+
+    def _row(self, arm: Arm, cohorts: int) -> Doubles:
+        record = self._records[arm]
+        return record.row(record.batches, cohorts)
+
+    def _heard(self, arm: Arm) -> Heard:
+        record = self._records[arm]
+        return tuple(zip(record.batches, record.facts, strict=True))

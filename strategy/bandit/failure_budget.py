@@ -1,43 +1,66 @@
 """How the failure probability p is shared out, in exact fractions.
 
-Batch b gets 6p/(π² b²); since Σ 1/b² = π²/6 all batches together spend at most p.
-(Deviation: the paper gives every batch p/b², which sums to 1.64 p per bound and to
-4.11 p over its three bounds.) Within a batch a hundredth pays for wrap-around, split
-over the K cohorts, and the rest for deviations: rarer wraps cost a few units of noise
-bound, while every share a deviation loses widens all radii. 607/1000 < 6/π² keeps it
-rational.
+Where the number of batches is bounded by the horizon (the `tight` test), batch b of B
+gets p/((b + 5) H) with H = Σ 1/(k + 5), k = 1..B: nearly even, a little more for early
+batches, which small experiments end in. Otherwise batch b gets 6p/(π² b²); since
+Σ 1/b² = π²/6 all batches together spend at most p. (Deviation: the paper gives every
+batch p/b², which sums to 1.64 p per bound and to 4.11 p over its three bounds.)
+
+Within a batch a hundredth pays for wrap-around, split over the K cohorts, and the rest
+for deviations: rarer wraps cost a few units of noise bound, while every share a
+deviation loses asks for more users. 607/1000 < 6/π² keeps it rational.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 SIX_OVER_PI_SQUARED = Fraction(607, 1000)
 WRAP_PART = Fraction(1, 100)
+# Chosen with the exponents of the test, on the same instances (benchmarks/decide.py).
+_FLATTENING = 5
+_MILLION = 10**6
 
 
-def batch_share(failure_probability: Fraction, batch: int) -> Fraction:
-    """Give what batch `batch` may spend: at most 6p/(π² b²)."""
-    return SIX_OVER_PI_SQUARED * failure_probability / batch**2
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The shares of one policy; `batches` is the most it can play, None: unknown."""
+
+    failure_probability: Fraction
+    batches: int | None = None
+
+    def batch(self, batch: int) -> Fraction:
+        """Give what batch `batch` may spend."""
+        if self.batches is None:
+            return SIX_OVER_PI_SQUARED * self.failure_probability / batch**2
+        if batch > self.batches:
+            raise IndexError(f"batch {batch} of an experiment of {self.batches}")
+        return self.failure_probability * _nearly_even(batch, self.batches)
+
+    def wrap(self, batch: int, arms: int) -> Fraction:
+        """Level of the modulus of one cohort: a hundredth of its part of the share.
+
+        Rounded down to a unit fraction: it travels in every cohort's public
+        description, where numerator and denominator must stay small.
+        """
+        level = WRAP_PART * self.batch(batch) / arms
+        return Fraction(1, -(-level.denominator // level.numerator))
+
+    def pair(self, batch: int, arms: int) -> Fraction:
+        """Level of one comparison with the best of `arms` arms; each has arms − 1."""
+        return (1 - WRAP_PART) * self.batch(batch) / max(arms - 1, 1)
+
+    def side(self, batch: int, arms: int) -> Fraction:
+        """Level of one side of one arm's own interval."""
+        return (1 - WRAP_PART) * self.batch(batch) / (2 * arms)
 
 
-def wrap_probability(failure_probability: Fraction, batch: int, arms: int) -> Fraction:
-    """Level of the modulus of one cohort: a hundredth of the share 6p/(π² b² K).
-
-    Rounded down to a unit fraction: it travels in every cohort's public description,
-    where numerator and denominator must stay small.
-    """
-    level = WRAP_PART * batch_share(failure_probability, batch) / arms
-    return Fraction(1, -(-level.denominator // level.numerator))
-
-
-def pair_level(failure_probability: Fraction, batch: int, arms: int) -> Fraction:
-    """Level of one comparison with the best of `arms` arms; each has arms − 1."""
-    share = (1 - WRAP_PART) * batch_share(failure_probability, batch)
-    return share / max(arms - 1, 1)
-
-
-def side_level(failure_probability: Fraction, batch: int, arms: int) -> Fraction:
-    """Level of one side of one arm's own interval."""
-    share = (1 - WRAP_PART) * batch_share(failure_probability, batch)
-    return share / (2 * arms)
+@lru_cache(maxsize=4096)
+def _nearly_even(batch: int, batches: int) -> Fraction:
+    """1/((b + 5) H), rounded down to millionths."""
+    total = sum(Fraction(1, k + _FLATTENING) for k in range(1, batches + 1))
+    part = 1 / ((batch + _FLATTENING) * total)
+    return Fraction(math.floor(part * _MILLION), _MILLION)

@@ -22,8 +22,15 @@ from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.arm_record import ArmRecord, check_outcomes
 from wallflower.strategy.bandit.confidence import confidence_for
 from wallflower.strategy.bandit.divergence import Divergence, Doubles, divergence_for
-from wallflower.strategy.bandit.policy import Arm, ArmView, CohortOutcome, CohortWish
-from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.evidence import evidence_for
+from wallflower.strategy.bandit.policy import (
+    USERS_EXHAUSTED,
+    Arm,
+    ArmView,
+    CohortOutcome,
+    CohortWish,
+)
+from wallflower.strategy.bandit.schedule import Schedule, last_size
 from wallflower.strategy.bandit.spec import PolicySpec
 
 
@@ -61,10 +68,12 @@ class IndexPolicy:
         assert self.spec.ratio is not None
         self._schedule = Schedule(self.spec.ratio, self.spec.first_batch)
         self._confidence = confidence_for(self.spec)
+        self._evidence = evidence_for(self.spec)
         self._divergence = divergence_for(self.spec.mechanism, float(self.spec.epsilon))
         self._records = [ArmRecord() for _ in range(self.spec.arms)]
         self._attempts = [0] * self.spec.arms
         self._batch = 1
+        self._limit: int | None = None  # of users in all, where too few came
         self._finished: str | None = None
         self._close_if_over()
 
@@ -97,8 +106,13 @@ class IndexPolicy:
 
     @property
     def finished(self) -> str | None:
-        """``horizon``, ``budget``, what `stop` said, or None."""
+        """Why it is over, or None."""
         return self._finished
+
+    def limit(self, users: int) -> None:
+        """Take note that no more than `users` further users can be asked."""
+        self._limit = min(self.users + users, self._most)
+        self._close_if_over()
 
     def stop(self, reason: str) -> None:
         """End it from outside; a first reason stays."""
@@ -114,6 +128,7 @@ class IndexPolicy:
             "schema_version": 1,
             "spec": self.spec.as_json(),
             "batch": self._batch,
+            "limit": self._limit,
             "finished": self._finished,
             "attempts": list(self._attempts),
             "arms": [record.as_json() for record in self._records],
@@ -124,6 +139,7 @@ class IndexPolicy:
         """Restore exactly what `state` gave."""
         policy = cls(PolicySpec.from_json(state["spec"]))
         policy._batch = state["batch"]
+        policy._limit = state.get("limit")
         policy._finished = state["finished"]
         policy._attempts = list(state["attempts"])
         policy._records = [ArmRecord.from_json(row) for row in state["arms"]]
@@ -141,12 +157,22 @@ class IndexPolicy:
         """Users asked so far, void cohorts included."""
         return sum(record.users for record in self._records)
 
+    @property
+    def _most(self) -> int:
+        """Users that may be asked in all, as far as is known."""
+        most = self.spec.most_users
+        return most if self._limit is None else min(most, self._limit)
+
     def _next(self) -> Sequence[CohortWish]:
         unheard = [arm for arm, r in enumerate(self._records) if not r.facts]
         return tuple(self._wish(arm) for arm in unheard or [self._choice()])
 
     def _wish(self, arm: Arm) -> CohortWish:
-        size = self._schedule.size(len(self._records[arm].facts) + 1)
+        number = len(self._records[arm].facts) + 1
+        left = max(self._most - self.users, 0)
+        size = self._schedule.size(number)
+        if left < size:
+            size = max(last_size(left), self.spec.least_size(number))
         wrap = self._confidence.wrap(self._attempts[arm] + 1)
         return CohortWish(self._batch, arm, size, wrap)
 
@@ -163,7 +189,9 @@ class IndexPolicy:
         if self._finished:
             return
         needed = self.users + sum(wish.size for wish in self._next())
-        if needed > self.spec.horizon:
+        if self._limit is not None and needed > self._limit:
+            self._finished = USERS_EXHAUSTED
+        elif needed > self.spec.horizon:
             self._finished = "horizon"
         elif self.spec.user_budget and needed > self.spec.user_budget:
             self._finished = "budget"
@@ -172,6 +200,13 @@ class IndexPolicy:
         record = self._records[arm]
         if not record.facts:
             return ArmView(arm, record.users, None, 0.0, 1.0, True, None, "")
-        bound = self._confidence.own(record.facts, self._attempts[arm])
-        estimate, lower, upper = record.interval(bound)
+        places = range(1, len(record.facts) + 1)
+        estimate, lower, upper = (
+            float(values[0])
+            for values in self._evidence.interval(
+                tuple(zip(places, record.facts, strict=True)),
+                record.row(places, len(record.facts)),
+                self._attempts[arm],
+            )
+        )
         return ArmView(arm, record.users, estimate, lower, upper, True, None, "")

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 Arm = int
+USERS_EXHAUSTED = "users-exhausted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,19 @@ class Policy(Protocol):
 
     @property
     def finished(self) -> str | None:
-        """Why the experiment is over (``winner``, ``horizon``, ``budget``), or None."""
+        """Why the experiment is over, or None.
+
+        ``winner``, ``horizon``, ``budget``, ``users-exhausted``, or what `stop` said.
+        """
+        ...
+
+    @property
+    def users(self) -> int:
+        """Users asked so far, void cohorts included."""
+        ...
+
+    def limit(self, users: int) -> None:
+        """Take note that no more than `users` further users can be asked."""
         ...
 
     def stop(self, reason: str) -> None:

@@ -50,5 +50,15 @@ class Schedule:
         return batch
 
 
+def last_size(fitting: int) -> int:
+    """Users per arm of a last batch for which only `fitting` are left.
+
+    Six significant bits: at most 3 % are left over, and experiments that end so share
+    their calibrations.
+    """
+    spare = max(fitting.bit_length() - 6, 0)
+    return fitting >> spare << spare
+
+
 def _ceiling(number: Fraction) -> int:
     return -(-number.numerator // number.denominator)

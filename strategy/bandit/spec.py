@@ -17,13 +17,14 @@ from wallflower.protocol.privacy.mechanism import (
     Mechanism,
     mechanism_named,
 )
-from wallflower.strategy.bandit.failure_budget import pair_level, wrap_probability
+from wallflower.strategy.bandit.failure_budget import Shares
 from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_radius
+from wallflower.strategy.bandit.schedule import Schedule
 
 ELIMINATION = "elimination"
 INDEX_POLICIES = ("dp-klucb", "dp-imed")
 POLICIES = (ELIMINATION, *INDEX_POLICIES)
-RADII = ("tight", "paper")
+RADII = ("tight", "pair", "paper")
 LARGEST_HORIZON = 10**15
 
 
@@ -35,8 +36,8 @@ class PolicySpec:
     ----------
     horizon : users the experiment may reach in all; the sum over arms and batches
         never exceeds it.
-    ratio : growth of the batches; None: 3/2 for `tight`, 2 otherwise.
-    first_batch : 0: the smallest cohort with radius ≤ 1 for `tight`, ⌈ratio⌉ for
+    ratio : growth of the batches; None: 3/2 for `tight` and `pair`, 2 otherwise.
+    first_batch : 0: the smallest cohort with a `pair` radius ≤ 1 for both, ⌈ratio⌉ for
         `paper`, ⌈4/ε⌉ for index policies.
     honest_fraction : the floor planned for a cohort of n is ⌊n · fraction⌋; outcomes
         carry the real one.
@@ -95,7 +96,7 @@ class PolicySpec:
 
     def resolved(self) -> PolicySpec:
         """Fill in ratio and first batch where they were left open."""
-        tight = self.policy == ELIMINATION and self.radius == "tight"
+        tight = self.policy == ELIMINATION and self.radius in ("tight", "pair")
         ratio = self.ratio or (Fraction(3, 2) if tight else Fraction(2))
         first = self.first_batch
         if not first and self.policy in INDEX_POLICIES:
@@ -105,6 +106,41 @@ class PolicySpec:
         return dataclasses.replace(
             self, ratio=ratio, first_batch=first or math.ceil(ratio)
         )
+
+    @property
+    def shares(self) -> Shares:
+        """How p is shared out over the batches of a resolved spec."""
+        if self.policy != ELIMINATION or self.radius != "tight":
+            return Shares(self.failure_probability)
+        return Shares(self.failure_probability, self.most_batches)
+
+    @property
+    def most_batches(self) -> int:
+        """Give how many batches fit: two arms at least are asked in each.
+
+        One more, of fewer users than planned, uses up those who are left.
+        """
+        assert self.ratio is not None, "a resolved spec has a ratio"
+        schedule = Schedule(self.ratio, self.first_batch)
+        return schedule.batches_within(self.most_users // 2) + 1
+
+    @property
+    def most_users(self) -> int:
+        """Users that may be asked in all."""
+        return min(self.horizon, self.user_budget or self.horizon)
+
+    def least_size(self, batch: int) -> int:
+        """Users per arm without whom a batch is not asked.
+
+        A last batch may be smaller than planned where sizes may follow from earlier
+        sums; the radii, which pool by size, know no such batch. A sixteenth of the plan
+        would tell nothing new.
+        """
+        assert self.ratio is not None, "a resolved spec has a ratio"
+        planned = Schedule(self.ratio, self.first_batch).size(batch)
+        if self.radius != "tight":
+            return planned
+        return max(self.first_batch, planned // 16)
 
     def as_json(self) -> dict[str, Any]:
         """Give JSON types; rationals as text."""
@@ -145,8 +181,9 @@ def _smallest_useful_batch(spec: PolicySpec) -> int:
 
     A smaller batch could separate no two means of [0, 1], whatever it showed.
     """
-    level = pair_level(spec.failure_probability, 1, spec.arms)
-    wrap = wrap_probability(spec.failure_probability, 1, spec.arms)
+    # The shares of a bounded number of batches are not known before the first size.
+    shares = Shares(spec.failure_probability)
+    level, wrap = shares.pair(1, spec.arms), shares.wrap(1, spec.arms)
 
     def useful(size: int) -> bool:
         cohort = spec.calibrated(size, spec.floor(size), wrap)

@@ -25,7 +25,7 @@ def simulate(
     policy: Annotated[
         str | None, _HELP(help="elimination, dp-klucb or dp-imed. [elimination]")
     ] = None,
-    radius: Annotated[str | None, _HELP(help="tight or paper. [tight]")] = None,
+    radius: Annotated[str | None, _HELP(help="tight, pair or paper. [tight]")] = None,
     ratio: Annotated[
         str | None, _HELP(help="Growth of batches. [3/2 for tight, else 2]")
     ] = None,

@@ -1,15 +1,17 @@
 """What users will be promised and what it will cost, before anybody is asked.
 
 Everything follows from public settings: batch sizes from the schedule, integers from
-the calibrated mechanism, separable gaps from the `tight` radius, promises from the
+the calibrated mechanism, separable gaps from the `tight` test, promises from the
 exact accountant.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from wallflower.protocol.accounting.dropout import effective_epsilon_of
 from wallflower.protocol.accounting.exact import Bound, probabilistic, returning_users
@@ -20,10 +22,10 @@ from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import LARGEST_COHORT, CohortMechanism
 from wallflower.protocol.privacy.sentences import SENTENCE_DELTA, Group, Promise
 from wallflower.strategy.bandit.confidence import CohortFacts, confidence_for
-from wallflower.strategy.bandit.failure_budget import batch_share
+from wallflower.strategy.bandit.evidence import evidence_for
 from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_radius
 from wallflower.strategy.bandit.schedule import Schedule
-from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
+from wallflower.strategy.bandit.spec import ELIMINATION, LARGEST_HORIZON, PolicySpec
 
 PRIVACY_DELTAS = (1e-5, SENTENCE_DELTA, 1e-9)
 ARRIVING = (Fraction(1), Fraction(19, 20), Fraction(3, 4), Fraction(1, 2))
@@ -154,7 +156,7 @@ class Plan:
 def make_plan(request: PlanRequest) -> Plan:
     """Answer; raises InputError where the settings allow no experiment at all."""
     policy = request.policy()
-    future = _Future(policy)
+    future = _future(policy)
     batches: list[PlannedBatch] = []
     for number in range(1, future.last_affordable + 1):
         planned = future.batch(number)
@@ -189,7 +191,7 @@ def make_plan(request: PlanRequest) -> Plan:
         returning=returning if request.participations > 1 else (),
         dropouts=_dropouts(guarantee, cohorts),
         lies=_lies(cohorts),
-        gaps=tuple(_cost(gap, future) for gap in sorted(request.gaps, reverse=True)),
+        gaps=tuple(_cost(gap, policy) for gap in sorted(request.gaps, reverse=True)),
     )
 
 
@@ -200,17 +202,22 @@ class _Future:
         assert policy.ratio is not None
         self._policy = policy
         self._schedule = Schedule(policy.ratio, policy.first_batch)
+        self._shares = policy.shares
         self._confidence = confidence_for(policy)
+        self._evidence = evidence_for(policy)
         self._history: tuple[CohortFacts, ...] = ()
         self._batches: list[PlannedBatch] = []
-        # Failure probability that later batches no longer need once an arm is out.
+        # Failure probability that earlier batches left.
         self._unspent = policy.failure_probability
 
     @property
     def last_affordable(self) -> int:
-        """The last batch whose cohort a mechanism can be calibrated to."""
+        """The last batch of this horizon that a mechanism can be calibrated to."""
         batch = 1
-        while self._schedule.size(batch + 1) <= LARGEST_COHORT:
+        while (
+            batch < self._policy.most_batches
+            and self._schedule.size(batch + 1) <= LARGEST_COHORT
+        ):
             batch += 1
         return batch
 
@@ -225,17 +232,18 @@ class _Future:
         floor = policy.floor(size)
         cohort = policy.calibrated(size, floor, self._confidence.wrap(number))
         self._history += (CohortFacts(number, size, floor, size),)
-        self._unspent -= batch_share(policy.failure_probability, number)
         before = self._batches[-1].users if self._batches else 0
-        return PlannedBatch(
-            number, cohort, before + policy.arms * size, self._separates(number)
-        )
+        separates = self._separates(number)
+        self._unspent -= self._shares.batch(number)
+        return PlannedBatch(number, cohort, before + policy.arms * size, separates)
 
     def _separates(self, number: int) -> float:
         """The gap at which an arm is dropped by the end of this batch, but for p.
 
-        It falls when the estimates differ by more than the radius. Its own deviation
-        in the wrong direction is bounded at the level that later batches leave over.
+        It falls when the estimates differ by more than the test needs, which is most
+        about a mean of ½. The lead's deviation in the wrong direction is bounded at the
+        level that earlier batches and the moduli leave; where it holds, the best arm
+        does not fall in this batch either.
         """
         bound = self._confidence.pair(self._history, self._history, number)
         recent = self._history[-bound.pooled :]
@@ -248,18 +256,30 @@ class _Future:
             for facts in recent
         )
         pool = Pool(sum(facts.size for facts in recent), noises)
-        level = self._unspent / max(self._policy.arms - 1, 1)
-        return bound.radius + pair_radius(pool, pool, level)
+        wraps = self._policy.arms * self._confidence.wrap(number)
+        level = (self._unspent - wraps) / max(self._policy.arms - 1, 1)
+        needed = self._evidence.lead_needed(number, 0.5)
+        return needed + pair_radius(pool, pool, level)
 
 
-def _cost(gap: Fraction, future: _Future) -> GapCost:
-    per_arm = 0
-    for number in range(1, future.last_affordable + 1):
-        planned = future.batch(number)
-        per_arm += planned.cohort.cohort_size
-        if planned.separates <= gap:
-            return GapCost(gap, number, per_arm, planned.users)
-    return GapCost(gap, None, None, None)
+def _cost(gap: Fraction, policy: PolicySpec) -> GapCost:
+    """Look within the horizon, then within ever longer ones."""
+    while True:
+        future, per_arm = _future(policy), 0
+        for number in range(1, future.last_affordable + 1):
+            planned = future.batch(number)
+            per_arm += planned.cohort.cohort_size
+            if planned.separates <= gap:
+                return GapCost(gap, number, per_arm, planned.users)
+        longer = min(100 * policy.horizon, LARGEST_HORIZON)
+        if longer == policy.horizon:
+            return GapCost(gap, None, None, None)
+        policy = dataclasses.replace(policy, horizon=longer)
+
+
+@lru_cache(maxsize=8)
+def _future(policy: PolicySpec) -> _Future:
+    return _Future(policy)
 
 
 def _promise(

@@ -24,6 +24,8 @@ class Accounts:
         self.finished = [""] * simulation.instances
         self.trail: list[Checkpoint] = []
         self.batches = 0
+        # Users asked when an instance ended, before the rest got the leader.
+        self.asked = np.zeros(simulation.instances, dtype=np.int64)
         self._gaps = simulation.gaps
 
     @property
@@ -55,6 +57,7 @@ class Accounts:
         self, instance: int | np.intp, reason: str, assignment: dict[int, int]
     ) -> None:
         """End an instance; `assignment` says which arms the remaining users got."""
+        self.asked[instance] = self.pulls[instance].sum()
         for arm, users in assignment.items():
             self.pulls[instance, arm] += users
         self.live[instance] = False
@@ -68,7 +71,8 @@ class Accounts:
     def result(
         self,
         estimates: NDArray[np.float64],
-        radii: NDArray[np.float64],
+        lower: NDArray[np.float64],
+        upper: NDArray[np.float64],
         eliminated_in: Integers,
     ) -> SimulationResult:
         """Sum up; what is shown of a mean lies in [0, 1], as rewards do."""
@@ -77,11 +81,12 @@ class Accounts:
             regret=self.regret,
             pulls=self.pulls.copy(),
             estimates=np.clip(estimates, 0.0, 1.0),
-            lower=np.clip(estimates - radii, 0.0, 1.0),
-            upper=np.clip(estimates + radii, 0.0, 1.0),
+            lower=lower,
+            upper=upper,
             eliminated_in=eliminated_in.copy(),
             finished=tuple(reason or "interrupted" for reason in self.finished),
             complete=~self.live,
+            asked=np.where(self.live, self.users, self.asked),
             batches=self.batches,
             trail=tuple(self.trail),
         )

@@ -19,7 +19,7 @@ from wallflower.regret.accounts import Accounts
 from wallflower.regret.draws import CohortDraws
 from wallflower.regret.elimination import in_blocks
 from wallflower.regret.simulation import Simulation, SimulationResult
-from wallflower.strategy.bandit.failure_budget import wrap_probability
+from wallflower.strategy.bandit.failure_budget import Shares
 
 
 def epoch_size(epoch: int, active: int, epsilon: float, beta: float) -> int:
@@ -70,7 +70,12 @@ class FastDpSe:
 
     def result(self) -> SimulationResult:
         """Tell what is known so far."""
-        return self._accounts.result(self._estimates, self._radii, self._eliminated)
+        return self._accounts.result(
+            self._estimates,
+            np.clip(self._estimates - self._radii, 0.0, 1.0),
+            np.clip(self._estimates + self._radii, 0.0, 1.0),
+            self._eliminated,
+        )
 
     def _play(self, rows: list[int], epoch: int, count: int) -> None:
         epsilon = float(self._spec.epsilon)
@@ -87,7 +92,7 @@ class FastDpSe:
         instances, arms = np.nonzero(playing)
         if not len(instances):
             return
-        wrap = wrap_probability(self._spec.failure_probability, epoch, self._spec.arms)
+        wrap = Shares(self._spec.failure_probability).wrap(epoch, self._spec.arms)
         cohort = self._spec.calibrated(size, size, wrap)
         totals = self._draws.totals(instances * self._spec.arms + arms, cohort)
         self._estimates[playing] = totals / (cohort.precision * size)

@@ -1,8 +1,9 @@
 """Successive elimination on many instances at once, exact in law, O(g) a cohort.
 
 Sizes, levels and radii depend on the batch number alone, so all instances move in step:
-one draw for every (instance, active arm), one radius for all. The decisions are those
-of `strategy.elimination` (a test plays both on the same sums).
+one draw for every (instance, active arm), one test for all. Only last batches, which
+take who is left, differ. The decisions are those of `strategy.elimination` (a test
+plays both on the same sums).
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from numpy.typing import NDArray
 
 from wallflower.regret.accounts import Accounts
 from wallflower.regret.draws import CohortDraws
-from wallflower.regret.simulation import Doubles, Simulation, SimulationResult
+from wallflower.regret.simulation import Doubles, Integers, Simulation, SimulationResult
 from wallflower.strategy.bandit.confidence import CohortFacts, History, confidence_for
-from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.evidence import Heard, evidence_for
+from wallflower.strategy.bandit.schedule import Schedule, last_size
 
 
 class FastElimination:
@@ -28,12 +30,14 @@ class FastElimination:
         self._simulation = simulation
         self._schedule = Schedule(_ratio(self._spec.ratio), self._spec.first_batch)
         self._confidence = confidence_for(self._spec)
+        self._evidence = evidence_for(self._spec)
         self._draws = CohortDraws(simulation.model, simulation.seed)
         self._accounts = Accounts(simulation)
         shape = (simulation.instances, self._spec.arms)
         self._active = np.ones(shape, dtype=np.bool_)
         self._eliminated = np.zeros(shape, dtype=np.int64)
         self._heard = np.zeros(shape, dtype=np.int64)  # batches each arm was in
+        self._last_size = np.zeros(shape, dtype=np.int64)  # of its newest cohort
         self._history: History = ()
         self._sums: list[Doubles] = []  # per batch, in units of reward
 
@@ -52,38 +56,72 @@ class FastElimination:
 
     def result(self) -> SimulationResult:
         """Tell what is known so far."""
-        estimates = np.full(self._active.shape, np.nan)
-        radii = np.full(self._active.shape, np.inf)
-        for last in range(1, len(self._history) + 1):
-            here = self._heard == last
-            if not here.any():
-                continue
-            bound = self._confidence.own(self._history[:last], last)
-            estimates[here] = self._estimates(last, bound.pooled)[here]
-            radii[here] = bound.radius
-        known = np.where(np.isnan(estimates), 0.5, estimates)
-        return self._accounts.result(known, radii, self._eliminated)
+        shape = self._active.shape
+        estimates, lower, upper = np.full(shape, 0.5), np.zeros(shape), np.ones(shape)
+        heard = self._heard
+        for last, size in groups(heard, self._last_size, heard > 0):
+            here = (heard == last) & (self._last_size == size)
+            estimates[here], lower[here], upper[here] = self._evidence.interval(
+                self._heard_of(last, size), self._rows(last)[here], last
+            )
+        return self._accounts.result(estimates, lower, upper, self._eliminated)
 
     def _play(self, batch: int) -> None:
-        size = self._schedule.size(batch)
-        floor = self._spec.floor(size)
-        cohort = self._spec.calibrated(size, floor, self._confidence.wrap(batch))
-        self._history += (CohortFacts(batch, size, floor, size),)
         playing = self._active & self._accounts.live[:, None]
+        planned = self._schedule.size(batch)
+        self._history += (self._facts(batch, planned),)
+        self._sums.append(np.zeros(playing.shape))
+        sizes = self._sizes(batch)
+        for size in np.unique(sizes[self._accounts.live]).tolist():
+            self._play_group(batch, size, playing & (sizes == size)[:, None])
+
+    def _play_group(self, batch: int, size: int, playing: NDArray[np.bool_]) -> None:
+        """Play the instances whose cohorts have one size."""
+        cohort = self._spec.calibrated(
+            size, self._spec.floor(size), self._confidence.wrap(batch)
+        )
         instances, arms = np.nonzero(playing)
         flat = instances * self._spec.arms + arms
-        sums = np.full(playing.shape, np.nan)
-        sums[playing] = self._draws.totals(flat, cohort) / cohort.precision
-        self._sums.append(sums)
+        self._sums[-1][playing] = self._draws.totals(flat, cohort) / cohort.precision
         self._heard[playing] = batch
+        self._last_size[playing] = size
         self._accounts.pull(instances, arms, size)
-        self._drop(batch, playing)
+        by_test = self._spec.radius == "tight"
+        losers = (self._by_test if by_test else self._by_radius)(batch, playing)
+        self._active &= ~losers
+        self._eliminated[losers] = batch
 
-    def _drop(self, batch: int, playing: NDArray[np.bool_]) -> None:
+    def _sizes(self, batch: int) -> Integers:
+        """Users per arm of each instance: as planned, or who is left for the last."""
+        planned = self._schedule.size(batch)
+        left = self._spec.most_users - self._accounts.users
+        fitting = left // self._active.sum(axis=1)
+        last = [last_size(most) for most in fitting.tolist()]
+        return np.where(fitting >= planned, planned, np.array(last))
+
+    def _by_test(self, batch: int, playing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Compare every arm with the leader of its instance; all have one size."""
+        rows = self._rows(batch)
+        heard = self._heard_of(batch, int(self._last_size[playing][0]))
+        estimates = np.where(playing, self._weighted(batch, heard), -np.inf)
+        leaders = np.argmax(estimates, axis=1)
+        rivals = playing.copy()
+        rivals[np.arange(len(leaders)), leaders] = False
+        instances, arms = np.nonzero(rivals)
+        verdict = self._evidence.compare(
+            batch,
+            (heard, rows[instances, leaders[instances]]),
+            (heard, rows[instances, arms]),
+        )
+        losers = np.zeros(playing.shape, dtype=np.bool_)
+        losers[instances, arms] = verdict.falls
+        return losers
+
+    def _by_radius(self, batch: int, playing: NDArray[np.bool_]) -> NDArray[np.bool_]:
         counts = playing.sum(axis=1)
         table, pooled = np.zeros(self._spec.arms + 1), 1
         for count in np.unique(counts[counts > 0]).tolist():
-            if self._spec.radius == "tight":
+            if self._spec.radius == "pair":
                 both = (self._history, self._history)
                 bound = self._confidence.pair(*both, batch, count)
                 # How many batches are pooled depends on sizes alone.
@@ -94,9 +132,27 @@ class FastElimination:
         radius = table[counts][:, None]
         estimates = self._estimates(batch, pooled)
         best = np.where(playing, estimates, -np.inf).max(axis=1, keepdims=True)
-        losers = playing & (best - np.where(playing, estimates, 0.0) > radius)
-        self._active &= ~losers
-        self._eliminated[losers] = batch
+        lead = best - np.where(playing, estimates, 0.0)
+        return np.asarray(playing & (lead > radius))
+
+    def _rows(self, last: int) -> Doubles:
+        """Sums of batches 1..last, for every instance and arm; 0 where none was."""
+        return np.stack(self._sums[:last], axis=2)
+
+    def _facts(self, batch: int, size: int) -> CohortFacts:
+        return CohortFacts(batch, size, self._spec.floor(size), size)
+
+    def _heard_of(self, last: int, size: int) -> Heard:
+        """Planned cohorts up to batch `last`, which had `size` users."""
+        earlier = self._evidence.planned(last - 1)
+        return (*earlier, (last, self._facts(last, size)))
+
+    def _weighted(self, last: int, heard: Heard) -> Doubles:
+        """Every arm's estimate after batch `last`, as `Evidence` weighs cohorts."""
+        users = self._evidence.delivered(heard, last).users
+        rows = self._rows(last)
+        flat = self._evidence.estimates(users, rows.reshape(-1, last))
+        return flat.reshape(rows.shape[:2])
 
     def _estimates(self, last: int, pooled: int) -> Doubles:
         """Mean over the `pooled` batches up to batch `last`."""
@@ -107,7 +163,9 @@ class FastElimination:
     def _close_finished(self, batch: int) -> None:
         accounts, spec = self._accounts, self._spec
         counts = self._active.sum(axis=1)
-        needed = accounts.users + counts * self._schedule.size(batch)
+        needed = accounts.users + counts * spec.least_size(batch)
+        if batch > spec.most_batches:
+            needed = np.full(len(needed), spec.horizon + 1)
         for row in np.flatnonzero(accounts.live & (counts == 1)):
             winner = int(np.argmax(self._active[row]))
             accounts.close(row, "winner", {winner: accounts.remaining(row)})
@@ -121,11 +179,12 @@ class FastElimination:
         """Give the users who are not aggregated, as `Elimination.assignment` does."""
         left = self._accounts.remaining(row)
         active = np.flatnonzero(self._active[row])
-        if self._spec.radius == "tight":
+        if self._spec.radius != "paper":
             if not self._history:
                 return {int(active[0]): left}
-            bound = self._confidence.own(self._history, len(self._history))
-            estimates = self._estimates(len(self._history), bound.pooled)[row]
+            last = len(self._history)
+            heard = self._heard_of(last, int(self._last_size[row, active[0]]))
+            estimates = self._weighted(last, heard)[row]
             return {int(active[np.argmax(estimates[active])]): left}
         return in_blocks(active, self._schedule.size(batch), left)
 
@@ -137,6 +196,14 @@ def in_blocks(active: NDArray[np.intp], size: int, left: int) -> dict[int, int]:
         assigned[int(arm)] = min(size, left)
         left -= assigned[int(arm)]
     return assigned
+
+
+def groups(
+    batches: Integers, sizes: Integers, among: NDArray[np.bool_]
+) -> list[tuple[int, int]]:
+    """Every pair of a last batch and its size that occurs."""
+    both = zip(batches[among].tolist(), sizes[among].tolist(), strict=True)
+    return sorted(set(both))
 
 
 def _ratio(ratio: Fraction | None) -> Fraction:

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from wallflower.regret.accounts import Accounts
 from wallflower.regret.draws import CohortDraws
-from wallflower.regret.simulation import Doubles, Simulation, SimulationResult
-from wallflower.strategy.bandit.confidence import CohortFacts, History, confidence_for
+from wallflower.regret.elimination import groups
+from wallflower.regret.simulation import Doubles, Integers, Simulation, SimulationResult
+from wallflower.strategy.bandit.confidence import CohortFacts, confidence_for
 from wallflower.strategy.bandit.divergence import divergence_for
+from wallflower.strategy.bandit.evidence import evidence_for
 from wallflower.strategy.bandit.index import CHOICES
-from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.schedule import Schedule, last_size
 
 
 class FastIndex:
@@ -28,6 +30,7 @@ class FastIndex:
         assert self._spec.ratio is not None
         self._schedule = Schedule(self._spec.ratio, self._spec.first_batch)
         self._confidence = confidence_for(self._spec)
+        self._evidence = evidence_for(self._spec)
         self._divergence = divergence_for(
             self._spec.mechanism, float(self._spec.epsilon)
         )
@@ -35,6 +38,7 @@ class FastIndex:
         self._accounts = Accounts(simulation)
         shape = (simulation.instances, self._spec.arms)
         self._cohorts = np.zeros(shape, dtype=np.int64)
+        self._last_size = np.zeros(shape, dtype=np.int64)
         self._sums = np.zeros(shape)
         # Per batch number of an arm: its sums, for the intervals' best pooling.
         self._by_batch: list[Doubles] = []
@@ -66,20 +70,18 @@ class FastIndex:
     def result(self) -> SimulationResult:
         """Tell what is known so far."""
         shape = self._cohorts.shape
-        estimates, radii = np.full(shape, 0.5), np.full(shape, np.inf)
-        for last in range(1, int(self._cohorts.max(initial=0)) + 1):
-            here = self._cohorts == last
-            if not here.any():
-                continue
-            history = self._history(last)
-            bound = self._confidence.own(history, last)
-            window = slice(last - bound.pooled, last)
-            users = sum(facts.size for facts in history[window])
-            pooled = sum(self._by_batch[window], np.array(0.0)) / users
-            estimates[here] = pooled[here]
-            radii[here] = bound.radius
+        estimates, lower, upper = np.full(shape, 0.5), np.zeros(shape), np.ones(shape)
+        heard = self._cohorts
+        for last, size in groups(heard, self._last_size, heard > 0):
+            here = (heard == last) & (self._last_size == size)
+            rows = np.stack(self._by_batch[:last], axis=2)[here]
+            facts = CohortFacts(last, size, self._spec.floor(size), size)
+            cohorts = (*self._evidence.planned(last - 1), (last, facts))
+            estimates[here], lower[here], upper[here] = self._evidence.interval(
+                cohorts, rows, last
+            )
         never = np.zeros(shape, dtype=np.int64)
-        return self._accounts.result(estimates, radii, never)
+        return self._accounts.result(estimates, lower, upper, never)
 
     def _choices(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         # Until its last step every user of an instance is aggregated.
@@ -88,12 +90,22 @@ class FastIndex:
         choose = CHOICES[self._spec.policy]
         return choose(means, users, users.sum(axis=1), self._divergence)
 
+    def _sizes(self, rows: NDArray[np.intp], arms: NDArray[np.intp]) -> Integers:
+        """Users of each next cohort: as planned, or who is left for the last."""
+        left = self._spec.most_users - self._accounts.users[rows]
+        sizes = []
+        for cohorts, most in zip(self._cohorts[rows, arms], left, strict=True):
+            size = self._schedule.size(int(cohorts) + 1)
+            if most < size:
+                least = self._spec.least_size(int(cohorts) + 1)
+                size = max(last_size(max(int(most), 0)), least)
+            sizes.append(size)
+        return np.array(sizes)
+
     def _close_finished(
         self, rows: NDArray[np.intp], arms: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        sizes = np.array(
-            [self._schedule.size(int(k) + 1) for k in self._cohorts[rows, arms]]
-        )
+        sizes = self._sizes(rows, arms)
         needed = self._accounts.users[rows] + sizes
         limits = [("horizon", self._spec.horizon)]
         if self._spec.user_budget:
@@ -108,26 +120,20 @@ class FastIndex:
         return rows[going], arms[going]
 
     def _play(self, rows: NDArray[np.intp], arms: NDArray[np.intp]) -> None:
-        numbers = self._cohorts[rows, arms] + 1
-        for number in np.unique(numbers):
-            here = numbers == number
-            size = self._schedule.size(int(number))
+        numbers, sizes = self._cohorts[rows, arms] + 1, self._sizes(rows, arms)
+        everyone = np.ones(len(rows), dtype=np.bool_)
+        for number, size in groups(numbers, sizes, everyone):
+            here = (numbers == number) & (sizes == size)
             cohort = self._spec.calibrated(
-                size, self._spec.floor(size), self._confidence.wrap(int(number))
+                size, self._spec.floor(size), self._confidence.wrap(number)
             )
             who, which = rows[here], arms[here]
             flat = who * self._spec.arms + which
             sums = self._draws.totals(flat, cohort) / cohort.precision
             if len(self._by_batch) < number:
                 self._by_batch.append(np.zeros(self._cohorts.shape))
-            self._by_batch[int(number) - 1][who, which] = sums
+            self._by_batch[number - 1][who, which] = sums
             self._sums[who, which] += sums
             self._cohorts[who, which] = number
+            self._last_size[who, which] = size
             self._accounts.pull(who, which, size)
-
-    def _history(self, last: int) -> History:
-        sizes = [self._schedule.size(number) for number in range(1, last + 1)]
-        return tuple(
-            CohortFacts(number, size, self._spec.floor(size), size)
-            for number, size in enumerate(sizes, 1)
-        )

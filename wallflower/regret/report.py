@@ -94,7 +94,7 @@ def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
 
 def _best_arm_sentence(spec: PolicySpec) -> str:
     failure = spec.failure_probability
-    if spec.mechanism == BASELINE or spec.radius == "tight":
+    if spec.mechanism == BASELINE or spec.radius != "paper":
         bound = float(failure)
     else:
         # Two-sided Hoeffding at p/(2|Φ|b²) and noise at p/(|Φ|b²), summed over

@@ -70,7 +70,8 @@ class SimulationResult:
 
     Rows are instances, columns arms. `eliminated_in` is 0 while an arm is active;
     `pulls` counts every user, aggregated or not; `complete` is False for an instance
-    that was interrupted. `trail` goes from the first batch to the last.
+    that was interrupted; `asked` counts the users whose rewards were summed. `trail`
+    goes from the first batch to the last.
     """
 
     simulation: Simulation
@@ -82,6 +83,7 @@ class SimulationResult:
     eliminated_in: Integers
     finished: tuple[str, ...]
     complete: NDArray[np.bool_]
+    asked: Integers
     batches: int
     trail: tuple[Checkpoint, ...]
 
@@ -89,6 +91,11 @@ class SimulationResult:
     def users(self) -> Integers:
         """Users asked per instance."""
         return np.asarray(self.pulls.sum(axis=1))
+
+    @property
+    def decided(self) -> NDArray[np.bool_]:
+        """Instances that ended with one arm left."""
+        return np.array([reason == "winner" for reason in self.finished])
 
     @property
     def best_dropped(self) -> NDArray[np.bool_]:

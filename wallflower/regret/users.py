@@ -7,7 +7,6 @@ is the one part that is not run here.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -67,10 +66,9 @@ class UsersEngine:
             [[0.5 if v.estimate is None else v.estimate for v in row] for row in views]
         )
         eliminated = np.array([[v.eliminated_in or 0 for v in row] for row in views])
-        result = self._accounts.result(estimates, np.zeros(estimates.shape), eliminated)
         lower = np.array([[v.lower for v in row] for row in views])
         upper = np.array([[v.upper for v in row] for row in views])
-        return dataclasses.replace(result, lower=lower, upper=upper)
+        return self._accounts.result(estimates, lower, upper, eliminated)
 
     def _cohort(self, row: int, wish: CohortWish) -> Iterator[CohortOutcome | None]:
         """Ask a cohort; None after each chunk of users, the outcome at the end."""

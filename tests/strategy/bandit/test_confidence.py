@@ -8,11 +8,7 @@ from fractions import Fraction
 import pytest
 
 from wallflower.strategy.bandit.confidence import CohortFacts, Confidence
-from wallflower.strategy.bandit.failure_budget import (
-    pair_level,
-    side_level,
-    wrap_probability,
-)
+from wallflower.strategy.bandit.failure_budget import Shares
 from wallflower.strategy.bandit.radius import (
     Pool,
     cohort_noise,
@@ -30,7 +26,9 @@ SPEC = PolicySpec(
     mechanism="dist-dp",
     epsilon=Fraction(1, 2),
     failure_probability=P,
+    radius="pair",
 ).resolved()
+SHARES = Shares(P)
 HISTORY = tuple(CohortFacts(batch, 100 * batch, 80 * batch, 90) for batch in (1, 2, 3))
 # Σ 1/b² over the first 5000 batches lies within 2·10⁻⁴ of π²/6.
 BATCHES = range(1, 5001)
@@ -52,10 +50,7 @@ def pool(*history: CohortFacts) -> Pool:
 
 def test_both_sides_of_all_intervals_and_all_wraps_spend_p_and_no_more() -> None:
     spent = sum(
-        float(
-            2 * ARMS * side_level(P, batch, ARMS)
-            + ARMS * wrap_probability(P, batch, ARMS)
-        )
+        float(2 * ARMS * SHARES.side(batch, ARMS) + ARMS * SHARES.wrap(batch, ARMS))
         for batch in BATCHES
     )
     assert 0.99 * float(P) < spent <= float(P)
@@ -63,10 +58,7 @@ def test_both_sides_of_all_intervals_and_all_wraps_spend_p_and_no_more() -> None
 
 def test_all_comparisons_with_the_best_and_all_wraps_spend_p_and_no_more() -> None:
     spent = sum(
-        float(
-            (ARMS - 1) * pair_level(P, batch, ARMS)
-            + ARMS * wrap_probability(P, batch, ARMS)
-        )
+        float((ARMS - 1) * SHARES.pair(batch, ARMS) + ARMS * SHARES.wrap(batch, ARMS))
         for batch in BATCHES
     )
     assert 0.99 * float(P) < spent <= float(P)
@@ -84,7 +76,7 @@ def test_pooled_sums_are_compared_with_all_rivals_whoever_is_still_active() -> N
     everybody = confidence.pair(HISTORY, HISTORY, 3)
     assert confidence.pair(HISTORY, HISTORY, 3, active=2) == everybody
     used = pool(*HISTORY[-everybody.pooled :])
-    exact = pair_radius(used, used, pair_level(P, 3, ARMS))
+    exact = pair_radius(used, used, SHARES.pair(3, ARMS))
     assert everybody.radius == pytest.approx(exact, rel=1e-4)
 
 
@@ -92,5 +84,5 @@ def test_a_fresh_batch_alone_is_compared_with_the_active_rivals_only() -> None:
     confidence = Confidence(dataclasses.replace(SPEC, pooling=False))
     few = confidence.pair(HISTORY, HISTORY, 3, active=2)
     assert few.radius < confidence.pair(HISTORY, HISTORY, 3).radius
-    exact = pair_radius(pool(HISTORY[-1]), pool(HISTORY[-1]), pair_level(P, 3, 2))
+    exact = pair_radius(pool(HISTORY[-1]), pool(HISTORY[-1]), SHARES.pair(3, 2))
     assert few.radius == pytest.approx(exact, rel=1e-4)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from fractions import Fraction
 
 import pytest
@@ -47,12 +48,15 @@ def test_every_active_arm_gets_one_cohort_of_the_same_size() -> None:
     assert {wish.batch for wish in wishes} == {1}
 
 
-def test_the_wrap_probability_shrinks_with_the_batch_number() -> None:
-    policy = Elimination(SPEC)
+@pytest.mark.parametrize(("radius", "part"), [("pair", 1 / 4), ("tight", 6 / 7)])
+def test_the_wrap_probability_shrinks_with_the_batch_number(
+    radius: str, part: float
+) -> None:
+    policy = Elimination(dataclasses.replace(SPEC, radius=radius))
     first = policy.wishes()[0].wrap_probability
     policy.observe([])
     second = policy.wishes()[0].wrap_probability
-    assert second == pytest.approx(float(first / 4), rel=1e-3)
+    assert float(second / first) == pytest.approx(part, rel=1e-3)
 
 
 def test_the_first_batch_is_the_smallest_that_could_separate_two_arms() -> None:
@@ -239,3 +243,53 @@ def test_an_arm_answered_twice_is_refused() -> None:
     outcome = answer(policy.wishes()[0], 0.5)
     with pytest.raises(InputError, match="at most once"):
         policy.observe([outcome, outcome])
+
+
+def test_the_last_batch_takes_who_is_left() -> None:
+    policy = Elimination(dataclasses.replace(SPEC, horizon=20_000))
+    field = Field(policy.spec, [0.5] * SPEC.arms)
+    sizes = []
+    while wishes := policy.wishes():
+        sizes.append(wishes[0].size)
+        policy.observe([field.outcome(wish) for wish in wishes])
+    assert policy.finished == "horizon"
+    assert sizes[-1] < 1.5 * sizes[-2] - 1
+    # Six bits of a size lose 3 % of the last batch, which is at most half of all.
+    assert 0.98 * 20_000 < policy.users <= 20_000
+
+
+@pytest.mark.parametrize("radius", ["pair", "paper"])
+def test_radii_that_pool_by_size_know_no_smaller_batch(radius: str) -> None:
+    policy = Elimination(dataclasses.replace(SPEC, horizon=20_000, radius=radius))
+    field = Field(policy.spec, [0.5] * SPEC.arms)
+    sizes = []
+    while wishes := policy.wishes():
+        sizes.append(wishes[0].size)
+        policy.observe([field.outcome(wish) for wish in wishes])
+    assert sizes == sorted(sizes)
+
+
+def test_a_limit_shrinks_the_next_batch_and_then_ends_it() -> None:
+    policy = Elimination(SPEC)
+    least = policy.spec.first_batch
+    policy.observe([answer(wish, 0.5) for wish in policy.wishes()])
+    policy.limit(policy.spec.arms * (least + 1) + 2)
+    assert {wish.size for wish in policy.wishes()} <= {least, least + 1}
+    policy.observe([answer(wish, 0.5) for wish in policy.wishes()])
+    assert policy.finished == "users-exhausted"
+
+
+def test_a_limit_below_the_first_size_ends_it_at_once() -> None:
+    for users in (0, SPEC.arms * Elimination(SPEC).spec.first_batch - 1):
+        policy = Elimination(SPEC)
+        policy.limit(users)
+        assert policy.finished == "users-exhausted"
+        assert not policy.wishes()
+
+
+def test_a_limit_survives_the_journal() -> None:
+    policy = Elimination(SPEC)
+    policy.observe([answer(wish, 0.5) for wish in policy.wishes()])
+    policy.limit(policy.spec.arms * policy.spec.first_batch)
+    restored = Elimination.from_state(json.loads(json.dumps(policy.state())))
+    assert restored.wishes() == policy.wishes()

@@ -49,8 +49,23 @@ def test_an_arms_cohorts_double(name: str) -> None:
         for wish in wishes:
             sizes[wish.arm].append(wish.size)
         policy.observe([field.outcome(wish) for wish in wishes])
+    last = sizes[1].pop()  # who is left, rounded to six bits
     for row in sizes.values():
         assert row == [8 * 2**k for k in range(len(row))]
+    assert last < 2 * sizes[1][-1]
+    assert 0.96 * SPEC.horizon < policy.users <= SPEC.horizon
+
+
+@BOTH
+def test_cohorts_grow_by_the_configured_ratio(name: str) -> None:
+    spec = dataclasses.replace(SPEC, policy=name, ratio=Fraction(3, 2), first_batch=10)
+    policy = IndexPolicy(spec)
+    field = Field(policy.spec, (0.2, 0.8, 0.4))
+    sizes = []
+    while wishes := policy.wishes():
+        sizes += [wish.size for wish in wishes if wish.arm == 1]
+        policy.observe([field.outcome(wish) for wish in wishes])
+    assert sizes[:6] == [10, 15, 23, 34, 51, 76]
 
 
 @BOTH

@@ -7,12 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit.failure_budget import (
-    batch_share,
-    pair_level,
-    side_level,
-    wrap_probability,
-)
+from wallflower.strategy.bandit.failure_budget import Shares
 from wallflower.strategy.bandit.schedule import Schedule
 
 
@@ -46,19 +41,32 @@ def test_batches_within_counts_only_whole_batches(users: int, first: int) -> Non
     st.fractions(Fraction(1, 10**6), Fraction(1, 2)),
     st.integers(2, 100),
     st.integers(1, 60),
+    st.sampled_from([None, 60, 75]),
 )
 def test_all_shares_of_a_batch_sum_to_at_most_its_share(
-    failure: Fraction, arms: int, batch: int
+    failure: Fraction, arms: int, batch: int, batches: int | None
 ) -> None:
-    wrap = wrap_probability(failure, batch, arms)
-    share = batch_share(failure, batch)
-    assert arms * wrap + (arms - 1) * pair_level(failure, batch, arms) <= share
-    assert arms * wrap + 2 * arms * side_level(failure, batch, arms) <= share
+    shares = Shares(failure, batches)
+    wrap = shares.wrap(batch, arms)
+    share = shares.batch(batch)
+    assert arms * wrap + (arms - 1) * shares.pair(batch, arms) <= share
+    assert arms * wrap + 2 * arms * shares.side(batch, arms) <= share
     assert 100 * arms * wrap <= share
     assert wrap.numerator == 1
 
 
 def test_ten_thousand_batches_spend_less_than_the_failure_probability() -> None:
     failure = Fraction(1, 10)
-    spent = sum(float(batch_share(failure, b)) for b in range(1, 10_001))
+    spent = sum(float(Shares(failure).batch(b)) for b in range(1, 10_001))
     assert 0.998 * 0.1 < spent < 0.1
+
+
+@pytest.mark.parametrize("batches", [1, 2, 7, 40])
+def test_a_bounded_number_of_batches_spends_the_failure_probability_and_no_more(
+    batches: int,
+) -> None:
+    shares = Shares(Fraction(1, 10), batches)
+    spent = sum(shares.batch(b) for b in range(1, batches + 1))
+    assert Fraction(9, 100) < spent <= Fraction(1, 10)
+    with pytest.raises(IndexError):
+        shares.batch(batches + 1)

@@ -1,0 +1,109 @@
+"""Cells of the common mean, and what rewards and noise pay for an exponent.
+
+[0, 1] is cut into cells, fine near both ends, so that a test may use other exponents
+for a mean of 0.01 than for one of ½ (see `strategy.bandit.pair_test`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
+
+Places = NDArray[np.intp]
+
+_CELL_RATIO = 1.02
+_SMALLEST_MEAN = 1e-9
+# Nothing here is further from the truth than this part of Σ n|a|: every term of every
+# sum is at most n|a| in size, and fewer than fifty roundings of 2⁻⁵³ meet each.
+ROUNDING = 1e-14
+# A closed log-MGF loses up to √n·2⁻⁵³ to cancellation, and n is below 10¹¹.
+_NOISE_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """A partition of [0, 1], fine near both ends, with a middle for each cell."""
+
+    low: Doubles
+    high: Doubles
+
+    @cached_property
+    def middle(self) -> Doubles:
+        """A point of each cell; geometric, so that it has the cell's variance."""
+        low, high = np.maximum(self.low, 1e-12), np.minimum(self.high, 1 - 1e-12)
+        below, above = np.sqrt(low * high), 1 - np.sqrt((1 - low) * (1 - high))
+        return np.asarray(np.where(high <= 0.5, below, above))
+
+    @cached_property
+    def variance(self) -> Doubles:
+        """Variance of a coin with the middle as its mean."""
+        return np.asarray(self.middle * (1 - self.middle))
+
+    def containing(self, means: Doubles) -> Places:
+        """Index of the cell of each mean; what lies outside [0, 1] is clipped."""
+        found = np.searchsorted(self.high, np.clip(means, 0.0, 1.0), side="left")
+        return np.minimum(found, len(self.high) - 1)
+
+
+@lru_cache(maxsize=1)
+def unit_cells() -> Cells:
+    """Cells whose ends grow by 2 % from 10⁻⁹ to ½, and the same from 1 down."""
+    count = math.ceil(math.log(0.5 / _SMALLEST_MEAN) / math.log(_CELL_RATIO)) + 1
+    rising = np.geomspace(_SMALLEST_MEAN, 0.5, count)
+    edges = np.concatenate([[0.0], rising, 1 - rising[:-1][::-1], [1.0]])
+    return Cells(edges[:-1], edges[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class Delivered:
+    """Per planned cohort: users behind its sum and the bound of its noise.
+
+    A cohort that was void or never asked has 0 users and no noise.
+    """
+
+    users: Doubles
+    noises: tuple[NoiseBound | None, ...]
+
+    def noise(self, exponents: Doubles) -> Doubles:
+        """Bound Σ ln M; the last axis of `exponents` runs over the cohorts."""
+        total = np.zeros(exponents.shape[:-1])
+        for position, bound in enumerate(self.noises):
+            if bound is not None:
+                total += bound(exponents[..., position]) + _NOISE_ROUNDING
+        return total
+
+
+def sampling(users: Doubles, exponents: Doubles, means: Doubles) -> Doubles:
+    """Σ n ln(1 + μ(eᵃ − 1)), one mean for each row of `exponents`."""
+    mean = means[..., None]
+    moved = mean * np.expm1(exponents)
+    # 1 − μ is exact for doubles μ ≥ ½, so nothing cancels however near 1 it is.
+    far = np.log((1 - mean) + mean * np.exp(exponents))
+    value = np.where(np.abs(moved) < 0.5, np.log1p(np.maximum(moved, -0.5)), far)
+    return np.asarray((users * value).sum(axis=-1))
+
+
+def sampling_slope(users: Doubles, exponents: Doubles, means: Doubles) -> Doubles:
+    """Derivative of `sampling` by the mean."""
+    mean, grown = means[..., None], np.expm1(exponents)
+    below = (1 - mean) + mean * np.exp(exponents)
+    return np.asarray((users * grown / below).sum(axis=-1))
+
+
+def cohort_weights(plan: Delivered, variance: Doubles) -> tuple[Doubles, Doubles]:
+    """How much each cohort counts in each cell, and one arm's standard deviation.
+
+    Noise of a small cohort drowns its rewards; the best linear weight is the part of
+    the variance that comes from the rewards.
+    """
+    sampled = variance[:, None] * plan.users
+    noise = np.array([0.0 if n is None else n.variance for n in plan.noises])
+    weights = sampled / (sampled + noise)
+    weights /= weights.max(axis=1, keepdims=True)
+    return weights, np.sqrt((weights**2 * (sampled + noise)).sum(axis=1))

@@ -1,0 +1,121 @@
+"""Intervals for one arm's own mean, by the same rates as the test between two arms.
+
+A mean μ is ruled out from above the sum when, for the exponents a ≥ 0 of μ's cell,
+Σ a S − Σ n ln(1 + μ(eᵃ−1)) − Σ ln M(a) > L, which happens to the true mean with
+probability at most e^{−L}; from below likewise with a ≤ 0. With fixed exponents the
+left side falls (rises) with μ, so a cell is ruled out whole, or up to one point, or not
+at all. The interval is the hull of what is left: it never leaves [0, 1], and it is
+short near 0 and 1, where a coin's variance is small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wallflower.strategy.bandit.cells import (
+    ROUNDING,
+    Cells,
+    Delivered,
+    Places,
+    cohort_weights,
+    sampling,
+    unit_cells,
+)
+from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
+from wallflower.strategy.bandit.pair_test import INSIDE, LARGEST_EXPONENT, SCALES
+
+_HALVINGS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class OwnDesign:
+    """Exponents of every cell and planned cohort for each side, and what to exceed.
+
+    `above` (≥ 0) rules out means below the truth's sums; `below` (≤ 0) means above.
+    """
+
+    above: Doubles
+    below: Doubles
+    threshold: float
+
+    @classmethod
+    def planned(
+        cls, sizes: Sequence[int], noises: Sequence[NoiseBound], threshold: float
+    ) -> OwnDesign:
+        """Choose exponents that rule out most at planned sizes."""
+        cells = unit_cells()
+        plan = Delivered(np.array(sizes, dtype=float), tuple(noises))
+        weights, spread = cohort_weights(plan, cells.variance)
+        gaussian = (math.sqrt(2 * threshold) / spread)[:, None] * weights
+        most = np.array([INSIDE * bound.limit for bound in noises])
+        most = np.minimum(most, LARGEST_EXPONENT)
+        sides = []
+        for sign in (1.0, -1.0):
+            best = sign * np.minimum(SCALES[0] * gaussian, most)
+            reach = np.full(len(weights), np.inf)
+            for scale in SCALES:
+                exponents = sign * np.minimum(scale * gaussian, most)
+                price = sampling(plan.users, exponents, cells.middle)
+                price += plan.noise(exponents) + threshold
+                unit = (exponents * plan.users).sum(axis=1)
+                distance = sign * (price / unit - cells.middle)
+                better = distance < reach
+                reach = np.where(better, distance, reach)
+                best = np.where(better[:, None], exponents, best)
+            sides.append(best)
+        return cls(sides[0], sides[1], threshold)
+
+    def lower(self, side: Delivered, sums: Doubles) -> Doubles:
+        """Smallest mean that is not ruled out, one for each row of sums."""
+        cells = unit_cells()
+        spare = self._spare(self.above, side, sums)
+        left = spare <= sampling(side.users, self.above, cells.high)
+        first = np.argmax(left, axis=1)
+        none = ~left.any(axis=1)
+        found = _crossing(self.above[first], side, _take(spare, first), cells, first)
+        return np.where(none, 1.0, np.maximum(found, 0.0))
+
+    def upper(self, side: Delivered, sums: Doubles) -> Doubles:
+        """Largest mean that is not ruled out, one for each row of sums."""
+        cells = unit_cells()
+        spare = self._spare(self.below, side, sums)
+        left = spare <= sampling(side.users, self.below, cells.low)
+        last = left.shape[1] - 1 - np.argmax(left[:, ::-1], axis=1)
+        none = ~left.any(axis=1)
+        found = _crossing(self.below[last], side, _take(spare, last), cells, last)
+        return np.where(none, 0.0, np.minimum(found, 1.0))
+
+    def _spare(self, exponents: Doubles, side: Delivered, sums: Doubles) -> Doubles:
+        """Give what is left of Σ a S for the sampling: rows are sums, columns cells."""
+        noise = side.noise(exponents)
+        lost = ROUNDING * (1 + noise + (np.abs(exponents) * side.users).sum(axis=-1))
+        paid = noise + self.threshold + 2 * lost
+        return np.asarray(sums @ exponents.T - paid)
+
+
+def _take(table: Doubles, columns: Places) -> Doubles:
+    return np.asarray(table[np.arange(len(table)), columns])
+
+
+def _crossing(
+    exponents: Doubles, side: Delivered, spare: Doubles, cells: Cells, at: Places
+) -> Doubles:
+    """Where sampling(μ) passes `spare` in a cell; the end that keeps more of it.
+
+    For exponents ≥ 0 sampling rises with μ and everything below the crossing is ruled
+    out; for exponents ≤ 0 it falls and everything above is.
+    """
+    low, high = cells.low[at].copy(), cells.high[at].copy()
+    rising = exponents.sum(axis=1) >= 0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        value = sampling(side.users, exponents, middle)
+        # Rising: values below `spare` are ruled out. Falling: the same, from above.
+        out = value < spare
+        low = np.where(out == rising, middle, low)
+        high = np.where(out == rising, high, middle)
+    return np.asarray(np.where(rising, low, high))

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from wallflower.strategy.bandit.cells import Delivered
+from wallflower.strategy.bandit.intervals import OwnDesign
+from wallflower.strategy.bandit.noise_bound import NoiseBound
+
+NOISELESS = NoiseBound.of(lambda argument: 0.0)
+MEANS = (0.0, 1e-4, 0.02, 0.3, 0.5, 0.77, 0.98, 1.0)
+
+
+@pytest.mark.parametrize("threshold", [1.0, 3.0])
+@pytest.mark.parametrize("users", [1, 6, 40])
+def test_each_side_misses_the_mean_with_at_most_the_stated_probability(
+    users: int, threshold: float
+) -> None:
+    design = OwnDesign.planned([users], [NOISELESS], threshold)
+    side = Delivered(np.array([float(users)]), (None,))
+    sums = np.arange(users + 1.0)
+    lower = design.lower(side, sums[:, None])
+    upper = design.upper(side, sums[:, None])
+    for mean in MEANS:
+        law = stats.binom.pmf(sums, users, mean)
+        assert law[lower > mean].sum() <= math.exp(-threshold)
+        assert law[upper < mean].sum() <= math.exp(-threshold)
+
+
+def test_an_interval_near_zero_is_short_and_stays_inside() -> None:
+    design = OwnDesign.planned([10_000], [NOISELESS], 6.0)
+    side = Delivered(np.array([10_000.0]), (None,))
+    rows = np.array([[-5.0], [0.0], [100.0], [9_900.0], [10_000.0], [10_050.0]])
+    lower, upper = design.lower(side, rows), design.upper(side, rows)
+    assert (lower >= 0).all()
+    assert (upper <= 1).all()
+    # Hoeffding's would be ±0.0173; a coin of 1 % deserves about ±0.0035.
+    assert upper[2] - lower[2] < 0.009
+    assert upper[3] - lower[3] == pytest.approx(upper[2] - lower[2], rel=0.05)
+
+
+def test_an_arm_never_heard_may_have_any_mean() -> None:
+    design = OwnDesign.planned([50], [NOISELESS], 3.0)
+    side = Delivered(np.zeros(1), (None,))
+    assert design.lower(side, np.zeros((1, 1)))[0] == 0.0
+    assert design.upper(side, np.zeros((1, 1)))[0] == 1.0
