@@ -132,6 +132,12 @@ soak-docs: env  ## the documented commands that take minutes
 bench-desk: bench-env  ## what one more node costs the server: 1,000, 4,000 and 8,000 nodes
 	$(BIN)/python -W ignore -m benchmarks.desk_scale
 
+bench-decide: env  ## users until one arm is left, beside other rules
+	$(BIN)/python -m benchmarks.decide
+
+check-decide: env  ## the best arm is dropped with probability at most p: 41 fields of arms
+	$(BIN)/python -m benchmarks.decide_errors
+
 bench-simulate: bench-env  ## the simulator's cost from T = 10^5 to 10^9, and against its peers
 	$(BIN)/python -m benchmarks.simulate
 

@@ -22,7 +22,7 @@ from wallflower.strategy.bandit.spec import PolicySpec
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
 TOLERANCE = 0.04
 ORACLE_INSTANCES = 2000
-LAST = {"ratio": Fraction(2), "first_batch": 2, "pooling": False}
+LAST = {"radius": "pair", "ratio": Fraction(2), "first_batch": 2, "pooling": False}
 # name: settings, oracle for each ε.
 ROWS: dict[str, tuple[Mapping[str, object], tuple[int, ...]]] = {
     "paper radius, 2^b": ({"radius": "paper"}, (15423, 7197, 6024)),
@@ -31,8 +31,8 @@ ROWS: dict[str, tuple[Mapping[str, object], tuple[int, ...]]] = {
         (10807, 6109, 5479),
     ),
     "DP-SE": ({"mechanism": "dp-se"}, (7704, 4827, 4502)),
-    "tight, last batch, 2^b": (LAST, (4985, 2623, 2317)),
-    "tight, pooled, 1.5^b": ({}, (2978, 1454, 1311)),
+    "pair, last batch, 2^b": (LAST, (4985, 2623, 2317)),
+    "pair, pooled, 1.5^b": ({"radius": "pair"}, (2978, 1454, 1311)),
     "dp-klucb": ({"policy": "dp-klucb"}, (2003, 760, 674)),
     "dp-imed": ({"policy": "dp-imed"}, (1419, 466, 414)),
 }

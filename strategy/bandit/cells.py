@@ -45,6 +45,11 @@ class Cells:
         """Variance of a coin with the middle as its mean."""
         return np.asarray(self.middle * (1 - self.middle))
 
+    def around(self, mean: float) -> Cells:
+        """Give the one cell of a mean."""
+        at = self.containing(np.array([mean]))
+        return Cells(self.low[at], self.high[at])
+
     def containing(self, means: Doubles) -> Places:
         """Index of the cell of each mean; what lies outside [0, 1] is clipped."""
         found = np.searchsorted(self.high, np.clip(means, 0.0, 1.0), side="left")

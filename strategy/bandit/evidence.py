@@ -20,7 +20,7 @@ from wallflower.strategy.bandit.cells import Delivered, cohort_weights, unit_cel
 from wallflower.strategy.bandit.confidence import CohortFacts
 from wallflower.strategy.bandit.intervals import OwnDesign
 from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
-from wallflower.strategy.bandit.pair_test import PairDesign, Price
+from wallflower.strategy.bandit.pair_test import PairDesign, Price, lead_needed
 from wallflower.strategy.bandit.radius import cohort_noise
 from wallflower.strategy.bandit.schedule import Schedule
 from wallflower.strategy.bandit.spec import PolicySpec
@@ -110,9 +110,8 @@ class Evidence:
 
     def lead_needed(self, batch: int, mean: float) -> float:
         """Give the lead about `mean` at which planned cohorts make a rival fall."""
-        side = self.delivered(self.planned(batch), batch)
-        design = self._pair_design(batch)
-        return design.lead_needed(mean, side)
+        level = self._shares.pair(batch, self._spec.arms)
+        return lead_needed(*self._planned(batch), _nats(level), mean)
 
     def delivered(self, heard: Heard, cohorts: int) -> Delivered:
         """Put the cohorts of one arm at their places in the plan."""

@@ -94,9 +94,10 @@ class PairDesign:
         sizes: Sequence[int],
         noises: Sequence[NoiseBound],
         threshold: float,
+        cells: Cells | None = None,
     ) -> PairDesign:
         """Choose exponents that need the smallest lead at planned sizes."""
-        cells = unit_cells()
+        cells = cells or unit_cells()
         plan = Delivered(np.array(sizes, dtype=float), tuple(noises))
         weights, spread = cohort_weights(plan, cells.variance)
         spread = np.sqrt(2) * spread  # of two arms
@@ -169,17 +170,6 @@ class PairDesign:
             found[rows] = self._everywhere(leading[rows], trailing[rows], everywhere)
         return found
 
-    def lead_needed(self, mean: float, side: Delivered) -> float:
-        """Give the lead in means, about `mean`, that exact sums would need."""
-        at = unit_cells().containing(np.array([mean]))
-        psi = self.compensator(
-            self.leader_price(side, at), self.rival_price(side, at), at
-        )
-        per_unit = float((self.leading[0, at[0]] * side.users).sum())
-        if per_unit == 0:
-            return math.inf
-        return float((self.threshold + psi[0, 0]) / per_unit)
-
     def _at(
         self, cells: Places, leading: Doubles, trailing: Doubles, psi: Doubles
     ) -> Doubles:
@@ -193,10 +183,30 @@ class PairDesign:
         return np.asarray(_log_sum(exponents - psi[:, None]).min(axis=-1))
 
 
+def lead_needed(
+    sizes: Sequence[int], noises: Sequence[NoiseBound], threshold: float, mean: float
+) -> float:
+    """Give the lead in means, about `mean`, that exact sums of a plan would need."""
+    cells = unit_cells().around(mean)
+    design = PairDesign.planned(sizes, noises, threshold, cells)
+    side = Delivered(np.array(sizes, dtype=float), tuple(noises))
+    one = _priced(design.leading, side, cells.middle)
+    other = _priced(design.trailing, side, cells.middle)
+    slope = one.slope[0, 0] + other.slope[0, 0]
+    rise = max(slope * (end[0] - cells.middle[0]) for end in (cells.low, cells.high))
+    psi = one.value[0, 0] + other.value[0, 0] + rise - design.log_weights[0]
+    per_unit = float((design.leading[0, 0] * side.users).sum())
+    return float((threshold + psi) / per_unit)
+
+
 def _price(exponents: Doubles, side: Delivered, at: Places | None) -> Price:
     middle = unit_cells().middle
     if at is not None:
         exponents, middle = exponents[:, at], middle[at]
+    return _priced(exponents, side, middle)
+
+
+def _priced(exponents: Doubles, side: Delivered, middle: Doubles) -> Price:
     middle = np.broadcast_to(middle, exponents.shape[:2])
     noise = side.noise(exponents)
     value = sampling(side.users, exponents, middle) + noise

@@ -190,3 +190,23 @@ def test_ctrl_c_ends_cleanly_with_what_is_known_so_far() -> None:
     assert found["interrupted"]
     assert found["finished"] == {"interrupted": 1}
     assert 0 < found["users"] < 1e11
+
+
+def test_it_says_how_many_users_it_took_to_decide(simulate: Simulate) -> None:
+    found = report(simulate, "--means", "0.2,0.8", "--instances", "20", "--horizon=2e4")
+    until = found["users_until_decided"]
+    assert until["undecided"] == 0
+    assert 0 < until["low"] <= until["median"] <= until["high"] < 20_000
+    assert until["low"] <= until["mean"] <= until["high"]
+    assert found["regret"]["percentile_99"] <= found["regret"]["largest"]
+
+
+def test_runs_without_a_winner_are_counted_as_undecided(simulate: Simulate) -> None:
+    found = report(simulate, "--means", "0.5,0.5", "--instances", "5", "--horizon=500")
+    assert found["users_until_decided"] == {
+        "mean": None,
+        "median": None,
+        "low": None,
+        "high": None,
+        "undecided": 5,
+    }

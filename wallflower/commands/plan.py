@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from click.core import ParameterSource
 
 # Numbers are taken as text and read exactly: 0.1 means 1/10, and 1e6 is a whole number.
 _Number = str
@@ -15,6 +17,10 @@ def _option(text: str) -> object:
 
 
 def plan(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Argument(help="Experiment's TOML file; flags override it.")
+    ] = None,
     arms: Annotated[_Number, _option("How many options are compared.")] = "10",
     horizon: Annotated[
         _Number, _option("Users that may be asked in all, over all arms.")
@@ -57,17 +63,30 @@ def plan(
             show_default="0.2 0.1 0.05",
         ),
     ] = None,
+    base_rate: Annotated[
+        _Number, _option("Mean of the other arms, for what is typical.")
+    ] = "0.5",
+    lift: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Relative gap: 0.1 tells 1.1 times the base rate; instead of --gap.",
+            metavar="NUMBER",
+        ),
+    ] = None,
     output: Annotated[
         str, typer.Option("--format", help="human or json.", metavar="NAME")
     ] = "human",
 ) -> None:
     """Show what users will be promised and how many of them it takes."""
     from wallflower.output import check_format
-    from wallflower.planning.plan import PlanRequest, make_plan
+    from wallflower.planning.plan import PlanRequest, make_plan, with_file
     from wallflower.planning.view import print_plan
     from wallflower.protocol.numbers import exact, positive, probability, whole
 
     check_format(output)
+    rate = exact("base-rate", base_rate)
+    gaps = tuple(exact("gap", text) for text in gap or ())
+    gaps += tuple(rate * exact("lift", text) for text in lift or ())
     request = PlanRequest(
         arms=whole("arms", arms, at_least=2, at_most=100_000),
         horizon=whole("horizon", horizon, at_least=1, at_most=10**15),
@@ -82,6 +101,14 @@ def plan(
             "participations", participations, at_least=1, at_most=1000
         ),
         failure_probability=probability("failure-probability", failure_probability),
-        gaps=tuple(exact("gap", text) for text in gap or ("0.2", "0.1", "0.05")),
+        gaps=gaps or tuple(exact("gap", text) for text in ("0.2", "0.1", "0.05")),
+        base_rate=rate,
     )
+    if config is not None:
+        given = {
+            name
+            for name in context.params
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        }
+        request = with_file(request, config, given)
     print_plan(make_plan(request), output)

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
+from wallflower.planning.typical import typical_users
 from wallflower.protocol.accounting.dropout import effective_epsilon_of
 from wallflower.protocol.accounting.exact import Bound, probabilistic, returning_users
 from wallflower.protocol.accounting.truncation import truncation
@@ -26,6 +30,7 @@ from wallflower.strategy.bandit.evidence import evidence_for
 from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_radius
 from wallflower.strategy.bandit.schedule import Schedule
 from wallflower.strategy.bandit.spec import ELIMINATION, LARGEST_HORIZON, PolicySpec
+from wallflower.strategy.config import load_config
 
 PRIVACY_DELTAS = (1e-5, SENTENCE_DELTA, 1e-9)
 ARRIVING = (Fraction(1), Fraction(19, 20), Fraction(3, 4), Fraction(1, 2))
@@ -51,12 +56,15 @@ class PlanRequest:
     participations: int
     failure_probability: Fraction
     gaps: tuple[Fraction, ...]
+    base_rate: Fraction = Fraction(1, 2)
 
     def __post_init__(self) -> None:
         whole("participations", self.participations, at_least=1, at_most=1000)
         for gap in self.gaps:
             if not 0 < gap <= 1:
                 raise InputError("gap", gap, "greater than 0 and at most 1")
+        if not 0 < self.base_rate < 1:
+            raise InputError("base-rate", self.base_rate, "between 0 and 1")
         if not 0 < self.floor <= 1:
             raise InputError("floor", self.floor, "greater than 0 and at most 1")
         if not 0 <= self.corrupt < 1:
@@ -78,6 +86,27 @@ class PlanRequest:
         ).resolved()
 
 
+def with_file(request: PlanRequest, path: Path, given: Collection[str]) -> PlanRequest:
+    """Take from an experiment's file what no flag has given."""
+    config = load_config(path)
+    stated = config.secure_sum
+    from_file: dict[str, Any] = {
+        "arms": len(config.experiment.arms),
+        "horizon": config.horizon,
+        "epsilon": config.privacy.epsilon,
+        "mechanism": config.privacy.mechanism,
+        "scale": config.privacy.scale,
+        "ratio": config.policy.ratio,
+        "first_batch": config.policy.first_batch,
+        "floor": Fraction(1) - stated.corrupt - stated.dropout,
+        "corrupt": stated.corrupt,
+        "participations": config.privacy.max_participations,
+        "failure_probability": config.experiment.failure_probability,
+    }
+    changes = {key: value for key, value in from_file.items() if key not in given}
+    return dataclasses.replace(request, **changes)
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
     """One batch: its integers, its cost so far, and what it can tell apart.
@@ -95,12 +124,18 @@ class PlannedBatch:
 
 @dataclass(frozen=True, slots=True)
 class GapCost:
-    """Users needed to tell a gap apart; None where no reasonable number does."""
+    """Users needed to tell a gap apart; None where no reasonable number does.
+
+    `users` suffice whatever the means are, with the probability promised. `typically`
+    is the mean over simulated experiments in which one arm leads all others, which
+    have the base rate, by this gap.
+    """
 
     gap: Fraction
     batch: int | None
     users_per_arm: int | None
     users: int | None
+    typically: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +226,10 @@ def make_plan(request: PlanRequest) -> Plan:
         returning=returning if request.participations > 1 else (),
         dropouts=_dropouts(guarantee, cohorts),
         lies=_lies(cohorts),
-        gaps=tuple(_cost(gap, policy) for gap in sorted(request.gaps, reverse=True)),
+        gaps=tuple(
+            _cost(gap, policy, request.base_rate)
+            for gap in sorted(request.gaps, reverse=True)
+        ),
     )
 
 
@@ -262,18 +300,19 @@ class _Future:
         return needed + pair_radius(pool, pool, level)
 
 
-def _cost(gap: Fraction, policy: PolicySpec) -> GapCost:
+def _cost(gap: Fraction, policy: PolicySpec, base_rate: Fraction) -> GapCost:
     """Look within the horizon, then within ever longer ones."""
+    mean_users = typical_users(policy, base_rate, gap)
     while True:
         future, per_arm = _future(policy), 0
         for number in range(1, future.last_affordable + 1):
             planned = future.batch(number)
             per_arm += planned.cohort.cohort_size
             if planned.separates <= gap:
-                return GapCost(gap, number, per_arm, planned.users)
+                return GapCost(gap, number, per_arm, planned.users, mean_users)
         longer = min(100 * policy.horizon, LARGEST_HORIZON)
         if longer == policy.horizon:
-            return GapCost(gap, None, None, None)
+            return GapCost(gap, None, None, None, mean_users)
         policy = dataclasses.replace(policy, horizon=longer)
 
 

@@ -32,7 +32,7 @@ class FastElimination:
         self._confidence = confidence_for(self._spec)
         self._evidence = evidence_for(self._spec)
         self._draws = CohortDraws(simulation.model, simulation.seed)
-        self._accounts = Accounts(simulation)
+        self.accounts = Accounts(simulation)
         shape = (simulation.instances, self._spec.arms)
         self._active = np.ones(shape, dtype=np.bool_)
         self._eliminated = np.zeros(shape, dtype=np.int64)
@@ -43,7 +43,7 @@ class FastElimination:
 
     def steps(self) -> Iterator[float]:
         """Play batch after batch until every instance is over."""
-        accounts = self._accounts
+        accounts = self.accounts
         while True:
             self._close_finished(len(self._history) + 1)
             if not accounts.live.any():
@@ -64,15 +64,15 @@ class FastElimination:
             estimates[here], lower[here], upper[here] = self._evidence.interval(
                 self._heard_of(last, size), self._rows(last)[here], last
             )
-        return self._accounts.result(estimates, lower, upper, self._eliminated)
+        return self.accounts.result(estimates, lower, upper, self._eliminated)
 
     def _play(self, batch: int) -> None:
-        playing = self._active & self._accounts.live[:, None]
+        playing = self._active & self.accounts.live[:, None]
         planned = self._schedule.size(batch)
         self._history += (self._facts(batch, planned),)
         self._sums.append(np.zeros(playing.shape))
         sizes = self._sizes(batch)
-        for size in np.unique(sizes[self._accounts.live]).tolist():
+        for size in np.unique(sizes[self.accounts.live]).tolist():
             self._play_group(batch, size, playing & (sizes == size)[:, None])
 
     def _play_group(self, batch: int, size: int, playing: NDArray[np.bool_]) -> None:
@@ -85,7 +85,7 @@ class FastElimination:
         self._sums[-1][playing] = self._draws.totals(flat, cohort) / cohort.precision
         self._heard[playing] = batch
         self._last_size[playing] = size
-        self._accounts.pull(instances, arms, size)
+        self.accounts.pull(instances, arms, size)
         by_test = self._spec.radius == "tight"
         losers = (self._by_test if by_test else self._by_radius)(batch, playing)
         self._active &= ~losers
@@ -94,7 +94,7 @@ class FastElimination:
     def _sizes(self, batch: int) -> Integers:
         """Users per arm of each instance: as planned, or who is left for the last."""
         planned = self._schedule.size(batch)
-        left = self._spec.most_users - self._accounts.users
+        left = self._spec.most_users - self.accounts.users
         fitting = left // self._active.sum(axis=1)
         last = [last_size(most) for most in fitting.tolist()]
         return np.where(fitting >= planned, planned, np.array(last))
@@ -161,7 +161,7 @@ class FastElimination:
         return np.asarray(sum(self._sums[window], np.array(0.0)) / users)
 
     def _close_finished(self, batch: int) -> None:
-        accounts, spec = self._accounts, self._spec
+        accounts, spec = self.accounts, self._spec
         counts = self._active.sum(axis=1)
         needed = accounts.users + counts * spec.least_size(batch)
         if batch > spec.most_batches:
@@ -177,7 +177,7 @@ class FastElimination:
 
     def _assignment(self, row: int | np.intp, batch: int) -> dict[int, int]:
         """Give the users who are not aggregated, as `Elimination.assignment` does."""
-        left = self._accounts.remaining(row)
+        left = self.accounts.remaining(row)
         active = np.flatnonzero(self._active[row])
         if self._spec.radius != "paper":
             if not self._history:

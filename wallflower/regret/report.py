@@ -50,14 +50,30 @@ def summary(prepared: Prepared, result: SimulationResult) -> dict[str, Any]:
             "per_user": float(regret.mean() / max(result.users.mean(), 1)),
             "smallest": float(regret.min()),
             "largest": float(regret.max()),
+            "percentile_99": float(np.quantile(regret, 0.99)),
         },
         "users": float(result.users.mean()),
+        "users_until_decided": users_until_decided(result),
         "batches": result.batches,
         "finished": dict(Counter(result.finished)),
         "best_arm_dropped": int(result.best_dropped.sum()),
         "arms": _arms(prepared, result),
         "guarantee": guarantee_of(spec),
     }
+
+
+def users_until_decided(result: SimulationResult) -> dict[str, Any]:
+    """Users asked until one arm was left; `low` and `high` hold nine runs of ten.
+
+    Instances that were not decided are counted, and left out of the figures.
+    """
+    asked = result.asked[result.decided]
+    figures: dict[str, Any] = dict.fromkeys(("mean", "median", "low", "high"))
+    if len(asked):
+        low, median, high = np.quantile(asked, [0.05, 0.5, 0.95]).tolist()
+        mean = float(asked.mean())
+        figures = {"mean": mean, "median": median, "low": low, "high": high}
+    return {**figures, "undecided": int((~result.decided).sum())}
 
 
 def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
@@ -145,6 +161,18 @@ def _status(eliminated_in: NDArray[np.int64]) -> dict[str, Any]:
     return {"status": status, "eliminated_in": batch}
 
 
+def _decided(report: dict[str, Any]) -> str:
+    until = report["users_until_decided"]
+    if until["mean"] is None:
+        return "in no run: one arm was never left alone"
+    undecided = until["undecided"]
+    return (
+        f"after {until['mean']:,.0f} users on average, {until['low']:,.0f} to "
+        f"{until['high']:,.0f} in nine runs of ten"
+        + (f"; not in {undecided} runs" if undecided else "")
+    )
+
+
 def as_text(report: dict[str, Any]) -> str:
     """Write the envelope for people."""
     from rich.console import Console
@@ -180,7 +208,9 @@ def as_text(report: dict[str, Any]) -> str:
         buffer.getvalue().rstrip(),
         "",
         f"regret     {regret['mean']:,.1f}{spread} after {report['users']:,.0f} users, "
-        f"{regret['per_user']:.3g} per user",
+        f"{regret['per_user']:.3g} per user; 99 % of runs below "
+        f"{regret['percentile_99']:,.0f}",
+        f"decided    {_decided(report)}",
         f"ended      {ends}; {report['batches']} batches; best arm dropped in "
         f"{report['best_arm_dropped']} of {settings['instances']}",
         f"privacy    {promise['kind']}, ε = {promise['epsilon']}, trust: "

@@ -64,6 +64,8 @@ class Request:
     engine: str = "fast"
     seed: int = 0
     columns: tuple[str, ...] | None = None  # of a table with a column per arm
+    names: tuple[str, ...] | None = None  # of the arms, where a file gives them
+    honest_fraction: Fraction | None = None  # of every cohort, surely there
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def prepare(request: Request) -> Prepared:
         ratio=request.ratio,
         first_batch=_or(request.first_batch, 0),
         user_budget=_or(request.user_budget, 0),
+        honest_fraction=_or(request.honest_fraction, Fraction(1)),
     )
     model = rewards(arms)
     simulation = Simulation(spec, model, request.instances, request.seed)
@@ -162,6 +165,8 @@ def _rewards(
         if means.size < 2:
             raise InputError("arms", means.size, "at least two")
         names = tuple(str(arm) for arm in range(means.size))
+        if request.names is not None and len(request.names) == means.size:
+            names = request.names
         tiled = np.tile(means, request.instances)
         return lambda arms: synthetic_rewards(kind, tiled, deviation), names
 
@@ -177,7 +182,10 @@ def _with_file(request: Request) -> Request:
     if request.config is None:
         return request
     config = load_config(request.config)
+    stated = config.secure_sum
     from_file: dict[str, object] = {
+        "names": config.experiment.arms,
+        "honest_fraction": Fraction(1) - stated.corrupt - stated.dropout,
         "horizon": config.horizon,
         "failure_probability": config.experiment.failure_probability,
         "mechanism": config.privacy.mechanism,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -245,3 +246,24 @@ def test_the_plan_says_what_one_liar_moves_with_and_without_proofs() -> None:
 
 def test_a_plan_without_meaning_promises_no_proofs() -> None:
     assert planned(epsilon=Fraction(100), mechanism="dist-rdp").lies == ()
+
+
+def test_rare_outcomes_typically_need_far_fewer_users_than_the_worst_case() -> None:
+    (cost,) = planned(gaps=(Fraction(1, 20),), base_rate=Fraction(1, 20)).gaps
+    (even,) = planned(gaps=(Fraction(1, 20),)).gaps
+    assert cost.typically is not None
+    assert even.typically is not None
+    assert cost.users == even.users
+    assert 4 * cost.typically < even.typically < (even.users or 0)
+
+
+def test_an_experiments_file_is_planned_and_flags_override_it() -> None:
+    from wallflower.planning.plan import with_file
+    from wallflower.strategy.config import load_config
+
+    path = Path("examples/headline.toml")
+    config = load_config(path)
+    found = with_file(REQUEST, path, {"epsilon"})
+    assert found.arms == len(config.experiment.arms)
+    assert found.horizon == config.horizon
+    assert found.epsilon == REQUEST.epsilon
