@@ -302,17 +302,21 @@ class _Future:
 
 def _cost(gap: Fraction, policy: PolicySpec, base_rate: Fraction) -> GapCost:
     """Look within the horizon, then within ever longer ones."""
-    mean_users = typical_users(policy, base_rate, gap)
+    horizon = policy.horizon
     while True:
         future, per_arm = _future(policy), 0
         for number in range(1, future.last_affordable + 1):
             planned = future.batch(number)
             per_arm += planned.cohort.cohort_size
             if planned.separates <= gap:
-                return GapCost(gap, number, per_arm, planned.users, mean_users)
+                often = None
+                if planned.users <= 100 * horizon:
+                    spec = dataclasses.replace(policy, horizon=horizon)
+                    often = typical_users(spec, base_rate, gap)
+                return GapCost(gap, number, per_arm, planned.users, often)
         longer = min(100 * policy.horizon, LARGEST_HORIZON)
         if longer == policy.horizon:
-            return GapCost(gap, None, None, None, mean_users)
+            return GapCost(gap, None, None, None, None)
         policy = dataclasses.replace(policy, horizon=longer)
 
 

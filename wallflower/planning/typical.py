@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,6 +20,7 @@ _SEED = 20
 _LONGEST = 100
 
 
+@lru_cache(maxsize=256)
 def typical_users(
     policy: PolicySpec, base_rate: Fraction, gap: Fraction, runs: int = RUNS
 ) -> int | None:
