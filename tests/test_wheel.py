@@ -107,7 +107,8 @@ def test_it_holds_one_package_with_the_app_and_the_examples_and_no_tests(
         "clients/client_app.py",
         "protocol/wire/node_pb2.pyi",
     }
-    assert not any("test" in part for name in names for part in name.parts)
+    assert not any(name.name.startswith("test_") for name in names)
+    assert not any("tests" in name.parts for name in names)
     assert not any(name.suffix in (".pyc", ".proto") for name in names)
 
 

@@ -20,6 +20,7 @@ from functools import lru_cache
 
 SIX_OVER_PI_SQUARED = Fraction(607, 1000)
 WRAP_PART = Fraction(1, 100)
+_UNPLANNED = Fraction(1, 100)  # of p, for batches beyond the planned ones
 # Chosen with the exponents of the test, on the same instances (benchmarks/decide.py).
 _FLATTENING = 5
 _MILLION = 10**6
@@ -37,8 +38,11 @@ class Shares:
         if self.batches is None:
             return SIX_OVER_PI_SQUARED * self.failure_probability / batch**2
         if batch > self.batches:
-            raise IndexError(f"batch {batch} of an experiment of {self.batches}")
-        return self.failure_probability * _nearly_even(batch, self.batches)
+            # Users given back after a refusal make more batches than were planned.
+            late = SIX_OVER_PI_SQUARED / (batch - self.batches) ** 2
+            return self.failure_probability * _UNPLANNED * late
+        planned = (1 - _UNPLANNED) * _nearly_even(batch, self.batches)
+        return self.failure_probability * planned
 
     def wrap(self, batch: int, arms: int) -> Fraction:
         """Level of the modulus of one cohort: a hundredth of its part of the share.

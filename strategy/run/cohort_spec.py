@@ -12,7 +12,7 @@ from wallflower.protocol.privacy.honest_floor import Floor, FloorRule
 from wallflower.protocol.secure_sum.backends import backend_modulus
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.bandit.policy import CohortWish, Policy
+from wallflower.strategy.bandit.policy import CohortWish
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.drawing import Draw, UserRegistry
 from wallflower.strategy.run.sharing import UsersExhaustedError
@@ -66,17 +66,6 @@ def everybody_suffices(
     sizes = [wish.size for wish in wishes]
     rule = floor_rule(config, len(registry.known.keys() - without))
     return registry.suffices(sizes, rule, without)
-
-
-def take_who_is_left(
-    registry: UserRegistry, config: ExperimentConfig, policy: Policy
-) -> None:
-    """Shrink what is wished next to what everybody known could fill, or end."""
-    while (wishes := policy.wishes()) and not everybody_suffices(
-        registry, config, wishes
-    ):
-        wished = sum(wish.size for wish in wishes)
-        policy.limit(wished - max(wished // 16, 1))
 
 
 def cohort_spec(

@@ -21,12 +21,7 @@ from wallflower.protocol.errors import UnavailableError, first_error
 from wallflower.protocol.messages.port import NodePort
 from wallflower.protocol.privacy.honest_floor import Floor
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.bandit.policy import (
-    USERS_EXHAUSTED,
-    CohortOutcome,
-    CohortWish,
-    Policy,
-)
+from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish, Policy
 from wallflower.strategy.bandit.setup import policy_for, restored_policy
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import events, pausing
@@ -36,7 +31,7 @@ from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.losses import in_words
 from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.cohort import AskedCohort, CohortRunner
-from wallflower.strategy.run.cohort_spec import cohort_spec, take_who_is_left
+from wallflower.strategy.run.cohort_spec import cohort_spec
 from wallflower.strategy.run.dealings import DealingFailedError, Dealings
 from wallflower.strategy.run.drawing import UserRegistry
 from wallflower.strategy.run.open_cohorts import OpenCohorts, OpenSession
@@ -51,6 +46,7 @@ from wallflower.strategy.run.spending import Asked, spent
 from wallflower.strategy.run.terms import Terms, TermsRefusedError
 
 _CLOSING_TIMEOUT_S = 10.0
+USERS_EXHAUSTED = "users-exhausted"
 
 
 class Orchestrator:
@@ -223,7 +219,7 @@ class Orchestrator:
         if policy.finished is None and not await self._recruiter.enough(
             policy.wishes()
         ):
-            take_who_is_left(self._registry, self._config, policy)
+            policy.stop(USERS_EXHAUSTED)
         await self._finish(number, policy, records, started)
 
     async def _nobody_left(

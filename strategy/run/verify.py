@@ -21,7 +21,7 @@ from wallflower.protocol.privacy.honest_floor import cohort_floor
 from wallflower.protocol.secure_sum.backends import backend_modulus
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.bandit.policy import USERS_EXHAUSTED, CohortOutcome, Policy
+from wallflower.strategy.bandit.policy import CohortOutcome, Policy
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import event_log
@@ -37,6 +37,7 @@ from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.analyzer import decode
 from wallflower.strategy.run.cohort_spec import everybody_suffices, threat_of
 from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.run.orchestrator import USERS_EXHAUSTED
 from wallflower.strategy.run.spending import Asked, spent
 
 MOST_PROBLEMS_SHOWN = 20
@@ -273,10 +274,6 @@ def _round(
         policy.observe([outcomes[arm] for arm in sorted(outcomes)])
     if record.finished == USERS_EXHAUSTED and policy.finished is None:
         yield from _somebody_left(policy, evidence)
-    limit = record.policy_state.get("limit")
-    if limit is not None:  # the next round asks who is left, or nobody can be asked
-        policy.limit(limit - policy.users)
-    elif record.finished == USERS_EXHAUSTED:
         policy.stop(USERS_EXHAUSTED)
     if policy.finished != record.finished:
         yield f"{where}: ends {record.finished}, the sums give {policy.finished}"

@@ -41,9 +41,10 @@ from wallflower.strategy.run.analyzer import analyze
 from wallflower.strategy.run.cohort_spec import (
     cohort_spec,
     draw_round,
-    take_who_is_left,
+    everybody_suffices,
 )
 from wallflower.strategy.run.drawing import Draw, UserRegistry
+from wallflower.strategy.run.orchestrator import USERS_EXHAUSTED
 from wallflower.strategy.run.sharing import UsersExhaustedError
 from wallflower.strategy.run.spending import Asked, spent
 from wallflower.strategy.watch.telemetry import fan_out
@@ -136,7 +137,10 @@ class _Rehearsal:
                 f"{self._journal.run_dir}`); too few people had a reward"
             )
         policy.observe(outcomes)
-        take_who_is_left(self._registry, self._config, policy)
+        if policy.finished is None and not everybody_suffices(
+            self._registry, self._config, policy.wishes()
+        ):
+            policy.stop(USERS_EXHAUSTED)
         head = await self._journal.call(self._write, number, policy, cohorts)
         await self._job.listen(
             events.RoundFinished(

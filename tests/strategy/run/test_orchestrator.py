@@ -314,19 +314,3 @@ async def test_the_run_ends_when_nobody_is_left_to_ask(
     assert_verified(there)
     with Journal.read(there.run_dir) as journal:
         assert {cohort.state for cohort in journal.cohorts()} == {"summed"}
-
-
-async def test_the_last_round_asks_the_users_who_are_left(tmp_path: Path) -> None:
-    experiment = config(
-        experiment=ExperimentSettings(
-            "test", ("a", "b"), 100_000, failure_probability=Fraction(1, 10**6)
-        ),
-        nodes=NodeSettings(20, 40),
-        rewards=RewardSettings(means=(0.5, 0.5)),
-    )
-    async with world(tmp_path, experiment) as there:
-        await there.run()
-    assert finish(there.heard).finished == "users-exhausted"
-    assert_verified(there)
-    # A planned batch of 1.5 times the last would have left a fifth and more unasked.
-    assert finish(there.heard).invited > 0.9 * 800

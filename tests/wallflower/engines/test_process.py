@@ -48,7 +48,7 @@ def test_flowers_programs_are_found_beside_this_python() -> None:
 
 
 def test_a_missing_program_is_named_with_what_to_do() -> None:
-    with pytest.raises(UnavailableError, match=r'"flwr-nonesuch" .*make env'):
+    with pytest.raises(UnavailableError, match=r'"flwr-nonesuch" .*install Wallflower'):
         program("flwr-nonesuch")
 
 
