@@ -221,7 +221,8 @@ class _Stream:
         while True:
             # Whoever answers is there: only a silent node says so.
             silent_s = loop.time() - self._said_at
-            await asyncio.sleep(max(self._heartbeat_s - silent_s, 0))
+            # Never so little that the clock, being rounded, stands still.
+            await asyncio.sleep(max(self._heartbeat_s - silent_s, 0.001))
             if loop.time() - self._heard_at > 3 * self._heartbeat_s:
                 raise TimeoutError
             if loop.time() - self._said_at < self._heartbeat_s:
