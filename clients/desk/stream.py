@@ -219,13 +219,13 @@ class _Stream:
         loop = asyncio.get_running_loop()
         number = 0
         while True:
-            # Whoever answers is there: only a silent node says so.
-            silent_s = loop.time() - self._said_at
-            # Never so little that the clock, being rounded, stands still.
-            await asyncio.sleep(max(self._heartbeat_s - silent_s, 0.001))
+            said_at = self._said_at
+            await asyncio.sleep(max(said_at + self._heartbeat_s - loop.time(), 0))
             if loop.time() - self._heard_at > 3 * self._heartbeat_s:
                 raise TimeoutError
-            if loop.time() - self._said_at < self._heartbeat_s:
+            # Whoever answers is there: only a silent node says so. Asked of what was
+            # said, not of the clock, whose rounding would let this turn on the spot.
+            if self._said_at != said_at:
                 continue
             number, self._said_at = number + 1, loop.time()
             beat = desk_pb2.Heartbeat(number=number)

@@ -183,11 +183,10 @@ class Recruiter:
 
     async def willing(self) -> dict[NodeId, int]:
         """Name the nodes that are there and refused no terms, with their users."""
+        present = await self._look()  # first: somebody may be there for the first time
         known = self._registry.known
         return {
-            node: known[node]
-            for node in await self._look()
-            if node not in self.terms.refusing
+            node: known[node] for node in present if node not in self.terms.refusing
         }
 
     async def _look(self) -> Sequence[str]:

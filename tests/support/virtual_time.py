@@ -18,6 +18,9 @@ Result = TypeVar("Result")
 Given = ParamSpec("Given")
 
 
+_MOST_TURNS = 100_000
+
+
 class HangError(Exception):
     """Everybody waits and no timer is set: real time would pass for ever."""
 
@@ -25,10 +28,14 @@ class HangError(Exception):
 class _JumpingSelector(selectors.DefaultSelector):
     now = 0.0
     latest = float("inf")
+    turns = 0  # of the loop at the same instant
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
             raise HangError("nothing is scheduled and nobody is ready")
+        self.turns = self.turns + 1 if timeout <= 0 else 0
+        if self.turns > _MOST_TURNS:
+            raise HangError(f"turns on the spot at {self.now:.0f} s")
         self.now += max(timeout, 0.0)
         if self.now > self.latest:
             raise HangError(f"not over after {self.now:.0f} s")

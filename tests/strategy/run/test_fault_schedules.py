@@ -29,6 +29,15 @@ def test_a_wait_without_end_is_an_error_not_a_hang() -> None:
         run_virtually(asyncio.Event().wait())
 
 
+def test_to_turn_on_the_spot_is_an_error_not_a_hang() -> None:
+    async def spin() -> None:
+        while True:  # noqa: ASYNC110 - the spin that is to be caught
+            await asyncio.sleep(0)
+
+    with pytest.raises(HangError, match="on the spot"):
+        run_virtually(spin())
+
+
 def test_virtual_time_passes_only_in_timers() -> None:
     async def sleep() -> float:
         start = asyncio.get_running_loop().time()

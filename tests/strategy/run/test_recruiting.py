@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from tests.support.faulty_port import Faults, FaultyPort
-from tests.support.orchestration import World, config, world
+from tests.support.orchestration import SwitchedPort, World, config, world
 from tests.support.virtual_time import run_virtually
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.protocol.messages.port import NodeId
 from wallflower.results.result import read_result
 from wallflower.strategy.config import (
     ExperimentConfig,
@@ -97,6 +98,24 @@ def test_nodes_away_for_a_second_between_rounds_do_not_end_the_run(
     assert finished(there) == "winner"
     waits = [e for e in there.heard if isinstance(e, events.WaitingForNodes)]
     assert [(w.present, w.known) for w in waits] == [(20 - count, 20)]
+
+
+def test_a_node_may_come_for_the_first_time_while_cohorts_are_offered(
+    tmp_path: Path,
+) -> None:
+    class Arriving(SwitchedPort):
+        async def nodes(self) -> Sequence[NodeId]:
+            if any("/offer/" in request_id for request_id in self.asked):
+                self.away.clear()
+            return await super().nodes()
+
+    async def play(there: World) -> None:
+        there.port = Arriving(there.port.inner, away={"node-19"})
+        await there.run()
+
+    there = virtually(tmp_path, play)
+    assert finished(there) == "winner"
+    assert any("node-19" in nodes for nodes in there.invited().values())
 
 
 @pytest.mark.parametrize("seed", range(5))
