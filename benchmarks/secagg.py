@@ -17,8 +17,18 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from wallflower.protocol.cohort import cohort_mechanism, to_rational
+from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.protocol.secure_sum.context import draw_order
-from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum
+from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
+from wallflower.protocol.secure_sum.session import (
+    Ask,
+    ClientSession,
+    Contribution,
+    Dealt,
+    SecureSum,
+    Step,
+)
 from wallflower.protocol.secure_sum.threat import Threat, committee_size
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.secure_sum import (
@@ -30,6 +40,7 @@ from wallflower.strategy.secure_sum import (
 TENTH = Fraction(1, 10)
 THREAT = Threat(TENTH, TENTH)
 RUN = "bench"
+LARGE = 65_536  # only sealed sums: what a node pays must not grow
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,14 @@ class Row:
 
 
 @dataclass
+class Traffic:
+    """Bytes of all messages of a session."""
+
+    up: int = 0
+    down: int = 0
+
+
+@dataclass
 class Parties:
     """Nodes with one user each, and the keys they keep for the run."""
 
@@ -56,20 +75,48 @@ class Parties:
         self.server_ring = ServerKeyring(RUN)
 
     def spec(self, backend: str, cohort_id: str) -> CohortSpec:
-        """Describe a cohort whose integers are about 31 bits long."""
+        """Describe a cohort of dist-dp at ε = 1, as an experiment would.
+
+        Modular back-ends get integers of about 31 bits: their cost does not depend on
+        it. A sealed sum is decoded in its mechanism's own window.
+        """
+        floor = max(1, self.nodes * 8 // 10)
+        mechanism = mechanism_named("dist-dp", Fraction(1)).for_cohort(
+            self.nodes, floor, Fraction(1, 10**6)
+        )
+        sealed = backend == "sealed"
+        modulus = mechanism.modulus if sealed else 2_000_000_011
         return CohortSpec(
             run_id=RUN,
             batch=1,
             arm=0,
             cohort_id=cohort_id,
             mechanism="dist-dp",
+            epsilon=to_rational(Fraction(1)),
+            scale=to_rational(Fraction(10)),
+            wrap_probability=to_rational(Fraction(1, 10**6)),
             cohort_size=self.nodes,
-            honest_floor=1,
-            quorum=self.nodes * 8 // 10 or 2,
+            honest_floor=floor,
+            quorum=max(2, floor),
             backend=backend,
-            modulus=backend_modulus(backend, 2_000_000_011),
+            modulus=backend_modulus(backend, modulus),
             threat=THREAT.to_wire(),
+            proved_inputs=sealed and cohort_id.startswith("proved"),
         )
+
+    def value(self, spec: CohortSpec, index: int) -> int:
+        """What a node sends: a residue, or an encoded reward of a sealed sum."""
+        if spec.backend != "sealed":
+            return (index * 7919 + 13) % spec.modulus
+        return index % (cohort_mechanism(spec).precision + 1)
+
+    def deal(self) -> Traffic:
+        """Deal the run's key, as the first cohort of a run does."""
+        spec = dealing_spec(RUN, "dealing", THREAT, self.users)
+        step, traffic = self._play(spec, {})
+        if not isinstance(step, Dealt):
+            raise RuntimeError(f"no key was dealt: {step}")
+        return traffic
 
     def agree(self, spec: CohortSpec) -> None:
         """Let every node already know the keys of this cohort's committee."""
@@ -87,31 +134,16 @@ class Parties:
                 ring.pair(ring.own_key(), own.public)
                 self.rings[member].pair(own, self.rings[party].own_key().public)
 
-    def measure(self, backend: str, cohort_id: str, what: str) -> Row:
-        """Run one cohort from start to sum and check the sum."""
+    def measure(
+        self, backend: str, cohort_id: str, what: str, *, dealing: bool = False
+    ) -> Row:
+        """Run one cohort from start to sum, its key's dealing included, and check."""
         spec = self.spec(backend, cohort_id)
-        values = {
-            party: (index * 7919 + 13) % spec.modulus
-            for index, party in enumerate(self.users)
-        }
-        up = down = 0
+        values = {p: self.value(spec, i) for i, p in enumerate(self.users)}
         settle()
         begin = time.process_time()
-        server = server_session(spec, self.users, keyring=self.server_ring)
-        clients = {
-            party: client_session(spec, party, None, None, ClientLimits(), ring)
-            for party, ring in self.rings.items()
-        }
-        step = server.start()
-        while isinstance(step, Ask):
-            for party, body in step.messages.items():
-                client = clients[party]
-                needed = client.needs_contribution(body)
-                value = Contribution(values[party], 1) if needed else None
-                answer = client.handle(body, value)
-                server.receive(party, answer)
-                up, down = up + len(answer), down + len(body)
-            step = server.advance()
+        dealt = self.deal() if dealing else Traffic()
+        step, traffic = self._play(spec, values)
         seconds = time.process_time() - begin
         gc.enable()
         if not isinstance(step, SecureSum):
@@ -119,8 +151,36 @@ class Parties:
         if step.total != sum(values.values()) % spec.modulus:
             raise RuntimeError("the sum is wrong")
         return Row(
-            self.nodes, what, self.nodes / seconds, up / self.nodes, down / self.nodes
+            self.nodes,
+            what,
+            self.nodes / seconds,
+            (dealt.up + traffic.up) / self.nodes,
+            (dealt.down + traffic.down) / self.nodes,
         )
+
+    def _play(self, spec: CohortSpec, values: dict[str, int]) -> tuple[Step, Traffic]:
+        """Carry a session out; a stage ends when its server has what it needs."""
+        server = server_session(spec, self.users, keyring=self.server_ring)
+        clients: dict[str, ClientSession] = {}
+        traffic = Traffic()
+        step = server.start()
+        while isinstance(step, Ask):
+            for party, body in step.messages.items():
+                client = clients.get(party)
+                if client is None:
+                    client = clients[party] = client_session(
+                        spec, party, None, None, ClientLimits(), self.rings[party]
+                    )
+                needed = client.needs_contribution(body)
+                value = Contribution(values[party], 1) if needed else None
+                answer = client.handle(body, value)
+                server.receive(party, answer)
+                traffic.up += len(answer)
+                traffic.down += len(body)
+                if server.stage_complete:
+                    break
+            step = server.advance()
+        return step, traffic
 
 
 def settle() -> None:
@@ -135,23 +195,44 @@ def best(rows: Iterator[Row]) -> Row:
 
 
 def ours(nodes: int, repeats: int) -> list[Row]:
-    """Both back-ends with fresh keys, and the committee with keys it knows."""
+    """Every back-end with fresh keys, and with the keys that later cohorts find."""
     rows = [
         best(
-            Parties(nodes).measure(backend, f"fresh-{index}", backend)
+            Parties(nodes).measure(
+                backend, f"fresh-{index}", what, dealing=backend == "sealed"
+            )
             for index in range(repeats)
         )
-        for backend in ("secagg-plus", "committee")
+        for backend, what in (
+            ("secagg-plus", "secagg-plus"),
+            ("committee", "committee"),
+            ("sealed", "sealed, the run's key dealt for it"),
+        )
     ]
     known = Parties(nodes)
     # A cohort with known keys takes a tenth of a second: more of them find a quiet one.
     cohorts = [f"known-{index}" for index in range(repeats * repeats)]
     for cohort in cohorts:
         known.agree(known.spec("committee", cohort))
-    label = "committee, cached keys"
+    rows.append(
+        best(
+            known.measure("committee", cohort, "committee, cached keys")
+            for cohort in cohorts
+        )
+    )
+    return [*rows, *sealed(nodes, repeats)]
+
+
+def sealed(nodes: int, repeats: int) -> list[Row]:
+    """Sealed sums of a run that has its key: inputs trusted, inputs proved."""
+    parties = Parties(nodes)
+    parties.deal()
     return [
-        *rows,
-        best(known.measure("committee", cohort, label) for cohort in cohorts),
+        best(
+            parties.measure("sealed", f"{kind}-{index}", f"sealed, {kind}")
+            for index in range(repeats)
+        )
+        for kind in ("trusted", "proved")
     ]
 
 
@@ -189,7 +270,7 @@ def in_process(with_stock: list[int], alone: list[int]) -> Iterator[Row]:
             ratio = row.users_per_core_second / base.users_per_core_second
             yield Row(**{**asdict(row), "ratio": ratio})
     for nodes in alone:
-        yield from ours(nodes, repeats=1)
+        yield from ours(nodes, repeats=1) if nodes < LARGE else sealed(nodes, 1)
 
 
 def main() -> int:
@@ -201,7 +282,7 @@ def main() -> int:
     rows = []
     parts = [in_process([8, 32] if options.quick else [8, 32, 128], [])]
     if not options.quick:
-        parts.append(in_process([], [1024, 8192]))
+        parts.append(in_process([], [1024, 8192, LARGE]))
     for part in parts:
         for row in part:
             rows.append(row)

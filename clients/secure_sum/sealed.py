@@ -30,7 +30,7 @@ from wallflower.protocol.secure_sum.sealed.cipher import (
 )
 from wallflower.protocol.secure_sum.sealed.committee import Seats, is_dealing
 from wallflower.protocol.secure_sum.sealed.dealing import Holder
-from wallflower.protocol.secure_sum.sealed.group import Point
+from wallflower.protocol.secure_sum.sealed.group import KeyPair, Point
 from wallflower.protocol.secure_sum.sealed.proofs import prove_equality
 from wallflower.protocol.secure_sum.sealed.sizes import DealingSizes
 from wallflower.protocol.secure_sum.session import Contribution
@@ -68,7 +68,7 @@ class SealedClient(ClientMachine):
         self._public: Point | None = None
         self._allowed: ranges.Range | None = None
         self._seats: tuple[DealingSizes, list[Holder]] | None = None
-        self._opening: tuple[Point, int] | None = None
+        self._opening: tuple[Point, KeyPair] | None = None
 
     def _inspect(self, envelope: Envelope) -> None:
         if is_dealing(self.setting.spec) != (envelope.stage in _DEALING):

@@ -22,7 +22,13 @@ from wallflower.protocol.secure_sum.sealed.committee import (
     read_statement,
 )
 from wallflower.protocol.secure_sum.sealed.dealing import Terms, dealing_name
-from wallflower.protocol.secure_sum.sealed.group import ORDER, Point, read_scalar, total
+from wallflower.protocol.secure_sum.sealed.group import (
+    ORDER,
+    KeyPair,
+    Point,
+    read_scalar,
+    total,
+)
 from wallflower.protocol.secure_sum.threat import Threat, least_contributors
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.sealed_pb2 import (
@@ -94,7 +100,7 @@ def _proven(
     return dealing_name(terms, digests), total(constants)
 
 
-def opening_key(request: OpenRequest, setting: Setting) -> int:
+def opening_key(request: OpenRequest, setting: Setting) -> KeyPair:
     """Give this member's key of the dealing that a sum was sealed under.
 
     The key is the sum of the accepted dealers' shares; the dealing's name, which the
@@ -122,7 +128,7 @@ def opening_key(request: OpenRequest, setting: Setting) -> int:
     key = sum(read_scalar(held.shares[dealer].share) for dealer in dealers) % ORDER
     if key == 0:
         raise RefusalError("no-share", "the shares cancel each other")
-    return key
+    return KeyPair(key)
 
 
 def opened_sum(

@@ -28,6 +28,7 @@ from wallflower.protocol.secure_sum.sealed.committee import (
 from wallflower.protocol.secure_sum.sealed.dealing import (
     Dealing,
     Holder,
+    Statement,
     Terms,
     complain,
     deal,
@@ -112,7 +113,7 @@ class DealingPart:
         if seats is not None:
             seats.check(holders)
         own = self._own(holders)
-        if self._pair is None or own.key != self._pair.point:
+        if self._pair is None or own.key != bytes(self._pair.point):
             raise WrongContextError("the committee lists another key of this node")
         trust = self._setting.trust
         if trust is not None:
@@ -167,7 +168,7 @@ class DealingPart:
         complaints = []
         for one in request.shares:
             statement = read_statement(one.statement, terms, setting.trust)
-            share = self._share(one, terms, own)
+            share = self._share(one, statement, terms, own)
             if share is None:
                 complaints.append(self._complaint(one, terms, own))
             else:
@@ -182,16 +183,17 @@ class DealingPart:
         self._pair = None
         return CheckAnswer(complaints=complaints).SerializeToString()
 
-    def _share(self, one: DealtShare, terms: Terms, own: Holder) -> int | None:
+    def _share(
+        self, one: DealtShare, statement: Statement, terms: Terms, own: Holder
+    ) -> int | None:
         """Open and check one share; None for a wrong one.
 
         A dealing that does not hang together is not the dealer's word against the
         member's: whoever passed it on should have refused it.
         """
         assert self._pair is not None
-        statement = read_statement(one.statement, terms, None)
         dealing = Dealing(statement, one.commitments, one.ephemeral, (one.sealed,))
-        commitments = dealing.check(terms)
+        commitments = dealing.check(terms, knowledge=self._threat.malicious_server)
         agreed = self._pair.agree(Point.parse(one.ephemeral))
         share = open_share(terms, statement.dealer, own, agreed, one.sealed)
         if share is None or not feldman.fits(share, commitments, own.place):

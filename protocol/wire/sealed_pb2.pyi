@@ -203,7 +203,7 @@ class DealingState(_message.Message):
     def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., committee: _Optional[bytes] = ..., accepted: _Optional[_Iterable[_Union[DealerStatement, _Mapping]]] = ..., commitments: _Optional[bytes] = ..., members: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DealingProgress(_message.Message):
-    __slots__ = ("keys", "dealings", "checked", "wrong", "committee")
+    __slots__ = ("keys", "dealings", "checked", "wrong", "committee", "asked")
     class KeysEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -223,12 +223,14 @@ class DealingProgress(_message.Message):
     CHECKED_FIELD_NUMBER: _ClassVar[int]
     WRONG_FIELD_NUMBER: _ClassVar[int]
     COMMITTEE_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.ScalarMap[str, bytes]
     dealings: _containers.ScalarMap[str, bytes]
     checked: _containers.RepeatedScalarFieldContainer[str]
     wrong: _containers.RepeatedScalarFieldContainer[str]
     committee: bytes
-    def __init__(self, keys: _Optional[_Mapping[str, bytes]] = ..., dealings: _Optional[_Mapping[str, bytes]] = ..., checked: _Optional[_Iterable[str]] = ..., wrong: _Optional[_Iterable[str]] = ..., committee: _Optional[bytes] = ...) -> None: ...
+    asked: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, keys: _Optional[_Mapping[str, bytes]] = ..., dealings: _Optional[_Mapping[str, bytes]] = ..., checked: _Optional[_Iterable[str]] = ..., wrong: _Optional[_Iterable[str]] = ..., committee: _Optional[bytes] = ..., asked: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SealedServerState(_message.Message):
     __slots__ = ("dealing", "one", "two", "users", "openings", "left_out")

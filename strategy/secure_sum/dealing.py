@@ -64,6 +64,8 @@ class DealingServer(ServerMachine):
         self._dealings: dict[PartyId, DealAnswer] = {}
         self._checked: set[PartyId] = set()
         self._wrong: set[PartyId] = set()
+        self._asking: list[PartyId] = []  # to deal now
+        self._asked: set[PartyId] = set()  # to deal, ever
         self._body = b""
         self._holders: dict[PartyId, Holder] = {}
 
@@ -89,20 +91,33 @@ class DealingServer(ServerMachine):
             return {p: self.envelope(p, payload) for p in self._seats.places}
         if self.stage == DEAL:
             payload = DealRequest(
-                roster=self.roster_note, committee=self._body
+                roster=self.known_note, committee=self._body
             ).SerializeToString()
-            dealers = list(self._holders)[: self._seats.sizes.dealers]
-            return {p: self.envelope(p, payload) for p in dealers}
+            return {p: self.envelope(p, payload) for p in self._asking}
         return {
             party: self.envelope(party, self._check_request(position))
             for position, party in enumerate(self._holders)
             if party not in self.lost
         }
 
+    def _ask_dealers(self) -> Step:
+        """Ask as many as are missing: for every one that was silent the next one.
+
+        Where an earlier dealing of the run failed by wrong shares, everybody deals.
+        """
+        sizes, there = self._seats.sizes, len(self._dealings)
+        left = [p for p in self._holders if p not in self._asked]
+        wanted = sizes.members if self.opening.keyring.wary else sizes.dealers
+        self._asking = left[: max(0, wanted - there)]
+        if not self._asking:
+            return self._too_few("dealers", there, sizes.accepted)
+        self._asked.update(self._asking)
+        return self.enter(DEAL)
+
     def _check_request(self, position: int) -> bytes:
         start = position * SEALED_SHARE_BYTES
         return CheckRequest(
-            roster=self.roster_note,
+            roster=self.known_note,
             committee=self._body,
             shares=[
                 DealtShare(
@@ -185,10 +200,8 @@ class DealingServer(ServerMachine):
         if self.stage == ENLIST:
             return self._seat()
         if self.stage == DEAL:
-            needed = self._seats.sizes.accepted
-            if len(self._dealings) < needed:
-                return self._too_few("dealers", len(self._dealings), needed)
-            return self.enter(CHECK)
+            enough = len(self._dealings) >= self._seats.sizes.accepted
+            return self.enter(CHECK) if enough else self._ask_dealers()
         return self._finish()
 
     def _seat(self) -> Step:
@@ -203,7 +216,7 @@ class DealingServer(ServerMachine):
                 keys=[self._keys[member] for member in members],
             ).SerializeToString(deterministic=True)
         )
-        return self.enter(DEAL)
+        return self._ask_dealers()
 
     def _set_committee(self, body: bytes) -> None:
         self._body = body
@@ -216,6 +229,7 @@ class DealingServer(ServerMachine):
             return self._too_few("members", len(members), sizes.threshold)
         accepted = [a for p, a in self._dealings.items() if p not in self._wrong]
         if len(accepted) < sizes.accepted:
+            self.opening.keyring.wary = True
             return self._too_few("dealers", len(accepted), sizes.accepted)
         commitments = [
             feldman.read_commitments(one.commitments, sizes.threshold)
@@ -246,7 +260,9 @@ class DealingServer(ServerMachine):
 
     def _write(self, state: ServerState) -> None:
         progress = DealingProgress(
-            checked=sorted(self._checked), wrong=sorted(self._wrong)
+            checked=sorted(self._checked),
+            wrong=sorted(self._wrong),
+            asked=sorted(self._asked),
         )
         for party, key in self._keys.items():
             progress.keys[party] = key.SerializeToString()
@@ -267,6 +283,8 @@ class DealingServer(ServerMachine):
         }
         self._checked = set(progress.checked)
         self._wrong = set(progress.wrong)
+        self._asked = set(progress.asked)
+        self._asking = [party for party in self._holders if party in self._asked]
 
     def _forget(self) -> None:
         self._dealings = {}

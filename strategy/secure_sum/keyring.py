@@ -37,6 +37,7 @@ class ServerKeyring:
         self._keys: dict[str, bytes] = {}
         self.owners = KeyOwners()
         self.dealt: DealtKey | None = None
+        self.wary = False  # dealers were shown to deal wrongly
         self.shuffler = b""  # the public key of the run's shuffler
 
     def deal(self, dealt: DealtKey) -> None:

@@ -101,6 +101,8 @@ class ServerMachine(abc.ABC):
         self.roster_note = RosterNote(
             digest=digest, size=len(roster), roster=body if told else b""
         )
+        # For who was shown the list in an earlier stage of this session.
+        self.known_note = RosterNote(digest=digest, size=len(roster))
 
     def start(self) -> Step:
         """Give the first messages; of a restored session those of its stage."""

@@ -113,7 +113,7 @@ def read_committee(body: bytes) -> list[Holder]:
     if not places or places[0] < 1:
         raise MalformedMessageError("the committee has no first place")
     return [
-        Holder(member, place, Point.parse(key.key))
+        Holder(member, place, key.key)
         for member, place, key in zip(members, places, message.keys, strict=True)
     ]
 

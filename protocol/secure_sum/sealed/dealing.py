@@ -123,8 +123,12 @@ class Dealing:
     ephemeral: bytes  # the dealer's fresh key
     sealed: tuple[bytes, ...]  # one per member, in the committee's order
 
-    def check(self, terms: Terms) -> list[Point]:
-        """Give the commitments; refuses what does not hang together."""
+    def check(self, terms: Terms, *, knowledge: bool = True) -> list[Point]:
+        """Give the commitments; refuses what does not hang together.
+
+        `knowledge` checks the dealer's proof as well; who believes that the server has
+        checked it need not.
+        """
         commitments = feldman.read_commitments(self.commitments, terms.threshold)
         if self.commitments[:POINT_BYTES] != self.statement.constant:
             raise MalformedMessageError("a dealer's constant is not its commitment")
@@ -132,7 +136,8 @@ class Dealing:
             raise MalformedMessageError("a dealer's statement is about other points")
         if any(len(one) != SEALED_SHARE_BYTES for one in self.sealed):
             raise MalformedMessageError("a sealed share has the wrong length")
-        self.statement.proven_constant(terms)
+        if knowledge:
+            self.statement.proven_constant(terms)
         return commitments
 
 
@@ -142,7 +147,12 @@ class Holder:
 
     party: str
     place: int
-    key: Point
+    key: bytes
+
+    @property
+    def point(self) -> Point:
+        """The key as a point; refuses what is none."""
+        return Point.parse(self.key)
 
 
 def deal(terms: Terms, dealer: str, holders: Sequence[Holder]) -> Dealing:
@@ -156,7 +166,7 @@ def deal(terms: Terms, dealer: str, holders: Sequence[Holder]) -> Dealing:
         KeyPair(coefficients[0]), _knowledge_place(terms, dealer, rest)
     )
     sealed = tuple(
-        AESGCM(_seal_key(ephemeral.agree(one.key), terms, dealer, one)).encrypt(
+        AESGCM(_seal_key(ephemeral.agree(one.point), terms, dealer, one)).encrypt(
             _NONCE, scalar_bytes(feldman.evaluate(coefficients, one.place)), None
         )
         for one in holders
@@ -183,7 +193,7 @@ def complain(
 ) -> tuple[bytes, bytes]:
     """Give the agreed point of one seal, and the proof that it is the one."""
     place = _complaint_place(terms, dealer, holder)
-    shared, proof = prove_equality(pair.secret, ephemeral, place)
+    shared, proof = prove_equality(pair, ephemeral, place)
     return bytes(shared), proof
 
 
@@ -202,7 +212,7 @@ def upheld(
     dealer, ephemeral = dealing.statement.dealer, Point.parse(dealing.ephemeral)
     point = Point.parse(shared)
     place = _complaint_place(terms, dealer, holder)
-    if not shows_equality(holder.key, ephemeral, point, proof, place):
+    if not shows_equality(holder.point, ephemeral, point, proof, place):
         return False
     agreed = hashlib.sha256(shared).digest()
     share = open_share(terms, dealer, holder, agreed, sealed)

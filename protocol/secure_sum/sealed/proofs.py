@@ -49,21 +49,22 @@ def shows_knowledge(point: Point, proof: bytes, context: bytes) -> bool:
     return signed_by(point, proof, _tagged(_KNOWLEDGE, context))
 
 
-def prove_equality(secret: int, element: Point, context: bytes) -> tuple[Point, bytes]:
+def prove_equality(
+    pair: KeyPair, element: Point, context: bytes
+) -> tuple[Point, bytes]:
     """Give D = s·C and a proof that it has the same s as V = s·G (Chaum, Pedersen).
 
     Statement: log_G V = log_C D. Nonce k, R₁ = k·G, R₂ = k·C, challenge
     e = H(context, V, C, D, R₁, R₂), response z = k + e·s; the proof is (e, z). From two
     responses to one (R₁, R₂) follows one s for both; (e, z) drawn at random simulate.
 
-    `secret` lasts, and whoever learns a nonce learns it: both are multiplied blindly.
+    s lasts, and whoever learns a nonce learns it: both are multiplied blindly.
     """
-    nonce = random_scalar()
-    public, image = base(secret), times_secret(element, secret)
+    nonce, image = random_scalar(), times_secret(element, pair.secret)
     challenge = _equality_challenge(
-        context, public, element, image, base(nonce), times_secret(element, nonce)
+        context, pair.point, element, image, base(nonce), times_secret(element, nonce)
     )
-    response = (nonce + challenge * secret) % ORDER
+    response = (nonce + challenge * pair.secret) % ORDER
     return image, scalar_bytes(challenge) + scalar_bytes(response)
 
 

@@ -3,11 +3,10 @@
 Committee c and threshold t are `threat.committee_size`. A *dealer* is a member that
 also deals. The key is safe if one accepted dealer is honest.
 
-Semi-honest server: who answers is not its choice. A dealing is accepted from as many as
-cannot all collude, P[all of them colluding] ≤ 2^-σ. The first d members of the draw
-deal, d the smallest number with P[all d colluding or gone] ≤ 2^-σ and
-P[fewer than that many stay] ≤ 2^-η. Up to 64 nodes nothing is drawn: ⌈γn⌉ + 1 are
-accepted, and ⌊δn⌋ more deal.
+Semi-honest server: who answers is not its choice. As many deal as cannot all collude: a
+with P[a staying nodes, drawn, all colluding] ≤ 2^-σ, where those who vanish may all be
+honest. The first a members of the draw are asked; for every one that is silent the next
+one is. Up to 64 nodes nothing is drawn: ⌈γn⌉ + 1 deal.
 
 Lying server: it chooses who seems to have vanished, so that every subset of the drawn
 may come to stand. All members deal, and the accepted must outnumber the colluders that
@@ -29,7 +28,7 @@ _ONE = Fraction(1)
 
 @dataclass(frozen=True, slots=True)
 class DealingSizes:
-    """Members c, threshold t, dealers asked, dealers that must be accepted."""
+    """Members c, threshold t, dealers asked at first, dealers that must be accepted."""
 
     members: int
     threshold: int
@@ -53,24 +52,16 @@ def dealing_sizes(threat: Threat, nodes: int) -> DealingSizes:
         return DealingSizes(members, threshold, members, max(1, colluding + 1))
     if nodes <= 3:
         return DealingSizes(members, threshold, members, members)
-    if not drawn:
-        accepted = colluding + 1
-        dealers = min(members, accepted + threat.dropped_nodes(nodes))
-        return DealingSizes(members, threshold, dealers, accepted)
-    accepted = _never_all(threat, nodes, members, threat.corrupt)
-    dealers = _never_all(threat, nodes, members, threat.corrupt + threat.dropout)
+    accepted = _never_all(threat, nodes, members) if drawn else colluding + 1
+    return DealingSizes(members, threshold, accepted, accepted)
+
+
+def _never_all(threat: Threat, nodes: int, members: int) -> int:
+    """Smallest a ≤ c such that a drawn nodes that stay are rarely all colluding."""
     staying = nodes - math.ceil(threat.dropout * nodes)
-    while dealers < members and not Draw(nodes, staying, dealers).rarely_below(
-        accepted, _ONE, threat.correctness_bits
-    ):
-        dealers += 1
-    return DealingSizes(members, threshold, dealers, accepted)
-
-
-def _never_all(threat: Threat, nodes: int, members: int, bad: Fraction) -> int:
-    """Smallest d ≤ c such that d drawn nodes are rarely all bad."""
-    marked = min(math.ceil(bad * nodes), nodes)
+    colluding = min(threat.corrupt_nodes(nodes), staying)
     for count in range(1, members):
-        if Draw(nodes, marked, count).rarely_all(_ONE, threat.drawn_privacy_bits):
+        draw = Draw(staying, colluding, count)
+        if draw.rarely_all(_ONE, threat.drawn_privacy_bits):
             return count
     return members

@@ -56,8 +56,7 @@ def tolerated(backend: str, threat: Threat, stage: str) -> int:
     if backend == "sealed":
         sizes = dealing_sizes(threat, NODES)
         needed = sizes.threshold if stage == "open" else max(least, sizes.threshold)
-        spare = sizes.dealers - sizes.accepted if stage == "deal" else NODES
-        return min(spare, NODES - needed)
+        return NODES - needed
     if stage == "advertise":
         # The graph is drawn over those who stay, as long as the threat can be met.
         return max(

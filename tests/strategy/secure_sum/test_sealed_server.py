@@ -31,6 +31,7 @@ from wallflower.protocol.secure_sum.sealed.cipher import (
     statement,
 )
 from wallflower.protocol.secure_sum.sealed.group import (
+    ORDER,
     KeyPair,
     Point,
     base,
@@ -131,25 +132,38 @@ def named(session: Cohort) -> dict[str, str]:
 # -- rogue dealers -----------------------------------------------------------------
 
 
+def crooked(f: Any, x: int, order: int = ORDER) -> int:
+    """Every third member's share is off by one, sealed perfectly."""
+    return HONEST_EVALUATE(f, x) + (x % 3 == 0)
+
+
+HONEST_EVALUATE = feldman.evaluate
+
+
+def deal_with_rogues(
+    run: Run, rogues: set[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Cohort, Dealt | Void]:
+    dealing = run.dealing()
+    step = dealing.server.start()
+    while isinstance(step, Ask):
+        for party, body in step.messages.items():
+            lies = step.stage == "deal" and party in rogues
+            evaluate = crooked if lies else HONEST_EVALUATE
+            monkeypatch.setattr(feldman, "evaluate", evaluate)
+            dealing.server.receive(party, dealing.answer(party, body))
+        step = dealing.server.advance()
+    assert not isinstance(step, SecureSum)
+    return dealing, step
+
+
 @pytest.mark.parametrize("threat", [HONEST, LYING])
 def test_a_dealer_of_wrong_shares_is_named_and_its_part_left_out(
     threat: Threat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run(20, threat)
-    dealing = run.dealing()
-    rogue = drawn(dealing)[0]
-    honest = feldman.evaluate
-
-    def crooked(f: Any, x: int, order: int = 0) -> int:
-        return honest(f, x) + (x % 3 == 0)
-
-    step = dealing.server.start()
-    while isinstance(step, Ask):
-        for party, body in step.messages.items():
-            lies = step.stage == "deal" and party == rogue
-            monkeypatch.setattr(feldman, "evaluate", crooked if lies else honest)
-            dealing.server.receive(party, dealing.answer(party, body))
-        step = dealing.server.advance()
+    run.ring.wary = True  # everybody deals
+    rogue = "node-00007"
+    dealing, step = deal_with_rogues(run, {rogue}, monkeypatch)
     assert isinstance(step, Dealt)
     assert rogue not in step.dealers
     assert rogue not in step.members
@@ -157,8 +171,32 @@ def test_a_dealer_of_wrong_shares_is_named_and_its_part_left_out(
     check_sum(run)
 
 
+def test_after_a_dealing_that_rogues_spoilt_everybody_deals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three of twenty deal at first; a rogue among them is one too many."""
+    run = Run(20)
+    rogues = set(list(run.parties)[:2])
+    spoilt = 0
+    for _ in range(20):  # until the draw has put a rogue among the first
+        dealing, step = deal_with_rogues(run, rogues, monkeypatch)
+        if isinstance(step, Void):
+            assert step.code == "too-few-dealers"
+            assert set(named(dealing)) <= rogues
+            spoilt += 1
+            break
+        run.ring.dealt = None
+    assert spoilt
+    dealing, step = deal_with_rogues(run, rogues, monkeypatch)
+    assert isinstance(step, Dealt)
+    assert named(dealing) == dict.fromkeys(rogues, "wrong-share")
+    assert len(step.dealers) == 18
+    check_sum(run)
+
+
 def test_seals_that_open_for_nobody_are_a_dealers_fault() -> None:
     run = Run(20)
+    run.ring.wary = True
     dealing = run.dealing()
     rogue = drawn(dealing)[0]
 

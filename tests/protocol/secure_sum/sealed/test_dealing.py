@@ -35,7 +35,9 @@ from wallflower.protocol.secure_sum.sealed.proofs import prove_knowledge
 
 TERMS = Terms(b"c" * 32, b"m" * 32, 3)
 PAIRS = [KeyPair.generate() for _ in range(5)]
-HOLDERS = [Holder(f"node-{i}", i + 1, pair.point) for i, pair in enumerate(PAIRS)]
+HOLDERS = [
+    Holder(f"node-{i}", i + 1, bytes(pair.point)) for i, pair in enumerate(PAIRS)
+]
 
 
 def share_of(dealing: Dealing, index: int, terms: Terms = TERMS) -> int | None:

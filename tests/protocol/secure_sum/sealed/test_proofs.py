@@ -43,27 +43,27 @@ def test_knowledge_of_one_logarithm_is_not_of_its_rerandomisation() -> None:
 
 def test_an_answer_with_the_dealt_key_is_believed() -> None:
     key, element = KeyPair.generate(), KeyPair.generate().point
-    image, proof = prove_equality(key.secret, element, HERE)
+    image, proof = prove_equality(key, element, HERE)
     assert image == times(element, key.secret)
     assert shows_equality(key.point, element, image, proof, HERE)
 
 
 def test_an_answer_with_another_key_is_not_believed() -> None:
     key, other, element = (KeyPair.generate() for _ in range(3))
-    image, proof = prove_equality(other.secret, element.point, HERE)
+    image, proof = prove_equality(other, element.point, HERE)
     assert not shows_equality(key.point, element.point, image, proof, HERE)
 
 
 def test_a_shifted_answer_is_not_believed() -> None:
     """D + G would shift the decoded sum by a number the liar chooses."""
     key, element = KeyPair.generate(), KeyPair.generate().point
-    image, proof = prove_equality(key.secret, element, HERE)
+    image, proof = prove_equality(key, element, HERE)
     assert not shows_equality(key.point, element, image + base(1), proof, HERE)
 
 
 def test_an_answer_about_another_sum_or_cohort_is_not_believed() -> None:
     key, element = KeyPair.generate(), KeyPair.generate().point
-    image, proof = prove_equality(key.secret, element, HERE)
+    image, proof = prove_equality(key, element, HERE)
     assert not shows_equality(key.point, element, image, proof, THERE)
     assert not shows_equality(key.point, element + base(1), image, proof, HERE)
 
@@ -91,7 +91,7 @@ def test_zero_overlong_and_unreduced_scalars_prove_nothing(proof: bytes) -> None
 @given(st.integers(0, PROOF_BYTES - 1), st.integers(0, 7))
 def test_a_flipped_bit_breaks_a_proof(place: int, bit: int) -> None:
     key, element = KeyPair(77), KeyPair(78).point
-    image, good = prove_equality(key.secret, element, HERE)
+    image, good = prove_equality(key, element, HERE)
     known = prove_knowledge(key, HERE)
 
     def flipped(proof: bytes) -> bytes:
@@ -107,7 +107,7 @@ def test_a_flipped_bit_breaks_a_proof(place: int, bit: int) -> None:
 
 def test_nonces_are_fresh() -> None:
     key, element = KeyPair.generate(), KeyPair.generate().point
-    proofs = {prove_equality(key.secret, element, HERE)[1] for _ in range(20)}
+    proofs = {prove_equality(key, element, HERE)[1] for _ in range(20)}
     assert len(proofs) == 20
 
 
