@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 
 from wallflower.protocol.accounting.account import SMALLEST_PROVED_DELTA
@@ -98,17 +99,10 @@ class ClientPolicy:
         Every stage of every node of a process asks, mostly about the same few cohorts:
         what was accepted is remembered by the whole of its bytes.
         """
-        key = id(self), spec.SerializeToString(deterministic=True)
-        known = _ACCEPTED.get(key)
-        if known is not None and known[0] is self:
-            return known[1]
-        mechanism = self._judge(spec)
-        while len(_ACCEPTED) >= _MOST_ACCEPTED:
-            del _ACCEPTED[next(iter(_ACCEPTED))]
-        _ACCEPTED[key] = self, mechanism
-        return mechanism
+        return _judged(self, spec.SerializeToString(deterministic=True))
 
-    def _judge(self, spec: CohortSpec) -> CohortMechanism:
+    def judge(self, spec: CohortSpec) -> CohortMechanism:
+        """Do what `check` remembers."""
         if spec.mechanism not in self.mechanisms:
             raise TermsError(
                 "mechanism-not-allowed",
@@ -195,9 +189,10 @@ class ClientPolicy:
         return corrupt
 
 
-# The policy is kept with its verdict, so that its id cannot come to mean another.
-_ACCEPTED: dict[tuple[int, bytes], tuple[ClientPolicy, CohortMechanism]] = {}
-_MOST_ACCEPTED = 1024
+# A refusal raises, and is not remembered.
+@lru_cache(maxsize=1024)
+def _judged(policy: ClientPolicy, spec: bytes) -> CohortMechanism:
+    return policy.judge(CohortSpec.FromString(spec))
 
 
 def load_policy(path: Path) -> ClientPolicy:

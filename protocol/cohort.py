@@ -11,7 +11,11 @@ from fractions import Fraction
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.identity.canonical import LONGEST_NAME
-from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
+from wallflower.protocol.privacy.mechanism import (
+    CohortMechanism,
+    mechanism_class,
+    mechanism_named,
+)
 from wallflower.protocol.privacy.shuffled import PureShuffled
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
@@ -88,7 +92,7 @@ def check_pairing(mechanism: str, backend: str) -> None:
     What `shuffle-dp` says, and whom it says is trusted, is of a shuffler; and what any
     other mechanism says is not true of a shuffled heap, which tells more than the sum.
     """
-    if (mechanism == PureShuffled.name) != (backend == SHUFFLE):
+    if mechanism_class(mechanism).shuffled != (backend == SHUFFLE):
         pure = PureShuffled.name
         raise InputError("backend", backend, f"{SHUFFLE} with {pure}, and only with it")
 

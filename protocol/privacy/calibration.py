@@ -20,6 +20,7 @@ from wallflower.protocol.noise.law import NoiseLaw
 WIDEST_EXACT_LAPLACE = 2_000
 WIDEST_EXACT_NORMAL = 20_000
 _WIDEST_SHARE = 100_000
+SQRT2 = math.sqrt(2)
 
 
 def precision_for(
@@ -110,6 +111,14 @@ def sub_gamma_bound(variance_factor: Fraction, tail: Fraction, level: Fraction) 
         logarithm = ball(2 / level).log()
         bound = (2 * ball(variance_factor) * logarithm).sqrt() + ball(tail) * logarithm
         return int(bound.upper().ceil().unique_fmpz())
+
+
+def widened(survivors: int, honest_floor: int) -> float:
+    """√(survivors/floor): what shares calibrated to the floor add to a deviation.
+
+    Deviation: the paper knows no dropouts, hence no such factor.
+    """
+    return math.sqrt(max(survivors / honest_floor, 1.0))
 
 
 def check_share(calibration: Calibration) -> None:

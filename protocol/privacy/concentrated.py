@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.noise.laws import DiscreteGaussian, SumOfDiscreteGaussians
 from wallflower.protocol.privacy.calibration import (
+    SQRT2,
     Calibration,
     check_share,
     modulus_for,
     noise_bound,
     precision_for,
+    widened,
 )
 from wallflower.protocol.privacy.guarantee import Guarantee
-from wallflower.protocol.privacy.mechanism import CohortMechanism, Mechanism, register
+from wallflower.protocol.privacy.mechanism import (
+    CohortMechanism,
+    Mechanism,
+    SharedNoise,
+    register,
+)
 
 # ε̂ is stated as a rational on this grid, rounded up.
 _GRID = 10**15
@@ -44,6 +52,7 @@ class ConcentratedDistributed(Mechanism):
 
     name = "dist-cdp"
     label = "Dist-CDP-SE"
+    noise = "Every person adds discrete Gaussian noise."
     smallest_scale = Fraction(3, 2)
 
     def calibrate(
@@ -57,10 +66,19 @@ class ConcentratedDistributed(Mechanism):
         total = SumOfDiscreteGaussians(cohort_size, share)
         variance = share * cohort_size
         bound = noise_bound(total, wrap_probability, variance, Fraction(0))
-        modulus = modulus_for(cohort_size, precision, bound)
         return ConcentratedCohort(
-            cohort_size, honest_floor, precision, bound, modulus, facts.epsilon
+            cohort_size=cohort_size,
+            honest_floor=honest_floor,
+            precision=precision,
+            noise_bound=bound,
+            modulus=modulus_for(cohort_size, precision, bound),
+            epsilon=self.epsilon,
         )
+
+    def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
+        """A Gaussian tail, which has no linear part."""
+        sigma = SQRT2 * (1 + 1 / float(self.scale)) / float(self.epsilon)
+        return sigma * widened(survivors, honest_floor), 0.0
 
 
 @functools.lru_cache(maxsize=4096)
@@ -82,20 +100,17 @@ def concentrated_epsilon(
 
 
 @dataclass(frozen=True)
-class ConcentratedCohort(CohortMechanism):
+class ConcentratedCohort(SharedNoise):
     """`dist-cdp` calibrated to one cohort."""
-
-    cohort_size: int
-    honest_floor: int
-    precision: int
-    noise_bound: int
-    modulus: int
-    epsilon: Fraction
 
     @property
     def share_variance(self) -> Fraction:
         """g²/(hε²), the variance parameter of one user's noise."""
         return (self.precision / self.epsilon) ** 2 / self.honest_floor
+
+    def shares(self, users: int) -> NoiseLaw:
+        """The sum of as many N_ℤ(0, g²/(hε²))."""
+        return SumOfDiscreteGaussians(users, self.share_variance)
 
     def user_noise(self) -> NoiseLaw:
         """N_ℤ(0, g²/(hε²))."""
@@ -105,23 +120,11 @@ class ConcentratedCohort(CohortMechanism):
         """None for many users: a sum of discrete Gaussians is not one itself."""
         return self.user_noise() if users == 1 else None
 
-    def server_noise(self) -> NoiseLaw | None:
-        """None: the server adds nothing."""
-        return None
-
-    def total_noise(self, survivors: int | None = None) -> NoiseLaw:
-        """The sum of as many discrete Gaussians as survivors."""
-        count = self.cohort_size if survivors is None else survivors
-        return SumOfDiscreteGaussians(count, self.share_variance)
-
-    def hiding_noise(self) -> NoiseLaw:
-        """The shares of h users."""
-        return self.total_noise(self.honest_floor)
-
-    def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
+    def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
         """σ²λ²/2, an upper bound (Canonne, Kamath and Steinke 2020, Lemma 12)."""
         count = self.cohort_size if survivors is None else survivors
-        return float(self.share_variance * count) * argument**2 / 2
+        variance = float(self.share_variance * count)
+        return lambda argument: variance * argument**2 / 2
 
     def guarantee(self) -> Guarantee:
         """½ε̂²-CDP while h honest users answer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,7 +13,13 @@ from wallflower.protocol.privacy.calibration import (
     sub_gamma_bound,
 )
 from wallflower.protocol.privacy.guarantee import Guarantee
-from wallflower.protocol.privacy.mechanism import CohortMechanism, Mechanism, register
+from wallflower.protocol.privacy.mechanism import (
+    PER_USER,
+    CohortMechanism,
+    Mechanism,
+    SharedNoise,
+    register,
+)
 from wallflower.protocol.privacy.pure import laplace_parts
 
 
@@ -35,6 +41,8 @@ class PureLocal(Mechanism):
 
     name = "local-dp"
     label = "LDP-SE"
+    noise = "Every person randomises the outcome alone."
+    noise_grows = PER_USER
 
     def calibrate(
         self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
@@ -45,53 +53,35 @@ class PureLocal(Mechanism):
         bound = sub_gamma_bound(
             2 * cohort_size * noise_scale**2, noise_scale, wrap_probability
         )
-        modulus = modulus_for(cohort_size, precision, bound)
         return LocalCohort(
-            cohort_size, honest_floor, precision, bound, modulus, self.epsilon
+            cohort_size=cohort_size,
+            honest_floor=honest_floor,
+            precision=precision,
+            noise_bound=bound,
+            modulus=modulus_for(cohort_size, precision, bound),
+            epsilon=self.epsilon,
         )
+
+    def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
+        """As many noises as survivors; the floor plays no part.
+
+        Deviation: the paper's constant c is unspecified; Lap_ℤ(t) is sub-gamma with
+        variance factor 2t² and scale t, which holds for every n.
+        """
+        return 2 * math.sqrt(survivors) / float(self.epsilon), 1 / float(self.epsilon)
 
 
 @dataclass(frozen=True)
-class LocalCohort(CohortMechanism):
+class LocalCohort(SharedNoise):
     """`local-dp` calibrated to one cohort."""
 
-    cohort_size: int
-    honest_floor: int
-    precision: int
-    noise_bound: int
-    modulus: int
-    epsilon: Fraction
-
-    def _noises(self, users: int) -> NoiseLaw:
+    def shares(self, users: int) -> NoiseLaw:
+        """As many full noises; each user's own is still in it."""
         return laplace_parts(Fraction(users), self.epsilon / self.precision)
-
-    def user_noise(self) -> NoiseLaw:
-        """Lap_ℤ(g/ε)."""
-        return self._noises(1)
-
-    def node_noise(self, users: int) -> NoiseLaw:
-        """One draw of shape `users`; each user's own noise is still in it."""
-        return self._noises(users)
-
-    def server_noise(self) -> NoiseLaw | None:
-        """None: the server adds nothing."""
-        return None
-
-    def total_noise(self, survivors: int | None = None) -> NoiseLaw:
-        """As many full noises as survivors."""
-        return self._noises(self.cohort_size if survivors is None else survivors)
 
     def hiding_noise(self) -> NoiseLaw:
         """Her own noise."""
         return self.user_noise()
-
-    def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
-        """The closed form of the law itself."""
-        return self.total_noise(survivors).log_mgf(argument)
-
-    def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
-        """The closed form of the law itself, without looking the law up again."""
-        return self.total_noise(survivors).log_mgf
 
     def guarantee(self) -> Guarantee:
         """(ε, 0)-DP of every message by itself."""

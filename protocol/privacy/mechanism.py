@@ -3,8 +3,8 @@
 A `Mechanism` is a name and a privacy level. Calibrated to a cohort it becomes a
 `CohortMechanism`: precision g, noise bound τ, modulus m, the noise each user adds, the
 law of the total, and the guarantee. Randomizer, analyzer, radius, accountant, planner,
-simulator and figures all read this; adding a mechanism is adding one class to the
-registry.
+simulator, figures and report all read this, and nothing about a mechanism is written
+down anywhere else: adding one is adding its class and the class of its cohorts.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import ClassVar
 
 from wallflower.protocol.errors import InputError, nearest
 from wallflower.protocol.noise.law import NoiseLaw
+from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.numbers import exact, whole
 from wallflower.protocol.privacy.guarantee import Guarantee as Guarantee
 
@@ -28,7 +30,10 @@ LARGEST_SCALE = Fraction(1000)
 LARGEST_COHORT = 10**10
 SMALLEST_WRAP_PROBABILITY = Fraction(1, 10**18)
 
+NO_NOISE, PER_COHORT, PER_USER = "not", "per cohort", "per user"
 
+
+@dataclass(frozen=True)
 class CohortMechanism(abc.ABC):
     """A mechanism calibrated to one cohort; both sides derive it from public facts.
 
@@ -41,6 +46,7 @@ class CohortMechanism(abc.ABC):
     noise_bound : τ, exceeded in absolute value by the total noise of n survivors
         with probability at most the wrap probability.
     modulus : m = ng + 2τ + 1, the smallest allowed; a back-end may use any larger.
+    radix : how a user's integer becomes messages of one bit each, where it does.
     """
 
     cohort_size: int
@@ -48,6 +54,8 @@ class CohortMechanism(abc.ABC):
     precision: int
     noise_bound: int
     modulus: int
+    _: KW_ONLY
+    radix: RadixPlan | None = None
 
     @property
     def bits_per_user(self) -> int:
@@ -71,9 +79,9 @@ class CohortMechanism(abc.ABC):
         draws each user's noise by itself.
         """
 
-    @abc.abstractmethod
     def server_noise(self) -> NoiseLaw | None:
         """What a trusted server adds to the sum; None in every other trust model."""
+        return None
 
     @abc.abstractmethod
     def total_noise(self, survivors: int | None = None) -> NoiseLaw | None:
@@ -88,26 +96,73 @@ class CohortMechanism(abc.ABC):
         """
 
     @abc.abstractmethod
-    def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
-        """ln E exp(argument · total noise); an upper bound where no closed form is."""
-
     def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
-        """`total_log_mgf` for fixed survivors, for who asks it very often."""
-        return lambda argument: self.total_log_mgf(argument, survivors)
+        """λ ↦ ln E exp(λ · total noise); an upper bound where no closed form is."""
+
+    def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
+        """`noise_log_mgf` at one argument."""
+        return self.noise_log_mgf(survivors)(argument)
 
     @abc.abstractmethod
     def guarantee(self) -> Guarantee:
         """The promise to one user of this cohort."""
 
 
+@dataclass(frozen=True)
+class SharedNoise(CohortMechanism):
+    """A cohort whose noise its users bring along, each a part that adds up.
+
+    Subclasses say what the parts of so many users add up to; the rest follows.
+    """
+
+    epsilon: Fraction
+
+    @abc.abstractmethod
+    def shares(self, users: int) -> NoiseLaw:
+        """The law of the sum of so many users' noises."""
+
+    def user_noise(self) -> NoiseLaw:
+        """One user's share."""
+        return self.shares(1)
+
+    def node_noise(self, users: int) -> NoiseLaw | None:
+        """One draw for all of them: the law is infinitely divisible."""
+        return self.shares(users)
+
+    def total_noise(self, survivors: int | None = None) -> NoiseLaw:
+        """The shares of all survivors."""
+        return self.shares(self.cohort_size if survivors is None else survivors)
+
+    def hiding_noise(self) -> NoiseLaw:
+        """The shares of the h users who are surely honest and present."""
+        return self.shares(self.honest_floor)
+
+    def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
+        """The closed form of the law itself."""
+        return self.total_noise(survivors).log_mgf
+
+
 class Mechanism(abc.ABC):
     """A privacy level and the way to reach it.
 
     `scale` is s of the RDP and CDP mechanisms; the others ignore it.
+
+    Attributes
+    ----------
+    name : in settings and on the wire.
+    label : as in the paper's figures, e.g. Dist-DP-SE.
+    noise : who adds which noise, a sentence for people.
+    noise_grows : how much noise more users bring, one of `NO_NOISE`, `PER_COHORT` and
+        `PER_USER`; index policies choose their divergence by it.
+    shuffled : the promise rests on a shuffler instead of a secure sum.
+    smallest_scale : below it `scale` is refused.
     """
 
     name: ClassVar[str]
-    label: ClassVar[str]  # as in the paper's figures, e.g. Dist-DP-SE
+    label: ClassVar[str]
+    noise: ClassVar[str]
+    noise_grows: ClassVar[str] = PER_COHORT
+    shuffled: ClassVar[bool] = False
     smallest_scale: ClassVar[Fraction] = Fraction(1)
 
     def __init__(self, epsilon: Fraction, scale: Fraction = Fraction(10)) -> None:
@@ -143,6 +198,17 @@ class Mechanism(abc.ABC):
     ) -> CohortMechanism:
         """Compute what `for_cohort` remembers; the arguments are checked already."""
 
+    def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
+        """σ and h of the `paper` radius, in units of reward; see `paper_radius`.
+
+        Raises
+        ------
+        InputError
+            The paper knows no radius of this mechanism.
+        """
+        allowed = f"a mechanism the paper gives a radius for; {self.name} needs tight"
+        raise InputError("radius", "paper", allowed)
+
 
 @functools.lru_cache(maxsize=65536)
 def _remembered(
@@ -169,10 +235,12 @@ def register(cls: type[Mechanism]) -> type[Mechanism]:
 def mechanism_named(
     name: str, epsilon: Fraction, scale: Fraction = Fraction(10)
 ) -> Mechanism:
-    """Build a mechanism by its registered name.
+    """Build a mechanism by its registered name."""
+    return mechanism_class(name)(epsilon, scale)
 
-    The registry is filled by `protocol.mechanisms`, which imports every class.
-    """
+
+def mechanism_class(name: str) -> type[Mechanism]:
+    """Find what is registered under a name; raises InputError with the near miss."""
     import wallflower.protocol.privacy.mechanisms  # noqa: F401
 
     if name not in REGISTRY:
@@ -180,4 +248,4 @@ def mechanism_named(
         raise InputError(
             "mechanism", f'"{name}"{nearest(name, REGISTRY)}', f"one of {known}"
         )
-    return REGISTRY[name](epsilon, scale)
+    return REGISTRY[name]

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.noise.laws import DiscreteLaplace, NegativeBinomialDifference
 from wallflower.protocol.privacy.calibration import (
+    SQRT2,
     WIDEST_EXACT_LAPLACE,
     Calibration,
     modulus_for,
     noise_bound,
     precision_for,
     sub_gamma_bound,
+    widened,
 )
 from wallflower.protocol.privacy.guarantee import Guarantee
-from wallflower.protocol.privacy.mechanism import CohortMechanism, Mechanism, register
+from wallflower.protocol.privacy.mechanism import (
+    CohortMechanism,
+    Mechanism,
+    SharedNoise,
+    register,
+)
 
 # The masses of more parts cancel in their recurrence and need ever more digits.
 _LARGEST_EXACT_SHAPE = 16
@@ -46,6 +52,13 @@ def laplace_bound(shape: Fraction, rate: Fraction, level: Fraction) -> int:
     return noise_bound(total, level, variance_factor, tail, WIDEST_EXACT_LAPLACE)
 
 
+def laplace_tail(
+    epsilon: float, survivors: int, honest_floor: int
+) -> tuple[float, float]:
+    """(√2/ε, 1/ε) of the paper's radius, widened for shares calibrated to the floor."""
+    return SQRT2 / epsilon * widened(survivors, honest_floor), 1 / epsilon
+
+
 @register
 class PureDistributed(Mechanism):
     """Pólya shares that add up to discrete Laplace noise (Dist-DP-SE).
@@ -65,6 +78,10 @@ class PureDistributed(Mechanism):
 
     name = "dist-dp"
     label = "Dist-DP-SE"
+    noise = (
+        "Every person adds a share of discrete Laplace noise (a difference of two "
+        "negative binomial draws)."
+    )
 
     def calibrate(
         self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
@@ -73,54 +90,28 @@ class PureDistributed(Mechanism):
         precision = precision_for(self.epsilon, cohort_size)
         facts = Calibration(self.epsilon, cohort_size, honest_floor, precision)
         bound = laplace_bound(facts.shape(cohort_size), facts.rate, wrap_probability)
-        modulus = modulus_for(cohort_size, precision, bound)
         return PureCohort(
-            cohort_size, honest_floor, precision, bound, modulus, facts.epsilon
+            cohort_size=cohort_size,
+            honest_floor=honest_floor,
+            precision=precision,
+            noise_bound=bound,
+            modulus=modulus_for(cohort_size, precision, bound),
+            epsilon=self.epsilon,
         )
+
+    def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
+        """One discrete Laplace noise, as many more as users answer beyond the floor."""
+        return laplace_tail(float(self.epsilon), survivors, honest_floor)
 
 
 @dataclass(frozen=True)
-class PureCohort(CohortMechanism):
+class PureCohort(SharedNoise):
     """`dist-dp` calibrated to one cohort."""
 
-    cohort_size: int
-    honest_floor: int
-    precision: int
-    noise_bound: int
-    modulus: int
-    epsilon: Fraction
-
-    def _shares(self, users: int) -> NoiseLaw:
+    def shares(self, users: int) -> NoiseLaw:
+        """γ⁺ − γ⁻ of shape users/h; exactly Lap_ℤ(g/ε) for h users."""
         shape = Fraction(users, self.honest_floor)
         return laplace_parts(shape, self.epsilon / self.precision)
-
-    def user_noise(self) -> NoiseLaw:
-        """γ⁺ − γ⁻ of shape 1/h."""
-        return self._shares(1)
-
-    def node_noise(self, users: int) -> NoiseLaw:
-        """One draw of shape users/h: the law is infinitely divisible."""
-        return self._shares(users)
-
-    def server_noise(self) -> NoiseLaw | None:
-        """None: the server adds nothing."""
-        return None
-
-    def total_noise(self, survivors: int | None = None) -> NoiseLaw:
-        """Shape survivors/h; exactly Lap_ℤ(g/ε) for h survivors."""
-        return self._shares(self.cohort_size if survivors is None else survivors)
-
-    def hiding_noise(self) -> NoiseLaw:
-        """Lap_ℤ(g/ε), the shares of h users."""
-        return self._shares(self.honest_floor)
-
-    def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
-        """The closed form of the law itself."""
-        return self.total_noise(survivors).log_mgf(argument)
-
-    def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
-        """The closed form of the law itself, without looking the law up again."""
-        return self.total_noise(survivors).log_mgf
 
     def guarantee(self) -> Guarantee:
         """(ε, 0)-DP while h honest users answer."""

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.noise.laws import Skellam
 from wallflower.protocol.privacy.calibration import (
+    SQRT2,
     Calibration,
     check_share,
     modulus_for,
     noise_bound,
     precision_for,
+    widened,
 )
 from wallflower.protocol.privacy.guarantee import Guarantee
-from wallflower.protocol.privacy.mechanism import CohortMechanism, Mechanism, register
+from wallflower.protocol.privacy.mechanism import (
+    CohortMechanism,
+    Mechanism,
+    SharedNoise,
+    register,
+)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -47,6 +53,7 @@ class RenyiDistributed(Mechanism):
 
     name = "dist-rdp"
     label = "Dist-RDP-SE"
+    noise = "Every person adds a share of Skellam noise."
 
     def calibrate(
         self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
@@ -59,54 +66,30 @@ class RenyiDistributed(Mechanism):
         bound = noise_bound(
             skellam(variance), wrap_probability, variance, Fraction(1, 3)
         )
-        modulus = modulus_for(cohort_size, precision, bound)
         return RenyiCohort(
-            cohort_size, honest_floor, precision, bound, modulus, facts.epsilon
+            cohort_size=cohort_size,
+            honest_floor=honest_floor,
+            precision=precision,
+            noise_bound=bound,
+            modulus=modulus_for(cohort_size, precision, bound),
+            epsilon=self.epsilon,
         )
+
+    def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
+        """The paper's bound on Skellam noise and the rounding."""
+        epsilon, scale = float(self.epsilon), float(self.scale)
+        sigma = (2 + SQRT2 / scale) / epsilon * widened(survivors, honest_floor)
+        return sigma, SQRT2 / (scale * epsilon)
 
 
 @dataclass(frozen=True)
-class RenyiCohort(CohortMechanism):
+class RenyiCohort(SharedNoise):
     """`dist-rdp` calibrated to one cohort."""
 
-    cohort_size: int
-    honest_floor: int
-    precision: int
-    noise_bound: int
-    modulus: int
-    epsilon: Fraction
-
-    def _shares(self, users: int) -> NoiseLaw:
+    def shares(self, users: int) -> NoiseLaw:
+        """Sk(0, users/h · g²/ε²)."""
         full = (self.precision / self.epsilon) ** 2
         return skellam(full * Fraction(users, self.honest_floor))
-
-    def user_noise(self) -> NoiseLaw:
-        """Sk(0, g²/(hε²))."""
-        return self._shares(1)
-
-    def node_noise(self, users: int) -> NoiseLaw:
-        """One draw with the variances added: the law is infinitely divisible."""
-        return self._shares(users)
-
-    def server_noise(self) -> NoiseLaw | None:
-        """None: the server adds nothing."""
-        return None
-
-    def total_noise(self, survivors: int | None = None) -> NoiseLaw:
-        """Variance survivors/h · g²/ε²."""
-        return self._shares(self.cohort_size if survivors is None else survivors)
-
-    def hiding_noise(self) -> NoiseLaw:
-        """Sk(0, g²/ε²), the shares of h users."""
-        return self._shares(self.honest_floor)
-
-    def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
-        """σ²(cosh λ − 1), the closed form of the law itself."""
-        return self.total_noise(survivors).log_mgf(argument)
-
-    def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
-        """The closed form of the law itself, without looking the law up again."""
-        return self.total_noise(survivors).log_mgf
 
     def guarantee(self) -> Guarantee:
         """The Rényi curve of this cohort's own g, while h honest users answer."""

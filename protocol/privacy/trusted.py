@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.noise.laws import DiscreteLaplace
-from wallflower.protocol.privacy.calibration import modulus_for, precision_for
+from wallflower.protocol.privacy.calibration import SQRT2, modulus_for, precision_for
 from wallflower.protocol.privacy.guarantee import Guarantee
-from wallflower.protocol.privacy.mechanism import CohortMechanism, Mechanism, register
+from wallflower.protocol.privacy.mechanism import (
+    NO_NOISE,
+    CohortMechanism,
+    Mechanism,
+    register,
+)
 
 # The baselines of the literature do not round rewards. Randomized rounding to 1/1024
 # is unbiased and adds at most 2⁻²² to the variance of a reward.
@@ -20,11 +26,6 @@ _FINE_PRECISION = 1024
 class TrustedCohort(CohortMechanism):
     """Bare sums, and one noise of the server on top (none for `non-private`)."""
 
-    cohort_size: int
-    honest_floor: int
-    precision: int
-    noise_bound: int
-    modulus: int
     epsilon: Fraction | None
 
     def user_noise(self) -> NoiseLaw | None:
@@ -49,10 +50,10 @@ class TrustedCohort(CohortMechanism):
         """The server's noise."""
         return self.server_noise()
 
-    def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
+    def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
         """The closed form of the server's noise; 0 without noise."""
         noise = self.server_noise()
-        return 0.0 if noise is None else noise.log_mgf(argument)
+        return (lambda argument: 0.0) if noise is None else noise.log_mgf
 
     def guarantee(self) -> Guarantee:
         """(ε, 0)-DP of what the server publishes, or nothing."""
@@ -70,8 +71,14 @@ def _trusted(
 ) -> TrustedCohort:
     noise = None if epsilon is None else DiscreteLaplace(precision / epsilon)
     bound = 0 if noise is None else noise.two_sided_bound(wrap_probability)
-    modulus = modulus_for(cohort_size, precision, bound)
-    return TrustedCohort(cohort_size, honest_floor, precision, bound, modulus, epsilon)
+    return TrustedCohort(
+        cohort_size=cohort_size,
+        honest_floor=honest_floor,
+        precision=precision,
+        noise_bound=bound,
+        modulus=modulus_for(cohort_size, precision, bound),
+        epsilon=epsilon,
+    )
 
 
 @register
@@ -88,6 +95,7 @@ class PureCentral(Mechanism):
 
     name = "central-dp"
     label = "CDP-SE"
+    noise = "The server adds discrete Laplace noise to the sum."
 
     def calibrate(
         self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
@@ -97,6 +105,10 @@ class PureCentral(Mechanism):
         return _trusted(
             self.epsilon, cohort_size, honest_floor, precision, wrap_probability
         )
+
+    def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
+        """One discrete Laplace noise, whoever answers."""
+        return SQRT2 / float(self.epsilon), 1 / float(self.epsilon)
 
 
 @register
@@ -117,6 +129,7 @@ class SajedSheffet(Mechanism):
 
     name = "dp-se"
     label = "DP-SE"
+    noise = "The server adds discrete Laplace noise to the sum."
 
     def calibrate(
         self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
@@ -141,6 +154,8 @@ class NonPrivate(Mechanism):
 
     name = "non-private"
     label = "SE"
+    noise = "Nobody adds noise."
+    noise_grows = NO_NOISE
 
     def calibrate(
         self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
@@ -149,3 +164,7 @@ class NonPrivate(Mechanism):
         return _trusted(
             None, cohort_size, honest_floor, _FINE_PRECISION, wrap_probability
         )
+
+    def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
+        """No noise, no tail."""
+        return 0.0, 0.0

@@ -110,9 +110,7 @@ class Confidence:
         """Give the paper's β for an arm's newest cohort."""
         spec = self._spec
         return paper_radius(
-            spec.mechanism,
-            spec.epsilon,
-            spec.scale,
+            spec.built,
             survivors=facts.survivors,
             honest_floor=facts.floor,
             batch=batch,

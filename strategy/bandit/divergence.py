@@ -16,6 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, xlogy
 
+from wallflower.protocol.privacy.mechanism import (
+    NO_NOISE,
+    PER_COHORT,
+    PER_USER,
+    Mechanism,
+)
+
 Doubles = NDArray[np.float64]
 
 _BISECTIONS = 50
@@ -87,14 +94,19 @@ class Divergence:
     epsilon: float
 
 
-def divergence_for(mechanism: str, epsilon: float) -> Divergence:
+_BY_GROWTH = {
+    NO_NOISE: (private_divergence, private_upper_bound),
+    PER_COHORT: (private_divergence, private_upper_bound),
+    PER_USER: (quadratic_divergence, quadratic_upper_bound),
+}
+
+
+def divergence_for(mechanism: Mechanism) -> Divergence:
     """Choose by how the noise grows with the users.
 
     One noise a cohort (central, distributed): d_ε. One noise a user (local): the
     quadratic one, since d_ε would be overconfident. No noise: kl.
     """
-    if mechanism == "local-dp":
-        return Divergence(quadratic_divergence, quadratic_upper_bound, epsilon)
-    if mechanism == "non-private":
-        epsilon = math.inf
-    return Divergence(private_divergence, private_upper_bound, epsilon)
+    grows = mechanism.noise_grows
+    epsilon = math.inf if grows == NO_NOISE else float(mechanism.epsilon)
+    return Divergence(*_BY_GROWTH[grows], epsilon)

@@ -69,7 +69,7 @@ class IndexPolicy:
         self._schedule = Schedule(self.spec.ratio, self.spec.first_batch)
         self._confidence = confidence_for(self.spec)
         self._evidence = evidence_for(self.spec)
-        self._divergence = divergence_for(self.spec.mechanism, float(self.spec.epsilon))
+        self._divergence = divergence_for(self.spec.built)
         self._records = [ArmRecord() for _ in range(self.spec.arms)]
         self._attempts = [0] * self.spec.arms
         self._batch = 1

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from wallflower.protocol.errors import InputError, nearest
-from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.privacy.mechanism import CohortMechanism, Mechanism
 
 LogMgf = Callable[[float], float]
 
@@ -111,27 +111,8 @@ def chernoff(log_mgf: LogMgf, users: float, level: Fraction) -> tuple[float, flo
     return at_right, math.exp(right)
 
 
-# (σ, h) of the paper's radius in units of reward, from ε, s and the survivors.
-_PaperTail = Callable[[float, float, int], tuple[float, float]]
-_ROOT2 = math.sqrt(2)
-_PAPER_TAILS: dict[str, _PaperTail] = {
-    "dist-dp": lambda eps, s, n: (_ROOT2 / eps, 1 / eps),
-    # Deviation: the paper halves ε for its shuffler; ours leaves 0.99 ε for the noise.
-    "shuffle-dp": lambda eps, s, n: (_ROOT2 / (0.99 * eps), 1 / (0.99 * eps)),
-    "central-dp": lambda eps, s, n: (_ROOT2 / eps, 1 / eps),
-    "dist-rdp": lambda eps, s, n: ((2 + _ROOT2 / s) / eps, _ROOT2 / (s * eps)),
-    "dist-cdp": lambda eps, s, n: (_ROOT2 * (1 + 1 / s) / eps, 0.0),
-    # Deviation: the paper's constant c is unspecified; Lap_ℤ(t) is sub-gamma with
-    # variance factor 2t² and scale t, which holds for every n.
-    "local-dp": lambda eps, s, n: (2 * math.sqrt(n) / eps, 1 / eps),
-    "non-private": lambda eps, s, n: (0.0, 0.0),
-}
-
-
 def paper_radius(
-    mechanism: str,
-    epsilon: Fraction,
-    scale: Fraction,
+    mechanism: Mechanism,
     *,
     survivors: int,
     honest_floor: int,
@@ -141,19 +122,10 @@ def paper_radius(
 ) -> float:
     """β(b) of the paper's experiments, for one arm and the last batch only.
 
-    β = √(ln(4|Φ|b²/p)/(2l)) + σ√(ln(2|Φ|b²/p))/l + h ln(2|Φ|b²/p)/l. Shares are
-    calibrated to the floor, so σ² grows by survivors/floor (Deviation: the paper knows
-    no dropouts). The local model's noise is per user and knows no floor.
+    β = √(ln(4|Φ|b²/p)/(2l)) + σ√(ln(2|Φ|b²/p))/l + h ln(2|Φ|b²/p)/l, where σ and h are
+    the mechanism's own.
     """
-    if mechanism not in _PAPER_TAILS:
-        raise InputError(
-            "mechanism",
-            f'"{mechanism}"{nearest(mechanism, _PAPER_TAILS)}',
-            f"one of {', '.join(_PAPER_TAILS)}",
-        )
-    sigma, linear = _PAPER_TAILS[mechanism](float(epsilon), float(scale), survivors)
-    if mechanism not in ("local-dp", "central-dp", "non-private"):
-        sigma *= math.sqrt(max(survivors / honest_floor, 1.0))
+    sigma, linear = mechanism.paper_tail(survivors, honest_floor)
     odds = active_arms * batch**2 / float(failure_probability)
     noise = math.log(2 * odds)
     return (

@@ -90,9 +90,14 @@ class PolicySpec:
         """Give the honest floor planned for a cohort."""
         return max(1, math.floor(cohort_size * self.honest_fraction))
 
+    @property
+    def built(self) -> Mechanism:
+        """The mechanism at this privacy level."""
+        return build_mechanism(self.mechanism, self.epsilon, self.scale)
+
     def calibrated(self, size: int, floor: int, wrap: Fraction) -> CohortMechanism:
-        """Calibrate the mechanism to a cohort; remembered, since cohorts repeat."""
-        return _calibrated(self.mechanism, self.epsilon, self.scale, size, floor, wrap)
+        """Calibrate the mechanism to a cohort."""
+        return self.built.for_cohort(size, floor, wrap)
 
     def resolved(self) -> PolicySpec:
         """Fill in ratio and first batch where they were left open."""
@@ -166,13 +171,6 @@ class PolicySpec:
 def build_mechanism(name: str, epsilon: Fraction, scale: Fraction) -> Mechanism:
     """Give the mechanism by name, the same object for the same level."""
     return mechanism_named(name, epsilon, scale)
-
-
-@lru_cache(maxsize=4096)
-def _calibrated(
-    name: str, epsilon: Fraction, scale: Fraction, size: int, floor: int, wrap: Fraction
-) -> CohortMechanism:
-    return build_mechanism(name, epsilon, scale).for_cohort(size, floor, wrap)
 
 
 @lru_cache(maxsize=256)

@@ -19,7 +19,6 @@ from wallflower.protocol.accounting.exact import Bound
 from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
-from wallflower.protocol.privacy.shuffled import ShuffledCohort
 from wallflower.protocol.secure_sum.shuffle.seals import PLAIN, sealed_bytes
 
 _LEGEND = (
@@ -85,7 +84,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def _batch_json(planned: PlannedBatch) -> dict[str, Any]:
     cohort = planned.cohort
-    if isinstance(cohort, ShuffledCohort):
+    if cohort.radix is not None:
         shuffled = {
             "messages_per_user": cohort.radix.messages,
             "sealed_bytes_per_user": cohort.radix.messages * sealed_bytes(PLAIN, 1),
@@ -158,8 +157,8 @@ def _print_page(plan: Plan) -> None:
     out.print("[bold]What is sent[/bold] (if no arm falls early)")
     out.print(_batches(plan))
     print_text(out, _LEGEND)
-    if isinstance(largest := plan.batches[-1].cohort, ShuffledCohort):
-        print_text(out, _messages(largest.radix))
+    if (radix := plan.batches[-1].cohort.radix) is not None:
+        print_text(out, _messages(radix))
     out.print()
     if plan.dropouts:
         out.print("[bold]When people do not answer[/bold]")

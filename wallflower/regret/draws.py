@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from wallflower.protocol.noise.bits import SeededBits
 from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.privacy.mechanism import CohortMechanism
-from wallflower.protocol.privacy.shuffled import ShuffledCohort
 from wallflower.protocol.rewards.models import RewardModel
 from wallflower.regret.noise import total_noise
 from wallflower.regret.simulation import Integers
@@ -33,7 +32,7 @@ class CohortDraws:
         served = cohort.server_noise()
         shares = cohort.total_noise() if served is None else None
         sums += total_noise(shares, len(arms), self._generator, self._bits)
-        if isinstance(cohort, ShuffledCohort):
+        if cohort.radix is not None:
             sums += self._junk(len(arms), cohort.radix)
         wrapped = sums % cohort.modulus
         beyond = wrapped > size * precision + cohort.noise_bound

@@ -31,9 +31,7 @@ class FastIndex:
         self._schedule = Schedule(self._spec.ratio, self._spec.first_batch)
         self._confidence = confidence_for(self._spec)
         self._evidence = evidence_for(self._spec)
-        self._divergence = divergence_for(
-            self._spec.mechanism, float(self._spec.epsilon)
-        )
+        self._divergence = divergence_for(self._spec.built)
         self._draws = CohortDraws(simulation.model, simulation.seed)
         self._accounts = Accounts(simulation)
         shape = (simulation.instances, self._spec.arms)

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.numbers import round_up
+from wallflower.protocol.privacy.mechanism import mechanism_class
 from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
 from wallflower.protocol.secure_sum.threat import Threat, committee_size, graph_size
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -20,16 +21,6 @@ _KINDS = {
     "renyi": "Rényi differential privacy of Skellam noise",
     "concentrated": "½ε²-concentrated differential privacy",
     "none": "none",
-}
-_NOISE = {
-    "dist-dp": "Every person adds a share of discrete Laplace noise (a difference of "
-    "two negative binomial draws).",
-    "dist-rdp": "Every person adds a share of Skellam noise.",
-    "dist-cdp": "Every person adds discrete Gaussian noise.",
-    "shuffle-dp": "Every person adds a share of discrete Laplace noise and splits the "
-    "answer into messages that a shuffler mixes with everybody's.",
-    "central-dp": "The server adds discrete Laplace noise to the sum.",
-    "local-dp": "Every person randomises the outcome alone.",
 }
 
 _SIZES = {"committee": committee_size, "secagg-plus": graph_size}
@@ -99,7 +90,10 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
             "one person, one outcome: the record with her outcome replaced by any "
             "other in [0, 1] must look almost the same",
         ),
-        ("Mechanism", f"{privacy.mechanism}. {_NOISE.get(privacy.mechanism, '')}"),
+        (
+            "Mechanism",
+            f"{privacy.mechanism}. {mechanism_class(privacy.mechanism).noise}",
+        ),
     ]
     kind = str(spent.get("kind", "none"))
     facts.append(("Guarantee", _KINDS[kind]))

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.strategy.bandit.divergence import (
     bernoulli_kl,
     divergence_for,
@@ -61,7 +63,10 @@ def test_at_the_edges_nothing_is_undefined() -> None:
 
 
 def test_local_noise_has_its_own_divergence() -> None:
-    local, central = (divergence_for(m, 0.5) for m in ("local-dp", "dist-dp"))
+    local, central = (
+        divergence_for(mechanism_named(name, Fraction(1, 2)))
+        for name in ("local-dp", "dist-dp")
+    )
     x, y = one(0.3), one(0.6)
     assert local.between(x, y, 0.5)[0] < central.between(x, y, 0.5)[0]
     bound = local.upper_bound(x, one(0.01), 0.5)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from wallflower.protocol.errors import InputError
+from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.strategy.bandit.radius import (
     Pool,
     own_radius,
@@ -80,9 +81,7 @@ def test_a_law_without_mgf_is_refused() -> None:
 
 def radius(mechanism: str, survivors: int = 1024, floor: int = 1024) -> float:
     return paper_radius(
-        mechanism,
-        Fraction(1, 10),
-        Fraction(10),
+        mechanism_named(mechanism, Fraction(1, 10)),
         survivors=survivors,
         honest_floor=floor,
         batch=10,
