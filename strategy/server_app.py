@@ -74,9 +74,10 @@ def _tell(event: events.Event) -> None:
     elif isinstance(event, events.WaitingForNodes):
         log(
             logging.WARNING,
-            "waiting for nodes: %d of %d are there",
+            "waiting for nodes: %d of %d are there%s",
             event.present,
             event.known,
+            event.why and f" ({event.why})",
         )
     elif isinstance(event, events.TermsRefused):
         log(logging.WARNING, "%s; going on without them", event.text)

@@ -38,6 +38,7 @@ from wallflower.clients.node.node import Node
 from wallflower.clients.node.session_store import SessionStore
 from wallflower.clients.node.sessions import Sessions, StoredSessions
 from wallflower.clients.rewards.local import TableRewards, patience_of, reward_source
+from wallflower.clients.rewards.ready import check_test_users
 from wallflower.clients.rewards.source import Patience, RewardsOf
 from wallflower.protocol.errors import (
     ConfigError,
@@ -193,6 +194,8 @@ class NodeHome:
             users = tuple(f"u{number}" for number in range(section.users))
         else:
             users = section.users
+        if settings is not None:
+            check_test_users(settings.test_users, users)
         setup = NodeSetup(
             policy=self.policy,
             ledger=ledger,

@@ -23,6 +23,7 @@ from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.sessions import MemorySessions, Sessions
 from wallflower.clients.node.spends import Spend
+from wallflower.clients.rewards.ready import DOWN, require_ready
 from wallflower.clients.rewards.source import (
     Doubles,
     Patience,
@@ -179,7 +180,7 @@ class Node:
             if kind == "offer":
                 _check_run(task.offer.spec, run_id)
                 self._parts.policy.check(task.offer.spec)
-                await self._parts.ledger.ready()
+                await self._check_ready(task.offer.spec)
                 return TaskAnswer(task_id=task.task_id, accepted=Accepted())
             if kind == "stage":
                 message = await self._stage(run_id, task.stage, dropped)
@@ -297,7 +298,7 @@ class Node:
             raise RefusalError(
                 "cohort-repeated", "the users of this cohort were shown the arm before"
             )
-        await self._parts.ledger.ready()  # a locked ledger is no reason to use users up
+        await self._check_ready(spec)
         self._begun.add(spec.cohort_id)
         users = tuple(stage.users)
         if not users or len(set(users)) != len(users):
@@ -333,6 +334,22 @@ class Node:
         await self._parts.ledger.spend(self._spend(spec, mechanism, users))
         value = self._parts.randomize(spec, mechanism, users, pulled.values[present])
         return Contribution(value, len(users))
+
+    async def _check_ready(self, spec: CohortSpec) -> None:
+        """Refuse while ledger or reward source are down: no reason to use users up."""
+        await self._parts.ledger.ready()
+        try:
+            await require_ready(self._parts.source, spec.arm, spec.arm_name)
+        except UnavailableError as error:
+            _log.warning(
+                "reward source not ready: %s",
+                error,
+                extra={"event": DOWN, "node_id": self.node_id},
+            )
+            # Where outcomes are kept, and what is wrong there, stays on the node.
+            raise RefusalError(
+                DOWN, "the node's source of outcomes cannot be asked now"
+            ) from None
 
     def _spend(
         self, spec: CohortSpec, mechanism: CohortMechanism, users: tuple[str, ...]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wallflower.clients.rewards.ready import try_test_users
 from wallflower.clients.rewards.source import (
     FAILED,
     UNKNOWN_USER,
@@ -23,7 +24,7 @@ from wallflower.clients.rewards.source import (
     Rewards,
 )
 from wallflower.clients.rewards.threads import REWARD_THREADS
-from wallflower.protocol.errors import ConfigError, optional_module
+from wallflower.protocol.errors import ConfigError, UnavailableError, optional_module
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.rewards.models import RewardModel, synthetic_rewards
 from wallflower.protocol.rewards.seeded import seeded_rewards
@@ -88,6 +89,14 @@ class TableRewards:
             for user in pull.users
         ]
 
+    async def ready(self, arm: int, arm_name: str) -> None:
+        """See that the arm's number means the same column here as at the server."""
+        if not arm < len(self._arms) or self._arms[arm] != arm_name:
+            raise UnavailableError(
+                f'arm {arm} of the experiment is "{arm_name}", but the arms of this '
+                f"table are {', '.join(self._arms)}; give them in the same order"
+            )
+
     async def close(self) -> None:
         """Nothing to let go of."""
 
@@ -96,11 +105,14 @@ class CallableRewards:
     """Any Python function of (arm name, user), or coroutine function.
 
     A plain function is called in a thread and may block. A coroutine function runs on
-    the node's loop and must not.
+    the node's loop and must not. It is tried on `test_users` before anybody is asked.
     """
 
-    def __init__(self, function: Callable[[str, str], Any]) -> None:
+    def __init__(
+        self, function: Callable[[str, str], Any], test_users: Sequence[str] = ()
+    ) -> None:
         self._function = function
+        self._test_users = tuple(test_users)
         self._places = asyncio.Semaphore(_MOST_CALLS_AT_ONCE)
 
     async def stream(self, pull: Pull) -> AsyncGenerator[tuple[int, object], None]:
@@ -138,6 +150,10 @@ class CallableRewards:
             return running
         return REWARD_THREADS.call(self._function, arm, user)
 
+    async def ready(self, arm: int, arm_name: str) -> None:
+        """Call it for the test users."""
+        await try_test_users(self, arm, arm_name, self._test_users)
+
     async def close(self) -> None:
         """Nothing to let go of."""
 
@@ -174,7 +190,7 @@ def _table(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewar
 
 
 def _callable(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
-    return CallableRewards(find_function(settings.function))
+    return CallableRewards(find_function(settings.function), settings.test_users)
 
 
 def _grpc(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
@@ -182,7 +198,9 @@ def _grpc(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Reward
 
     certificate = settings.certificate
     return ServiceRewards(
-        settings.address, None if certificate is None else certificate.read_bytes()
+        settings.address,
+        None if certificate is None else certificate.read_bytes(),
+        settings.test_users,
     )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 import grpc
 
+from wallflower.clients.rewards.ready import CHECK, READY_S, try_test_users
 from wallflower.clients.rewards.source import FAILED, LATE, LostRewardError, Pull
-from wallflower.protocol.errors import InputError
+from wallflower.protocol.errors import InputError, UnavailableError
 from wallflower.protocol.wire import rewards_pb2, rewards_pb2_grpc
 
 # Keep-alives find a dead service although no data flows for hours.
@@ -22,6 +23,8 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 0),
     ("grpc.http2.max_pings_without_data", 0),
+    # A service that is back is found at once; by default a minute may pass.
+    ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
 
@@ -35,9 +38,16 @@ class ServiceRewards:
     certificate : bytes | None
         PEM of the CA that signed the service's certificate. Without it rewards would
         travel in clear, so only loopback and unix addresses are taken.
+    test_users : Sequence[str]
+        Nobody's pseudonyms, on whom the service is tried before anybody is asked.
     """
 
-    def __init__(self, address: str, certificate: bytes | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        certificate: bytes | None = None,
+        test_users: Sequence[str] = (),
+    ) -> None:
         if certificate is None and not _stays_on_this_machine(address):
             raise InputError(
                 "address",
@@ -47,17 +57,15 @@ class ServiceRewards:
             )
         self._address = address
         self._certificate = certificate
+        self._test_users = tuple(test_users)
         self._channel: grpc.aio.Channel | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def stream(self, pull: Pull) -> AsyncGenerator[tuple[int, object], None]:
         """Ask the service; who is not heard of before the stream ends is lost."""
-        stub = rewards_pb2_grpc.RewardSourceStub(  # type: ignore[no-untyped-call]
-            self._connected()
-        )
         # The first word on a user counts; nobody else was asked about.
         awaited = {user: place for place, user in enumerate(pull.users)}
-        call = stub.Pull(
+        call = self._stub().Pull(
             rewards_pb2.PullRequest(
                 run_id=pull.run_id,
                 cohort_id=pull.cohort_id,
@@ -80,11 +88,36 @@ class ServiceRewards:
         finally:
             call.cancel()
 
+    async def ready(self, arm: int, arm_name: str) -> None:
+        """Ask about nobody: the service ends the stream, or fails if it cannot serve.
+
+        After that the test users are pulled, if there are any.
+        """
+        nobody = rewards_pb2.PullRequest(
+            run_id=CHECK, cohort_id=CHECK, arm=arm, arm_name=arm_name
+        )
+        try:
+            async for _ in self._stub().Pull(nobody, timeout=READY_S):
+                pass
+        except grpc.aio.AioRpcError as error:
+            raise UnavailableError(
+                f'the reward service at {self._address} cannot serve arm "{arm_name}" '
+                f"({error.code().name}); start it, or mend rewards.address and "
+                "rewards.certificate"
+            ) from None
+        if self._test_users:
+            await try_test_users(self, arm, arm_name, self._test_users)
+
     async def close(self) -> None:
         """Close the connection."""
         if self._channel is not None:
             await self._channel.close(None)
             self._channel = None
+
+    def _stub(self) -> rewards_pb2_grpc.RewardSourceStub:
+        return rewards_pb2_grpc.RewardSourceStub(  # type: ignore[no-untyped-call]
+            self._connected()
+        )
 
     def _connected(self) -> grpc.aio.Channel:
         loop = asyncio.get_running_loop()

@@ -88,6 +88,8 @@ class RewardSettings:
     function : ``module:function``, called with (arm, user) or awaited.
     address : ``host:port`` of a RewardSource service; or ``unix:/path``.
     certificate : its CA, for TLS; without it only loopback and unix addresses.
+    test_users : nobody's pseudonyms, on whom a callable or a service is tried before
+        anybody is asked; their outcomes are screened and thrown away.
     timeout_s : after so many seconds a user's reward counts as lost; by default, and
         at most, as long as the server waits.
     hold_answers : no answer leaves before `timeout_s` are over, so that nobody learns
@@ -104,6 +106,7 @@ class RewardSettings:
     function: str = ""
     address: str = ""
     certificate: Path | None = None
+    test_users: tuple[str, ...] = ()
     timeout_s: float | None = None
     hold_answers: bool = False
 

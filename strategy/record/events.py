@@ -36,6 +36,7 @@ class WaitingForNodes:
 
     `available` users of the nodes there may be asked, `wanted` are needed (or more,
     where few nodes must carry the noise). After `patience_s` the run stops, resumable.
+    `why` counts nodes that are there and cannot work, by the reason they give.
     """
 
     present: int
@@ -43,6 +44,7 @@ class WaitingForNodes:
     wanted: int
     available: int
     patience_s: float
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

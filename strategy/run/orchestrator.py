@@ -358,6 +358,8 @@ class Orchestrator:
         traffic = asked.traffic
         for node_id, refusal in traffic.declined.items():
             self._recruiter.terms.declined(node_id, traffic.spec, refusal)
+        for node_id in traffic.returned:
+            self._recruiter.terms.unsure(node_id)
         if traffic.returned:
             await self._journal.call(
                 self._journal.give_back, traffic.spec.cohort_id, traffic.returned

@@ -29,6 +29,7 @@ from wallflower.strategy.run.terms import (
     Terms,
     TermsRefusedError,
     by_terms,
+    not_ready,
     refused_text,
 )
 
@@ -110,7 +111,7 @@ class Recruiter:
         """
         loop = asyncio.get_running_loop()
         deadline: float | None = None
-        there = -1
+        told: events.WaitingForNodes | None = None
         against: dict[NodeId, Refusal] = {}
         while True:
             present = await self._look()
@@ -123,15 +124,15 @@ class Recruiter:
                     return found
                 against |= refused
                 continue
+            waiting = self._waiting(wishes, present, not_ready(against))
             against = {node: against[node] for node in by_terms(against)}
             self._require_users(wishes, against)
-            waiting = self._waiting(wishes, present)
             if deadline is None:
                 deadline = loop.time() + self._config.transport.return_timeout_s
             if loop.time() >= deadline:
                 raise NodesMissingError(_missing(waiting, self._journal))
-            if len(present) != there:
-                there = len(present)
+            if told is None or (told.present, told.why) != (len(present), waiting.why):
+                told = waiting
                 await self._listen(waiting)
             await asyncio.sleep(min(_LOOK_S, max(0.0, deadline - loop.time())))
 
@@ -214,7 +215,7 @@ class Recruiter:
             )
 
     def _waiting(
-        self, wishes: Sequence[CohortWish], present: Sequence[str]
+        self, wishes: Sequence[CohortWish], present: Sequence[str], why: str
     ) -> events.WaitingForNodes:
         return events.WaitingForNodes(
             len(present),
@@ -222,12 +223,14 @@ class Recruiter:
             sum(wish.size for wish in wishes),
             self._registry.left_on(present),
             self._config.transport.return_timeout_s,
+            why,
         )
 
 
 def _missing(waiting: events.WaitingForNodes, journal: Journal) -> str:
     return (
-        f"waiting for nodes: {waiting.present} of {waiting.known} nodes are there, "
+        f"waiting for nodes: {waiting.present} of {waiting.known} nodes are there"
+        f"{waiting.why and f' ({waiting.why})'}, "
         f"with {waiting.available} users who may be asked, but {waiting.wanted} are "
         f"wanted; waited {waiting.patience_s:g} s (transport.return-timeout-s). When "
         f"they are back: wallflower resume {journal.run_dir}"

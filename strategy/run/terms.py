@@ -7,7 +7,7 @@ on the same or better terms, so that a round costs no message more than its sums
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -116,6 +116,10 @@ class Terms:
         self._known[node].accepted.clear()
         self._known[node].refused[_Sizes.of(spec)] = refusal
 
+    def unsure(self, node: NodeId) -> None:
+        """Offer to a node anew: it could not keep what it had agreed to."""
+        self._known[node].accepted.clear()
+
     async def _ask(
         self, asked: Mapping[NodeId, Mapping[_Sizes, CohortSpec]]
     ) -> dict[NodeId, Refusal]:
@@ -151,6 +155,13 @@ class Terms:
 def by_terms(against: Mapping[NodeId, Refusal]) -> frozenset[NodeId]:
     """Name the nodes that refused by their policy, not by being away."""
     return frozenset(node for node, refusal in against.items() if refusal.terms)
+
+
+def not_ready(against: Mapping[NodeId, Refusal]) -> str:
+    """Count the nodes that would agree but cannot work now, by reason."""
+    codes = Counter(refusal.code for refusal in against.values() if not refusal.terms)
+    said = [f"{count} {code}" for code, count in codes.most_common(_MOST_REASONS)]
+    return f"not ready: {', '.join(said)}" if said else ""
 
 
 def _most_first(group: tuple[str, list[NodeId]]) -> int:

@@ -12,3 +12,16 @@ async def some_fail(arm: str, user: str) -> float:
     if user in ("u7", "u27", "u47"):
         return 1.5
     return float(arm == "b")
+
+
+class Shop:
+    """Opens and closes as a test says."""
+
+    is_open = True
+
+
+async def shop(arm: str, user: str) -> float:
+    """Fail for everybody, test users included, while the shop is closed."""
+    if not Shop.is_open:
+        raise RuntimeError("the shop is closed")
+    return 0.7 if arm == "b" else 0.3

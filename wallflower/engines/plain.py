@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wallflower.clients.host.assemble import real_randomizer, seeded_randomizer
+from wallflower.clients.rewards.ready import require_ready
 from wallflower.clients.rewards.source import Pull, Rewards, pull_rewards
 from wallflower.engines.population import (
     check_rewards,
@@ -127,6 +128,10 @@ class _Rehearsal:
             raise InputError(
                 "nodes", str(error), "enough users on enough nodes for the first batch"
             ) from None
+        for wish, draw in zip(wishes, draws, strict=True):
+            for node_id in draw.users:
+                name = self._config.experiment.arms[wish.arm]
+                await require_ready(self._source(node_id), wish.arm, name)
         for wish, draw in zip(wishes, draws, strict=True):
             cohorts += await self._fill(number, wish, draw)
         await self._journal.call(self._write_cohorts, cohorts)

@@ -73,7 +73,8 @@ class RunView:
                 self._begun(event)
             case events.WaitingForNodes():
                 waiting = (
-                    f"waiting for nodes: {event.present} of {event.known} are there, "
+                    f"waiting for nodes: {event.present} of {event.known} are there"
+                    f"{event.why and f' ({event.why})'}, "
                     f"with {event.available:,} users for {event.wanted:,} wanted; "
                     f"stops after {event.patience_s:g} s"
                 )

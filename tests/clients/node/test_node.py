@@ -17,7 +17,7 @@ from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
 from wallflower.clients.rewards.source import Pull
-from wallflower.protocol.errors import MalformedMessageError
+from wallflower.protocol.errors import MalformedMessageError, UnavailableError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
 from wallflower.protocol.messages.port import Answer
 from wallflower.protocol.privacy.honest_floor import cohort_floor
@@ -29,6 +29,7 @@ from wallflower.protocol.wire.node_pb2 import (
     Describe,
     NodeAnswer,
     NodeRequest,
+    Offer,
     Task,
     TaskAnswer,
 )
@@ -57,6 +58,11 @@ class Ones:
         self.pulled: list[Pull] = []
         self.asked = asyncio.Event()
         self.hold: asyncio.Event | None = None
+        self.down = False
+
+    async def ready(self, arm: int, arm_name: str) -> None:
+        if self.down:
+            raise UnavailableError("the database at 10.0.0.7 is down")
 
     async def pull(self, pull: Pull) -> Sequence[object]:
         self.pulled.append(pull)
@@ -187,6 +193,26 @@ async def test_what_the_policy_forbids_is_refused_before_any_reward_is_pulled(
         assert set(refused.values()) == {code}
         assert there.source.pulled == []
         assert await there.spent("n0", "u0") == 0
+
+
+async def test_nobody_is_shown_an_arm_while_the_source_is_down(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        there.source.down = True
+        traffic = cohort()
+        offer = Task(task_id="o", offer=Offer(spec=traffic.spec))
+        (said,) = await there.ask("n0", offer)
+        assert (said.refusal.code, said.refusal.terms) == ("reward-source-down", False)
+        assert "10.0.0.7" not in said.refusal.detail
+        _, refused = await play(there, traffic)
+        assert set(refused.values()) == {"reward-source-down"}
+        assert there.source.pulled == []
+        assert traffic.returned.keys() == traffic.users.keys()
+        there.source.down = False
+        end, refused = await play(there, cohort())
+        assert isinstance(end, SecureSum)
+        assert refused == {}
 
 
 async def test_a_node_waits_as_long_as_the_server_tells_it(tmp_path: Path) -> None:
