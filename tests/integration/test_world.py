@@ -11,20 +11,28 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.world import simulation
 from tests.support.world.disk import half_written, leave_files_of, simulated_disks
 from tests.support.world.invariants import problems
 from tests.support.world.processes import PROCESS, Process, WorldLoop
 from tests.support.world.schedule import KINDS, Fault, Schedule, drawn
 from tests.support.world.simulation import simulate
 from tests.support.world.soak import run_worlds, shrunk
-from tests.support.world.threads import VirtualExecutor, block
+from tests.support.world.threads import (
+    ThreadsOfEachProcess,
+    VirtualExecutor,
+    block,
+)
 from wallflower.clients.node.counter import Counter, Mark
+from wallflower.strategy.bandit.policy import CohortWish
+from wallflower.strategy.run.cohort_spec import everybody_suffices
+from wallflower.strategy.run.recruiting import Recruiter
 
 CALM = Schedule(
     seed=1,
@@ -156,6 +164,46 @@ def test_a_false_end_is_seen(folder: Path) -> None:
     _alter(journal, f"UPDATE round SET finished = NULL WHERE {last}")
     found = problems(CALM, folder, "finished")
     assert "a run ended as finished, and its journal is not" in found
+
+
+# --- rules that were wrong once, put back: worlds must notice
+
+
+def test_too_few_nodes_taken_for_an_end_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A round once took whoever was connected at its beginning for everybody."""
+
+    async def enough(recruiter: Any, wishes: Sequence[CohortWish]) -> bool:
+        away = recruiter._registry.known.keys() - set(await recruiter._look())
+        everybody = recruiter._registry, recruiter._config, wishes
+        return everybody_suffices(*everybody, away)
+
+    monkeypatch.setattr(Recruiter, "enough", enough)
+    tally = run_worlds(range(10), ["flap", "partition"])
+    assert any("were never asked" in failure for failure in tally.failures)
+
+
+def test_rewards_in_the_threads_of_everything_else_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rewards that block once took the threads that ledger and journal write in."""
+
+    def shared(*_: object, **__: object) -> VirtualExecutor:
+        process = PROCESS.get()
+        assert process is not None
+        pool: VirtualExecutor = process.own.setdefault(
+            "default pool", VirtualExecutor()
+        )
+        return pool
+
+    def call(_: object, function: Callable[..., Any], *given: object) -> Any:
+        return asyncio.wrap_future(shared().submit(function, *given))
+
+    monkeypatch.setattr(simulation, "VirtualExecutor", shared)
+    monkeypatch.setattr(ThreadsOfEachProcess, "call", call)
+    tally = run_worlds(range(5), ["endless-rewards"])
+    assert any("hang" in failure.lower() for failure in tally.failures)
 
 
 # --- the ground that is simulated
