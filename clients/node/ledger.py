@@ -2,8 +2,8 @@
 
 One SQLite file serves all nodes of a process (a phone has one node, a gateway or the
 local engine many). A row is one node's users in one cohort. Spends that wait at the
-same time share one transaction and one disk flush, so thousands of nodes cost little
-more than one; nobody's answer leaves before his row is on disk.
+same time share one transaction and one disk flush, and so do questions, so thousands of
+nodes cost little more than one; nobody's answer leaves before his row is on disk.
 
 Other processes may append to the same file: each transaction first reads what they
 wrote, so two processes of one node cannot both spend the same budget.
@@ -11,23 +11,21 @@ wrote, so two processes of one node cannot both spend the same budget.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
-import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeAlias
 
 from wallflower.clients.node import claims
 from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger_chain import SCHEMA as CHAIN_SCHEMA
 from wallflower.clients.node.ledger_chain import Chain
+from wallflower.clients.node.ledger_thread import LedgerThread
 from wallflower.clients.node.spends import NodeAccount, Spend
 from wallflower.protocol.accounting.account import NOTHING, Account, Cost
 from wallflower.protocol.errors import RefusalError, UnavailableError
@@ -57,6 +55,8 @@ _SCHEMA = (
     BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
 )
 
+_Look: TypeAlias = Callable[[], Any]
+
 
 class Ledger:
     """The spends of all nodes of this process, in one file.
@@ -76,15 +76,13 @@ class Ledger:
         self._chain: Chain | None = None
         self._accounts: dict[str, NodeAccount] = {}
         self._last_read = 0
-        self._mutex = threading.Lock()
-        self._waiting: list[tuple[Spend | Claim, asyncio.Future[None]]] = []
-        self._draining = False
         self._known_until = 0.0  # till when it need not be tried again
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        self._caught_up = self._probed = False  # by one of those who wait together
+        self._thread: LedgerThread[Spend | Claim | _Look] = LedgerThread(self._do)
         try:
-            self._database = self._thread.submit(self._open).result()
+            self._database = self._thread.call(self._open)
         except BaseException:
-            self._thread.shutdown()
+            self._thread.close()
             raise
 
     def __enter__(self) -> Self:
@@ -100,8 +98,8 @@ class Ledger:
 
     def close(self) -> None:
         """Write what waits, close the file, end the thread."""
-        self._thread.submit(self._database.close).result()
-        self._thread.shutdown()
+        self._thread.call(self._database.close)
+        self._thread.close()
 
     async def claim(self, claim: Claim) -> None:
         """Claim an answer that is given once; returns when that is on disk.
@@ -112,13 +110,14 @@ class Ledger:
             Another answer was given before, or the ledger cannot be written: then
             nothing may leave the node.
         """
-        await self._written(claim)
+        await self._thread.done(claim)
 
     async def attended(self, node_id: str, run_id: str) -> bool:
         """Tell whether a run was ever attended at a desk, by whatever process."""
-        return await asyncio.wrap_future(
-            self._thread.submit(claims.attended, self._database, node_id, run_id)
+        found: bool = await self._thread.done(
+            lambda: claims.attended(self._database, node_id, run_id)
         )
+        return found
 
     async def spend(self, entry: Spend) -> None:
         """Write a spend; returns when it is on disk.
@@ -130,16 +129,7 @@ class Ledger:
             not suffice (`BudgetError`), or the ledger cannot be written: then nothing
             may leave the node.
         """
-        await self._written(entry)
-
-    async def _written(self, entry: Spend | Claim) -> None:
-        waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        with self._mutex:
-            self._waiting.append((entry, waits))
-            start, self._draining = not self._draining, True
-        if start:
-            self._thread.submit(self._drain)
-        await waits
+        await self._thread.done(entry)
 
     async def ready(self) -> None:
         """Raise RefusalError if nothing could be written now; wait only briefly.
@@ -147,38 +137,39 @@ class Ledger:
         Asked before people are invited: a ledger that is locked, full or rolled back
         must not cost them their one turn.
         """
-
-        await asyncio.wrap_future(self._thread.submit(self._probe))
+        await self._thread.done(self._probe)
 
     async def check(self, entry: Spend) -> None:
         """Raise what `spend` would raise now, and write nothing."""
 
         def look() -> None:
-            self._catch_up()
+            self._refresh()
             self._accounts.get(entry.node_id, NodeAccount()).check(entry)
 
-        await asyncio.wrap_future(self._thread.submit(look))
+        await self._thread.done(look)
 
     async def answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
         """Tell whether a cohort was answered before, in this process or another."""
 
         def look() -> bool:
-            self._catch_up()
+            self._refresh()
             account = self._accounts.get(node_id, NodeAccount())
             return (run_id, cohort_id) in account.cohorts or claims.any_of(
                 self._database, node_id, run_id, cohort_id
             )
 
-        return await asyncio.wrap_future(self._thread.submit(look))
+        found: bool = await self._thread.done(look)
+        return found
 
     async def spent(self, node_id: str, user: str) -> Account:
         """Give all that a user has spent so far."""
 
         def look() -> Account:
-            self._catch_up()
+            self._refresh()
             return self._accounts.get(node_id, NodeAccount()).spent.get(user, NOTHING)
 
-        return await asyncio.wrap_future(self._thread.submit(look))
+        account: Account = await self._thread.done(look)
+        return account
 
     # --- in the ledger's own thread ----------------------------------------------
 
@@ -204,6 +195,8 @@ class Ledger:
 
     def _probe(self) -> None:
         """See whether a spend could be written; many who ask at once wait once."""
+        if self._probed:
+            return
         if time.monotonic() < self._known_until:
             raise RefusalError(_UNAVAILABLE, f"ledger {self._path} cannot be written")
         try:
@@ -217,11 +210,18 @@ class Ledger:
                     self._chain.check()
             finally:
                 self._database.execute("ROLLBACK")
+            self._probed = True
         except (OSError, sqlite3.Error) as error:
             self._known_until = time.monotonic() + 1
             raise RefusalError(
                 _UNAVAILABLE, f"ledger {self._path} cannot be written ({error})"
             ) from None
+
+    def _refresh(self) -> None:
+        """Read what other processes wrote; many who ask at once read once."""
+        if not self._caught_up:
+            self._catch_up()
+            self._caught_up = True
 
     def _catch_up(self) -> None:
         rows = self._database.execute(
@@ -234,23 +234,20 @@ class Ledger:
             account.add(run_id, cohort_id, _cost(*cost), json.loads(users))
             self._last_read = number
 
-    def _drain(self) -> None:
-        while True:
-            with self._mutex:
-                batch, self._waiting = self._waiting, []
-                if not batch:
-                    self._draining = False
-                    return
-            results = self._write([entry for entry, _ in batch])
-            by_loop: dict[
-                asyncio.AbstractEventLoop,
-                list[tuple[asyncio.Future[None], Exception | None]],
-            ] = {}
-            for (_, waits), result in zip(batch, results, strict=True):
-                by_loop.setdefault(waits.get_loop(), []).append((waits, result))
-            for loop, told in by_loop.items():
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(_tell, told)
+    def _do(self, works: Sequence[Spend | Claim | _Look]) -> list[Any]:
+        """Look at, and write, all that waits; give each its result or exception."""
+        self._caught_up = self._probed = False
+        results = [
+            None if isinstance(work, Spend | Claim) else _outcome(work)
+            for work in works
+        ]
+        entries = [work for work in works if isinstance(work, Spend | Claim)]
+        if entries:
+            written = iter(self._write(entries))
+            for place, work in enumerate(works):
+                if isinstance(work, Spend | Claim):
+                    results[place] = next(written)
+        return results
 
     def _write(self, entries: Sequence[Spend | Claim]) -> list[Exception | None]:
         """Write one transaction; give for each entry None or why it is refused."""
@@ -337,11 +334,9 @@ def _cost(kind: str, epsilon: str, precision: int | None) -> Cost:
     return Cost(kind, Fraction(epsilon), precision)
 
 
-def _tell(told: list[tuple[asyncio.Future[None], Exception | None]]) -> None:
-    for waits, result in told:
-        if waits.cancelled():
-            continue  # written all the same: better a spend without an answer
-        if result is None:
-            waits.set_result(None)
-        else:
-            waits.set_exception(result)
+def _outcome(look: _Look) -> Any:
+    """Give what a look finds, or the exception that it ends with."""
+    try:
+        return look()
+    except Exception as error:
+        return error

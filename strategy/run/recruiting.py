@@ -185,10 +185,8 @@ class Recruiter:
     async def willing(self) -> dict[NodeId, int]:
         """Name the nodes that are there and refused no terms, with their users."""
         present = await self._look()  # first: somebody may be there for the first time
-        known = self._registry.known
-        return {
-            node: known[node] for node in present if node not in self.terms.refusing
-        }
+        known, refusing = self._registry.known, self.terms.refusing
+        return {node: known[node] for node in present if node not in refusing}
 
     async def _look(self) -> Sequence[str]:
         """See who is there, and write down whoever is there for the first time."""

@@ -66,7 +66,7 @@ def test_a_commit_is_flushed_to_the_disk_before_it_returns(tmp_path: Path) -> No
             return flushed, mode
 
         # 2 is FULL: in WAL mode anything less loses commits with the power.
-        assert ledger._thread.submit(settings).result() == (2, "wal")
+        assert ledger._thread.call(settings) == (2, "wal")
 
 
 async def test_the_same_cohort_is_refused_also_after_a_restart(tmp_path: Path) -> None:
@@ -236,15 +236,15 @@ async def test_a_full_disk_refuses_and_counts_nothing(tmp_path: Path) -> None:
         def limit(pages: int) -> None:
             ledger._database.execute(f"PRAGMA max_page_count = {pages}")
 
-        (pages,) = ledger._thread.submit(
+        (pages,) = ledger._thread.call(
             lambda: ledger._database.execute("PRAGMA page_count").fetchone()
-        ).result()
-        ledger._thread.submit(limit, pages).result()
+        )
+        ledger._thread.call(lambda: limit(pages))
         many = tuple(f"user-{i}" for i in range(3000))
         with pytest.raises(RefusalError) as refused:
             await ledger.spend(spend("c2", many))
         assert refused.value.code == "ledger-unavailable"
-        ledger._thread.submit(limit, pages + 1000).result()
+        ledger._thread.call(lambda: limit(pages + 1000))
         assert await ledger.spent("n", "user-1") == NOTHING
         await ledger.spend(spend("c2", many))
 

@@ -381,9 +381,9 @@ async def test_nothing_leaves_when_the_ledger_cannot_be_written(
     tmp_path: Path,
 ) -> None:
     async with site(tmp_path) as there:
-        there.ledger._thread.submit(
+        there.ledger._thread.call(
             lambda: there.ledger._database.execute("PRAGMA query_only = ON")
-        ).result()
+        )
         _, refused = await play(there, cohort())
         assert set(refused.values()) == {"ledger-unavailable"}
 
