@@ -36,6 +36,8 @@ class EventLog:
         try:
             private_file(self._path)
             self._file = self._path.open("a", encoding="utf-8", buffering=1)
+            if not _whole(self._path):
+                self._file.write("\n")
         except OSError as error:
             raise self._cannot(error) from None
 
@@ -66,11 +68,17 @@ class EventLog:
 
 
 async def follow(
-    run_dir: Path, over: asyncio.Event, *, offset: int = 0
+    run_dir: Path,
+    over: asyncio.Event,
+    *,
+    offset: int = 0,
+    longest_pause_s: float = _LONGEST_PAUSE_S,
 ) -> AsyncGenerator[Event, None]:
     """Yield events as they are written, from `offset` on, until `over` is set.
 
-    What was written before `over` is still yielded.
+    What was written before `over` is still yielded. It is looked for often while events
+    come, and after `longest_pause_s` at the latest. Lines that a crash cut short, or
+    that another version wrote, are no events.
     """
     path, rest, pause_s = run_dir / FILE_NAME, "", _SHORTEST_PAUSE_S
     while True:
@@ -79,10 +87,11 @@ async def follow(
         offset += len(fresh)
         *lines, rest = (rest + fresh.decode()).split("\n")
         for line in lines:
-            yield decode(line)
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+                yield decode(line)
         if last:
             return
-        pause_s = _SHORTEST_PAUSE_S if lines else min(pause_s * 1.5, _LONGEST_PAUSE_S)
+        pause_s = _SHORTEST_PAUSE_S if lines else min(pause_s * 1.5, longest_pause_s)
         try:
             async with asyncio.timeout(pause_s):
                 await over.wait()
@@ -90,13 +99,15 @@ async def follow(
             continue
 
 
-def heads(run_dir: Path) -> list[str]:
+def heads(run_dir: Path, up_to: int | None = None) -> list[str]:
     """Give every head of the journal's chain that the events told, oldest first.
 
-    A line that a crash cut short is no event and tells none.
+    Of a file that grows, the first `up_to` bytes count. A line that a crash cut short
+    is no event and tells none.
     """
     found = []
-    for line in _read_from(run_dir / FILE_NAME, 0).decode(errors="replace").split("\n"):
+    told = _read_from(run_dir / FILE_NAME, 0)[:up_to]
+    for line in told.decode(errors="replace").split("\n"):
         with contextlib.suppress(ValueError, AttributeError):
             if head := json.loads(line).get("head"):
                 found.append(str(head))
@@ -122,6 +133,14 @@ def decode(line: str) -> Event:
     fields = json.loads(line)
     event: Event = _build(_CLASSES[fields.pop("event")], fields)
     return event
+
+
+def _whole(path: Path) -> bool:
+    """Tell whether the last line has its end; a crash may have cut it short."""
+    with path.open("rb") as file:
+        length = file.seek(0, 2)
+        file.seek(max(0, length - 1))
+        return file.read() in (b"", b"\n")
 
 
 def _read_from(path: Path, offset: int) -> bytes:

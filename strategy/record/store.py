@@ -7,6 +7,7 @@ import fcntl
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,11 +21,14 @@ from wallflower.protocol.files.sqlite import (
     read_database,
     transaction,
 )
+from wallflower.strategy.record import event_log
 
 Result = TypeVar("Result")
 
 FILE_NAME = "journal.sqlite"
 LOCK_NAME = "lock"
+# Whoever only looks whether a server is there has the lock for a moment.
+_LOCK_ATTEMPTS, _LOCK_PAUSE_S = 10, 0.02
 
 _NO_ROOM = {
     sqlite3.SQLITE_FULL,
@@ -49,14 +53,24 @@ class RunLock:
             raise UnavailableError(
                 f"{path} cannot be opened ({error.strerror})"
             ) from None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _locked(self._file, fcntl.LOCK_EX, _LOCK_ATTEMPTS):
             self.release()
             raise UnavailableError(
                 f"another server works on {run_dir}; stop it first, or look at the run "
                 f"by `wallflower status {run_dir}`"
-            ) from None
+            )
+
+    @staticmethod
+    def is_held(run_dir: Path) -> bool:
+        """Tell whether a server works on a run, on this host or where its disk is."""
+        try:
+            looked_at = os.open(run_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _locked(looked_at, fcntl.LOCK_SH, attempts=1)
+        finally:
+            os.close(looked_at)
 
     def release(self) -> None:
         """Let another server have the run."""
@@ -65,8 +79,22 @@ class RunLock:
             self._file = None
 
 
+def _locked(file: int, kind: int, attempts: int) -> bool:
+    for attempt in range(attempts):
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(_LOCK_PAUSE_S * (attempt < attempts - 1))
+        else:
+            return True
+    return False
+
+
 class RunStore:
     """The file, for one writer (who holds the lock) and any number of readers.
+
+    A reader sees the record as it was when it was opened, whatever a server writes
+    meanwhile; `told_bytes` is how long the events were a moment before.
 
     Parameters
     ----------
@@ -87,6 +115,7 @@ class RunStore:
         self._new = new
         # The orchestrator writes from worker threads, one transaction at a time.
         self._mutex = threading.Lock()
+        self.told_bytes = event_log.size(run_dir) if lock is None else None
         self._database = self._connect(read_only=lock is None)
         # Of its own: a write waits for no thread that something else holds.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
@@ -136,7 +165,10 @@ class RunStore:
     def _connect(self, *, read_only: bool) -> sqlite3.Connection:
         opened = read_database if read_only else open_database
         try:
-            return opened(self.path, any_thread=True)
+            database = opened(self.path, any_thread=True)
+            if read_only:
+                database.execute("BEGIN")
+            return database
         except OSError as error:
             raise UnavailableError(
                 f"{self.path} cannot be opened ({error.strerror})"

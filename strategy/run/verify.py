@@ -106,7 +106,7 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
             f"{len(links)} entries",
             journal.breaks(),
         ),
-        _heads(links, [*heads, *event_log.heads(journal.run_dir)]),
+        _heads(links, [*heads, *event_log.heads(journal.run_dir, journal.told_bytes)]),
         *_replayed(evidence),
     )
 

@@ -7,7 +7,7 @@ changed journal no longer has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
 from wallflower.clients.node.ledger_reading import spends_of
@@ -33,20 +33,25 @@ def ledger_checks(journal: Journal) -> tuple[Check, ...]:
     spends = hosted_spends(journal)
     if spends is None:
         return ()
+    # A server may go on meanwhile. It invites before anybody spends, so whoever spent
+    # is in the record by now, if not in the record as it was when it was opened.
+    with Journal.read(journal.run_dir) as latest:
+        invited = {
+            (cohort_id, node_id): frozenset(users)
+            for cohort_id, node_id, users in latest.used()
+        }
     return (
         checked(
             "the hosted ledger and the record tell the same",
             f"{sum(map(len, spends.values()))} spends",
-            _differences(journal, spends),
+            _differences(journal, invited, spends),
         ),
     )
 
 
-def _differences(journal: Journal, spends: Spends) -> Iterator[str]:
-    invited = {
-        (cohort_id, node_id): frozenset(users)
-        for cohort_id, node_id, users in journal.used()
-    }
+def _differences(
+    journal: Journal, invited: Mapping[tuple[str, str], Set[str]], spends: Spends
+) -> Iterator[str]:
     for (cohort_id, node_id), users in spends.items():
         where = f"cohort {cohort_id}, node {node_id}"
         if (cohort_id, node_id) not in invited:

@@ -76,3 +76,22 @@ async def test_a_run_that_never_wrote_ends_without_events(tmp_path: Path) -> Non
     over.set()
     assert await collect(tmp_path, over) == []
     assert size(tmp_path) == 0
+
+
+async def test_a_line_that_a_crash_cut_short_costs_no_later_event(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / FILE_NAME).write_text(encode(EVENTS[0]) + "\n" + '{"event":"Coh')
+    with EventLog(tmp_path) as log:
+        await log.listen(EVENTS[1])
+    over = asyncio.Event()
+    over.set()
+    assert await collect(tmp_path, over) == [EVENTS[0], EVENTS[1]]
+
+
+@pytest.mark.parametrize("line", ["[]", "{}", '{"event":"Later"}', "null", "{"])
+async def test_what_is_no_event_is_passed_over(tmp_path: Path, line: str) -> None:
+    (tmp_path / FILE_NAME).write_text(f"{line}\n{encode(EVENTS[0])}\n")
+    over = asyncio.Event()
+    over.set()
+    assert await collect(tmp_path, over) == [EVENTS[0]]

@@ -5,6 +5,7 @@ import multiprocessing
 import shutil
 import sqlite3
 import tempfile
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from wallflower.strategy.config import (
 )
 from wallflower.strategy.record.entries import CohortRecord, RoundRecord, SumRecord
 from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.record.store import RunLock
 
 
 def config(**sections: object) -> ExperimentConfig:
@@ -89,6 +91,42 @@ def test_an_altered_stored_config_is_noticed(run_dir: Path) -> None:
     database.close()
     with pytest.raises(JournalError, match="was altered"):
         Journal.read(run_dir)
+
+
+def test_a_reader_sees_the_record_as_it_was_when_it_was_opened(run_dir: Path) -> None:
+    with Journal.create(run_dir, "r", config(), "local") as server:
+        server.invite([cohort("c1")])
+        with Journal.read(run_dir) as reader:
+            head = reader.head
+            server.finish_round(finished(1), [summed("c1")])
+            assert (reader.rounds(), reader.head) == ([], head)
+        with Journal.read(run_dir) as reader:
+            assert reader.rounds() == [finished(1)]
+
+
+def test_whoever_looks_whether_a_server_is_there_keeps_none_off(run_dir: Path) -> None:
+    Journal.create(run_dir, "r", config(), "local").close()
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.wait(0.001):
+            RunLock.is_held(run_dir)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for _ in range(200):
+            RunLock(run_dir).release()
+    finally:
+        stop.set()
+        looking.join()
+
+
+def test_a_lock_tells_whether_a_server_holds_it(run_dir: Path) -> None:
+    assert not RunLock.is_held(run_dir)
+    with Journal.create(run_dir, "r", config(), "local"):
+        assert RunLock.is_held(run_dir)
+    assert not RunLock.is_held(run_dir)
 
 
 def hold(run_dir: Path, ready: object, done: object) -> None:

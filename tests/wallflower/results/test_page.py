@@ -256,6 +256,20 @@ def test_a_changed_record_gets_no_verdict_and_no_promise(tmp_path: Path) -> None
     assert "can shift the odds" not in page.flat
 
 
+def test_what_a_server_writes_meanwhile_breaks_no_look_at_the_record(
+    tmp_path: Path,
+) -> None:
+    run_dir = made(tmp_path, SMALL)
+    told = run_dir / "events.jsonl"
+    with Journal.read(run_dir) as journal:
+        told.write_text(told.read_text() + json.dumps({"head": "f" * 64}) + "\n")
+        with sqlite3.connect(run_dir / "journal.sqlite") as server:
+            server.execute("UPDATE cohort SET size = size + 1")
+        assert content(journal)["holds"]
+    with Journal.read(run_dir) as journal:
+        assert not content(journal)["holds"]
+
+
 def test_a_name_from_the_file_cannot_become_markup(tmp_path: Path) -> None:
     name = "<script>alert(1)</script>"
     text = SMALL.replace('"b"', json.dumps(name))
