@@ -8,6 +8,7 @@ provider: its own home in a deployment, the experiment's file in a simulation.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 import os
@@ -163,6 +164,9 @@ class _Nodes:
                 f"it with --node-config '{HOME}=\"…\"'",
             )
         if name not in self._providers:
+            # Flower starts a process per message and has loaded most of itself into
+            # it: the collector need not look through that again, now or at the end.
+            gc.freeze()
             module, _, attribute = name.partition(":")
             make = getattr(importlib.import_module(module), attribute)
             self._providers[name] = make(self._rewards)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -249,3 +251,16 @@ def test_the_nodes_own_authority_comes_before_a_given_one(tmp_path: Path) -> Non
     assert made.authority(b"given") == b"given"
     (tmp_path / "ca.crt").write_bytes(b"own")
     assert made.authority(b"given") == b"own"
+
+
+def test_a_node_of_real_rewards_loads_nothing_that_only_simulations_need() -> None:
+    # Flower starts a process for every message, and every import is paid each time.
+    code = (
+        "import sys, wallflower.clients.client_app, wallflower.clients.host.home\n"
+        "heavy = {'scipy', 'dp_accounting', 'matplotlib', 'pyarrow', 'ray', 'jinja2'}\n"
+        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
