@@ -127,11 +127,12 @@ class ClientPolicy:
                 f"{spec.cohort_size} users, allowed at least {self.smallest_cohort}",
             )
         self._check_trust(spec)
-        if spec.proved_inputs and self.privacy_delta < SMALLEST_PROVED_DELTA:
+        may_fail = spec.proved_inputs or mechanism.guarantee().privacy_delta > 0
+        if may_fail and self.privacy_delta < SMALLEST_PROVED_DELTA:
             raise TermsError(
                 "delta-too-small",
-                "proofs of range cost a δ of 2⁻⁴⁰ each time; this node's total is "
-                f"below {float(SMALLEST_PROVED_DELTA):g}",
+                "proofs of range and mixing cost a δ of 2⁻⁴⁰ each time; this node's "
+                f"total is below {float(SMALLEST_PROVED_DELTA):g}",
             )
         return mechanism
 

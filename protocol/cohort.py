@@ -16,6 +16,7 @@ from wallflower.protocol.privacy.mechanism import (
     mechanism_class,
     mechanism_named,
 )
+from wallflower.protocol.privacy.mixed import MIXABLE, MixedCohort
 from wallflower.protocol.privacy.shuffled import PureShuffled
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
@@ -83,18 +84,24 @@ def cohort_mechanism(spec: CohortSpec) -> CohortMechanism:
     if not cohort.modulus <= spec.modulus <= LARGEST_MODULUS:
         allowed = f"from ng + 2τ + 1 = {cohort.modulus} to 2^62"
         raise InputError("modulus", spec.modulus, allowed)
+    if spec.backend == SHUFFLE and cohort.radix is None:
+        return MixedCohort.of(cohort)
     return cohort
 
 
 def check_pairing(mechanism: str, backend: str) -> None:
     """Refuse a mechanism whose promise rests on another kind of sum.
 
-    What `shuffle-dp` says, and whom it says is trusted, is of a shuffler; and what any
-    other mechanism says is not true of a shuffled heap, which tells more than the sum.
+    What `shuffle-dp` says, and whom it says is trusted, is of a shuffler. A heap tells
+    more than the sum: `dist-dp` pays for that with a δ (`protocol.privacy.mixed`), and
+    of the other mechanisms nothing is proved.
     """
-    if mechanism_class(mechanism).shuffled != (backend == SHUFFLE):
-        pure = PureShuffled.name
-        raise InputError("backend", backend, f"{SHUFFLE} with {pure}, and only with it")
+    pure = PureShuffled.name
+    shuffled = mechanism_class(mechanism).shuffled
+    if shuffled and backend != SHUFFLE:
+        raise InputError("backend", backend, f"{SHUFFLE} with {mechanism}")
+    if backend == SHUFFLE and not shuffled and mechanism != MIXABLE:
+        raise InputError("mechanism", mechanism, f"{pure} or {MIXABLE} with {SHUFFLE}")
 
 
 def check_names(spec: CohortSpec) -> None:

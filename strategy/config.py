@@ -23,7 +23,8 @@ from wallflower.protocol.files.sections import NodeSettings, RewardSettings, one
 from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.mechanism import Mechanism, mechanism_named
-from wallflower.protocol.secure_sum.backends import BACKENDS, SEALED
+from wallflower.protocol.secure_sum.backends import BACKENDS, SEALED, SHUFFLE
+from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
 
 TRANSPORTS = ("auto", "memory", "grpc", "flower")
 INPUTS = ("trusted", "proved")
@@ -102,7 +103,9 @@ class SecureSumSettings:
     ``sealed`` sum prove that what it sends is in range, for a δ of 2⁻⁴⁰. `shuffler` is
     the ``host:port`` of the shuffler and `shuffler_files` what it handed out
     (`strategy.nodes.shuffler`); the engine ``local`` starts one of its own where
-    nothing is said.
+    nothing is said. `shuffle` ``pure`` sends thousands of one-bit messages and needs no
+    δ, for ``shuffle-dp``; ``mixed`` sends a dozen shares for a δ of 2⁻⁴⁰, for
+    ``dist-dp``.
     """
 
     backend: str = "committee"
@@ -112,6 +115,7 @@ class SecureSumSettings:
     server: str = "semi-honest"
     enrolment: Path | None = None
     nodes_per_cohort: int = 64
+    shuffle: str = PURE
     shuffler: str = ""
     shuffler_files: Path | None = None
 
@@ -122,6 +126,9 @@ class SecureSumSettings:
         one_of("inputs", self.inputs, INPUTS)
         if self.inputs == "proved" and self.backend != SEALED:
             raise InputError("inputs", "proved", f'trusted, or backend = "{SEALED}"')
+        one_of("shuffle", self.shuffle, SHUFFLES)
+        if self.shuffle != PURE and self.backend != SHUFFLE:
+            raise InputError("shuffle", self.shuffle, f'for backend = "{SHUFFLE}"')
         if bool(self.shuffler) != (self.shuffler_files is not None):
             raise InputError(
                 "shuffler",
@@ -209,6 +216,7 @@ class ExperimentConfig:
 
     def __post_init__(self) -> None:
         check_pairing(self.privacy.mechanism, self.secure_sum.backend)
+        self._check_shuffle()
         if (
             self.rewards is not None
             and self.rewards.source == "synthetic"
@@ -218,6 +226,15 @@ class ExperimentConfig:
                 "rewards.means",
                 f"a list of {len(self.rewards.means)}",
                 f"one mean for each of the {len(self.experiment.arms)} arms",
+            )
+
+    def _check_shuffle(self) -> None:
+        stated, needed = self.secure_sum, mode_of(self.privacy.mechanism)
+        if stated.backend == SHUFFLE and stated.shuffle != needed:
+            raise InputError(
+                "secure-sum.shuffle",
+                stated.shuffle,
+                f'"{needed}" with mechanism {self.privacy.mechanism}',
             )
 
     @property

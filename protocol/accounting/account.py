@@ -117,9 +117,9 @@ def _total(account: Account, privacy_delta: Fraction) -> Fraction | None:
 
 
 def _left(account: Account, privacy_delta: Fraction) -> Fraction:
-    """Take from δ what cut-off noise may have cost: 2⁻⁴⁰ for each spend.
+    """Take from δ what cut-off noise or mixing may have cost: 2⁻⁴⁰ for each spend.
 
-    Proved inputs are refused by who states a smaller δ than `SMALLEST_PROVED_DELTA`.
+    Both are refused by who states a smaller δ than `SMALLEST_PROVED_DELTA`.
     """
     if privacy_delta < SMALLEST_PROVED_DELTA:
         return privacy_delta

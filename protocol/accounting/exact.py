@@ -55,7 +55,10 @@ def shifted_noise(cohort: CohortMechanism) -> ShiftedNoise | Seen | None:
 
 
 def exact_epsilon(cohort: CohortMechanism) -> float:
-    """ε of (ε, 0)-DP: the largest log-ratio of the shifted masses; may be infinite."""
+    """The largest log-ratio of the shifted masses; may be infinite.
+
+    ε of (ε, 0)-DP, or of (ε, δ)-DP with the cohort's `view_delta`.
+    """
     noise = shifted_noise(cohort)
     return math.inf if noise is None else noise.pure()
 
@@ -63,8 +66,9 @@ def exact_epsilon(cohort: CohortMechanism) -> float:
 def renyi_divergence(cohort: CohortMechanism, order: float) -> float:
     """Upper bound on D_α of one cohort: exact sum or closed form, the smaller.
 
-    The sum is not taken where it would be long (g in the thousands and a high order)
-    or where the closed form lies within 10⁻⁴ of a Gaussian's αε²/2 anyway.
+    The sum is not taken where it would be long (g in the thousands and a high order),
+    where the closed form lies within 10⁻⁴ of a Gaussian's αε²/2 anyway, or where the
+    promise has a δ of its own: then it is of the case that does not fail.
     """
     promise = cohort.guarantee()
     closed = promise.renyi(order)
@@ -73,7 +77,7 @@ def renyi_divergence(cohort: CohortMechanism, order: float) -> float:
         return closed
     gaussian = order * float(promise.epsilon) ** 2 / 2
     settled = promise.kind != "pure" and closed <= gaussian * (1 + 1e-4)
-    if settled or not noise.within_reach(order):
+    if settled or cohort.view_delta or not noise.within_reach(order):
         return closed
     return min(closed, noise.renyi(order).upper)
 
@@ -86,13 +90,16 @@ def approximate(cohort: CohortMechanism, privacy_delta: float) -> Bound:
     if noise is None:
         return Bound(math.inf, privacy_delta, "no noise is added")
     candidates = []
-    exact = noise.approximate(privacy_delta) if noise.within_reach(1.0) else math.inf
+    left = _left([cohort], 1, privacy_delta)
+    if left <= 0:
+        return Bound(math.inf, privacy_delta, "the promise itself has a larger δ")
+    exact = noise.approximate(left) if noise.within_reach(1.0) else math.inf
     candidates.append(Bound(exact, privacy_delta, "exact trade-off of the noise"))
     if math.isinf(exact):
         candidates.append(renyi_bound([cohort], 1, privacy_delta))
     pure = noise.pure()
     if math.isfinite(pure):
-        candidates.append(Bound(pure, 0.0, "pure differential privacy"))
+        candidates.append(Bound(pure, float(cohort.view_delta), _pure_reason(cohort)))
     return min(candidates, key=lambda bound: bound.epsilon)
 
 
@@ -101,23 +108,37 @@ def renyi_bound(
 ) -> Bound:
     """Add up Rényi divergences, then convert; valid for any mix of the cohorts."""
     possible = list(cohorts)
+    left = _left(possible, participations, privacy_delta)
+    if left <= 0:
+        return Bound(math.inf, privacy_delta, "the promises themselves have a larger δ")
 
     def closed(order: float) -> float:
         return participations * max(c.guarantee().renyi(order) for c in possible)
 
     def best_order() -> float:
         grid = [1 + math.exp(-3 + 0.05 * k) for k in range(260)]
-        return min(grid, key=lambda a: epsilon_at(closed(a), a, privacy_delta))
+        return min(grid, key=lambda a: epsilon_at(closed(a), a, left))
 
     centre = best_order()
     orders = {1 + (centre - 1) * factor for factor in _AROUND} | {round(centre) + 1.0}
     exact = approximate_epsilon(
         lambda a: participations * max(renyi_divergence(c, a) for c in possible),
-        privacy_delta,
+        left,
         sorted(orders),
     )
-    fallback = approximate_epsilon(closed, privacy_delta)
+    fallback = approximate_epsilon(closed, left)
     return Bound(min(exact, fallback), privacy_delta, "Rényi divergences added up")
+
+
+def _left(
+    cohorts: Iterable[CohortMechanism], participations: int, privacy_delta: float
+) -> float:
+    """Take from δ what the cohorts' promises fail with by themselves."""
+    return privacy_delta - participations * max(float(c.view_delta) for c in cohorts)
+
+
+def _pure_reason(cohort: CohortMechanism) -> str:
+    return "pure differential privacy" + " but for δ" * bool(cohort.view_delta)
 
 
 def returning_users(
@@ -146,9 +167,9 @@ def _returning(
         )
         return (worst,)
     bounds = [renyi_bound(possible, participations, privacy_delta)]
-    pure = max(exact_epsilon(cohort) for cohort in possible)
-    if math.isfinite(pure):
-        bounds.append(Bound(participations * pure, 0.0, "pure ε added up"))
+    added = _added(possible, participations)
+    if math.isfinite(added.epsilon):
+        bounds.append(added)
     composed = _composed(possible, participations, privacy_delta)
     if composed is not None:
         bounds.append(composed)
@@ -167,11 +188,16 @@ def smallest_bound(
     if participations > 1 and possible:
         composed = _composed(possible, participations, check_delta(privacy_delta))
         if composed is not None and math.isfinite(composed.epsilon):
-            pure = participations * max(exact_epsilon(cohort) for cohort in possible)
-            return min(
-                composed, Bound(pure, 0.0, "pure ε added up"), key=lambda b: b.epsilon
-            )
+            added = _added(possible, participations)
+            return min(composed, added, key=lambda b: b.epsilon)
     return returning_users(possible, participations, privacy_delta)[0]
+
+
+def _added(cohorts: Sequence[CohortMechanism], participations: int) -> Bound:
+    """Add up ε and δ as they are (basic composition)."""
+    epsilon = max(exact_epsilon(cohort) for cohort in cohorts)
+    delta = max(float(cohort.view_delta) for cohort in cohorts)
+    return Bound(participations * epsilon, participations * delta, "pure ε added up")
 
 
 def _shown(bound: Bound) -> float:
@@ -183,17 +209,20 @@ def _composed(
 ) -> Bound | None:
     """Compose privacy losses on ℤ; None where some law is too long to be listed."""
     losses: list[Losses] = []
+    left = _left(cohorts, participations, privacy_delta)
+    if left <= 0:
+        return None
     for cohort in cohorts:
         noise = shifted_noise(cohort)
         if noise is None:
             return None
-        if noise.lists_losses():
+        if noise.lists_losses() and not cohort.view_delta:
             losses.append(noise.losses())
         elif math.isfinite(noise.pure()):
             losses.append(randomized_response(noise.pure()))
         else:
             return None
-    epsilon = composed_epsilon(losses, participations, privacy_delta)
+    epsilon = composed_epsilon(losses, participations, left)
     return Bound(epsilon, privacy_delta, "privacy losses composed")
 
 
@@ -207,7 +236,7 @@ def probabilistic(cohort: CohortMechanism, privacy_delta: float) -> float:
     noise = shifted_noise(cohort)
     if noise is None:
         return math.inf
-    if noise.lists_losses():
+    if noise.lists_losses() and not cohort.view_delta:
         return noise.losses().probabilistic(privacy_delta)
-    tenth = approximate(cohort, privacy_delta / 10).epsilon
-    return min(noise.pure(), tenth - math.log1p(-0.1))
+    tenth = approximate(cohort, privacy_delta / 10).epsilon - math.log1p(-0.1)
+    return tenth if cohort.view_delta else min(noise.pure(), tenth)

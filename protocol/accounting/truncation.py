@@ -25,11 +25,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 from wallflower.protocol.errors import InputError
+from wallflower.protocol.noise.distance import PRIVACY_DELTA as PRIVACY_DELTA
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.privacy.sentences import SENTENCE_DELTA
 
-PRIVACY_DELTA = Fraction(1, 2**40)
 LARGEST_EPSILON = 64  # beyond it nothing is promised anyway, and e^ε has no end
 
 

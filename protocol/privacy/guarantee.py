@@ -33,12 +33,16 @@ class Guarantee:
         does not work with the server), ``server``, ``nobody``. `protocol.sentences`
         puts it in words, with its whole condition.
     precision : g, which the Rényi curve of Skellam noise needs; None elsewhere.
+    privacy_delta : with this probability everything is told, and else what the kind
+        says holds (Kairouz, Oh and Viswanath 2015: no pure promise with a δ is worse);
+        curves are of the second case.
     """
 
     kind: str
     epsilon: Fraction | None
     trust: str
     precision: int | None = None
+    privacy_delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -47,6 +51,8 @@ class Guarantee:
             raise InputError("trust", self.trust, f"one of {', '.join(TRUST)}")
         if (self.epsilon is None) != (self.kind == "none"):
             raise InputError("epsilon", self.epsilon, f"fits the kind {self.kind}")
+        if self.privacy_delta and self.kind != "pure":
+            raise InputError("privacy_delta", self.privacy_delta, "0 but for pure")
 
     @property
     def epsilon_text(self) -> str:
@@ -77,9 +83,10 @@ class Guarantee:
         """Smallest ε of (ε, δ)-DP that the closed-form curve gives for `cohorts`."""
         if self.epsilon is None:
             return math.inf
-        by_curve = approximate_epsilon(
-            lambda order: cohorts * self.renyi(order), privacy_delta
-        )
+        left = privacy_delta - cohorts * float(self.privacy_delta)
+        if left <= 0:
+            return math.inf
+        by_curve = approximate_epsilon(lambda order: cohorts * self.renyi(order), left)
         if self.kind == "pure":
             return min(by_curve, cohorts * float(self.epsilon))
         return by_curve

@@ -67,6 +67,11 @@ class CohortMechanism(abc.ABC):
         """What the server sees beyond the sum adds to any log-likelihood ratio."""
         return Fraction(0)
 
+    @property
+    def view_delta(self) -> Fraction:
+        """What the server sees beyond the sum adds to δ."""
+        return Fraction(0)
+
     @abc.abstractmethod
     def user_noise(self) -> NoiseLaw | None:
         """The law of one user's noise; None where users add none."""

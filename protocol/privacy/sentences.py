@@ -140,9 +140,11 @@ class Promise:
         if self.trust == "nobody":
             return ""
         if self.trust == "shuffler":
+            # Only shares that are mixed have a δ, and only honest nodes mix.
+            mixing = f"{self._nodes()} and " if self.privacy_delta else ""
             return (
                 " This holds as long as the shuffler does not work with the operator "
-                f"and, in every group, {_people(self.groups)} answer honestly."
+                f"and, in every group, {mixing}{_people(self.groups)} answer honestly."
             )
         lottery = (
             " Who holds the shares of a sum is drawn by lot; a draw that lets them "

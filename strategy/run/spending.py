@@ -17,6 +17,7 @@ from wallflower.protocol.accounting.exact import smallest_bound
 from wallflower.protocol.accounting.truncation import truncation
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.numbers import round_up
+from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.privacy.sentences import (
     SENTENCE_DELTA,
     Group,
@@ -52,7 +53,8 @@ def spent(
         ``total-epsilon`` (pure: exact sum; else None), ``approximate-epsilon`` at
         ``privacy-delta``, ``trust``, and the ``groups`` on whose honesty it rests; of
         sealed sums also the ``keys``, each dealt among so many nodes, and what proofs
-        of range add to δ (``truncation-delta``). In test mode there is no ε at all.
+        of range add to δ (``truncation-delta``); of mixed ones what mixing adds to it
+        (``mixing-delta``). In test mode there is no ε at all.
     """
     asked = list(cohorts)
     if test_mode:
@@ -91,6 +93,7 @@ def spent(
             for group in sorted({group_of(spec, nodes) for spec, nodes in asked})
         ],
         **_sealed(asked, times, keys),
+        **_mixed(mechanisms, times),
     }
 
 
@@ -117,6 +120,19 @@ def _sealed(asked: Sequence[Asked], times: int, keys: Iterable[int]) -> dict[str
     }
 
 
+def _mixed(mechanisms: Iterable[CohortMechanism], times: int) -> dict[str, Any]:
+    delta = max(mechanism.view_delta for mechanism in mechanisms)
+    return {"mixing-delta": str(delta * times)} if delta else {}
+
+
+def own_delta(stated: Mapping[str, Any]) -> Fraction:
+    """Give the δ that comes on top of any at which an ε was converted."""
+    return sum(
+        (Fraction(stated.get(key, 0)) for key in ("truncation-delta", "mixing-delta")),
+        Fraction(0),
+    )
+
+
 def group_of(spec: CohortSpec, nodes: int) -> Group:
     """Say who must be honest in a cohort that was spread over so many nodes."""
     if spec.backend == SEALED:  # a group's nodes hold no shares of its sum
@@ -141,7 +157,7 @@ def promise_of(stated: Mapping[str, Any]) -> Promise:
         trust=stated["trust"],
         epsilon=Fraction(pure) if pure else float(approximate or "inf"),
         privacy_delta=(0.0 if pure else stated["privacy-delta"])
-        + float(Fraction(stated.get("truncation-delta", 0))),
+        + float(own_delta(stated)),
         times=max(1, stated["participations"]),
         groups=tuple(Group(**group) for group in stated["groups"]),
         corrupt=Fraction(stated.get("corrupt", 0)),

@@ -30,7 +30,7 @@ _CHANGES = {
     "floor-too-low": "secure-sum.corrupt, secure-sum.dropout or the number of nodes",
     "threat-too-weak": "secure-sum.corrupt or secure-sum.server",
     "quorum-too-low": "secure-sum.dropout",
-    "delta-too-small": "secure-sum.inputs",
+    "delta-too-small": "secure-sum.inputs or secure-sum.shuffle",
 }
 
 

@@ -95,6 +95,19 @@ def test_what_they_did_not_agree_to_is_refused_by_name(
     assert refused.value.code == code
 
 
+@pytest.mark.parametrize("backend", ["shuffle", "committee"])
+def test_who_keeps_to_a_tiny_delta_is_not_mixed(backend: str) -> None:
+    policy = ClientPolicy(
+        privacy_delta=Fraction(1, 10**10), shufflers=("0" * 64,), smallest_cohort=2
+    )
+    if backend == "committee":
+        policy.check(spec(backend=backend))
+        return
+    with pytest.raises(RefusalError) as caught:
+        policy.check(spec(backend=backend))
+    assert caught.value.code == "delta-too-small"
+
+
 def test_a_modulus_too_small_for_the_noise_is_refused() -> None:
     asked = spec()
     asked.modulus = 101

@@ -29,7 +29,7 @@ horizon = 24
 failure-probability = 0.2
 
 [privacy]
-mechanism = "shuffle-dp"
+mechanism = "{mechanism}"
 epsilon = 1
 
 [policy]
@@ -37,6 +37,7 @@ first-batch = 12
 
 [secure-sum]
 backend = "shuffle"
+shuffle = "{shuffle}"
 server = "{server}"
 
 [transport]
@@ -54,20 +55,32 @@ means = [0.1, 0.9]
 
 @pytest.mark.slow  # thousands of seals and a process of its own
 @pytest.mark.parametrize(
-    ("kind", "server"),
-    [("memory", "semi-honest"), ("grpc", "semi-honest"), ("memory", "malicious")],
+    ("kind", "server", "shuffle"),
+    [
+        ("memory", "semi-honest", "pure"),
+        ("grpc", "semi-honest", "pure"),
+        ("memory", "malicious", "pure"),
+        ("memory", "semi-honest", "mixed"),
+        ("grpc", "malicious", "mixed"),
+    ],
 )
 def test_a_run_on_engine_local_goes_through_a_shuffler(
-    kind: str, server: str, tmp_path: Path
+    kind: str, server: str, shuffle: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "experiment.toml"
-    file.write_text(EXPERIMENT.format(kind=kind, server=server))
+    mechanism = "shuffle-dp" if shuffle == "pure" else "dist-dp"
+    file.write_text(
+        EXPERIMENT.format(
+            kind=kind, server=server, shuffle=shuffle, mechanism=mechanism
+        )
+    )
     run_dir = tmp_path / "run"
     arguments = ["run", str(file), "--run-dir", str(run_dir), "--format", "json"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert "the shuffler does not work with the operator" in json.dumps(told)
+    assert ("mixing-delta" in told["guarantee"]) == (shuffle == "mixed")
     # Two cohorts, each given once.
     assert len(list((run_dir / "shuffler" / "given").iterdir())) == 2
     assert CliRunner().invoke(app, ["verify", str(run_dir)]).exit_code == 0

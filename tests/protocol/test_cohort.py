@@ -54,6 +54,10 @@ def test_a_client_derives_the_servers_mechanism_from_public_facts() -> None:
         ({"backend": ""}, "backend"),
         ({"batch": 0}, "batch"),
         ({"mechanism": "shuffle-dp"}, "shuffle with shuffle-dp"),
+        (
+            {"mechanism": "dist-rdp", "backend": "shuffle"},
+            "shuffle-dp or dist-dp with shuffle",
+        ),
         ({"mechanism": "dist-pd"}, 'did you mean "dist-dp"'),
         ({"epsilon": Rational(numerator=1)}, "epsilon is 1/0"),
         ({"epsilon": Rational(numerator=0, denominator=1)}, "epsilon"),
@@ -120,3 +124,10 @@ def test_garbage_never_escapes_as_another_error(data: bytes) -> None:
         return
     with pytest.raises(InputError):
         cohort_mechanism(message)
+
+
+def test_what_is_mixed_promises_with_a_delta_and_what_is_not_without() -> None:
+    described = spec()
+    assert cohort_mechanism(described).guarantee().privacy_delta == 0
+    described.backend = "shuffle"
+    assert cohort_mechanism(described).guarantee().privacy_delta == Fraction(1, 2**40)

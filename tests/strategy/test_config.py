@@ -81,6 +81,14 @@ def test_every_example_is_valid(example: Path) -> None:
         (("[rewards]", "[transport]\nport = 70000\n[rewards]"), "at most 65535"),
         (("[rewards]", '[transport]\nkind = "grcp"\n[rewards]'), 'mean "grpc"'),
         (("[rewards]", "[secure-sum]\ncorrupt = 1\n[rewards]"), "corrupt is 1"),
+        (
+            ("[rewards]", '[secure-sum]\nshuffle = "mixed"\n[rewards]'),
+            'shuffle is mixed; allowed: for backend = "shuffle"',
+        ),
+        (
+            ("[rewards]", '[secure-sum]\nbackend = "shuffle"\n[rewards]'),
+            '"mixed" with mechanism dist-dp',
+        ),
         (("[rewards]", "[nodes]\ncount = 1\n[rewards]"), "at least 2"),
         (("[rewards]", "[nodes]\nusers = [1]\n[rewards]"), "one entry per node"),
         (("[rewards]", "[policy]\nratio = 1\n[rewards]"), "ratio is 1"),

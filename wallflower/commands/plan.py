@@ -73,6 +73,13 @@ def plan(
             metavar="NUMBER",
         ),
     ] = None,
+    shuffle: Annotated[
+        str,
+        typer.Option(
+            help="pure (shuffle-dp) or mixed (dist-dp): sums go through a shuffler.",
+            metavar="NAME",
+        ),
+    ] = "",
     output: Annotated[
         str, typer.Option("--format", help="human or json.", metavar="NAME")
     ] = "human",
@@ -103,6 +110,7 @@ def plan(
         failure_probability=probability("failure-probability", failure_probability),
         gaps=gaps or tuple(exact("gap", text) for text in ("0.2", "0.1", "0.05")),
         base_rate=rate,
+        shuffle=shuffle,
     )
     if config is not None:
         given = {

@@ -20,11 +20,15 @@ from wallflower.planning.typical import typical_users
 from wallflower.protocol.accounting.dropout import effective_epsilon_of
 from wallflower.protocol.accounting.exact import Bound, probabilistic, returning_users
 from wallflower.protocol.accounting.truncation import truncation
+from wallflower.protocol.cohort import check_pairing
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import whole
 from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import LARGEST_COHORT, CohortMechanism
+from wallflower.protocol.privacy.mixed import MixedCohort
 from wallflower.protocol.privacy.sentences import SENTENCE_DELTA, Group, Promise
+from wallflower.protocol.secure_sum.backends import SHUFFLE
+from wallflower.protocol.secure_sum.shuffle.plan import MIXED, mode_of
 from wallflower.strategy.bandit.confidence import CohortFacts, confidence_for
 from wallflower.strategy.bandit.evidence import evidence_for
 from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_radius
@@ -41,7 +45,8 @@ class PlanRequest:
     """The operator's question; `gaps` are differences of means to be told apart.
 
     `floor` is the part of every cohort that is surely honest and present, `corrupt`
-    the part of its nodes that may work with the operator.
+    the part of its nodes that may work with the operator. `shuffle` ``mixed`` sends
+    the sums of ``dist-dp`` through a shuffler.
     """
 
     arms: int
@@ -57,6 +62,7 @@ class PlanRequest:
     failure_probability: Fraction
     gaps: tuple[Fraction, ...]
     base_rate: Fraction = Fraction(1, 2)
+    shuffle: str = ""
 
     def __post_init__(self) -> None:
         whole("participations", self.participations, at_least=1, at_most=1000)
@@ -69,6 +75,11 @@ class PlanRequest:
             raise InputError("floor", self.floor, "greater than 0 and at most 1")
         if not 0 <= self.corrupt < 1:
             raise InputError("corrupt", self.corrupt, "from 0 to below 1")
+        if self.shuffle and self.shuffle != mode_of(self.mechanism):
+            allowed = f'"{mode_of(self.mechanism)}" with {self.mechanism}'
+            raise InputError("shuffle", self.shuffle, allowed)
+        if self.shuffle:
+            check_pairing(self.mechanism, SHUFFLE)
 
     def policy(self) -> PolicySpec:
         """The elimination policy these settings describe, first batch resolved."""
@@ -102,6 +113,7 @@ def with_file(request: PlanRequest, path: Path, given: Collection[str]) -> PlanR
         "corrupt": stated.corrupt,
         "participations": config.privacy.max_participations,
         "failure_probability": config.experiment.failure_probability,
+        "shuffle": stated.shuffle if stated.backend == SHUFFLE else "",
     }
     changes = {key: value for key, value in from_file.items() if key not in given}
     return dataclasses.replace(request, **changes)
@@ -197,6 +209,9 @@ def make_plan(request: PlanRequest) -> Plan:
         planned = future.batch(number)
         if planned.users > request.horizon:
             break
+        if request.shuffle == MIXED:
+            mixed = MixedCohort.of(planned.cohort)
+            planned = dataclasses.replace(planned, cohort=mixed)
         batches.append(planned)
     if not batches:
         raise InputError(
@@ -333,7 +348,8 @@ def _promise(
 ) -> Promise:
     """What one person is promised for the whole experiment.
 
-    A pure promise is stated without δ although a bound with δ may be a little smaller.
+    A pure promise is stated without any δ but its own, although a bound with δ may be
+    a little smaller.
     """
     pure = guarantee.kind == "pure" and guarantee.epsilon is not None
     return Promise(
@@ -344,7 +360,11 @@ def _promise(
             if pure
             else best.epsilon
         ),
-        privacy_delta=0.0 if pure else best.privacy_delta,
+        privacy_delta=(
+            request.participations * float(guarantee.privacy_delta)
+            if pure
+            else best.privacy_delta
+        ),
         times=request.participations,
         groups=tuple(Group(c.cohort_size, c.honest_floor) for c in cohorts),
         corrupt=request.corrupt,

@@ -16,10 +16,14 @@ from wallflower.planning.plan import (
 )
 from wallflower.planning.typical import RUNS
 from wallflower.protocol.accounting.exact import Bound
-from wallflower.protocol.noise.radix import RadixPlan
+from wallflower.protocol.noise.distance import distance_bits
 from wallflower.protocol.numbers import round_up
+from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.privacy.mixed import MixedCohort
 from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
-from wallflower.protocol.secure_sum.shuffle.seals import PLAIN, sealed_bytes
+from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
+from wallflower.protocol.secure_sum.shuffle.mixing import share_bytes, shares_for
+from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, PLAIN, sealed_bytes
 
 _LEGEND = (
     "Rewards are rounded to multiples of 1/g; τ bounds the noise of a sum; bits are "
@@ -55,6 +59,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "participations": request.participations,
             "failure_probability": str(request.failure_probability),
             "base_rate": str(request.base_rate),
+            "shuffle": request.shuffle,
         },
         "batches": [_batch_json(planned) for planned in plan.batches],
         "guarantee": {
@@ -62,6 +67,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "epsilon": (
                 None if guarantee.epsilon is None else float(guarantee.epsilon_text)
             ),
+            "privacy_delta": float(guarantee.privacy_delta),
             "trust": guarantee.trust,
             "unit": "one user, one reward",
             "participations": request.participations,
@@ -84,13 +90,12 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def _batch_json(planned: PlannedBatch) -> dict[str, Any]:
     cohort = planned.cohort
-    if cohort.radix is not None:
-        shuffled = {
-            "messages_per_user": cohort.radix.messages,
-            "sealed_bytes_per_user": cohort.radix.messages * sealed_bytes(PLAIN, 1),
-        }
-    else:
-        shuffled = {}
+    sent = _shuffled(cohort)
+    shuffled = (
+        {}
+        if sent is None
+        else {"messages_per_user": sent[0], "sealed_bytes_per_user": sent[1]}
+    )
     return {
         **shuffled,
         "batch": planned.batch,
@@ -130,12 +135,24 @@ def _rounded(epsilon: float) -> float | None:
 # --- the page
 
 
-def _messages(radix: RadixPlan) -> str:
-    kilobytes = radix.messages * sealed_bytes(PLAIN, 1) / 1000
+def _shuffled(cohort: CohortMechanism) -> tuple[int, int] | None:
+    """Messages of a user who is a node alone, and their bytes; None: not shuffled."""
+    if cohort.radix is not None:
+        messages = cohort.radix.messages
+        return messages, messages * sealed_bytes(PLAIN, 1)
+    if isinstance(cohort, MixedCohort):
+        modulus = backend_modulus(SHUFFLE, cohort.modulus)
+        bits = distance_bits(cohort.epsilon)
+        shares = shares_for(max(2, cohort.honest_floor), modulus, bits)
+        return shares, shares * sealed_bytes(HYBRID, share_bytes(modulus))
+    return None
+
+
+def _messages(messages: int, size: int) -> str:
     return (
-        f"Through the shuffler a user of the largest group sends {radix.messages:,} "
-        f"messages of one bit, each sealed on its own: {kilobytes:,.0f} kB and as many "
-        "key agreements."
+        f"Through the shuffler a user of the largest group sends {messages:,} "
+        f"messages, each sealed on its own: {size / 1000:,.0f} kB and as many key "
+        "agreements."
     )
 
 
@@ -157,8 +174,8 @@ def _print_page(plan: Plan) -> None:
     out.print("[bold]What is sent[/bold] (if no arm falls early)")
     out.print(_batches(plan))
     print_text(out, _LEGEND)
-    if (radix := plan.batches[-1].cohort.radix) is not None:
-        print_text(out, _messages(radix))
+    if (sent := _shuffled(plan.batches[-1].cohort)) is not None:
+        print_text(out, _messages(*sent))
     out.print()
     if plan.dropouts:
         out.print("[bold]When people do not answer[/bold]")
@@ -201,7 +218,8 @@ def _equivalents(plan: Plan) -> str:
         for bound, privacy_delta in zip(plan.equivalents, PRIVACY_DELTAS, strict=True)
     ]
     if plan.guarantee.kind == "pure":
-        start, exceeded = "The promise needs no δ; as", ""
+        without = not plan.guarantee.privacy_delta
+        start, exceeded = "The promise needs no δ; as" if without else "As", ""
     else:
         start = "As"
         losses = [

@@ -10,11 +10,12 @@ from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.mechanism import mechanism_class
 from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
+from wallflower.protocol.secure_sum.shuffle.plan import MIXED
 from wallflower.protocol.secure_sum.threat import Threat, committee_size, graph_size
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.results.result import RunResult
 from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.run.spending import group_of
+from wallflower.strategy.run.spending import group_of, own_delta
 
 _KINDS = {
     "pure": "pure ε-differential privacy",
@@ -23,6 +24,7 @@ _KINDS = {
     "none": "none",
 }
 
+_MIXED = " It is split into random parts that a shuffler mixes with everybody's."
 _SIZES = {"committee": committee_size, "secagg-plus": graph_size}
 
 
@@ -92,11 +94,14 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         ),
         (
             "Mechanism",
-            f"{privacy.mechanism}. {mechanism_class(privacy.mechanism).noise}",
+            f"{privacy.mechanism}. {mechanism_class(privacy.mechanism).noise}"
+            + _MIXED * (sums.shuffle == MIXED),
         ),
     ]
     kind = str(spent.get("kind", "none"))
-    facts.append(("Guarantee", _KINDS[kind]))
+    own = float(own_delta(spent))
+    with_delta = f", with δ = {power(own)}" if own else ""
+    facts.append(("Guarantee", _KINDS[kind] + with_delta))
     if spent.get("epsilon") is not None:
         delta = float(spent["privacy-delta"])
         facts += [
@@ -104,7 +109,8 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
             (
                 "In all",
                 (
-                    f"ε = {round_up(Fraction(spent['total-epsilon']))}, δ = 0"
+                    f"ε = {round_up(Fraction(spent['total-epsilon']))}, "
+                    f"δ = {power(own) if own else 0}"
                     if spent["total-epsilon"]
                     else f"ε = {spent['approximate-epsilon']} at δ = {power(delta)}"
                 ),

@@ -26,7 +26,6 @@ from wallflower.protocol.noise.bits import uniform_integer
 from wallflower.protocol.noise.law import BitSource
 from wallflower.protocol.numbers import whole
 
-MIXED_BITS = 40  # σ: heaps of equal sum differ by at most 2^−σ
 MOST_SHARES = 256
 _FULLY = 48  # below so many parties the expectation is computed in full
 _EDGE = 9  # larger sets of points that split off are bounded together
@@ -131,6 +130,11 @@ def shares_for(parties: int, modulus: int, bits: int) -> int:
     raise InputError(
         "parties", parties, f"so many that {MOST_SHARES} shares each mix well enough"
     )
+
+
+def share_bytes(modulus: int) -> int:
+    """Give the length of one share."""
+    return -(-(modulus - 1).bit_length() // 8)
 
 
 def split(value: int, shares: int, modulus: int, bits: BitSource) -> list[int]:

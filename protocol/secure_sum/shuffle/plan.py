@@ -8,15 +8,17 @@ from fractions import Fraction
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.identity.canonical import digest
+from wallflower.protocol.noise.distance import distance_bits
 from wallflower.protocol.noise.law import BitSource
 from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.secure_sum.shuffle import digits, mixing
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, PLAIN, sealed_bytes
 from wallflower.protocol.secure_sum.threat import Threat, least_contributors
-from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec, Rational
 
 PURE = "pure"
 MIXED = "mixed"
+SHUFFLES = (PURE, MIXED)
 SHUFFLER = "@shuffler"  # whom the server asks for a heap; no node is called so
 _PURE_MECHANISM = "shuffle-dp"
 
@@ -59,18 +61,16 @@ class ShufflePlan:
             radix = RadixPlan.of_cohort(
                 spec.cohort_size,
                 modulus,
-                Fraction(spec.epsilon.numerator, spec.epsilon.denominator or 1),
-                Fraction(
-                    spec.wrap_probability.numerator,
-                    spec.wrap_probability.denominator or 1,
-                ),
+                _fraction(spec.epsilon),
+                _fraction(spec.wrap_probability),
             )
             return cls(modulus, radix.messages, 1, PLAIN, least, radix)
         # Who colludes or is absent does not mix; fewer than this are not released.
         corrupt = threat.corrupt_nodes(nodes)
         honest = max(2, nodes - corrupt - threat.dropped_nodes(nodes))
-        shares = mixing.shares_for(honest, modulus, mixing.MIXED_BITS)
-        length = -(-(modulus - 1).bit_length() // 8)
+        bits = distance_bits(_fraction(spec.epsilon))
+        shares = mixing.shares_for(honest, modulus, bits)
+        length = mixing.share_bytes(modulus)
         least = max(least, min(nodes, honest + corrupt))
         return cls(modulus, shares, length, HYBRID, least, None)
 
@@ -98,6 +98,10 @@ class ShufflePlan:
         if self.radix is not None:
             return digits.read(numbers, contributors, self.radix)
         return mixing.join(numbers, contributors * self.messages, self.modulus)
+
+
+def _fraction(value: Rational) -> Fraction:
+    return Fraction(value.numerator, value.denominator or 1)
 
 
 def batch_info(context: bytes, party: str, users: int) -> bytes:

@@ -69,14 +69,14 @@ def test_a_pin_that_is_none_is_refused_by_name(name: str) -> None:
         ClientPolicy(shufflers=(name,))
 
 
-@pytest.mark.parametrize("mechanism", ["dist-dp", "dist-rdp", "local-dp"])
+@pytest.mark.parametrize("mechanism", ["dist-rdp", "dist-cdp", "local-dp"])
 def test_terms_of_another_mechanism_through_a_shuffler_are_refused(
     mechanism: str,
 ) -> None:
     spec = shuffled_spec(20, floor=16)
     spec.mechanism = mechanism
     policy = ClientPolicy(shufflers=(FINGERPRINT,), smallest_cohort=2)
-    with pytest.raises(TermsError, match="only with it"):
+    with pytest.raises(TermsError, match="shuffle-dp or dist-dp with shuffle"):
         policy.check(spec)
 
 

@@ -16,6 +16,7 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PrivacySettings,
+    SecureSumSettings,
 )
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.cohort_spec import cohort_spec
@@ -25,11 +26,17 @@ TENTH = Fraction(1, 10)
 
 
 def asked(
-    size: int, nodes: int = 10, *, mechanism: str = "dist-dp", scale: str = "10"
+    size: int,
+    nodes: int = 10,
+    *,
+    mechanism: str = "dist-dp",
+    scale: str = "10",
+    sums: SecureSumSettings | None = None,
 ) -> tuple[CohortSpec, int]:
     config = ExperimentConfig(
         ExperimentSettings("test", ("a", "b")),
         PrivacySettings(epsilon=TENTH, mechanism=mechanism, scale=Fraction(scale)),
+        secure_sum=sums or SecureSumSettings(),
     )
     floor = cohort_floor([size // nodes] * nodes, TENTH, TENTH)
     wish = CohortWish(1, 0, size, Fraction(1, 10**6))
@@ -66,6 +73,19 @@ def test_a_pure_run_adds_up_what_the_busiest_user_spent() -> None:
     assert said["total-epsilon"] == "3/10"
     assert promise_of(said).epsilon == Fraction(3, 10)
     assert promise_of(said).privacy_delta == 0
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_mixed_sums_state_what_mixing_adds_to_delta(times: int) -> None:
+    mixed = SecureSumSettings(backend="shuffle", shuffle="mixed")
+    said = spent([asked(100, sums=mixed)], times, test_mode=False)
+    assert said["mixing-delta"] == str(times * Fraction(1, 2**40))
+    assert said["total-epsilon"] == str(times * TENTH)
+    promise = promise_of(said)
+    assert promise.privacy_delta == times / 2**40
+    assert promise.trust == "shuffler"
+    assert "at most 1 of 10 nodes work with the operator" in promise.sentence()
+    assert "mixing-delta" not in spent([asked(100)], times, test_mode=False)
 
 
 @pytest.mark.parametrize("mechanism", ["dist-rdp", "dist-cdp"])

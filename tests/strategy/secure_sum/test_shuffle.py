@@ -97,4 +97,5 @@ def test_mixed_sums_need_as_many_nodes_as_their_shares_count_on() -> None:
     plan = ShufflePlan.of(shuffled_spec(40, mechanism="dist-dp", floor=32), 40)
     # 4 of 40 collude, 4 vanish: 32 honest ones mix, and 36 must send.
     assert plan.least == 36
-    assert plan.messages == shares_for(32, plan.modulus, 40) == 20
+    # ε = 1 takes σ = 42 for a δ of 2⁻⁴⁰.
+    assert plan.messages == shares_for(32, plan.modulus, 42) == 21

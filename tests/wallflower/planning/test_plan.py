@@ -224,6 +224,29 @@ def test_a_plan_through_a_shuffler_counts_its_messages() -> None:
     assert "the shuffler does not work with the operator" in plan.sentence
 
 
+def test_a_plan_of_mixed_sums_states_a_delta_and_a_dozen_messages() -> None:
+    plan = planned(shuffle="mixed", participations=2)
+    told = plan_json(plan)
+    batch = told["batches"][-1]
+    assert 10 < batch["messages_per_user"] < 40
+    assert batch["sealed_bytes_per_user"] > 1136 * batch["messages_per_user"]
+    assert told["guarantee"]["privacy_delta"] == 2**-40
+    assert "δ = 2⁻³⁹" in plan.sentence  # of both participations
+    assert "the shuffler does not work with the operator" in plan.sentence
+    assert plan.batches[-1].separates == planned().batches[-1].separates
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "shuffle"),
+    [("dist-dp", "pure"), ("shuffle-dp", "mixed"), ("dist-rdp", "mixed")],
+)
+def test_a_plan_that_no_shuffler_can_keep_is_refused(
+    mechanism: str, shuffle: str
+) -> None:
+    with pytest.raises(InputError):
+        planned(mechanism=mechanism, shuffle=shuffle)
+
+
 def test_what_missing_people_cost_is_told_of_a_shuffled_plan_too() -> None:
     effects = planned(mechanism="shuffle-dp").dropouts
     assert [effect.epsilon for effect in effects] == sorted(e.epsilon for e in effects)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import sqlite3
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.engines.registry import ENGINES
 from wallflower.protocol.privacy.sentences import REHEARSAL
+from wallflower.results.annex import annex_of
 from wallflower.results.result import RunResult, read_result
 from wallflower.strategy.record.journal import Journal
 
@@ -71,6 +75,40 @@ def test_a_run_words_epsilon_delta_as_what_it_is(
     assert "except" not in said
     assert "one in a million added (differential privacy with ε = 2.25" in said
     assert "at δ = 10⁻⁶ in all" in said
+
+
+MIXED = """
+[secure-sum]
+backend = "shuffle"
+shuffle = "mixed"
+[policy]"""
+
+
+def test_result_record_and_page_of_a_mixed_run_state_its_delta(tmp_path: Path) -> None:
+    run_dir = ran(tmp_path, ONE_BATCH.replace("\n[policy]", MIXED))
+    result = result_of(run_dir)
+    assert result.spent["mixing-delta"] == str(Fraction(1, 2**40))
+    assert "differential privacy with ε = 1, δ = 2⁻⁴⁰" in result.sentence()
+    assert "the shuffler does not work with the operator" in result.sentence()
+    with Journal.read(run_dir) as journal:
+        facts = dict(annex_of(journal, result).facts)
+    assert facts["In all"] == "ε = 1, δ = 2⁻⁴⁰"
+    assert facts["Guarantee"] == "pure ε-differential privacy, with δ = 2⁻⁴⁰"
+    assert invoke("verify", run_dir)[0] == 0
+
+
+def test_a_record_that_forgets_the_delta_of_mixing_is_not_believed(
+    tmp_path: Path,
+) -> None:
+    run_dir = ran(tmp_path, ONE_BATCH.replace("\n[policy]", MIXED))
+    with contextlib.closing(sqlite3.connect(run_dir / "journal.sqlite")) as database:
+        database.execute(
+            "UPDATE round SET spent = json_remove(spent, '$.mixing-delta')"
+        )
+        database.commit()
+    code, said = invoke("verify", run_dir)
+    assert code != 0
+    assert "states another guarantee than was spent" in " ".join(said.split())
 
 
 def test_a_run_without_noise_promises_nothing_rehearsal_or_not(tmp_path: Path) -> None:
