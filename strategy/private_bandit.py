@@ -47,6 +47,7 @@ from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.sessions import session_opener
 from wallflower.strategy.run.simulated_trust import simulated_enrolment_key
+from wallflower.strategy.run.standing import standing
 from wallflower.strategy.watch.observing import observed
 from wallflower.strategy.watch.telemetry import fan_out
 
@@ -148,6 +149,8 @@ class PrivateBandit(Strategy):
 
         async def listen(event: events.Event) -> None:
             await self._listen(event)
+            if isinstance(event, events.ArmRetired):
+                self.arms, self.finished = event.views, event.finished
             if isinstance(event, events.RoundFinished):
                 self._note(event, result)
                 if evaluate_fn is not None:
@@ -251,7 +254,7 @@ class PrivateBandit(Strategy):
     def _recall(self, journal: Journal) -> None:
         """Take the arms from the journal: a finished run has no events any more."""
         self.head = journal.head
-        last = journal.last_round()
+        last = standing(journal)
         if last is not None:
             self.arms = tuple(ArmView(**view) for view in last.views)
             self.finished = last.finished

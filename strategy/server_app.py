@@ -89,6 +89,16 @@ def _tell(event: events.Event) -> None:
         words = event.cohort_id, event.void, why
         log(logging.WARNING, "cohort %s is void: %s; users lost: %s", *words)
         log(logging.WARNING, "cohort %s: %s", words[0], blame.in_words(event.findings))
+    elif isinstance(event, events.ArmRetired):
+        log(
+            logging.WARNING,
+            "arm %d is retired by hand from round %d on: %s",
+            event.arm,
+            event.number,
+            event.reason,
+        )
+    elif isinstance(event, events.RetirementRefused):
+        log(logging.WARNING, "arm %d cannot be retired: %s", event.arm, event.text)
     elif isinstance(event, events.RoundFinished):
         log(
             INFO,
@@ -114,7 +124,8 @@ def _table(config: ExperimentConfig, strategy: PrivateBandit) -> list[str]:
     ]
     for view in views:
         estimate = "–" if view.estimate is None else f"{view.estimate:.4f}"
-        state = "active" if view.active else f"out in batch {view.eliminated_in}"
+        out = "retired after" if view.retired else "out in"
+        state = "active" if view.active else f"{out} batch {view.eliminated_in}"
         lines.append(
             f"  {names[view.arm]:<{width}}  {estimate:>7}  "
             f"[{view.lower:.4f}, {view.upper:.4f}]  {view.users:>9} users  {state}"

@@ -20,7 +20,7 @@ from wallflower.commands.export import export
 from wallflower.commands.figures import figures
 from wallflower.commands.plan import plan
 from wallflower.commands.report import report
-from wallflower.commands.run import pause, resume, run, status, verify
+from wallflower.commands.run import pause, resume, retire, run, status, verify
 from wallflower.commands.shuffler import shuffler
 from wallflower.commands.simulate import simulate
 from wallflower.protocol.errors import WallflowerError
@@ -43,6 +43,7 @@ app.command("plan")(plan)
 app.command("run")(run)
 app.command("resume")(resume)
 app.command("pause")(pause)
+app.command("retire")(retire)
 app.command("status")(status)
 app.command("verify")(verify)
 app.command("report")(report)

@@ -26,6 +26,7 @@ class ArmRecord:
     users: int = 0  # asked, delivered or not
     eliminated_in: int | None = None
     reason: str = ""
+    retired: bool = False  # by hand
 
     @property
     def active(self) -> bool:
@@ -61,6 +62,7 @@ class ArmRecord:
             "users": self.users,
             "eliminated_in": self.eliminated_in,
             "reason": self.reason,
+            "retired": self.retired,
         }
 
     @classmethod
@@ -73,7 +75,19 @@ class ArmRecord:
             users=table["users"],
             eliminated_in=table["eliminated_in"],
             reason=table["reason"],
+            retired=table["retired"],
         )
+
+
+def retire(records: Sequence[ArmRecord], arm: int, reason: str, batch: int) -> None:
+    """Take an arm out by hand after batch `batch`; one must be left."""
+    racing = [number for number, record in enumerate(records) if record.active]
+    if arm not in racing:
+        raise InputError("arm", arm, f"one in the race: {racing}")
+    if len(racing) == 1:
+        raise InputError("arm", arm, "another: it is the only one in the race")
+    record = records[arm]
+    record.eliminated_in, record.reason, record.retired = batch, reason, True
 
 
 def check_outcomes(

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit.arm_record import ArmRecord, check_outcomes
+from wallflower.strategy.bandit.arm_record import ArmRecord, check_outcomes, retire
 from wallflower.strategy.bandit.confidence import Bound, confidence_for
 from wallflower.strategy.bandit.evidence import Heard, evidence_for
 from wallflower.strategy.bandit.noise_bound import Doubles
@@ -92,6 +92,17 @@ class Elimination:
     def stop(self, reason: str) -> None:
         """End it from outside; a first reason stays."""
         self._finished = self._finished or reason
+
+    def retire(self, arm: Arm, reason: str) -> None:
+        """Take an arm out by hand; whoever is left alone has won.
+
+        Levels are shared as before: an arm that is left falls to one that is no better
+        with probability at most p, whatever the retirement was decided by.
+        """
+        if self._finished:
+            raise InputError("arm", arm, "none: the experiment is over")
+        retire(self._records, arm, reason, self._batch - 1)
+        self._close_if_over()
 
     def assignment(self, users: int) -> Mapping[Arm, int]:
         """Users who are not aggregated: the winner's, or who leads.
@@ -261,6 +272,7 @@ class Elimination:
             record.active,
             record.eliminated_in,
             record.reason,
+            record.retired,
         )
 
     def _interval(self, arm: Arm) -> tuple[float, float, float]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit.arm_record import ArmRecord, check_outcomes
+from wallflower.strategy.bandit.arm_record import ArmRecord, check_outcomes, retire
 from wallflower.strategy.bandit.confidence import confidence_for
 from wallflower.strategy.bandit.divergence import Divergence, Doubles, divergence_for
 from wallflower.strategy.bandit.evidence import evidence_for
@@ -101,7 +101,7 @@ class IndexPolicy:
         self._close_if_over()
 
     def arms(self) -> Sequence[ArmView]:
-        """Every arm's estimate and interval; all stay active."""
+        """Every arm's estimate and interval; all but retired ones stay active."""
         return tuple(self._view(arm) for arm in range(self.spec.arms))
 
     @property
@@ -117,6 +117,13 @@ class IndexPolicy:
     def stop(self, reason: str) -> None:
         """End it from outside; a first reason stays."""
         self._finished = self._finished or reason
+
+    def retire(self, arm: Arm, reason: str) -> None:
+        """Take an arm out by hand; with one arm left there is nothing to learn."""
+        if self._finished:
+            raise InputError("arm", arm, "none: the experiment is over")
+        retire(self._records, arm, reason, self._batch - 1)
+        self._close_if_over()
 
     def assignment(self, users: int) -> Mapping[Arm, int]:
         """Users who are not aggregated get the arm of best index."""
@@ -164,7 +171,7 @@ class IndexPolicy:
         return most if self._limit is None else min(most, self._limit)
 
     def _next(self) -> Sequence[CohortWish]:
-        unheard = [arm for arm, r in enumerate(self._records) if not r.facts]
+        unheard = [arm for arm in self._active() if not self._records[arm].facts]
         return tuple(self._wish(arm) for arm in unheard or [self._choice()])
 
     def _wish(self, arm: Arm) -> CohortWish:
@@ -176,20 +183,27 @@ class IndexPolicy:
         wrap = self._confidence.wrap(self._attempts[arm] + 1)
         return CohortWish(self._batch, arm, size, wrap)
 
+    def _active(self) -> list[Arm]:
+        return [arm for arm, record in enumerate(self._records) if record.active]
+
     def _choice(self) -> Arm:
-        counts = [sum(f.survivors for f in r.facts) for r in self._records]
-        sums = [float(sum(r.sums, Fraction(0))) for r in self._records]
+        active = self._active()
+        records = [self._records[arm] for arm in active]
+        counts = [sum(f.survivors for f in r.facts) for r in records]
+        sums = [float(sum(r.sums, Fraction(0))) for r in records]
         users = np.array(counts, dtype=np.float64)
         means = np.array(sums) / users
         total = np.array(float(sum(counts)))
         choose = CHOICES[self.spec.policy]
-        return int(choose(means, users, total, self._divergence))
+        return active[int(choose(means, users, total, self._divergence))]
 
     def _close_if_over(self) -> None:
         if self._finished:
             return
         needed = self.users + sum(wish.size for wish in self._next())
-        if self._limit is not None and needed > self._limit:
+        if len(self._active()) == 1:
+            self._finished = "winner"
+        elif self._limit is not None and needed > self._limit:
             self._finished = USERS_EXHAUSTED
         elif needed > self.spec.horizon:
             self._finished = "horizon"
@@ -198,8 +212,9 @@ class IndexPolicy:
 
     def _view(self, arm: Arm) -> ArmView:
         record = self._records[arm]
+        out = (record.active, record.eliminated_in, record.reason, record.retired)
         if not record.facts:
-            return ArmView(arm, record.users, None, 0.0, 1.0, True, None, "")
+            return ArmView(arm, record.users, None, 0.0, 1.0, *out)
         places = range(1, len(record.facts) + 1)
         estimate, lower, upper = (
             float(values[0])
@@ -209,4 +224,4 @@ class IndexPolicy:
                 self._attempts[arm],
             )
         )
-        return ArmView(arm, record.users, estimate, lower, upper, True, None, "")
+        return ArmView(arm, record.users, estimate, lower, upper, *out)

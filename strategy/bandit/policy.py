@@ -55,6 +55,7 @@ class ArmView:
     active: bool
     eliminated_in: int | None
     reason: str  # plain words; empty while active
+    retired: bool = False  # taken out by hand, not by the sums
 
 
 class Policy(Protocol):
@@ -95,6 +96,13 @@ class Policy(Protocol):
 
     def stop(self, reason: str) -> None:
         """End it from outside: no users are left, or the operator said so."""
+        ...
+
+    def retire(self, arm: Arm, reason: str) -> None:
+        """Take an arm out by hand, between two batches; it is never asked again.
+
+        Refuses an arm that is not in the race, and the last one that is.
+        """
         ...
 
     def assignment(self, users: int) -> Mapping[Arm, int]:

@@ -32,6 +32,7 @@ FOUNDED, INVITED, VOID, SUMMED, ROUND = "founded", "invited", "void", "summed", 
 DEALT = "dealt"  # how a key for sealed sums was made, or why not
 MET = "met"  # nodes that described their users
 RETURNED = "returned"  # users of a cohort whose node refused before anybody saw the arm
+RETIRED = "retired"  # an arm, by hand; its subject is the arm
 # The subject of these is the round under way; they have no rows.
 RESUMED, WAITING, PAUSED = "resumed", "waiting", "paused"
 LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
@@ -72,10 +73,27 @@ _ROWS: dict[str, Sequence[str]] = {
     RETURNED: (
         "SELECT node_id, reason FROM returned WHERE cohort_id = ? ORDER BY node_id",
     ),
+    RETIRED: ("SELECT round, reason FROM retired WHERE arm = CAST(? AS INTEGER)",),
     RESUMED: (),
     WAITING: (),
     PAUSED: (),
 }
+
+# Subjects that stand in a table, and what is wrong where the chain has none of them.
+_SUBJECTS = (
+    (
+        RETURNED,
+        "SELECT DISTINCT cohort_id FROM returned",
+        "users of cohort {} are returned, the chain does not say so",
+    ),
+    (DEALT, "SELECT dealing_id FROM dealing", "dealing {} is not in the chain"),
+    (ROUND, "SELECT number FROM round", "round {} is not in the chain"),
+    (
+        RETIRED,
+        "SELECT arm FROM retired",
+        "arm {} is retired, but the chain does not say so",
+    ),
+)
 
 Rows = Callable[..., list[Any]]  # a query and its values → rows
 
@@ -148,15 +166,10 @@ def _unsaid(rows: Rows, ends: Set[tuple[str, str]]) -> Iterator[str]:
         for kind in {INVITED, state}:
             if (kind, cohort_id) not in ends:
                 yield f"cohort {cohort_id} is {kind}, but the chain does not say so"
-    for (cohort_id,) in rows("SELECT DISTINCT cohort_id FROM returned"):
-        if (RETURNED, cohort_id) not in ends:
-            yield f"users of cohort {cohort_id} are returned, the chain does not say so"
-    for (dealing_id,) in rows("SELECT dealing_id FROM dealing"):
-        if (DEALT, dealing_id) not in ends:
-            yield f"dealing {dealing_id} is not in the chain"
-    for (number,) in rows("SELECT number FROM round"):
-        if (ROUND, str(number)) not in ends:
-            yield f"round {number} is not in the chain"
+    for kind, subjects, unsaid in _SUBJECTS:
+        for (subject,) in rows(subjects):
+            if (kind, str(subject)) not in ends:
+                yield unsaid.format(subject)
 
 
 def place_of(chain: Sequence[Entry], head: str) -> Entry | None:

@@ -95,6 +95,15 @@ class DealingRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Retirement:
+    """An arm that somebody took out by hand, from round `round_number` on."""
+
+    arm: int
+    round_number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RoundRecord:
     """A finished round: the decision and the state after it.
 

@@ -146,6 +146,26 @@ class RoundFinished:
     head: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ArmRetired:
+    """Somebody took an arm out by hand, from round `number` on; the journal has it."""
+
+    arm: int
+    number: int
+    reason: str
+    views: tuple[ArmView, ...]
+    finished: str | None
+    head: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RetirementRefused:
+    """An arm was to be retired and could not be: `text` says why."""
+
+    arm: int
+    text: str
+
+
 Event: TypeAlias = (
     RunStarted
     | WaitingForNodes
@@ -156,6 +176,8 @@ Event: TypeAlias = (
     | CohortProgress
     | CohortEnded
     | RoundFinished
+    | ArmRetired
+    | RetirementRefused
 )
 Listen: TypeAlias = Callable[[Event], Awaitable[None]]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -21,7 +21,6 @@ from wallflower.protocol.files.private import private_directory
 from wallflower.protocol.secure_sum.session import SERVER, Finding
 from wallflower.strategy.config import (
     ExperimentConfig,
-    config_from_canonical,
     differences,
     fingerprint_of,
 )
@@ -29,27 +28,25 @@ from wallflower.strategy.record import chain
 from wallflower.strategy.record.entries import (
     CohortRecord,
     DealingRecord,
+    Retirement,
     RoundRecord,
-    StoredCohort,
     SumRecord,
 )
+from wallflower.strategy.record.journal_reader import JournalReader
 from wallflower.strategy.record.journal_rows import (
     NEXT_MEETING,
     OPEN_COHORTS,
     SCHEMA,
     SCHEMA_VERSION,
-    USED,
-    dealing_from,
     dealing_row,
     losses_text,
-    sum_from,
     sum_text,
     write_findings,
 )
-from wallflower.strategy.record.store import FILE_NAME, LOCK_NAME, RunLock, RunStore
+from wallflower.strategy.record.store import FILE_NAME, LOCK_NAME, RunLock
 
 
-class Journal(RunStore):
+class Journal(JournalReader):
     """A run's record; opened for writing by one server, for reading by anyone.
 
     Use `create`, `resume` or `read`; all three give a context manager.
@@ -281,120 +278,19 @@ class Journal(RunStore):
             chain.append(database, chain.SUMMED, [one.cohort_id for one in sums])
             return chain.append(database, chain.ROUND, [str(record.number)])
 
+    def retire(self, record: Retirement) -> str:
+        """Write down that somebody took an arm out by hand; give the new head."""
+        with self.transaction() as database:
+            database.execute(
+                "INSERT INTO retired VALUES (?, ?, ?)",
+                (record.arm, record.round_number, record.reason),
+            )
+            return chain.append(database, chain.RETIRED, [str(record.arm)])
+
     def note_resumed(self, number: int) -> None:
         """Write down that a server goes on with round `number`."""
         with self.transaction() as database:
             chain.append(database, chain.RESUMED, [str(number)])
-
-    # --- reading ---------------------------------------------------------------
-
-    @property
-    def run_id(self) -> str:
-        """The run's name."""
-        return self._meta("run-id")
-
-    @property
-    def engine(self) -> str:
-        """The engine that carries the run."""
-        return self._meta("engine")
-
-    @property
-    def created_at(self) -> float:
-        """Seconds since 1970."""
-        return float(self._meta("created-at"))
-
-    @property
-    def config(self) -> ExperimentConfig:
-        """The config the run began with."""
-        return config_from_canonical(self._meta("config"))
-
-    @property
-    def head(self) -> str:
-        """The last link of the chain: it stands for the whole record so far."""
-        return self.entries()[-1].link
-
-    def entries(self) -> list[chain.Entry]:
-        """Every link of the chain, in order."""
-        found = chain.entries(self.rows)
-        if not found:
-            raise JournalError(f"{self.path} has no chain: its entries were removed")
-        return found
-
-    def breaks(self) -> Iterator[str]:
-        """Say where the record is not what its chain says."""
-        return chain.breaks(self.rows)
-
-    def cohorts(self) -> list[StoredCohort]:
-        """Every cohort ever asked, in order."""
-        stored = []
-        for *facts, losses, result in self.rows(
-            "SELECT cohort_id, round, batch, arm, attempt, size, spec, state, "
-            "reason, losses, result FROM cohort ORDER BY round, arm, attempt"
-        ):
-            lost = json.loads(losses)
-            found = sum_from(facts[0], lost, result)
-            stored.append(StoredCohort(*(*facts, lost, found)))
-        return stored
-
-    def blame(self) -> dict[str, list[Finding]]:
-        """What is known of who caused what, by cohort."""
-        found: dict[str, list[Finding]] = {}
-        for cohort_id, *facts in self.rows("SELECT * FROM blame"):
-            found.setdefault(cohort_id, []).append(Finding(*facts))
-        return found
-
-    def dealings(self) -> list[DealingRecord]:
-        """Every dealing, in order."""
-        rows = self.rows(
-            "SELECT dealing_id, nodes, reason, dealers, members, findings FROM dealing "
-            "ORDER BY rowid"
-        )
-        return [dealing_from(row) for row in rows]
-
-    def met(self) -> dict[str, int]:
-        """Every node that ever described its users, with their latest number."""
-        return dict(self.rows("SELECT node_id, users FROM node ORDER BY meeting"))
-
-    def used(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-        """Every invitation but those that were returned: cohort, node, users."""
-        for cohort_id, node_id, users in self.rows(USED):
-            yield cohort_id, node_id, tuple(json.loads(users))
-
-    def returned(self) -> list[tuple[str, str, str]]:
-        """Every invitation that was returned: cohort, node, reason."""
-        return self.rows("SELECT cohort_id, node_id, reason FROM returned")
-
-    def invitations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-        """Every invitation ever sent: cohort, node, users."""
-        for cohort_id, node_id, users in self.rows("SELECT * FROM invitation"):
-            yield cohort_id, node_id, tuple(json.loads(users))
-
-    def rounds(self) -> list[RoundRecord]:
-        """Every finished round, in order."""
-        return [
-            RoundRecord(
-                number,
-                tuple(json.loads(views)),
-                json.loads(state),
-                json.loads(spent),
-                finished,
-            )
-            for number, views, state, spent, finished in self.rows(
-                "SELECT number, views, policy_state, spent, finished FROM round "
-                "ORDER BY number"
-            )
-        ]
-
-    def last_round(self) -> RoundRecord | None:
-        """The round to go on from."""
-        rounds = self.rounds()
-        return rounds[-1] if rounds else None
-
-    def _meta(self, key: str) -> str:
-        rows = self.rows("SELECT value FROM meta WHERE key = ?", key)
-        if not rows:
-            raise JournalError(f'{self.path} has no "{key}"')
-        return str(rows[0][0])
 
     def _check(self, config: ExperimentConfig | None) -> None:
         version = self.rows("PRAGMA user_version")[0][0]

@@ -69,6 +69,11 @@ CREATE TABLE dealing (
     members    TEXT NOT NULL,
     findings   TEXT NOT NULL
 ) STRICT;
+CREATE TABLE retired (
+    arm    INTEGER PRIMARY KEY,
+    round  INTEGER NOT NULL,
+    reason TEXT NOT NULL
+) STRICT;
 CREATE TABLE round (
     number       INTEGER PRIMARY KEY,
     views        TEXT NOT NULL,

@@ -21,8 +21,12 @@ from wallflower.protocol.errors import UnavailableError, first_error
 from wallflower.protocol.messages.port import NodePort
 from wallflower.protocol.privacy.honest_floor import Floor
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish, Policy
-from wallflower.strategy.bandit.setup import policy_for, restored_policy
+from wallflower.strategy.bandit.policy import (
+    USERS_EXHAUSTED,
+    CohortOutcome,
+    CohortWish,
+    Policy,
+)
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import events, pausing
 from wallflower.strategy.record.chain import PAUSED, WAITING
@@ -43,10 +47,10 @@ from wallflower.strategy.run.recruiting import (
 from wallflower.strategy.run.roll_call import RollCall
 from wallflower.strategy.run.sharing import UsersExhaustedError
 from wallflower.strategy.run.spending import Asked, spent
+from wallflower.strategy.run.standing import heed, next_round
 from wallflower.strategy.run.terms import Terms, TermsRefusedError
 
 _CLOSING_TIMEOUT_S = 10.0
-USERS_EXHAUSTED = "users-exhausted"
 
 
 class Orchestrator:
@@ -116,9 +120,8 @@ class Orchestrator:
             raise first_error(group) from None
 
     async def _run(self) -> None:
-        last = await self._journal.call(self._journal.last_round)
-        over = last is not None and last.finished is not None
-        number = 1 if last is None else last.number + 1
+        number, policy = await self._journal.call(next_round, self._journal)
+        over = policy.finished is not None
         await self._open.recover(None if over else number)
         await self._roll_call.wait_for(
             self._expected_nodes, self._config.transport.attend_timeout_s
@@ -129,11 +132,6 @@ class Orchestrator:
         if over:
             return
         nodes = len(self._registry.nodes)
-        policy = (
-            policy_for(self._config)
-            if last is None
-            else restored_policy(last.policy_state)
-        )
         if self._asked:
             await self._journal.call(self._journal.note_resumed, number)
         await self._listen(
@@ -148,7 +146,10 @@ class Orchestrator:
                 self._config.test_mode,
             )
         )
-        while policy.finished is None:
+        while True:
+            await heed(self._journal, policy, number, self._listen)
+            if policy.finished is not None:
+                break
             if pausing.asked(self._journal.run_dir):
                 await self._journal.call(self._journal.note_stopped, PAUSED, number)
                 break

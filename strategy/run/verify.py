@@ -8,36 +8,21 @@ and heads kept elsewhere (in the events, or printed) show what was cut off.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from wallflower.protocol.cohort import cohort_mechanism, from_rational, to_rational
+from wallflower.protocol.cohort import cohort_mechanism, to_rational
 from wallflower.protocol.errors import WallflowerError
 from wallflower.protocol.privacy.honest_floor import cohort_floor
 from wallflower.protocol.secure_sum.backends import backend_modulus
-from wallflower.protocol.secure_sum.session import Finding
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.bandit.policy import CohortOutcome, Policy
-from wallflower.strategy.bandit.setup import policy_for
-from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import event_log
 from wallflower.strategy.record.chain import DEALT, ROUND, Entry, place_of
-from wallflower.strategy.record.entries import (
-    SUMMED,
-    VOID,
-    RoundRecord,
-    StoredCohort,
-    SumRecord,
-)
+from wallflower.strategy.record.entries import SUMMED, VOID
 from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.run.analyzer import decode
-from wallflower.strategy.run.cohort_spec import everybody_suffices, threat_of
-from wallflower.strategy.run.drawing import UserRegistry
-from wallflower.strategy.run.orchestrator import USERS_EXHAUSTED
+from wallflower.strategy.run.cohort_spec import threat_of
+from wallflower.strategy.run.replay import Evidence, decisions, plain
 from wallflower.strategy.run.spending import Asked, spent
 
 MOST_PROBLEMS_SHOWN = 20
@@ -57,27 +42,6 @@ class Check:
         return not self.problems
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """All that a journal says."""
-
-    config: ExperimentConfig
-    cohorts: Sequence[StoredCohort]
-    specs: Mapping[str, CohortSpec]
-    invited: Mapping[str, Mapping[str, tuple[str, ...]]]  # cohort → node → users
-    rounds: Sequence[RoundRecord]
-    known: Mapping[str, int]  # node → users
-    returned: Set[tuple[str, str]]  # cohort, node: its users were not used
-    blame: Mapping[str, Sequence[Finding]]
-    members: Set[str]  # nodes that ever held a share of the run's keys
-    keys: Mapping[int, Sequence[int]]  # round → nodes among whom keys were dealt so far
-
-    def used(self, cohort_id: str) -> Mapping[str, tuple[str, ...]]:
-        """Give who was invited and not returned, by node."""
-        asked = self.invited.get(cohort_id, {})
-        return {n: u for n, u in asked.items() if (cohort_id, n) not in self.returned}
-
-
 def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
     """Run every check; a journal that cannot even be read raises JournalError.
 
@@ -87,7 +51,8 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
     for cohort_id, node_id, users in journal.invitations():
         invited[cohort_id][node_id] = users
     cohorts = journal.cohorts()
-    evidence = _Evidence(
+    links = journal.entries()
+    evidence = Evidence(
         journal.config,
         cohorts,
         {cohort.cohort_id: CohortSpec.FromString(cohort.spec) for cohort in cohorts},
@@ -98,8 +63,9 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
         journal.blame(),
         {member for one in journal.dealings() for member in one.members},
         _keys_by_round(journal),
+        {one.arm: one for one in journal.retired()},
+        links,
     )
-    links = journal.entries()
     return (
         checked(
             "nothing was changed after it was written",
@@ -134,22 +100,24 @@ def _keys_by_round(journal: Journal) -> Mapping[int, Sequence[int]]:
     return found
 
 
-def _replayed(evidence: _Evidence) -> tuple[Check, ...]:
+def _replayed(evidence: Evidence) -> tuple[Check, ...]:
     counted = f"{len(evidence.cohorts)} cohorts, {len(evidence.rounds)} rounds"
+    if evidence.retired:
+        counted += f", {len(evidence.retired)} arms retired by hand"
     return tuple(
         checked(name, counted, check(evidence))
         for name, check in (
             ("no user is over budget", _participations),
             ("cohorts were asked on the experiment's terms", _terms),
             ("every released sum is over its floor", _floors),
-            ("decisions follow from the sums", _decisions),
+            ("decisions follow from the sums", decisions),
             ("the guarantee is what was spent", _guarantee),
             ("void cohorts name who caused them, or say that it is unknown", _blame),
         )
     )
 
 
-def _blame(evidence: _Evidence) -> Iterator[str]:
+def _blame(evidence: Evidence) -> Iterator[str]:
     for cohort in evidence.cohorts:
         findings = evidence.blame.get(cohort.cohort_id, ())
         if cohort.state == VOID and not findings:
@@ -173,7 +141,7 @@ def checked(name: str, counted: str, found: Iterable[str]) -> Check:
     return Check(name, counted, tuple(problems))
 
 
-def _participations(evidence: _Evidence) -> Iterator[str]:
+def _participations(evidence: Evidence) -> Iterator[str]:
     most = evidence.config.privacy.max_participations
     often: Counter[tuple[str, str]] = Counter()
     for cohort in evidence.cohorts:
@@ -186,7 +154,7 @@ def _participations(evidence: _Evidence) -> Iterator[str]:
             yield f"user {node_id}/{user} was invited {times} times; allowed {most}"
 
 
-def _terms(evidence: _Evidence) -> Iterator[str]:
+def _terms(evidence: Evidence) -> Iterator[str]:
     config = evidence.config
     expected = {
         "mechanism": config.privacy.mechanism,
@@ -212,7 +180,7 @@ def _terms(evidence: _Evidence) -> Iterator[str]:
             yield f"{where}: modulus {spec.modulus} does not follow from its size"
 
 
-def _floors(evidence: _Evidence) -> Iterator[str]:
+def _floors(evidence: Evidence) -> Iterator[str]:
     secure_sum = evidence.config.secure_sum
     for cohort in evidence.cohorts:
         spec = evidence.specs[cohort.cohort_id]
@@ -243,114 +211,7 @@ def _floors(evidence: _Evidence) -> Iterator[str]:
             )
 
 
-def _decisions(evidence: _Evidence) -> Iterator[str]:
-    policy = policy_for(evidence.config)
-    by_round: defaultdict[int, list[StoredCohort]] = defaultdict(list)
-    for cohort in evidence.cohorts:
-        by_round[cohort.round_number].append(cohort)
-    for number, record in enumerate(evidence.rounds, start=1):
-        if record.number != number:
-            yield f"round {number} is missing"
-            return
-        yield from _round(policy, record, by_round[number], evidence)
-    for cohort in evidence.cohorts:
-        if cohort.round_number > len(evidence.rounds) and cohort.result is not None:
-            yield f"cohort {cohort.cohort_id} has a sum, but its round is not finished"
-
-
-def _round(
-    policy: Policy,
-    record: RoundRecord,
-    cohorts: Sequence[StoredCohort],
-    evidence: _Evidence,
-) -> Iterator[str]:
-    """Replay one round on the policy and compare everything it says."""
-    where = f"round {record.number}"
-    outcomes: dict[int, CohortOutcome] = {}
-    yield from _sums(policy, where, cohorts, evidence, outcomes)
-    if not cohorts:
-        yield f"{where}: nobody was asked in it"
-    if outcomes or record.finished != USERS_EXHAUSTED:
-        policy.observe([outcomes[arm] for arm in sorted(outcomes)])
-    if record.finished == USERS_EXHAUSTED and policy.finished is None:
-        yield from _somebody_left(policy, evidence)
-        policy.stop(USERS_EXHAUSTED)
-    if policy.finished != record.finished:
-        yield f"{where}: ends {record.finished}, the sums give {policy.finished}"
-    views = [dataclasses.asdict(view) for view in policy.arms()]
-    if _plain(views) != _plain(list(record.views)):
-        yield f"{where}: bounds or eliminations do not follow from the sums"
-    if _plain(policy.state()) != _plain(record.policy_state):
-        yield f"{where}: the policy's state does not follow from the sums"
-
-
-def _sums(
-    policy: Policy,
-    where: str,
-    cohorts: Sequence[StoredCohort],
-    evidence: _Evidence,
-    outcomes: dict[int, CohortOutcome],
-) -> Iterator[str]:
-    """Decode a round's sums anew into `outcomes`, and compare."""
-    wishes = {wish.arm: wish for wish in policy.wishes()}
-    for cohort in cohorts:
-        wish = wishes.get(cohort.arm)
-        if wish is None or (wish.batch, wish.size) != (cohort.batch, cohort.size):
-            yield f"{where}: cohort {cohort.cohort_id} was not wished for"
-            continue
-        spec = evidence.specs[cohort.cohort_id]
-        if from_rational("wrap", spec.wrap_probability) != wish.wrap_probability:
-            yield f"{where}: cohort {cohort.cohort_id} has another wrap probability"
-        if cohort.result is not None:
-            if cohort.arm in outcomes:
-                yield f"{where}: arm {cohort.arm} has two sums"
-            total = _recomputed(spec, cohort.result)
-            if total != cohort.result.total:
-                yield f"{where}: cohort {cohort.cohort_id} was decoded wrongly"
-            outcomes[cohort.arm] = _outcome(spec, cohort.result, total)
-
-
-def _somebody_left(policy: Policy, evidence: _Evidence) -> Iterator[str]:
-    """Say whether the users known would have sufficed for what was wished next."""
-    registry = UserRegistry(evidence.config.privacy.max_participations)
-    registry.know(evidence.known)
-    registry.mark_invited(
-        pair
-        for cohort_id in evidence.invited
-        for pair in evidence.used(cohort_id).items()
-    )
-    if everybody_suffices(registry, evidence.config, policy.wishes()):
-        users = sum(evidence.known.values())
-        yield f"ends {USERS_EXHAUSTED}, but enough of the {users} users may be asked"
-
-
-def _recomputed(spec: CohortSpec, result: SumRecord) -> int:
-    """Decode the released residue; where the server noised it only that is kept."""
-    if result.released is None:
-        return result.total
-    mechanism = cohort_mechanism(spec)
-    return decode(
-        result.released,
-        cohort_size=mechanism.cohort_size,
-        precision=mechanism.precision,
-        noise_bound=mechanism.noise_bound,
-        modulus=result.modulus,
-    )
-
-
-def _outcome(spec: CohortSpec, result: SumRecord, total: int) -> CohortOutcome:
-    return CohortOutcome(
-        batch=spec.batch,
-        arm=spec.arm,
-        cohort_size=spec.cohort_size,
-        honest_floor=spec.honest_floor,
-        survivors=result.survivors,
-        precision=cohort_mechanism(spec).precision,
-        total=total,
-    )
-
-
-def _guarantee(evidence: _Evidence) -> Iterator[str]:
+def _guarantee(evidence: Evidence) -> Iterator[str]:
     often: Counter[tuple[str, str]] = Counter()
     asked: list[Asked] = []
     cohorts = iter(sorted(evidence.cohorts, key=lambda cohort: cohort.round_number))
@@ -369,10 +230,5 @@ def _guarantee(evidence: _Evidence) -> Iterator[str]:
             test_mode=evidence.config.test_mode,
             keys=evidence.keys[record.number],
         )
-        if _plain(stated) != _plain(record.spent):
+        if plain(stated) != plain(record.spent):
             yield f"round {record.number}: states another guarantee than was spent"
-
-
-def _plain(value: Any) -> Any:
-    """Compare as the journal stores it: JSON."""
-    return json.loads(json.dumps(value))

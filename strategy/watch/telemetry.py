@@ -18,12 +18,14 @@ from wallflower.protocol.files.logs import log_context
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.strategy.desk.stats import Histogram
 from wallflower.strategy.record.events import (
+    ArmRetired,
     CohortAsked,
     CohortEnded,
     CohortProgress,
     Event,
     KeyDealt,
     Listen,
+    RetirementRefused,
     RoundFinished,
     RoundStarted,
     RunStarted,
@@ -63,7 +65,8 @@ class RunLog:
         """Log one event with the ids of its run, batch and arm."""
         if isinstance(event, RoundStarted):
             self._batch = event.batch
-        arm = {"arm": event.arm} if isinstance(event, CohortAsked | CohortEnded) else {}
+        named = CohortAsked | CohortEnded | ArmRetired | RetirementRefused
+        arm = {"arm": event.arm} if isinstance(event, named) else {}
         with log_context(run=self._run_id, batch=self._batch, **arm):
             self._write(event)
 
@@ -71,16 +74,8 @@ class RunLog:
         match event:
             case RunStarted():
                 self._write_start(event)
-            case WaitingForNodes():
-                _log.warning(
-                    "waiting for nodes",
-                    extra={"nodes": event.present, "users": event.available},
-                )
-            case TermsRefused():
-                _log.warning(
-                    "terms refused",
-                    extra={"nodes": event.nodes, "reason": event.text},
-                )
+            case WaitingForNodes() | TermsRefused():
+                self._write_nodes(event)
             case KeyDealt():
                 self._write_key(event)
             case RoundStarted():
@@ -112,6 +107,8 @@ class RunLog:
                         "seconds": round(event.seconds, 3),
                     },
                 )
+            case ArmRetired() | RetirementRefused():
+                self._write_retirement(event)
             case CohortProgress():
                 pass
 
@@ -121,6 +118,20 @@ class RunLog:
         _log.info(
             "run started", extra={"nodes": event.nodes, "users": event.population}
         )
+
+    def _write_nodes(self, event: WaitingForNodes | TermsRefused) -> None:
+        if isinstance(event, WaitingForNodes):
+            extra = {"nodes": event.present, "users": event.available}
+            _log.warning("waiting for nodes", extra=extra)
+        else:
+            refused = {"nodes": event.nodes, "reason": event.text}
+            _log.warning("terms refused", extra=refused)
+
+    def _write_retirement(self, event: ArmRetired | RetirementRefused) -> None:
+        if isinstance(event, ArmRetired):
+            _log.warning("arm retired by hand", extra={"reason": event.reason})
+        else:
+            _log.warning("arm not retired", extra={"reason": event.text})
 
     def _write_key(self, event: KeyDealt) -> None:
         _log.log(
@@ -183,7 +194,10 @@ class RunMetrics:
                 self.nodes = event.nodes
                 self.test_mode = event.test_mode
                 self.active_arms = len(event.arms)
-            case WaitingForNodes() | TermsRefused() | KeyDealt():
+            case ArmRetired():
+                self.active_arms = sum(view.active for view in event.views)
+                self.finished = event.finished is not None
+            case WaitingForNodes() | TermsRefused() | KeyDealt() | RetirementRefused():
                 pass
             case RoundStarted():
                 self.batch = event.batch

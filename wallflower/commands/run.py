@@ -1,4 +1,4 @@
-"""``wallflower run``, ``resume``, ``status``, ``verify``: an experiment's life."""
+"""``wallflower run``, ``resume``, ``retire``, ``status``, ``verify``: its life."""
 
 from __future__ import annotations
 
@@ -84,6 +84,23 @@ def pause(run: _Run) -> None:
         f"{directory} stops after the round under way; to go on: "
         f"wallflower resume {directory}"
     )
+
+
+def retire(
+    run: _Run,
+    arm: Annotated[str, typer.Argument(help="The arm's name.", metavar="ARM")],
+    reason: Annotated[
+        str, typer.Option(help="Why; it stays in the record.", metavar="TEXT")
+    ],
+) -> None:
+    """Take an arm out by hand: it harms people, or cannot be offered any more.
+
+    A run under way retires it when its round is over, another one at once. The result
+    is then the best of the arms that are left.
+    """
+    from wallflower.engines.run import retire_arm
+
+    typer.echo(retire_arm(run, arm, reason))
 
 
 def status(run: _Run, output: _Format = "human") -> None:

@@ -31,7 +31,12 @@ from wallflower.engines.population import (
 from wallflower.engines.registry import EngineJob
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.errors import InputError, UnavailableError
-from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish, Policy
+from wallflower.strategy.bandit.policy import (
+    USERS_EXHAUSTED,
+    CohortOutcome,
+    CohortWish,
+    Policy,
+)
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import events
@@ -45,7 +50,6 @@ from wallflower.strategy.run.cohort_spec import (
     everybody_suffices,
 )
 from wallflower.strategy.run.drawing import Draw, UserRegistry
-from wallflower.strategy.run.orchestrator import USERS_EXHAUSTED
 from wallflower.strategy.run.sharing import UsersExhaustedError
 from wallflower.strategy.run.spending import Asked, spent
 from wallflower.strategy.watch.telemetry import fan_out

@@ -17,18 +17,22 @@ from wallflower.protocol.errors import (
     JournalError,
     UnavailableError,
     WallflowerError,
+    nearest,
 )
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.results.live import RunView
 from wallflower.results.result import RunResult, read_result
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig, load_config
-from wallflower.strategy.record import pausing
+from wallflower.strategy.record import pausing, retiring
+from wallflower.strategy.record.entries import Retirement
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.store import FILE_NAME, RunLock
+from wallflower.strategy.run.standing import next_round
 
 RUNS = Path("runs")
 INTERRUPTED = 130
+LONGEST_REASON = 500
 
 
 Options = tuple[tuple[str, str], ...]
@@ -149,6 +153,57 @@ def pause_run(run: str) -> Path:
         pausing.ask(directory)
         return directory
     raise UnavailableError(f"no server works on {directory}: nothing is to be paused")
+
+
+def retire_arm(run: str, name: str, reason: str) -> str:
+    """Take an arm out of a run by hand, at once or when its round is over; say which.
+
+    Nothing is written where it cannot be done.
+    """
+    directory, words = find_run(run), " ".join(reason.split())
+    if not words or not words.isprintable() or len(words) > LONGEST_REASON:
+        allowed = f"1 to {LONGEST_REASON} printable characters: they stay in the record"
+        raise InputError("reason", f'"{words[:40]}"', allowed)
+    with Journal.read(directory) as journal:
+        arm = _in_the_race(journal, name)
+    try:
+        stopped = Journal.resume(directory)
+    except UnavailableError:  # somebody works on it: that is who is asked
+        retiring.ask(directory, arm, words)
+        return f'"{name}" is retired when the round under way is over'
+    with stopped as journal:
+        number, policy = next_round(journal)
+        policy.retire(arm, words)
+        journal.retire(Retirement(arm, number, words))
+        if policy.finished is not None:
+            journal.void_open("server-stopped")
+    if policy.finished is not None:
+        return f'"{name}" is retired; one arm is left and the run is over'
+    return (
+        f'"{name}" is retired, from round {number} on; to go on: '
+        f"wallflower resume {directory}"
+    )
+
+
+def _in_the_race(journal: Journal, name: str) -> int:
+    """Find an arm by its name; one that cannot be retired is refused."""
+    arms = journal.config.experiment.arms
+    if name not in arms:
+        raise InputError("arm", f'"{name}"{nearest(name, arms)}', f"one of {arms}")
+    _, policy = next_round(journal)
+    view = policy.arms()[arms.index(name)]
+    if view.retired:
+        raise InputError(
+            "arm", f'"{name}"', f"another: retired already ({view.reason})"
+        )
+    if policy.finished is not None:
+        raise InputError("run", str(journal.run_dir), "one that is not over")
+    if not view.active:
+        allowed = f"one in the race: it is out since batch {view.eliminated_in}"
+        raise InputError("arm", f'"{name}"', allowed)
+    if journal.engine == "fast":
+        raise InputError("run", "engine fast", "one that can be resumed")
+    return view.arm
 
 
 def _seconds(until: str | None) -> float | None:

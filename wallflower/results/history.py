@@ -13,7 +13,7 @@ from wallflower.protocol.secure_sum.session import Finding
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.results.result import UNDER_WAY, RunResult, read_result
 from wallflower.strategy.record import chain
-from wallflower.strategy.record.entries import RoundRecord, StoredCohort
+from wallflower.strategy.record.entries import StoredCohort
 from wallflower.strategy.record.journal import Journal
 
 
@@ -33,6 +33,7 @@ class ArmRow:
     active: bool
     fell: bool
     reason: str
+    retired: bool  # taken out by hand, not by the sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def read_history(journal: Journal) -> History:
         created_at=journal.created_at,
         ended_at=entries[-1].at,
         entries=len(entries),
-        arms=tuple(_arms(journal.rounds(), names)),
+        arms=tuple(_arms(journal, names)),
         cohorts=cohorts,
         rounds=tuple(_rounds(cohorts, entries)),
         steps=tuple(
@@ -139,10 +140,14 @@ def read_history(journal: Journal) -> History:
     )
 
 
-def _arms(rounds: Sequence[RoundRecord], names: Sequence[str]) -> Iterable[ArmRow]:
+def _arms(journal: Journal, names: Sequence[str]) -> Iterable[ArmRow]:
     out: set[int] = set()
-    for record in rounds:
-        for view in record.views:
+    by_hand = {(one.arm, one.round_number - 1): one for one in journal.retired()}
+    for record in journal.rounds():
+        for stored in record.views:
+            view = dict(stored)
+            if (one := by_hand.get((view["arm"], record.number))) is not None:
+                view |= {"active": False, "retired": True, "reason": one.reason}
             fell = not view["active"] and view["arm"] not in out
             if fell:
                 out.add(view["arm"])
@@ -156,6 +161,7 @@ def _arms(rounds: Sequence[RoundRecord], names: Sequence[str]) -> Iterable[ArmRo
                 view["active"],
                 fell,
                 view["reason"],
+                view["retired"],
             )
 
 

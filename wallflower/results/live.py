@@ -92,16 +92,14 @@ class RunView:
                 )
             case events.KeyDealt():
                 self._dealt(event)
-            case events.CohortAsked():
-                self._invited += event.users
-            case events.CohortProgress():
-                arm = self._arms[event.arm]
-                heard = f"{event.stage} {event.heard}/{event.nodes}"
-                self._progress[event.cohort_id] = f"{arm}: {heard}"
+            case events.CohortAsked() | events.CohortProgress():
+                self._under_way(event)
             case events.CohortEnded():
                 self._ended(event)
             case events.RoundFinished():
                 self._finished(event)
+            case events.ArmRetired() | events.RetirementRefused():
+                self._retired(event)
 
     def _begun(self, event: events.RunStarted) -> None:
         self._banner = f"{TEST_MODE}\n" if event.test_mode else ""
@@ -111,6 +109,23 @@ class RunView:
         self._line(
             f"{event.nodes} nodes with {event.population:,} users are there; "
             f"{len(event.arms)} arms, up to {event.horizon:,} users{done}"
+        )
+
+    def _under_way(self, event: events.CohortAsked | events.CohortProgress) -> None:
+        if isinstance(event, events.CohortAsked):
+            self._invited += event.users
+            return
+        heard = f"{event.stage} {event.heard}/{event.nodes}"
+        self._progress[event.cohort_id] = f"{self._arms[event.arm]}: {heard}"
+
+    def _retired(self, event: events.ArmRetired | events.RetirementRefused) -> None:
+        name = self._arms[event.arm]
+        if isinstance(event, events.RetirementRefused):
+            self.say(f"{name} cannot be retired: {event.text}")
+            return
+        self._views = event.views
+        self.say(
+            f"{name} is retired by hand from round {event.number} on: {event.reason}"
         )
 
     def _dealt(self, event: events.KeyDealt) -> None:

@@ -22,6 +22,7 @@ from wallflower.protocol.privacy.sentences import percent
 from wallflower.results import drawing
 from wallflower.results.annex import annex_of
 from wallflower.results.answer_rates import answer_rates
+from wallflower.results.by_hand import RetiredArm, listed, winner_meaning
 from wallflower.results.history import ArmRow, History, read_history
 from wallflower.results.hosted_ledger import ledger_checks
 from wallflower.results.marks import mark_of
@@ -34,6 +35,7 @@ from wallflower.version import __version__
 
 LARGEST_BYTES = 300_000
 _TRAILS = re.compile(r"trails arm (\d+) by (\S+) > radius (\S+)")
+_UNLIKELY = re.compile(r"trails arm (\d+) by ([^;]+); the chance of such sums, (.+)")
 _MOST_VOID = 50  # the latest; `wallflower export` has all
 _STEPS = {
     "resumed": "The run was resumed in round {}.",
@@ -111,9 +113,20 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
     names = result.config.experiment.arms
     chance = percent(result.config.experiment.failure_probability)
     risk = f"The chance that a better one was dropped is at most {chance}."
+    if result.retired:
+        risk = (
+            f"For each, the chance that it fell to one that is no better is at most "
+            f"{chance}."
+        )
+    by_hand = tuple(_by_hand(one) for one in result.retired)
     if not history.arms:
-        return Verdict("No round is finished yet.", "under way", "open", ())
-    fallen = [row for row in history.arms if row.fell]
+        return Verdict("No round is finished yet.", "under way", "open", by_hand)
+    fallen = [row for row in history.arms if row.fell and not row.retired]
+    if result.winner is not None and result.retired and result.last is not None:
+        headline, meaning = winner_meaning(
+            f"“{result.winner}”", result.last.views, chance
+        )
+        return Verdict(headline, "decided", "good", (*by_hand, meaning))
     if result.winner is not None:
         sentences = [f"{_fall(row, names)}" for row in fallen[-1:]]
         return Verdict(
@@ -125,7 +138,7 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
     last = history.arms[-len(names) :]
     left = [f"“{row.arm}”" for row in last if row.active]
     learnt = (
-        f"Out are {_listed([f'“{row.arm}”' for row in fallen])}: {risk[0].lower()}"
+        f"Out are {listed([f'“{row.arm}”' for row in fallen])}: {risk[0].lower()}"
         f"{risk[1:]}"
         if fallen
         else "No arm could be ruled out."
@@ -135,7 +148,7 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
             f"Not finished: {len(left)} of {len(names)} arms are left.",
             "waits for nodes" if result.waiting else "under way",
             "open",
-            (learnt,),
+            (learnt, *by_hand),
         )
     why = ENDINGS.get(result.finished, result.finished)
     return Verdict(
@@ -143,9 +156,10 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
         "undecided",
         "open",
         (
-            f"{_listed(left)} cannot be told apart by what the people asked have "
+            f"{listed(left)} cannot be told apart by what the people asked have "
             f"shown; the run ended because {why}.",
             learnt,
+            *by_hand,
         ),
     )
 
@@ -158,6 +172,9 @@ def in_words(reason: str, names: Sequence[str]) -> str:
     >>> in_words("trails arm 1 by 0.1359 > radius 0.121", ["a", "b"])
     '0.1359 behind “b”, where 0.121 decides'
     """
+    if found := _UNLIKELY.fullmatch(reason):
+        rival = names[int(found[1])]
+        return f"{found[2]} behind “{rival}”; the chance of such sums, {found[3]}"
     found = _TRAILS.fullmatch(reason)
     if found is None:
         return reason
@@ -169,9 +186,8 @@ def _fall(row: ArmRow, names: Sequence[str]) -> str:
     return f"The last rival, “{row.arm}”, fell in round {row.round}: {why}."
 
 
-def _listed(parts: Sequence[str]) -> str:
-    *first, last = parts
-    return f"{', '.join(first)} and {last}" if first else last
+def _by_hand(one: RetiredArm) -> str:
+    return f"“{one.arm}” was retired by hand before round {one.before_round}."
 
 
 def _arms(history: History) -> list[dict[str, Any]]:

@@ -13,13 +13,15 @@ from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.sentences import REHEARSAL, power
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.protocol.secure_sum.session import Finding
+from wallflower.results.by_hand import RetiredArm, listed, winner_meaning
 from wallflower.results.hosted_ledger import hosted_spends
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record import blame
-from wallflower.strategy.record.chain import WAITING
+from wallflower.strategy.record import blame, retiring
+from wallflower.strategy.record.chain import RETIRED, WAITING
 from wallflower.strategy.record.entries import SUMMED, VOID, RoundRecord, StoredCohort
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.spending import promise_of, spent_by
+from wallflower.strategy.run.standing import standing
 
 UNDER_WAY = "under-way"
 # Engines that host everybody: the machine they run on holds every outcome.
@@ -88,6 +90,9 @@ class RunResult:
     # Cohort or dealing, why it is void (empty for a sum or a key), and what is known
     # of who caused it.
     blame: tuple[tuple[str, str, tuple[Finding, ...]], ...] = ()
+    retired: tuple[RetiredArm, ...] = ()
+    # Arms that are to be retired when the round under way is over.
+    retiring: tuple[str, ...] = ()
 
     @property
     def finished(self) -> str | None:
@@ -121,13 +126,28 @@ class RunResult:
     def sentence(self) -> str:
         """The result and the guarantee, in words."""
         waits = " It waits for nodes to come back; then resume it."
-        return f"{self._outcome()}{waits if self.waiting else ''} {self.promise()}"
+        by_hand = self._by_hand()
+        said = f"{self._outcome()}{by_hand}{waits if self.waiting else ''}"
+        return f"{said} {self.promise()}"
+
+    def _by_hand(self) -> str:
+        """Say what was decided by hand, or nothing."""
+        said = [f" {one.in_words()}." for one in self.retired]
+        if self.retiring and self.finished is None:
+            names = listed([f'"{name}"' for name in self.retiring])
+            said.append(
+                f" When the round under way is over, {names} will be retired by hand."
+            )
+        return "".join(said)
 
     def _outcome(self) -> str:
         arms = self.config.experiment.arms
         chance = float(self.config.experiment.failure_probability)
-        if self.last is None:
+        if self.last is None or not self.rounds:
             return "No batch is finished yet."
+        if self.winner is not None and self.retired:
+            winner = f'"{self.winner}"'
+            return " ".join(winner_meaning(winner, self.last.views, f"{chance:g}"))
         if self.winner is not None:
             return (
                 f'"{self.winner}" is the best of {len(arms)} arms; the chance that a '
@@ -171,6 +191,8 @@ class RunResult:
             "experiment": self.config.experiment.name,
             "finished": self.finished,
             "waiting_for_nodes": self.waiting,
+            "retired": [dataclasses.asdict(one) for one in self.retired],
+            "retiring": list(self.retiring),
             "winner": self.winner,
             "rounds": self.rounds,
             "users": {
@@ -210,13 +232,14 @@ def read_result(journal: Journal) -> RunResult:
     cohorts = journal.cohorts()
     rounds = journal.rounds()
     found = journal.blame()
+    arms = journal.config.experiment.arms
     return RunResult(
         run_id=journal.run_id,
         run_dir=str(journal.run_dir),
         engine=journal.engine,
         config=journal.config,
         rounds=len(rounds),
-        last=rounds[-1] if rounds else None,
+        last=standing(journal),
         invited=sum(len(users) for _, _, users in journal.used()),
         answered=sum(c.result.survivors for c in cohorts if c.result is not None),
         cohorts=len(cohorts),
@@ -237,6 +260,21 @@ def read_result(journal: Journal) -> RunResult:
             for cohort in cohorts
             if cohort.cohort_id in found
         ),
+        retired=_retired(journal),
+        retiring=tuple(
+            arms[arm] for arm in retiring.asked(journal.run_dir) if arm < len(arms)
+        ),
+    )
+
+
+def _retired(journal: Journal) -> tuple[RetiredArm, ...]:
+    """Give the arms retired by hand, in the order in which they were."""
+    arms = journal.config.experiment.arms
+    records = {str(one.arm): one for one in journal.retired()}
+    return tuple(
+        RetiredArm(arms[one.arm], one.round_number, one.reason, entry.at)
+        for entry in journal.entries()
+        if entry.kind == RETIRED and (one := records.get(entry.subject)) is not None
     )
 
 

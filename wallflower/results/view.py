@@ -53,6 +53,8 @@ def arm_cells(name: str, view: Mapping[str, Any], winner: bool) -> Sequence[str]
         status = "best"
     elif view["active"]:
         status = "in the race"
+    elif view["retired"]:
+        status = f"retired after batch {view['eliminated_in']}"
     else:
         status = f"out in batch {view['eliminated_in']}"
     return (

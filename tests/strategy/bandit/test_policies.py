@@ -88,12 +88,26 @@ class PolicyMachine(RuleBasedStateMachine):
         assert restored.arms() == self.policy.arms()
         self.policy = restored
 
+    @precondition(lambda self: self.policy.finished is None)
+    @rule(data=st.data())
+    def retire(self, data: st.DataObject) -> None:
+        racing = [view.arm for view in self.policy.arms() if view.active]
+        arm = data.draw(st.sampled_from(racing))
+        self.policy.retire(arm, "it harms people")
+        view = self.policy.arms()[arm]
+        assert not view.active
+        assert (view.retired, view.reason) == (True, "it harms people")
+        if len(racing) == 2:
+            assert self.policy.finished == "winner"
+
     @precondition(lambda self: self.policy.finished is not None)
     @rule()
     def after_the_end(self) -> None:
         assert self.policy.wishes() == ()
         with pytest.raises(InputError):
             self.policy.observe([])
+        with pytest.raises(InputError):
+            self.policy.retire(0, "too late")
 
     @invariant()
     def users_are_counted_and_never_exceed_the_horizon(self) -> None:
@@ -130,6 +144,21 @@ PolicyMachine.TestCase.settings = settings(
     max_examples=40, stateful_step_count=15, deadline=None
 )
 TestPolicyMachine = PolicyMachine.TestCase
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_an_arm_retired_by_hand_is_never_wished_for_again(name: str) -> None:
+    policy = build_policy(PolicySpec(name, 3, 10_000, "dist-dp", Fraction(1)))
+    policy.retire(1, "it harms people")
+    for _ in range(3):
+        wishes = policy.wishes()
+        assert 1 not in {wish.arm for wish in wishes}
+        policy.observe([])
+    with pytest.raises(InputError, match=r"one in the race: \[0, 2\]"):
+        policy.retire(1, "again")
+    with pytest.raises(InputError, match="one in the race"):
+        policy.retire(3, "there is no such arm")
+    assert [view.retired for view in policy.arms()] == [False, True, False]
 
 
 def test_an_unknown_policy_is_named_with_a_suggestion() -> None:

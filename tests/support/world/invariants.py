@@ -12,11 +12,11 @@ from tests.support.world.disk import ledger_rows
 from tests.support.world.population import PRECISION, users_of, value_of
 from tests.support.world.schedule import SERVER, Schedule, node_names
 from wallflower.protocol.errors import InputError, WallflowerError
+from wallflower.strategy.bandit.policy import USERS_EXHAUSTED
 from wallflower.strategy.bandit.setup import restored_policy
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.cohort_spec import draw_round
 from wallflower.strategy.run.drawing import UserRegistry
-from wallflower.strategy.run.orchestrator import USERS_EXHAUSTED
 from wallflower.strategy.run.sharing import UsersExhaustedError
 from wallflower.strategy.run.verify import verify
 

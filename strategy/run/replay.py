@@ -1,0 +1,216 @@
+"""Live through a record again: a fresh policy gets what the journal says, in its order.
+
+Cohorts must be what was wished for when they were invited, arms leave by the sums or by
+a retirement that stands in the chain, and every round must end as the policy ends it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from wallflower.protocol.cohort import cohort_mechanism, from_rational
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.secure_sum.session import Finding
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.strategy.bandit.policy import USERS_EXHAUSTED, CohortOutcome
+from wallflower.strategy.bandit.setup import policy_for
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.record.chain import INVITED, RETIRED, ROUND, Entry
+from wallflower.strategy.record.entries import (
+    Retirement,
+    RoundRecord,
+    StoredCohort,
+    SumRecord,
+)
+from wallflower.strategy.run.analyzer import decode
+from wallflower.strategy.run.cohort_spec import everybody_suffices
+from wallflower.strategy.run.drawing import UserRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that a journal says."""
+
+    config: ExperimentConfig
+    cohorts: Sequence[StoredCohort]
+    specs: Mapping[str, CohortSpec]
+    invited: Mapping[str, Mapping[str, tuple[str, ...]]]  # cohort → node → users
+    rounds: Sequence[RoundRecord]
+    known: Mapping[str, int]  # node → users
+    returned: Set[tuple[str, str]]  # cohort, node: its users were not used
+    blame: Mapping[str, Sequence[Finding]]
+    members: Set[str]  # nodes that ever held a share of the run's keys
+    keys: Mapping[int, Sequence[int]]  # round → nodes among whom keys were dealt so far
+    retired: Mapping[int, Retirement]  # by arm
+    links: Sequence[Entry]
+
+    def used(self, cohort_id: str) -> Mapping[str, tuple[str, ...]]:
+        """Give who was invited and not returned, by node."""
+        asked = self.invited.get(cohort_id, {})
+        return {n: u for n, u in asked.items() if (cohort_id, n) not in self.returned}
+
+
+def decisions(evidence: Evidence) -> Iterator[str]:
+    """Say what in the record does not follow from what came before it."""
+    replay = _Replay(evidence)
+    for entry in evidence.links:
+        yield from replay.step(entry)
+    yield from replay.end()
+
+
+class _Replay:
+    """The policy as it was at one place of the chain."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._policy = policy_for(evidence.config)
+        self._number = 1  # of the round that is asked
+        self._cohorts = {cohort.cohort_id: cohort for cohort in evidence.cohorts}
+        self._rounds = {record.number: record for record in evidence.rounds}
+        self._asked: defaultdict[int, list[StoredCohort]] = defaultdict(list)
+        self._steps: Mapping[str, Callable[[str], Iterator[str]]] = {
+            INVITED: self._invited,
+            RETIRED: self._retired,
+            ROUND: self._round,
+        }
+
+    def step(self, entry: Entry) -> Iterator[str]:
+        """Take one entry of the chain."""
+        take = self._steps.get(entry.kind)
+        if take is not None:
+            yield from take(entry.subject)
+
+    def end(self) -> Iterator[str]:
+        """Say what is left over."""
+        for number in sorted(self._rounds):
+            if number >= self._number:
+                yield f"round {self._number} is missing"
+                return
+        for cohort in self._evidence.cohorts:
+            if cohort.round_number >= self._number and cohort.result is not None:
+                yield (
+                    f"cohort {cohort.cohort_id} has a sum, but its round is not "
+                    "finished"
+                )
+
+    # --- entries
+
+    def _invited(self, cohort_id: str) -> Iterator[str]:
+        cohort, where = self._cohorts[cohort_id], f"round {self._number}"
+        if cohort.round_number != self._number:
+            yield f"{where}: cohort {cohort_id} says round {cohort.round_number}"
+            return
+        self._asked[self._number].append(cohort)
+        wishes = {wish.arm: wish for wish in self._policy.wishes()}
+        wish = wishes.get(cohort.arm)
+        if wish is None or (wish.batch, wish.size) != (cohort.batch, cohort.size):
+            yield f"{where}: cohort {cohort_id} was not wished for"
+            return
+        wrap = from_rational("wrap", self._evidence.specs[cohort_id].wrap_probability)
+        if wrap != wish.wrap_probability:
+            yield f"{where}: cohort {cohort_id} has another wrap probability"
+
+    def _retired(self, subject: str) -> Iterator[str]:
+        record = self._evidence.retired[int(subject)]
+        where = f"arm {record.arm} was retired by hand"
+        if record.round_number != self._number:
+            yield f"{where} before round {self._number}, not {record.round_number}"
+        try:
+            self._policy.retire(record.arm, record.reason)
+        except InputError as error:
+            yield f"{where}, which could not be: {error}"
+
+    def _round(self, subject: str) -> Iterator[str]:
+        """Replay one round on the policy and compare everything it says."""
+        if int(subject) != self._number or self._number not in self._rounds:
+            yield f"round {self._number} is missing"
+            return
+        record, policy = self._rounds[self._number], self._policy
+        where = f"round {self._number}"
+        if not self._asked[self._number]:
+            yield f"{where}: nobody was asked in it"
+        outcomes: dict[int, CohortOutcome] = {}
+        yield from self._sums(where, outcomes)
+        if outcomes or record.finished != USERS_EXHAUSTED:
+            policy.observe([outcomes[arm] for arm in sorted(outcomes)])
+        if record.finished == USERS_EXHAUSTED and policy.finished is None:
+            yield from self._somebody_left()
+            policy.stop(USERS_EXHAUSTED)
+        if policy.finished != record.finished:
+            yield f"{where}: ends {record.finished}, the sums give {policy.finished}"
+        views = [dataclasses.asdict(view) for view in policy.arms()]
+        if plain(views) != plain(list(record.views)):
+            yield f"{where}: bounds or eliminations do not follow from the sums"
+        if plain(policy.state()) != plain(record.policy_state):
+            yield f"{where}: the policy's state does not follow from the sums"
+        self._number += 1
+
+    def _sums(self, where: str, outcomes: dict[int, CohortOutcome]) -> Iterator[str]:
+        """Decode the round's sums anew into `outcomes`, and compare."""
+        wishes = {wish.arm: wish for wish in self._policy.wishes()}
+        for cohort in self._asked[self._number]:
+            if cohort.result is None:
+                continue
+            wish = wishes.get(cohort.arm)
+            if wish is None or wish.size != cohort.size:
+                yield f"{where}: the sum of cohort {cohort.cohort_id} is of no use"
+                continue
+            if cohort.arm in outcomes:
+                yield f"{where}: arm {cohort.arm} has two sums"
+            spec = self._evidence.specs[cohort.cohort_id]
+            total = _recomputed(spec, cohort.result)
+            if total != cohort.result.total:
+                yield f"{where}: cohort {cohort.cohort_id} was decoded wrongly"
+            outcomes[cohort.arm] = _outcome(spec, cohort.result, total)
+
+    def _somebody_left(self) -> Iterator[str]:
+        """Say whether the users known would have sufficed for what was wished next."""
+        evidence = self._evidence
+        registry = UserRegistry(evidence.config.privacy.max_participations)
+        registry.know(evidence.known)
+        registry.mark_invited(
+            pair
+            for cohort_id in evidence.invited
+            for pair in evidence.used(cohort_id).items()
+        )
+        if everybody_suffices(registry, evidence.config, self._policy.wishes()):
+            users = sum(evidence.known.values())
+            yield (
+                f"ends {USERS_EXHAUSTED}, but enough of the {users} users may be asked"
+            )
+
+
+def _recomputed(spec: CohortSpec, result: SumRecord) -> int:
+    """Decode the released residue; where the server noised it only that is kept."""
+    if result.released is None:
+        return result.total
+    mechanism = cohort_mechanism(spec)
+    return decode(
+        result.released,
+        cohort_size=mechanism.cohort_size,
+        precision=mechanism.precision,
+        noise_bound=mechanism.noise_bound,
+        modulus=result.modulus,
+    )
+
+
+def _outcome(spec: CohortSpec, result: SumRecord, total: int) -> CohortOutcome:
+    return CohortOutcome(
+        batch=spec.batch,
+        arm=spec.arm,
+        cohort_size=spec.cohort_size,
+        honest_floor=spec.honest_floor,
+        survivors=result.survivors,
+        precision=cohort_mechanism(spec).precision,
+        total=total,
+    )
+
+
+def plain(value: Any) -> Any:
+    """Compare as the journal stores it: JSON."""
+    return json.loads(json.dumps(value))

@@ -1,0 +1,71 @@
+"""Where a run stands between two rounds: the last one, and what was done by hand since.
+
+The journal keeps rounds as they were decided. An arm that is retired afterwards is a
+record of its own, so the policy that asks the next round is put together here, the same
+way by the server that goes on, by whoever looks, and by `verify` as it replays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wallflower.protocol.errors import InputError
+from wallflower.strategy.bandit.policy import Policy
+from wallflower.strategy.bandit.setup import policy_for, restored_policy
+from wallflower.strategy.record import events, retiring
+from wallflower.strategy.record.entries import Retirement, RoundRecord
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.record.journal_reader import JournalReader
+
+
+def next_round(journal: JournalReader) -> tuple[int, Policy]:
+    """Give the number of the next round and the policy that wishes for it."""
+    last = journal.last_round()
+    number = 1 if last is None else last.number + 1
+    policy = (
+        policy_for(journal.config)
+        if last is None
+        else restored_policy(last.policy_state)
+    )
+    for one in journal.retired():
+        if one.round_number == number:
+            policy.retire(one.arm, one.reason)
+    return number, policy
+
+
+def standing(journal: JournalReader) -> RoundRecord | None:
+    """Give the last round, with the arms that were retired since it out.
+
+    Where arms were retired before any round was finished it has the number 0.
+    """
+    last = journal.last_round()
+    done = 0 if last is None else last.number
+    if all(one.round_number <= done for one in journal.retired()):
+        return last
+    _, policy = next_round(journal)
+    views = tuple(dataclasses.asdict(view) for view in policy.arms())
+    spent = {} if last is None else last.spent
+    return RoundRecord(done, views, policy.state(), spent, policy.finished)
+
+
+async def heed(
+    journal: Journal, policy: Policy, number: int, listen: events.Listen
+) -> None:
+    """Retire the arms that somebody asked to retire while the last round was asked."""
+    for arm, reason in retiring.asked(journal.run_dir).items():
+        if arm >= len(policy.arms()):
+            continue  # no file of ours
+        try:
+            policy.retire(arm, reason)
+        except InputError as error:
+            # In the journal already: a crash came before the wish was taken away.
+            if not any(one.arm == arm for one in journal.retired()):
+                await listen(events.RetirementRefused(arm, str(error)))
+        else:
+            record = Retirement(arm, number, reason)
+            head = await journal.call(journal.retire, record)
+            views = tuple(policy.arms())
+            await listen(
+                events.ArmRetired(arm, number, reason, views, policy.finished, head)
+            )
+        retiring.forget(journal.run_dir, arm)
