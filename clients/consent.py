@@ -47,7 +47,8 @@ class ClientPolicy:
     mechanisms : names of the mechanisms agreed to.
     backends : names of the secure sums agreed to.
     shufflers : SHA-256, in hex, of the keys of shufflers that are believed to be run
-        apart from the server; without any, nothing is sent through a shuffler.
+        apart from the server; without any, nothing is sent through a shuffler. With
+        ``@host:port`` behind it, messages are taken there and nowhere else.
     """
 
     largest_epsilon: Fraction = Fraction(1)
@@ -79,8 +80,16 @@ class ClientPolicy:
         for backend in self.backends:
             one_of("backends", backend, BACKENDS)
         for name in self.shufflers:
-            if len(name) != 64 or set(name) - set("0123456789abcdef"):
-                allowed = "the 64 hex digits that `wallflower shuffler` prints"
+            key, at, place = name.partition("@")
+            if (
+                len(key) != 64
+                or set(key) - set("0123456789abcdef")
+                or (at and not place)
+            ):
+                allowed = (
+                    "the 64 hex digits that `wallflower shuffler` prints, and behind "
+                    "them @host:port or nothing"
+                )
                 raise InputError("shufflers", f'"{name}"', allowed)
 
     def enrolled(self) -> ClientPolicy:

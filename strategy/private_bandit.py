@@ -40,7 +40,7 @@ from wallflower.strategy.desk.desk import Desk
 from wallflower.strategy.desk.host import enrolment_key, flower_desk, revoked_serials
 from wallflower.strategy.nodes.bundling import BundlingPort
 from wallflower.strategy.nodes.flower import FlowerPort
-from wallflower.strategy.nodes.shuffler import key_of, shuffled, stated_shuffler
+from wallflower.strategy.nodes.shuffler import shuffled, stated_shuffler
 from wallflower.strategy.record import events
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.spool import Spool
@@ -183,7 +183,7 @@ class PrivateBandit(Strategy):
                     self.config,
                     journal,
                     port,
-                    session_opener(journal.run_id, trust, key_of(place)),
+                    session_opener(journal.run_id, trust, place),
                     fan_out(watch, listen),
                     expected_nodes=await self._expected(flower),
                     spool=spool,

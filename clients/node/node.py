@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 
 from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.node.claims import Claim
+from wallflower.clients.node.courier import deliver
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.sessions import MemorySessions, Sessions
 from wallflower.clients.node.spends import Spend
@@ -44,7 +45,7 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
 from wallflower.protocol.secure_sum.sealed.committee import is_dealing
-from wallflower.protocol.secure_sum.session import ClientSession, Contribution
+from wallflower.protocol.secure_sum.session import ClientSession, Contribution, Parcel
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
     Accepted,
@@ -85,8 +86,8 @@ class NodeParts:
 
     `open_session` starts the client machine of a cohort's back-end; `randomize` draws
     from the operating system, or in test mode from a seed. `forget` erases what a
-    dealing left with the node, by run and id. `capacity` is the most users that the
-    node's certificate lets it speak for.
+    dealing left with the node, by run and id. `deliver` takes a parcel to whom it is
+    for. `capacity` is the most users that the node's certificate lets it speak for.
     """
 
     source: Rewards
@@ -95,6 +96,7 @@ class NodeParts:
     open_session: Callable[[CohortSpec], ClientSession]
     randomize: Randomize
     forget: Callable[[str, str], None] = lambda run_id, cohort_id: None
+    deliver: Callable[[Parcel], Awaitable[None]] = deliver
     patience: Patience = field(default_factory=Patience)
     capacity: int = MOST_USERS
 
@@ -263,6 +265,9 @@ class Node:
                     )
                 answer = session.handle(stage.message, contribution)
                 await self._claim(spec, session, stage.message, answer)
+                parcel = session.parcel()
+                if parcel is not None:
+                    await self._parts.deliver(parcel)
             except (RefusalError, ProtocolError):
                 self._sessions.drop(spec.cohort_id)
                 raise

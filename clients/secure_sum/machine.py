@@ -34,7 +34,7 @@ from wallflower.protocol.secure_sum.context import (
 )
 from wallflower.protocol.secure_sum.envelope import check_place, unwrap, wrap
 from wallflower.protocol.secure_sum.keys import check_distinct, check_usable
-from wallflower.protocol.secure_sum.session import Contribution
+from wallflower.protocol.secure_sum.session import Contribution, Parcel
 from wallflower.protocol.secure_sum.stages import StageFacts
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -134,6 +134,10 @@ class ClientMachine(abc.ABC):
         """Name the stage of an answer that must never have a second one."""
         stage = self.stages[unwrap(answer, largest=len(answer)).stage]
         return stage.name if stage.given_once else None
+
+    def parcel(self) -> Parcel | None:
+        """Give None: most answers go to the server alone."""
+        return None
 
     def close(self) -> None:
         """Forget all secrets."""

@@ -1,21 +1,28 @@
 """`shuffle`, a node's side: seal every message to the server, all to the shuffler.
 
-The node hands its messages to the server, which carries them to the shuffler and cannot
-open them: they are sealed to the shuffler's key, which the node's users have pinned.
-The shuffler cannot open the single messages inside. See docs/shuffling.md.
+The node takes its messages to the shuffler itself, or hands them to the server, which
+carries them and cannot open them: they are sealed to the shuffler's key, which the
+node's users have pinned. The shuffler cannot open the single messages inside. See
+docs/shuffling.md.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 
-from wallflower.clients.secure_sum.machine import ClientMachine
+from wallflower.clients.secure_sum.machine import ClientMachine, Setting
 from wallflower.protocol.errors import InputError, MalformedMessageError, RefusalError
 from wallflower.protocol.noise.bits import OsBits
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
 from wallflower.protocol.secure_sum.envelope import parse
-from wallflower.protocol.secure_sum.session import Contribution
+from wallflower.protocol.secure_sum.session import Contribution, Parcel
+from wallflower.protocol.secure_sum.shuffle.deposits import (
+    TICKET_BYTES,
+    deposit_info,
+    receipt,
+)
 from wallflower.protocol.secure_sum.shuffle.plan import (
     ShufflePlan,
     batch_info,
@@ -24,7 +31,11 @@ from wallflower.protocol.secure_sum.shuffle.plan import (
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, SealingKey, seal_info
 from wallflower.protocol.secure_sum.stages import SUBMIT, stages_of
 from wallflower.protocol.wire.secure_sum_pb2 import Envelope
-from wallflower.protocol.wire.shuffle_pb2 import SubmitAnswer, SubmitRequest
+from wallflower.protocol.wire.shuffle_pb2 import (
+    DepositRequest,
+    SubmitAnswer,
+    SubmitRequest,
+)
 
 
 class ShuffleClient(ClientMachine):
@@ -33,17 +44,34 @@ class ShuffleClient(ClientMachine):
     # The other stage is the shuffler's, and no node's.
     stages = {SUBMIT: stages_of(SHUFFLE)[SUBMIT]}  # noqa: RUF012
 
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._parcel: Parcel | None = None
+
     def _inspect(self, envelope: Envelope) -> None:
         request = parse(SubmitRequest, envelope.payload)
         self.check_roster(request.roster, envelope)
+        self._address(request)
+        self._keys(request)
+
+    def _address(self, request: SubmitRequest) -> str:
+        """Say where the node takes its messages; empty where the server carries them.
+
+        A pinned address is believed, the server's only where none is.
+        """
         pinned = self.setting.limits.shufflers
         name = hashlib.sha256(request.shuffler_key).hexdigest()
-        if name not in pinned:
+        places = [pin.partition("@")[2] for pin in pinned if pin[:64] == name]
+        if not places:
             raise RefusalError(
                 "shuffler-not-known",
                 f"the shuffler {name[:16]} is not among the {len(pinned)} agreed to",
             )
-        self._keys(request)
+        if places[0] and not request.address:
+            raise RefusalError(
+                "shuffler-not-direct", "this node lets no server carry its messages"
+            )
+        return places[0] or request.address
 
     def _keys(self, request: SubmitRequest) -> tuple[SealingKey, SealingKey]:
         plan = ShufflePlan.of(self.setting.spec, self.roster_size)
@@ -63,9 +91,19 @@ class ShuffleClient(ClientMachine):
         info = seal_info(self.context, request.shuffler_key)
         messages = plan.write(contribution.value, OsBits())
         place = batch_info(self.context, setting.party, users)
-        sealed = together.seal(
-            b"".join(single.seal(message, info) for message in messages), place
-        )
+        batch = b"".join(single.seal(message, info) for message in messages)
+        address = self._address(request)
+        if address:
+            ticket = secrets.token_bytes(TICKET_BYTES)
+            deposit = DepositRequest(
+                context=self.context,
+                admission=request.admission,
+                sealed=together.seal(ticket + batch, deposit_info(self.context)),
+            )
+            body = deposit.SerializeToString()
+            self._parcel = Parcel(address, request.authority, body, receipt(ticket))
+            batch = ticket
+        sealed = together.seal(batch, place)
         answer = SubmitAnswer(users=users, sealed=sealed)
         identity = setting.identity
         if identity is not None and identity.certificate is not None:
@@ -73,8 +111,13 @@ class ShuffleClient(ClientMachine):
             answer.signature = identity.sign(batch_statement(place, sealed))
         return answer.SerializeToString()
 
+    def parcel(self) -> Parcel | None:
+        """Give the node's messages, to be taken to the shuffler."""
+        parcel, self._parcel = self._parcel, None
+        return parcel
+
     def _forget(self) -> None:
-        """Nothing is held: one message, one answer."""
+        self._parcel = None
 
     def _own_state(self) -> bytes:
         return b""

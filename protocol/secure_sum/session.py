@@ -30,6 +30,28 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True)
+class Parcel:
+    """What a node takes to somebody other than the server before it answers.
+
+    Attributes
+    ----------
+    address : ``host:port``.
+    authority : of the TLS certificate there, PEM.
+    body : to be handed over.
+    receipt : that must come back.
+    """
+
+    address: str
+    authority: bytes
+    body: bytes
+    receipt: bytes
+
+    def __repr__(self) -> str:
+        """Show where it goes, not what."""
+        return f"Parcel({self.address!r})"
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """Send these messages (one per party) and collect answers until the deadline."""
 
@@ -169,6 +191,10 @@ class ClientSession(Protocol):
         Such an answer is claimed on disk before it leaves the node. None where giving
         it again is harmless, or the spend itself stands in the way.
         """
+        ...
+
+    def parcel(self) -> Parcel | None:
+        """Give, once, what must be delivered before the answer leaves the node."""
         ...
 
     def snapshot(self) -> bytes:

@@ -46,7 +46,8 @@ class RewardSourceServicer:
 
     def Pull(self, request, context):
         """"Show these users this option and tell me how it went." One call per cohort. Each
-        reward is sent when it is known, minutes or hours later; the call stays open.
+        reward is sent when it is known, minutes or hours later; the call stays open. A call
+        without users asks whether this option can be shown at all: end the stream, or fail.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

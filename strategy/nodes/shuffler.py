@@ -16,7 +16,7 @@ from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.wire.shuffle_pb2 import Chunk
-from wallflower.strategy.config import SecureSumSettings
+from wallflower.strategy.config import DIRECT, SecureSumSettings
 
 _METHOD = "/wallflower.v1.Shuffler/Release"
 _CHUNK_BYTES = 1 << 20
@@ -108,10 +108,11 @@ class ShuffledPort:
 
 @dataclass(frozen=True, slots=True)
 class ShufflerPlace:
-    """Where a shuffler is, and what it handed out."""
+    """Where a shuffler is, what it handed out, and whether nodes dial it themselves."""
 
     address: str
     files: ShufflerFiles
+    direct: bool = False
 
 
 def stated_shuffler(settings: SecureSumSettings) -> ShufflerPlace | None:
@@ -124,12 +125,8 @@ def stated_shuffler(settings: SecureSumSettings) -> ShufflerPlace | None:
             "is missing; start `wallflower shuffler` on a machine of another party and "
             "name its address and files",
         )
-    return ShufflerPlace(settings.shuffler, ShufflerFiles.read(settings.shuffler_files))
-
-
-def key_of(place: ShufflerPlace | None) -> bytes:
-    """Give the key to which nodes seal; empty where there is no shuffler."""
-    return b"" if place is None else place.files.public_key
+    files = ShufflerFiles.read(settings.shuffler_files)
+    return ShufflerPlace(settings.shuffler, files, settings.shuffler_route == DIRECT)
 
 
 @asynccontextmanager

@@ -9,12 +9,14 @@ from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.secure_sum.session import ServerSession
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.strategy.nodes.shuffler import ShufflerPlace
 from wallflower.strategy.secure_sum import (
     ServerKeyring,
     restore_session,
     server_session,
 )
 from wallflower.strategy.secure_sum.dealt import DealtKey
+from wallflower.strategy.secure_sum.keyring import Deposits
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,13 @@ class SessionOpener:
 
 
 def session_opener(
-    run_id: str, trust: Trust | None, shuffler_key: bytes = b""
+    run_id: str, trust: Trust | None, place: ShufflerPlace | None = None
 ) -> SessionOpener:
-    """Give an opener for one run; `shuffler_key` where sums go through a shuffler."""
+    """Give an opener for one run; `place` where sums go through a shuffler."""
     keyring = ServerKeyring(run_id)
-    keyring.shuffler = shuffler_key
+    if place is not None:
+        files = place.files
+        keyring.shuffler = files.public_key
+        if place.direct:
+            keyring.deposits = Deposits(place.address, files.authority, files.token)
     return SessionOpener(trust, keyring)

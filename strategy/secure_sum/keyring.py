@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from wallflower.protocol.errors import UnusableKeyError
 from wallflower.strategy.secure_sum.dealt import DealtKey
@@ -25,6 +26,19 @@ class KeyOwners:
             raise UnusableKeyError(f"{party} shows a key that {owner} showed first")
 
 
+@dataclass(frozen=True, slots=True)
+class Deposits:
+    """Where nodes take their messages themselves, and what lets them in there."""
+
+    address: str
+    authority: bytes
+    token: bytes
+
+    def __repr__(self) -> str:
+        """Show no token."""
+        return f"Deposits({self.address!r})"
+
+
 class ServerKeyring:
     """What the server remembers of a run's parties: public keys only.
 
@@ -39,6 +53,7 @@ class ServerKeyring:
         self.dealt: DealtKey | None = None
         self.wary = False  # dealers were shown to deal wrongly
         self.shuffler = b""  # the public key of the run's shuffler
+        self.deposits: Deposits | None = None  # None: the server carries messages
 
     def deal(self, dealt: DealtKey) -> None:
         """Seal the cohorts to come under a new key."""

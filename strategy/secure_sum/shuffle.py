@@ -1,7 +1,8 @@
-"""`shuffle`, the server's side: carry sealed batches to the shuffler, open the heap.
+"""`shuffle`, the server's side: name who sent, have it shuffled, open the heap.
 
-The server sees the roster, one sealed batch of each node, which only the shuffler can
-open, and a heap of messages in an order that nobody knows.
+The server sees the roster, one sealed ticket of each node (or, where it carries them,
+one sealed batch), which only the shuffler can open, and a heap of messages in an order
+that nobody knows.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from wallflower.protocol.secure_sum.session import (
     SecureSum,
     Step,
 )
+from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES, admission
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER, ShufflePlan
 from wallflower.protocol.secure_sum.shuffle.seals import (
     HYBRID,
@@ -63,14 +65,20 @@ class ShuffleServer(ServerMachine):
 
     def _messages(self) -> dict[PartyId, bytes]:
         if self.stage == SUBMIT:
-            payload = SubmitRequest(
+            request = SubmitRequest(
                 roster=self.roster_note,
                 sealing_key=self._key.public,
                 shuffler_key=self.opening.keyring.shuffler,
-            ).SerializeToString()
+            )
+            deposits = self.opening.keyring.deposits
+            if deposits is not None:
+                request.address = deposits.address
+                request.authority = deposits.authority
+                request.admission = admission(deposits.token, self.context)
+            payload = request.SerializeToString()
             asked = [p for p in self.parties if p not in self.lost]
             return {party: self.envelope(party, payload) for party in asked}
-        request = ReleaseRequest(
+        release = ReleaseRequest(
             spec=self.opening.spec,
             roster=self.roster_note,
             batches=[
@@ -78,7 +86,7 @@ class ShuffleServer(ServerMachine):
                 for party in self._closed
             ],
         )
-        return {SHUFFLER: request.SerializeToString(deterministic=True)}
+        return {SHUFFLER: release.SerializeToString(deterministic=True)}
 
     def receive(self, party: PartyId, body: bytes) -> None:
         """Take a node's batch, or the shuffler's heap."""
@@ -93,7 +101,9 @@ class ShuffleServer(ServerMachine):
     def _take(self, party: PartyId, envelope: Envelope) -> None:
         answer = parse(SubmitAnswer, envelope.payload)
         self.check_users(party, answer.users, self.parties[party])
-        if len(answer.sealed) != sealed_bytes(HYBRID, self._plan.batch_bytes):
+        relayed = self.opening.keyring.deposits is None
+        length = self._plan.batch_bytes if relayed else TICKET_BYTES
+        if len(answer.sealed) != sealed_bytes(HYBRID, length):
             raise MalformedMessageError("a batch of the wrong length")
         self._uploads[party] = answer
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.integration.test_flower_app import config, decided, flower_run
+from tests.support.run_fixtures import wallflower
 from tests.support.shuffled_sums import started
+from tests.wallflower.shuffler.test_killed import ENDS_AFTER_THE_CLAIM
 from wallflower.cli import app
 from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
@@ -20,6 +23,7 @@ from wallflower.strategy.config import (
     PrivacySettings,
     SecureSumSettings,
 )
+from wallflower.strategy.record.journal import Journal
 
 EXPERIMENT = """
 [experiment]
@@ -38,6 +42,7 @@ first-batch = 12
 [secure-sum]
 backend = "shuffle"
 shuffle = "{shuffle}"
+shuffler-route = "{route}"
 server = "{server}"
 
 [transport]
@@ -55,23 +60,27 @@ means = [0.1, 0.9]
 
 @pytest.mark.slow  # thousands of seals and a process of its own
 @pytest.mark.parametrize(
-    ("kind", "server", "shuffle"),
+    ("kind", "server", "shuffle", "route"),
     [
-        ("memory", "semi-honest", "pure"),
-        ("grpc", "semi-honest", "pure"),
-        ("memory", "malicious", "pure"),
-        ("memory", "semi-honest", "mixed"),
-        ("grpc", "malicious", "mixed"),
+        ("memory", "semi-honest", "pure", "direct"),
+        ("grpc", "semi-honest", "pure", "relayed"),
+        ("memory", "malicious", "pure", "relayed"),
+        ("memory", "semi-honest", "mixed", "relayed"),
+        ("grpc", "malicious", "mixed", "direct"),
     ],
 )
 def test_a_run_on_engine_local_goes_through_a_shuffler(
-    kind: str, server: str, shuffle: str, tmp_path: Path
+    kind: str, server: str, shuffle: str, route: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "experiment.toml"
     mechanism = "shuffle-dp" if shuffle == "pure" else "dist-dp"
     file.write_text(
         EXPERIMENT.format(
-            kind=kind, server=server, shuffle=shuffle, mechanism=mechanism
+            kind=kind,
+            server=server,
+            shuffle=shuffle,
+            route=route,
+            mechanism=mechanism,
         )
     )
     run_dir = tmp_path / "run"
@@ -84,6 +93,37 @@ def test_a_run_on_engine_local_goes_through_a_shuffler(
     # Two cohorts, each given once.
     assert len(list((run_dir / "shuffler" / "given").iterdir())) == 2
     assert CliRunner().invoke(app, ["verify", str(run_dir)]).exit_code == 0
+
+
+@pytest.mark.slow  # as above
+@pytest.mark.parametrize("route", ["direct", "relayed"])
+async def test_users_whose_shuffler_was_killed_count_as_used(
+    route: str, tmp_path: Path
+) -> None:
+    process, place = await started(tmp_path / "shuffler", ENDS_AFTER_THE_CLAIM)
+    text = EXPERIMENT.format(
+        kind="memory",
+        server="semi-honest",
+        shuffle="mixed",
+        route=route,
+        mechanism="dist-dp",
+    ).replace(
+        "[transport]",
+        f'shuffler = "{place.address}"\nshuffler-files = "shuffler/operator"\n'
+        "[transport]\nattempts = 2",
+    )
+    file, run_dir = tmp_path / "experiment.toml", tmp_path / "run"
+    file.write_text(text)
+    done = await asyncio.to_thread(
+        wallflower, "run", file, "--run-dir", run_dir, cwd=tmp_path
+    )
+    assert await process.wait() == -signal.SIGKILL
+    assert done.returncode == 4, done.stderr
+    with Journal.read(run_dir) as journal:
+        assert [cohort.state for cohort in journal.cohorts()] == ["void", "void"]
+        used = [(node, user) for _, node, users in journal.used() for user in users]
+    assert len(used) == len(set(used)) == 24
+    assert wallflower("verify", run_dir, cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.slow  # as above, on Flower's grid

@@ -18,6 +18,7 @@ from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
 from wallflower.protocol.secure_sum.session import (
     Ask,
     Contribution,
+    Parcel,
     SecureSum,
     ServerSession,
     Void,
@@ -27,13 +28,16 @@ from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
 from wallflower.protocol.secure_sum.threat import Threat, quorum_for
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.shuffle_pb2 import ReleaseRequest
+from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.given import Given
 from wallflower.shuffler.heap import Shuffler
 from wallflower.strategy.nodes.shuffler import ShufflerFiles, ShufflerPlace
-from wallflower.strategy.secure_sum import ServerKeyring, server_session
+from wallflower.strategy.run.sessions import session_opener
+from wallflower.strategy.secure_sum import server_session
 
 KEY = OpeningKey.generate(HYBRID)
 FINGERPRINT = hashlib.sha256(KEY.public).hexdigest()
+TOKEN = b"the operator's token"
 LEVEL = Fraction(1, 1000)
 
 
@@ -69,19 +73,30 @@ def shuffled_spec(
 
 @dataclass
 class ShuffledCohort:
-    """One cohort: server, nodes, and what they said."""
+    """One cohort: server, nodes, and what they said.
+
+    Where `place` says so, or `direct` with this module's own key, nodes keep their
+    messages in `parcels` instead of handing them to the server.
+    """
 
     spec: CohortSpec
     enrolment: Enrolment | None = None
     silent: frozenset[str] = frozenset()
+    direct: bool = False
+    place: ShufflerPlace | None = None
     values: dict[str, int] = field(default_factory=dict)
     answers: dict[str, bytes] = field(default_factory=dict)
+    parcels: dict[str, Parcel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.parties = names(self.spec.cohort_size)
-        self.keyring = ServerKeyring(self.spec.run_id)
-        self.keyring.shuffler = KEY.public
+        if self.place is None:
+            files = ShufflerFiles(KEY.public, b"", TOKEN)
+            self.place = ShufflerPlace("127.0.0.1:1", files, self.direct)
         self.trust = None if self.enrolment is None else self.enrolment.trust
+        opener = session_opener(self.spec.run_id, self.trust, self.place)
+        self.keyring = opener.keyring
+        self.pin = self.place.files.fingerprint
 
     def submitted(self) -> tuple[ServerSession, bytes | Void]:
         """Collect everybody's batch; give what the shuffler is asked."""
@@ -111,17 +126,28 @@ class ShuffledCohort:
             party,
             identity,
             self.trust,
-            ClientLimits(shufflers=(FINGERPRINT,)),
+            ClientLimits(shufflers=(self.pin,)),
             ClientKeyring(self.spec.run_id),
         )
         assert client.needs_contribution(body)
-        return client.handle(body, Contribution(value, 1))
+        answer = client.handle(body, Contribution(value, 1))
+        parcel = client.parcel()
+        if parcel is not None:
+            self.parcels[party] = parcel
+        return answer
 
 
-def new_shuffler(folder: Path, enrolment: Enrolment | None = None) -> Shuffler:
+def new_shuffler(
+    folder: Path, enrolment: Enrolment | None = None, deposits: Deposits | None = None
+) -> Shuffler:
     """Give a shuffler with the key that nodes have pinned."""
     trust = None if enrolment is None else enrolment.trust
-    return Shuffler(KEY, Given(folder), trust)
+    return Shuffler(KEY, Given(folder), trust, deposits)
+
+
+def new_deposits(folder: Path, **limits: int) -> Deposits:
+    """Give an empty box for deposits, with that key."""
+    return Deposits(KEY, Given(folder), TOKEN, **limits)
 
 
 def finished(server: ServerSession, heap: bytes) -> SecureSum | Void:
@@ -140,14 +166,21 @@ def changed(request: bytes, **fields: object) -> ReleaseRequest:
     return parsed
 
 
-async def started(home: Path) -> tuple[asyncio.subprocess.Process, ShufflerPlace]:
-    """Start a shuffler as a process on loopback; stop it by its pid."""
+async def started(
+    home: Path, script: str = "", log: int | None = None
+) -> tuple[asyncio.subprocess.Process, ShufflerPlace]:
+    """Start a shuffler as a process on loopback; stop it by its pid.
+
+    `script` is run in it first.
+    """
+    main = f"{script}\nfrom wallflower.cli import main\nmain()"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "wallflower", "shuffler", "--home", str(home)),
+        *(sys.executable, "-c", main, "shuffler", "--home", str(home)),
         stdout=asyncio.subprocess.PIPE,
+        stderr=log,
     )
     assert process.stdout is not None
     ready = json.loads(await process.stdout.readline())
     files = ShufflerFiles.read(home / "operator")
     assert ready["fingerprint"] == files.fingerprint
-    return process, ShufflerPlace(ready["shuffler"], files)
+    return process, ShufflerPlace(ready["shuffler"], files, direct=True)

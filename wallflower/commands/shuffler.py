@@ -13,7 +13,7 @@ def shuffler(
     listen: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1:0",
     address: Annotated[
         list[str] | None,
-        typer.Option(help="Name or IP that the server dials; repeat for more."),
+        typer.Option(help="Name or IP that server and nodes dial; repeat for more."),
     ] = None,
     enrolment: Annotated[
         Path | None, typer.Option(help="Public enrolment key of the nodes.")
@@ -21,6 +21,9 @@ def shuffler(
     metrics: Annotated[
         str, typer.Option(help="Address of Prometheus metrics; empty for none.")
     ] = "",
+    hold_s: Annotated[
+        float, typer.Option(help="Seconds that deposits wait for their release.")
+    ] = 7200.0,
 ) -> None:
     """Serve as a shuffler; prints its address and the fingerprint nodes pin."""
     import asyncio
@@ -28,4 +31,4 @@ def shuffler(
     from wallflower.shuffler.serve import serve
 
     hosts = address or [listen.rpartition(":")[0]]
-    asyncio.run(serve(home, listen, hosts, enrolment, metrics))
+    asyncio.run(serve(home, listen, hosts, enrolment, metrics, hold_s))

@@ -51,7 +51,7 @@ from wallflower.strategy.desk.admission import Admission, EnrolledKeys
 from wallflower.strategy.desk.desk import Desk
 from wallflower.strategy.desk.settings import DeskSettings
 from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.nodes.shuffler import key_of, shuffled
+from wallflower.strategy.nodes.shuffler import shuffled
 from wallflower.strategy.record.event_log import EventLog
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.orchestrator import Orchestrator
@@ -95,7 +95,7 @@ async def run_local(job: EngineJob) -> None:
                     config,
                     journal,
                     LedgeredPort(port, ledger),
-                    session_opener(job.run_id, trust, key_of(place)),
+                    session_opener(job.run_id, trust, place),
                     fan_out(log.listen, job.listen),
                     expected_nodes=len(nodes),
                 )

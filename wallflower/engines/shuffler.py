@@ -17,7 +17,7 @@ from wallflower.engines.population import Enrolment
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.keyfiles import public_key_pem
 from wallflower.protocol.secure_sum.backends import SHUFFLE
-from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.config import DIRECT, ExperimentConfig
 from wallflower.strategy.nodes.shuffler import (
     ShufflerFiles,
     ShufflerPlace,
@@ -49,7 +49,9 @@ async def local_shuffler(
     )
     try:
         yield ShufflerPlace(
-            await _address(process), ShufflerFiles.read(home / "operator")
+            await _address(process),
+            ShufflerFiles.read(home / "operator"),
+            settings.shuffler_route == DIRECT,
         )
     finally:
         with suppress(ProcessLookupError):

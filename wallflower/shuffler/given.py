@@ -31,6 +31,10 @@ class Given:
             os.close(folder)
         return True
 
+    def over(self, context: bytes) -> bool:
+        """Tell whether a cohort is over."""
+        return (self._folder / context.hex()).exists()
+
     def __len__(self) -> int:
         """Give the number of cohorts that are over."""
         return sum(1 for _ in self._folder.iterdir())

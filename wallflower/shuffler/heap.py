@@ -33,6 +33,7 @@ from wallflower.protocol.secure_sum.context import (
     roster_digest,
 )
 from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES
 from wallflower.protocol.secure_sum.shuffle.plan import (
     ShufflePlan,
     batch_info,
@@ -42,6 +43,7 @@ from wallflower.protocol.secure_sum.shuffle.seals import OpeningKey
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat, quorum_for
 from wallflower.protocol.wire.secure_sum_pb2 import RosterNote
 from wallflower.protocol.wire.shuffle_pb2 import Batch, ReleaseAnswer, ReleaseRequest
+from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.given import Given
 
 
@@ -57,12 +59,21 @@ class Shuffler:
     trust : Trust, optional
         The enrolment key: batches must be signed by nodes it vouches for. Without it
         the server is believed not to make up nodes.
+    deposits : Deposits, optional
+        What nodes brought themselves.
     """
 
-    def __init__(self, key: OpeningKey, given: Given, trust: Trust | None) -> None:
+    def __init__(
+        self,
+        key: OpeningKey,
+        given: Given,
+        trust: Trust | None,
+        deposits: Deposits | None = None,
+    ) -> None:
         self._key = key
         self._given = given
         self._trust = trust
+        self._deposits = deposits
 
     def release(self, body: bytes) -> bytes:
         """Answer a ReleaseRequest, both serialized; a refusal is for good."""
@@ -78,6 +89,9 @@ class Shuffler:
             answer = self._shuffled(request, context, plan, roster)
         except WallflowerError as error:
             return _refusal(error)
+        finally:
+            if self._deposits is not None:
+                self._deposits.end(context)
         return answer.SerializeToString()
 
     def _cohort(
@@ -116,7 +130,7 @@ class Shuffler:
                 raise WrongContextError("a node is named twice")
             try:
                 heaps.append(self._open(batch, context, plan, roster))
-            except ProtocolError as error:
+            except (ProtocolError, RefusalError) as error:
                 refused[batch.party] = error.code
             else:
                 taken[batch.party] = batch.answer.users
@@ -150,6 +164,8 @@ class Shuffler:
             if answer.users > certificate.capacity:
                 raise BeyondCapacityError("more users than the node is certified for")
         messages = self._key.open(answer.sealed, place)
+        if self._deposits is not None and len(messages) == TICKET_BYTES:
+            messages = self._deposits.take(context, messages)
         if len(messages) != plan.batch_bytes:
             raise MalformedMessageError("a batch of the wrong length")
         return messages

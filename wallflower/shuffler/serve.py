@@ -14,6 +14,7 @@ from prometheus_client import start_http_server
 
 from wallflower.protocol.files.keyfiles import read_public
 from wallflower.protocol.identity.enrolment import Trust
+from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.heap import Shuffler
 from wallflower.shuffler.home import open_home
 from wallflower.shuffler.service import Limits, Service
@@ -25,14 +26,21 @@ async def serve(
     hosts: Sequence[str],
     enrolment: Path | None,
     metrics: str,
+    hold_s: float,
 ) -> None:
     """Serve until told to stop; says on its first line where, and which key it has."""
     home = open_home(folder, hosts)
     trust = None
     if enrolment is not None:
         trust = Trust(read_public(enrolment), time.time)
+    limits = Limits(hold_s=hold_s)
+    deposits = Deposits(home.key, home.given, home.token, limits.most_bytes)
     service = Service(
-        Shuffler(home.key, home.given, trust), home.tls, home.token, Limits()
+        Shuffler(home.key, home.given, trust, deposits),
+        home.tls,
+        home.token,
+        limits,
+        deposits,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

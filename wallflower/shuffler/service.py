@@ -1,4 +1,4 @@
-"""The shuffler on the network: one call a cohort, over TLS 1.3, from one operator.
+"""The shuffler on the network, over TLS 1.3: deposits of nodes, one release a cohort.
 
 Nothing that arrives is written anywhere. What is logged and counted says how much and
 how long, never who; a log line is written before shuffling begins or after a heap is
@@ -10,22 +10,37 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from wallflower.protocol.errors import InputError
+from wallflower.protocol.errors import (
+    AuthenticationError,
+    InputError,
+    MalformedMessageError,
+    ProtocolError,
+    RefusalError,
+)
 from wallflower.protocol.identity.certificates import KeyPair
 from wallflower.protocol.identity.tls import is_current
-from wallflower.protocol.wire.shuffle_pb2 import Chunk
+from wallflower.protocol.wire.shuffle_pb2 import Chunk, DepositAnswer
+from wallflower.shuffler.deposits import FULL, Deposits
 from wallflower.shuffler.heap import Shuffler
 
 SERVICE = "wallflower.v1.Shuffler"
 CHUNK_BYTES = 1 << 20
 _log = logging.getLogger(__name__)
+_Context = grpc.aio.ServicerContext[Any, Any]
+_CODES = {
+    AuthenticationError.code: grpc.StatusCode.UNAUTHENTICATED,
+    MalformedMessageError.code: grpc.StatusCode.INVALID_ARGUMENT,
+    FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +51,36 @@ class Limits:
     ----------
     most_bytes : of one cohort.
     most_cohorts : at the same time; memory is at most twice the product.
-    collect_s : how long a cohort may take to arrive.
+    collect_s : how long a cohort that the server carries may take to arrive.
+    hold_s : how long deposits wait for their release; then they are destroyed.
+    deposits_per_s : taken in on average; who comes too fast is asked to come again.
+    deposit_bytes : of one deposit.
     """
 
     most_bytes: int = 1 << 30
     most_cohorts: int = 4
     collect_s: float = 600.0
+    hold_s: float = 7200.0
+    deposits_per_s: float = 5000.0
+    deposit_bytes: int = 1 << 21
+
+
+class _Bucket:
+    """So many a second on average, and as many at once."""
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._left = per_second
+        self._at = time.monotonic()
+
+    def take(self) -> bool:
+        now = time.monotonic()
+        self._left += (now - self._at) * self._per_second
+        self._left, self._at = min(self._left, self._per_second), now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
 
 
 class Service:
@@ -57,12 +96,21 @@ class Service:
         What the operator must show.
     limits : Limits
         How much is taken on.
+    deposits : Deposits, optional
+        Where nodes' own deposits go; the shuffler's. Without, none are taken.
     """
 
     def __init__(
-        self, shuffler: Shuffler, tls: KeyPair, token: bytes, limits: Limits
+        self,
+        shuffler: Shuffler,
+        tls: KeyPair,
+        token: bytes,
+        limits: Limits,
+        deposits: Deposits | None = None,
     ) -> None:
         self._shuffler = shuffler
+        self._deposits = deposits
+        self._bucket = _Bucket(limits.deposits_per_s)
         self._tls = tls
         self._token = token
         self._limits = limits
@@ -85,18 +133,36 @@ class Service:
             registry=self.registry,
         )
 
+        self._taken = Counter(
+            "wallflower_shuffler_deposits", "Deposits taken.", registry=self.registry
+        )
+        self._held = Gauge(
+            "wallflower_shuffler_held_bytes",
+            "Bytes of deposits that wait for their release.",
+            registry=self.registry,
+        )
+
     async def open(self, address: str) -> int:
         """Listen on ``host:port`` (port 0: any free one); give the port."""
         self._server = grpc.aio.server(
-            options=[("grpc.max_receive_message_length", 2 * CHUNK_BYTES)]
+            options=[
+                (
+                    "grpc.max_receive_message_length",
+                    max(2 * CHUNK_BYTES, self._limits.deposit_bytes),
+                )
+            ]
         )
         handler = grpc.stream_stream_rpc_method_handler(
             self._release,
             request_deserializer=Chunk.FromString,
             response_serializer=Chunk.SerializeToString,
         )
+        taking = grpc.unary_unary_rpc_method_handler(
+            self._deposit, response_serializer=DepositAnswer.SerializeToString
+        )
+        handlers = {"Release": handler, "Deposit": taking}
         self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, {"Release": handler}),)
+            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         credentials = grpc.ssl_server_credentials(
@@ -120,6 +186,35 @@ class Service:
             await self._server.stop(grace=5.0)
             self._server = None
 
+    async def _deposit(
+        self, body: bytes, context: grpc.aio.ServicerContext[bytes, DepositAnswer]
+    ) -> DepositAnswer:
+        await self._check_tls(context)
+        if self._deposits is None:
+            await self._refuse(context, grpc.StatusCode.UNIMPLEMENTED, "no-deposits")
+        assert self._deposits is not None
+        if len(body) > self._limits.deposit_bytes:
+            await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "too-large")
+        if not self._bucket.take():
+            await self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too-fast")
+        try:
+            receipt, begun = self._deposits.put(body)
+        except (ProtocolError, RefusalError) as error:
+            code = _CODES.get(error.code, grpc.StatusCode.FAILED_PRECONDITION)
+            await self._refuse(context, code, error.code)
+        if begun is not None:
+            asyncio.get_running_loop().call_later(
+                self._limits.hold_s, self._give_up, begun
+            )
+        self._taken.inc()
+        self._held.set(self._deposits.held_bytes)
+        return DepositAnswer(receipt=receipt)
+
+    def _give_up(self, cohort: bytes) -> None:
+        assert self._deposits is not None
+        self._deposits.give_up(cohort)
+        self._held.set(self._deposits.held_bytes)
+
     async def _release(
         self,
         chunks: AsyncIterator[Chunk],
@@ -134,6 +229,8 @@ class Service:
         finally:
             self._busy -= 1
             self._open.set(self._busy)
+            if self._deposits is not None:
+                self._held.set(self._deposits.held_bytes)
         self._cohorts.inc()
         for start in range(0, len(answer), CHUNK_BYTES):
             yield Chunk(part=answer[start : start + CHUNK_BYTES])
@@ -142,12 +239,15 @@ class Service:
         shown = dict(context.invocation_metadata() or ()).get("authorization", "")
         if isinstance(shown, str):
             shown = shown.encode()
-        if not is_current(context.auth_context()):
-            await self._refuse(context, grpc.StatusCode.UNAVAILABLE, "tls-too-old")
+        await self._check_tls(context)
         if not hmac.compare_digest(shown, b"Bearer " + self._token):
             await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, "token")
         if self._busy >= self._limits.most_cohorts:
             await self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "busy")
+
+    async def _check_tls(self, context: _Context) -> None:
+        if not is_current(context.auth_context()):
+            await self._refuse(context, grpc.StatusCode.UNAVAILABLE, "tls-too-old")
 
     async def _collect(
         self,
@@ -168,10 +268,8 @@ class Service:
         return bytes(body)
 
     async def _refuse(
-        self,
-        context: grpc.aio.ServicerContext[Chunk, Chunk],
-        code: grpc.StatusCode,
-        why: str,
-    ) -> None:
+        self, context: _Context, code: grpc.StatusCode, why: str
+    ) -> NoReturn:
         self._refused.labels(why).inc()
         await context.abort(code, why)
+        raise AssertionError("abort raises")

@@ -11,7 +11,11 @@ from wallflower.clients.host.lock import node_lock
 from wallflower.clients.node.session_store import SessionStore
 from wallflower.clients.node.sessions import MemorySessions, Sessions, StoredSessions
 from wallflower.protocol.errors import RefusalError, UnavailableError
-from wallflower.protocol.secure_sum.session import ClientSession, Contribution
+from wallflower.protocol.secure_sum.session import (
+    ClientSession,
+    Contribution,
+    Parcel,
+)
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
 
@@ -34,6 +38,9 @@ class Diary:
         return self.secret
 
     def given_once(self, answer: bytes) -> str | None:
+        return None
+
+    def parcel(self) -> Parcel | None:
         return None
 
     def snapshot(self) -> bytes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,15 +14,15 @@ from tests.support.shuffled_sums import (
     KEY,
     ShuffledCohort,
     finished,
-    new_shuffler,
     shuffled_spec,
-    started,
 )
+from wallflower.clients.node.courier import deliver
+from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.messages.port import Answer, Request
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
-from wallflower.protocol.wire.shuffle_pb2 import Chunk, ReleaseAnswer
-from wallflower.shuffler.given import Given
+from wallflower.protocol.wire.shuffle_pb2 import Chunk
+from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.heap import Shuffler
 from wallflower.shuffler.home import open_home
 from wallflower.shuffler.service import SERVICE, Limits, Service
@@ -45,19 +43,24 @@ def request_body() -> bytes:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, shuffler: Shuffler | None = None, limits: Limits | None = None
+    folder: Path,
+    limits: Limits | None = None,
+    box: type[Deposits] = Deposits,
 ) -> AsyncIterator[tuple[ShufflerPlace, Service]]:
     home = open_home(folder, ["127.0.0.1"])
+    deposits = box(KEY, home.given, home.token)
     service = Service(
-        shuffler or Shuffler(KEY, home.given, None),
+        Shuffler(KEY, home.given, None, deposits),
         home.tls,
         home.token,
         limits or Limits(),
+        deposits,
     )
     port = await service.open("127.0.0.1:0")
     try:
         files = ShufflerFiles.read(folder / "operator")
-        yield ShufflerPlace(f"127.0.0.1:{port}", files), service
+        files = ShufflerFiles(KEY.public, files.authority, files.token)
+        yield ShufflerPlace(f"127.0.0.1:{port}", files, direct=True), service
     finally:
         await service.close()
 
@@ -150,24 +153,101 @@ async def test_health_is_told_to_everybody(tmp_path: Path) -> None:
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-class _Killed(BaseException):
-    """Stands for the end of the process."""
+def direct(place: ShufflerPlace) -> ShuffledCohort:
+    cohort = ShuffledCohort(shuffled_spec(mechanism="dist-dp"), place=place)
+    cohort.submitted()
+    return cohort
 
 
-class _GivenThenKilled(Given):
-    def claim(self, context: bytes) -> bool:
-        super().claim(context)
-        raise _Killed
+def counted(service: Service, why: str) -> float | None:
+    name = "wallflower_shuffler_refused_calls_total"
+    return service.registry.get_sample_value(name, {"why": why})
 
 
-def test_killed_after_the_claim_it_gives_no_heap_ever(
-    tmp_path: Path, request_body: bytes
+async def test_nodes_take_their_messages_there_themselves(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (place, service):
+        cohort = ShuffledCohort(shuffled_spec(mechanism="dist-dp"), place=place)
+        server, request = cohort.submitted()
+        assert isinstance(request, bytes)
+        for parcel in cohort.parcels.values():
+            await deliver(parcel)
+        held = "wallflower_shuffler_held_bytes"
+        assert (service.registry.get_sample_value(held) or 0) > 0
+        answer = await asked(place, request)
+        assert service.registry.get_sample_value(held) == 0
+        taken = service.registry.get_sample_value("wallflower_shuffler_deposits_total")
+        assert taken == len(cohort.parcels)
+    outcome = finished(server, answer.body)
+    assert isinstance(outcome, SecureSum)
+    assert outcome.total == sum(cohort.values.values())
+
+
+async def test_a_deposit_without_admission_is_not_let_in(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (place, service):
+        files = ShufflerFiles(place.files.public_key, place.files.authority, b"guess")
+        cohort = direct(ShufflerPlace(place.address, files, direct=True))
+        with pytest.raises(RefusalError, match="unauthenticated"):
+            await deliver(cohort.parcels["node-00000"])
+        assert counted(service, "not-authenticated") == 1
+
+
+class _Pretending(Deposits):
+    def put(self, body: bytes) -> tuple[bytes, bytes | None]:
+        return bytes(32), None
+
+
+async def test_who_does_not_hold_the_pinned_key_is_found_out(tmp_path: Path) -> None:
+    async with serving(tmp_path, box=_Pretending) as (place, _):
+        cohort = direct(place)
+        with pytest.raises(RefusalError) as caught:
+            await deliver(cohort.parcels["node-00000"])
+    assert caught.value.code == "shuffler-not-genuine"
+
+
+@pytest.mark.parametrize(
+    ("limits", "why", "word"),
+    [
+        (Limits(deposits_per_s=0), "too-fast", "resource-exhausted"),
+        (Limits(deposit_bytes=1000), "too-large", "invalid-argument"),
+    ],
+)
+async def test_nodes_come_no_faster_and_with_no_more_than_agreed(
+    limits: Limits, why: str, word: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(_Killed):
-        Shuffler(KEY, _GivenThenKilled(tmp_path), None).release(request_body)
-    answer = ReleaseAnswer.FromString(new_shuffler(tmp_path).release(request_body))
-    assert "given before" in answer.refusal
-    assert not answer.heap
+    async with serving(tmp_path, limits) as (place, service):
+        cohort = direct(place)
+        with pytest.raises(RefusalError, match=word):
+            await deliver(cohort.parcels["node-00000"], pauses_s=())
+        assert counted(service, why) == 1
+
+
+async def test_who_is_turned_away_comes_again_and_is_let_in(tmp_path: Path) -> None:
+    async with serving(tmp_path, Limits(deposits_per_s=1)) as (place, service):
+        cohort = direct(place)
+        await deliver(cohort.parcels["node-00000"])
+        await deliver(cohort.parcels["node-00001"], pauses_s=[0.5] * 20)
+        assert (counted(service, "too-fast") or 0) >= 1
+
+
+async def test_deposits_that_nobody_releases_are_destroyed(tmp_path: Path) -> None:
+    async with serving(tmp_path, Limits(hold_s=0)) as (place, service):
+        cohort = direct(place)
+        await deliver(cohort.parcels["node-00000"])
+        with pytest.raises(RefusalError, match="failed-precondition"):
+            await deliver(cohort.parcels["node-00001"])
+        assert counted(service, "replayed-message") == 1
+        held = "wallflower_shuffler_held_bytes"
+        assert service.registry.get_sample_value(held) == 0
+
+
+async def test_a_shuffler_that_is_not_there_is_a_refusal_by_name(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as (place, _):
+        cohort = direct(place)
+    with pytest.raises(RefusalError) as caught:
+        await deliver(cohort.parcels["node-00000"], pauses_s=())
+    assert caught.value.code == "shuffler-unreachable"
 
 
 def test_a_folder_whose_making_was_cut_short_is_made_again(tmp_path: Path) -> None:
@@ -183,35 +263,3 @@ def test_private_files_are_their_owners_alone(tmp_path: Path) -> None:
     open_home(tmp_path, ["127.0.0.1"])
     for name in ("shuffler.key", "tls.key", "operator/token"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
-
-
-def all_bytes(folder: Path) -> bytes:
-    return b"".join(p.read_bytes() for p in folder.rglob("*") if p.is_file())
-
-
-async def test_the_process_killed_while_collecting_leaves_nothing_and_can_go_on(
-    tmp_path: Path, request_body: bytes
-) -> None:
-    process, place = await started(tmp_path)
-    credentials = grpc.ssl_channel_credentials(place.files.authority)
-    async with grpc.aio.secure_channel(place.address, credentials) as channel:
-        call = channel.stream_stream(
-            f"/{SERVICE}/Release",
-            request_serializer=Chunk.SerializeToString,
-            response_deserializer=Chunk.FromString,
-        )(None, metadata=bearer(place))
-        await call.write(Chunk(part=request_body[:1000]))
-        os.kill(process.pid, signal.SIGKILL)
-        await process.wait()
-        assert await call.code() == grpc.StatusCode.UNAVAILABLE
-    assert not list((tmp_path / "given").iterdir())
-    assert request_body[200:232] not in all_bytes(tmp_path)
-    again, place = await started(tmp_path)
-    try:
-        # Its key is another one than these batches were sealed to: a refusal by name.
-        answer = await asked(place, request_body)
-        assert b"0 nodes" in answer.body
-        assert len(list((tmp_path / "given").iterdir())) == 1
-    finally:
-        again.send_signal(signal.SIGTERM)
-        assert await again.wait() == 0

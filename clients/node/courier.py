@@ -1,0 +1,62 @@
+"""Takes what a node has for somebody other than the server there, over TLS 1.3.
+
+The body is sealed to a key that the node's users pinned, and what comes back shows that
+the key's holder opened it: whoever answers under the address the server stated cannot
+pretend. Handing the same body over twice is the same as once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import random
+from collections.abc import Sequence
+
+import grpc
+
+from wallflower.protocol.errors import RefusalError
+from wallflower.protocol.secure_sum.session import Parcel
+from wallflower.protocol.wire.shuffle_pb2 import DepositAnswer
+
+_METHOD = "/wallflower.v1.Shuffler/Deposit"
+_CALL_S = 30.0
+_PAUSES_S = (0.1, 0.5, 2.0, 5.0, 10.0)
+_AGAIN = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+
+
+async def deliver(parcel: Parcel, pauses_s: Sequence[float] = _PAUSES_S) -> None:
+    """Hand a parcel over; raises RefusalError where it was not taken."""
+    credentials = grpc.ssl_channel_credentials(parcel.authority)
+    async with grpc.aio.secure_channel(parcel.address, credentials) as channel:
+        answer = await _handed_over(channel, parcel, pauses_s)
+    if not hmac.compare_digest(answer.receipt, parcel.receipt):
+        raise RefusalError(
+            "shuffler-not-genuine", "who answered does not hold the pinned key"
+        )
+
+
+async def _handed_over(
+    channel: grpc.aio.Channel, parcel: Parcel, pauses_s: Sequence[float]
+) -> DepositAnswer:
+    call = channel.unary_unary(
+        _METHOD,
+        request_serializer=bytes,
+        response_deserializer=DepositAnswer.FromString,
+    )
+    for pause_s in (*pauses_s, None):
+        try:
+            answer: DepositAnswer = await call(parcel.body, timeout=_CALL_S)
+            return answer
+        except grpc.aio.AioRpcError as error:
+            word = error.code().name.lower().replace("_", "-")
+            if error.code() not in _AGAIN or pause_s is None:
+                raise RefusalError(
+                    "shuffler-unreachable", f"{parcel.address} gave {word}"
+                ) from None
+            # Nodes that were turned away together do not come back together.
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311
+    raise AssertionError("unreachable")

@@ -1,0 +1,34 @@
+"""What lets a node's messages in at the shuffler, and what they are found by later.
+
+A node takes its messages to the shuffler itself. It shows the *admission* of its
+cohort, which is the same for all of its nodes and so tells nobody which of them comes.
+Its messages lie under a *ticket* that it drew itself; the ticket, sealed to the
+shuffler, goes to the server with the node's name and number of users. The server cannot
+read tickets and the deposit names nobody: who keeps what the one saw and what the other
+saw cannot join them without the shuffler's key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from wallflower.protocol.identity.canonical import digest
+
+TICKET_BYTES = 32
+
+
+def admission(token: bytes, context: bytes) -> bytes:
+    """Give what the operator, who holds the shuffler's token, hands to a cohort."""
+    purpose = digest("wallflower/v1/shuffler-admission", context)
+    return hmac.digest(token, purpose, "sha256")
+
+
+def deposit_info(context: bytes) -> bytes:
+    """Bind a deposit to its cohort."""
+    return digest("wallflower/v1/shuffler-deposit", context)
+
+
+def receipt(ticket: bytes) -> bytes:
+    """Give what only who opened the deposit can answer."""
+    return hashlib.sha256(b"wallflower/v1/shuffler-receipt" + ticket).digest()

@@ -1,0 +1,183 @@
+"""Honest but curious: what server and shuffler each have does not link anybody.
+
+The link would be from a node to one of its messages. Tickets join a node's name (which
+the server knows) with its messages (which the shuffler holds), so neither may be left
+anywhere with the other. Looked at are logs, files and all living objects; memory that
+was freed is not wiped (docs/shuffling.md).
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.shuffled_sums import (
+    KEY,
+    ShuffledCohort,
+    finished,
+    new_deposits,
+    new_shuffler,
+    shuffled_spec,
+    started,
+)
+from tests.wallflower.shuffler.test_service import asked
+from wallflower.clients.node.courier import deliver
+from wallflower.protocol.secure_sum.session import SecureSum
+from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES, deposit_info
+from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan, batch_info
+from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
+from wallflower.protocol.wire.shuffle_pb2 import (
+    DepositRequest,
+    ReleaseAnswer,
+    ReleaseRequest,
+)
+
+NODES = 20
+
+
+def mixed(**options: object) -> ShuffledCohort:
+    spec = shuffled_spec(NODES, mechanism="dist-dp", floor=16)
+    return ShuffledCohort(spec, **options)  # type: ignore[arg-type]
+
+
+def opened(cohort: ShuffledCohort, key: OpeningKey = KEY) -> dict[str, bytes]:
+    """Give every node's ticket and messages, as they lie in the shuffler's box."""
+    found = {}
+    for party, parcel in cohort.parcels.items():
+        deposit = DepositRequest.FromString(parcel.body)
+        found[party] = key.open(deposit.sealed, deposit_info(deposit.context))
+    return found
+
+
+def living(*roots: object) -> bytes:
+    """Gather all bytes and texts that these objects lead to."""
+    seen: set[int] = set()
+    waiting: list[object] = list(roots)
+    found: list[bytes] = []
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, type) or callable(one):
+            continue
+        seen.add(id(one))
+        if isinstance(one, bytes | bytearray):
+            found.append(bytes(one))
+        elif isinstance(one, str):
+            found.append(one.encode())
+        else:
+            waiting += gc.get_referents(one)
+            waiting += getattr(one, "__dict__", {}).values()
+    return b"\n".join(found)
+
+
+def pieces(body: bytes) -> list[bytes]:
+    return [body[at : at + 16] for at in range(0, len(body) - 15, 16)]
+
+
+def test_what_lives_in_the_shuffler_after_a_release_is_of_nobody(
+    tmp_path: Path,
+) -> None:
+    cohort, deposits = mixed(direct=True), new_deposits(tmp_path)
+    _, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    for parcel in cohort.parcels.values():
+        deposits.put(parcel.body)
+    before = living(deposits)
+    shuffler = new_shuffler(tmp_path, deposits=deposits)
+    shuffler.release(request)
+    after = living(shuffler, deposits)
+    for party, body in opened(cohort).items():
+        assert body[:TICKET_BYTES] in before  # the search finds what is there
+        assert party.encode() not in before  # no name, even while it collects
+        assert party.encode() not in after
+        assert not any(piece in after for piece in pieces(body))
+
+
+def test_what_the_server_keeps_has_no_message_and_no_ticket(tmp_path: Path) -> None:
+    cohort, deposits = mixed(direct=True), new_deposits(tmp_path)
+    server, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    for parcel in cohort.parcels.values():
+        deposits.put(parcel.body)
+    kept = server.snapshot() + living(server)  # what the spool has, and memory
+    assert b"node-00003" in kept
+    for body in opened(cohort).values():
+        assert not any(piece in kept for piece in pieces(body))
+    heap = new_shuffler(tmp_path, deposits=deposits).release(request)
+    assert isinstance(finished(server, heap), SecureSum)
+    left = living(server)
+    assert not any(
+        piece in left for body in opened(cohort).values() for piece in pieces(body)
+    )
+
+
+def test_a_heap_is_in_no_order_of_its_nodes(tmp_path: Path) -> None:
+    cohort, deposits = mixed(direct=True), new_deposits(tmp_path)
+    _, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    for parcel in cohort.parcels.values():
+        deposits.put(parcel.body)
+    body = new_shuffler(tmp_path, deposits=deposits).release(request)
+    heap = ReleaseAnswer.FromString(body).heap
+    plan = ShufflePlan.of(cohort.spec, NODES)
+    size, owner = plan.message_bytes, {}
+    for party, lying in opened(cohort).items():
+        for start in range(TICKET_BYTES, len(lying), size):
+            owner[lying[start : start + size]] = party
+    order = [owner[heap[at : at + size]] for at in range(0, len(heap), size)]
+    together = sum(a == b for a, b in itertools.pairwise(order))
+    # About k − 1 neighbours of one node, nearly Poisson: 27 expected, 100 has a chance
+    # below 10⁻²⁵; as it was collected there would be 20 times as many.
+    assert together < 100 < NODES * (plan.messages - 1)
+
+
+async def test_logs_and_files_of_a_shufflers_process_name_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WALLFLOWER_LOGS", "json")
+    home = tmp_path / "home"
+    with (tmp_path / "log").open("wb") as log:
+        process, place = await started(home, log=log.fileno())
+        try:
+            cohort = mixed(place=place)
+            server, request = cohort.submitted()
+            assert isinstance(request, bytes)
+            for parcel in cohort.parcels.values():
+                await deliver(parcel)
+            outcome = finished(server, (await asked(place, request)).body)
+            assert isinstance(outcome, SecureSum)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+    key = OpeningKey(HYBRID, (home / "shuffler.key").read_bytes())
+    written = (tmp_path / "log").read_bytes() + b"".join(
+        str(path).encode() + path.read_bytes()
+        for path in home.rglob("*")
+        if path.is_file()
+    )
+    for party, body in opened(cohort, key).items():
+        assert party.encode() not in written
+        for piece in pieces(body):
+            assert piece not in written
+            assert piece.hex().encode() not in written
+    # Who connected is not written down either.
+    assert b"ipv4" not in written
+    assert b"127.0.0.1" not in (tmp_path / "log").read_bytes()
+
+
+def test_both_together_read_a_node_that_its_own_noise_alone_hides() -> None:
+    # The documented loss: the server's list of sealed tickets, the shuffler's key and
+    # box, the server's key.
+    cohort = mixed(direct=True)
+    server, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    batch = ReleaseRequest.FromString(request).batches[3]
+    context = server.context  # type: ignore[attr-defined]
+    ticket = KEY.open(batch.answer.sealed, batch_info(context, batch.party, 1))
+    box = {body[:TICKET_BYTES]: body[TICKET_BYTES:] for body in opened(cohort).values()}
+    bodies = server._bodies(box[ticket])  # type: ignore[attr-defined]
+    plan = ShufflePlan.of(cohort.spec, NODES)
+    assert plan.read(bodies, 1) == cohort.values[batch.party]

@@ -1,0 +1,118 @@
+"""What nodes brought: in memory, under tickets, without names, addresses or times."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+
+from wallflower.protocol.errors import (
+    AuthenticationError,
+    MalformedMessageError,
+    RefusalError,
+    ReplayedMessageError,
+    WrongContextError,
+)
+from wallflower.protocol.secure_sum.context import DIGEST_BYTES
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.shuffle.deposits import (
+    TICKET_BYTES,
+    admission,
+    deposit_info,
+    receipt,
+)
+from wallflower.protocol.secure_sum.shuffle.seals import OpeningKey
+from wallflower.protocol.wire.shuffle_pb2 import DepositRequest
+from wallflower.shuffler.given import Given
+
+FULL = "full"
+
+
+class Deposits:
+    """Holds messages until their cohort is released, or destroys them.
+
+    Parameters
+    ----------
+    key : OpeningKey
+        To which nodes seal their deposits.
+    given : Given
+        Cohorts that are over: nothing is taken for them any more.
+    token : bytes
+        The operator's; admissions are made from it.
+    most_bytes : int
+        Held at the same time, of all cohorts.
+    most_nodes : int
+        Deposits of one cohort.
+    """
+
+    def __init__(
+        self,
+        key: OpeningKey,
+        given: Given,
+        token: bytes,
+        most_bytes: int = 1 << 30,
+        most_nodes: int = 1 << 17,
+    ) -> None:
+        self._key = key
+        self._given = given
+        self._token = token
+        self._most_bytes = most_bytes
+        self._most_nodes = most_nodes
+        self._mutex = threading.Lock()
+        self._held: dict[bytes, dict[bytes, bytes]] = {}
+        self.held_bytes = 0
+
+    def put(self, body: bytes) -> tuple[bytes, bytes | None]:
+        """Take a deposit; give the receipt, and the cohort if this is its first.
+
+        The same deposit again has the same receipt and counts once.
+        """
+        request = parse(DepositRequest, body)
+        context = request.context
+        if len(context) != DIGEST_BYTES or not hmac.compare_digest(
+            request.admission, admission(self._token, context)
+        ):
+            raise AuthenticationError("a deposit without admission")
+        if self._given.over(context):  # before the costly opening, and again below
+            raise ReplayedMessageError("this cohort is over")
+        opened = self._key.open(request.sealed, deposit_info(context))
+        if len(opened) <= TICKET_BYTES:
+            raise MalformedMessageError("a deposit of nothing")
+        ticket, messages = opened[:TICKET_BYTES], opened[TICKET_BYTES:]
+        with self._mutex:
+            if self._given.over(context):
+                raise ReplayedMessageError("this cohort is over")
+            first = context not in self._held
+            cohort = self._held.get(context, {})
+            if ticket in cohort:
+                if cohort[ticket] != messages:
+                    raise WrongContextError("another deposit under a ticket")
+                return receipt(ticket), None
+            if (
+                len(cohort) >= self._most_nodes
+                or self.held_bytes + len(messages) > self._most_bytes
+            ):
+                raise RefusalError(FULL, "no more deposits are held")
+            cohort[ticket] = messages
+            self._held[context] = cohort
+            self.held_bytes += len(messages)
+        return receipt(ticket), context if first else None
+
+    def take(self, context: bytes, ticket: bytes) -> bytes:
+        """Hand out what lies under a ticket, once."""
+        with self._mutex:
+            messages = self._held.get(context, {}).pop(ticket, None)
+            if messages is None:
+                raise RefusalError("no-deposit", "nothing lies under this ticket")
+            self.held_bytes -= len(messages)
+            return messages
+
+    def end(self, context: bytes) -> None:
+        """Destroy what is left of a cohort."""
+        with self._mutex:
+            left = self._held.pop(context, {})
+            self.held_bytes -= sum(map(len, left.values()))
+
+    def give_up(self, context: bytes) -> None:
+        """Let a cohort that was never released be over, and destroy it."""
+        self._given.claim(context)
+        self.end(context)
