@@ -93,6 +93,7 @@ FLWR = (
 QUICK = (
     "wallflower plan --arms 3 --epsilon 1",
     "wallflower simulate --arms 3 --horizon 1e9",
+    "wallflower check experiment.toml",
     "wallflower run experiment.toml",
     "wallflower verify runs/…",
     "wallflower report runs/…",

@@ -16,6 +16,7 @@ import typer.core
 from click.exceptions import Abort, ClickException, NoArgsIsHelpError
 
 from wallflower.commands import keys
+from wallflower.commands.check import check
 from wallflower.commands.export import export
 from wallflower.commands.figures import figures
 from wallflower.commands.plan import plan
@@ -40,6 +41,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("plan")(plan)
+app.command("check")(check)
 app.command("run")(run)
 app.command("resume")(resume)
 app.command("pause")(pause)

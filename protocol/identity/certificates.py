@@ -133,6 +133,13 @@ def is_valid_at(certificate: bytes, moment: datetime.datetime) -> bool:
     return loaded.not_valid_before_utc <= moment <= loaded.not_valid_after_utc
 
 
+def days_left(certificate: bytes, moment: datetime.datetime) -> float:
+    """Give for how many days a certificate is still good; below 0 it has expired."""
+    fingerprint(certificate)
+    end = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+    return (end - moment) / datetime.timedelta(days=1)
+
+
 def names_host(certificate: bytes, host: str) -> bool:
     """Tell whether a certificate lists a host name or address (wildcards do not)."""
     loaded = x509.load_pem_x509_certificate(certificate)

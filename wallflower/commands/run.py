@@ -7,21 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wallflower.commands.options import EngineOptions, Format
+
 if TYPE_CHECKING:
     from wallflower.results.result import RunResult
 
-_Format = Annotated[
-    str, typer.Option("--format", help="human or json.", metavar="NAME")
-]
-_Options = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        help="For the engine, KEY=VALUE; docs/flower.md lists them.",
-        metavar="KEY=VALUE",
-    ),
-]
 _Run = Annotated[
     str, typer.Argument(help="The run's directory, or its id.", metavar="RUN")
 ]
@@ -48,9 +38,9 @@ def run(
             help="Where the record goes; by default runs/<id>.", metavar="FOLDER"
         ),
     ] = None,
-    option: _Options = None,
+    option: EngineOptions = None,
     until: _Until = None,
-    output: _Format = "human",
+    output: Format = "human",
 ) -> None:
     """Run a private experiment to its end, with a live view."""
     from wallflower.engines.run import engine_options, start_run
@@ -63,9 +53,9 @@ def run(
 
 def resume(
     run: _Run,
-    option: _Options = None,
+    option: EngineOptions = None,
     until: _Until = None,
-    output: _Format = "human",
+    output: Format = "human",
 ) -> None:
     """Go on with a run after Ctrl-C or a crash."""
     from wallflower.engines.run import engine_options, resume_run
@@ -103,7 +93,7 @@ def retire(
     typer.echo(retire_arm(run, arm, reason))
 
 
-def status(run: _Run, output: _Format = "human") -> None:
+def status(run: _Run, output: Format = "human") -> None:
     """Show where a run stands; it may be under way."""
     from wallflower.engines.run import find_run
     from wallflower.output import check_format
@@ -125,7 +115,7 @@ def verify(
             metavar="HASH",
         ),
     ] = None,
-    output: _Format = "human",
+    output: Format = "human",
 ) -> None:
     """Replay a run's journal and recompute everything it claims; exit 3 if it fails."""
     from wallflower.engines.run import find_run

@@ -13,6 +13,7 @@ from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
 from wallflower.clients.rewards.local import TableRewards, patience_of, reward_source
+from wallflower.clients.rewards.ready import check_test_users
 from wallflower.clients.rewards.source import Patience, Rewards, RewardsOf
 from wallflower.protocol.accounting.account import NOTHING, Cost
 from wallflower.protocol.errors import ConfigError
@@ -137,6 +138,11 @@ def users_of(source: Rewards, count: int) -> tuple[str, ...]:
     """Name the users behind a source: its table's, or numbered ones."""
     if isinstance(source, TableRewards):
         return source.users
+    return numbered_users(count)
+
+
+def numbered_users(count: int) -> tuple[str, ...]:
+    """Name users of whom nothing else is known."""
     return tuple(f"u{number}" for number in range(count))
 
 
@@ -148,6 +154,7 @@ def reward_sources(config: ExperimentConfig) -> RewardsOf:
             "rewards", "the section is missing; this engine hosts the users itself"
         )
     arms = config.experiment.arms
+    check_test_users(settings.test_users, numbered_users(max(config.nodes.sizes)))
     known: dict[str, Rewards] = {}
     own_file = settings.table is not None and "{node}" in str(settings.table)
 

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from wallflower.engines.registry import EngineJob, engine_check, engine_named
+from wallflower.engines.preflight import WARN, Preflight, look, named, require
+from wallflower.engines.registry import EngineJob, engine_named
 from wallflower.engines.stopping import run_until_told, seconds_until
 from wallflower.protocol.errors import (
-    ConfigError,
     InputError,
     JournalError,
     UnavailableError,
@@ -22,7 +22,6 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.results.live import RunView
 from wallflower.results.result import RunResult, read_result
-from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig, load_config
 from wallflower.strategy.record import pausing, retiring
 from wallflower.strategy.record.entries import Retirement
@@ -58,25 +57,14 @@ def start_run(
     config = load_config(experiment)
     until_s = _seconds(until)
     engine_named(engine)
-    try:
-        config.mechanism()
-        policy = policy_for(config)
-        needed = sum(wish.size for wish in policy.wishes())
-        if engine != "deployment" and config.nodes.population < needed:
-            raise InputError(
-                "nodes",
-                f"{config.nodes.population} users in all",
-                f"at least {needed}, which the first batch asks",
-            )
-        engine_check(engine)(config)
-    except ConfigError:
-        raise
-    except InputError as error:
-        raise ConfigError(str(experiment), str(error)) from None
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     new_id = f"{config.experiment.name}-{stamp}-{secrets.token_hex(2)}"
     directory = RUNS / new_id if run_dir is None else run_dir
     run_id = new_id if run_dir is None else f"{run_dir.name}-{secrets.token_hex(4)}"
+    try:
+        _preflight(Preflight(config, engine, directory, options))
+    except InputError as error:
+        raise named(experiment, error) from None
     Journal.create(directory, run_id, config, engine).close()
     return _carry_out(directory, config, engine, run_id, options, until_s)
 
@@ -89,10 +77,19 @@ def resume_run(run: str, options: Options = (), until: str | None = None) -> Run
     if result.finished is not None:
         sys.stderr.write(f"{directory} is finished already\n")
         return result
-    engine_check(result.engine)(result.config)
+    _preflight(Preflight(result.config, result.engine, directory, options))
     return _carry_out(
         directory, result.config, result.engine, result.run_id, options, until_s
     )
+
+
+def _preflight(asked: Preflight) -> None:
+    """Find out what can be known to be wrong before anybody is invited."""
+    lines = look(asked)
+    for line in lines:
+        if line.level == WARN:
+            sys.stderr.write(f"{line.name}: {line.text}\n")
+    require(lines)
 
 
 def find_run(run: str) -> Path:

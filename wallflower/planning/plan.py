@@ -200,10 +200,9 @@ class Plan:
     gaps: tuple[GapCost, ...]
 
 
-def make_plan(request: PlanRequest) -> Plan:
-    """Answer; raises InputError where the settings allow no experiment at all."""
-    policy = request.policy()
-    future = _future(policy)
+def planned_batches(request: PlanRequest) -> list[PlannedBatch]:
+    """Give the batches that the users suffice for, no arm dropped."""
+    future = _future(request.policy())
     batches: list[PlannedBatch] = []
     for number in range(1, future.last_affordable + 1):
         planned = future.batch(number)
@@ -220,6 +219,13 @@ def make_plan(request: PlanRequest) -> Plan:
             f"at least {planned.users}: {planned.cohort.cohort_size} users for each "
             f"of {request.arms} arms",
         )
+    return batches
+
+
+def make_plan(request: PlanRequest) -> Plan:
+    """Answer; raises InputError where the settings allow no experiment at all."""
+    policy = request.policy()
+    batches = planned_batches(request)
     cohorts = [planned.cohort for planned in batches]
     promises = [
         returning_users(cohorts, request.participations, privacy_delta)

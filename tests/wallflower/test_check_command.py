@@ -1,0 +1,251 @@
+"""What can be known to be wrong is known before anybody is invited."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib.metadata
+import json
+import shutil
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.integration import test_flower_homes
+from tests.support.run_fixtures import SMALL, write
+from tests.wallflower.test_run_commands import invoke
+from wallflower.keys.store import KeyStore
+from wallflower.protocol.identity.certificates import (
+    make_authority,
+    make_server_certificate,
+)
+
+keys = test_flower_homes.keys  # the fixture
+WITHOUT_REWARDS = SMALL.partition("[rewards]")[0]
+
+
+def nobody_listens() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def with_service(folder: Path, address: str, more: str = "") -> Path:
+    rewards = f'[rewards]\nsource = "grpc"\naddress = "{address}"\n'
+    return write(folder, WITHOUT_REWARDS + rewards + more)
+
+
+def with_function(folder: Path, name: str, more: str = "") -> Path:
+    function = f"tests.integration.failing_rewards:{name}"
+    rewards = f'[rewards]\nsource = "callable"\nfunction = "{function}"\n'
+    return write(folder, WITHOUT_REWARDS + rewards + more)
+
+
+def test_a_fit_experiment_is_ready_and_nothing_is_written(tmp_path: Path) -> None:
+    with contextlib.chdir(tmp_path):
+        code, said = invoke("check", write(tmp_path))
+    assert code == 0
+    assert "Ready. Nobody was asked" in said
+    assert all(line.startswith("ok ") for line in said.splitlines()[:-1])
+    assert [path.name for path in tmp_path.iterdir()] == ["experiment.toml"]
+
+
+def test_programs_get_the_same_lines(tmp_path: Path) -> None:
+    code, said = invoke(
+        "check", with_service(tmp_path, nobody_listens()), "--format", "json"
+    )
+    told = json.loads(said)
+    assert (code, told["command"], told["ready"]) == (4, "check", False)
+    levels = {line["name"]: line["level"] for line in told["checks"]}
+    assert levels["rewards"] == "fail"
+    assert levels["users"] == levels["versions"] == "ok"
+
+
+@pytest.mark.parametrize("engine", ["local", "simulation", "fast"])
+def test_a_run_does_not_begin_while_its_reward_server_is_down(
+    engine: str, tmp_path: Path
+) -> None:
+    address = nobody_listens()
+    with contextlib.chdir(tmp_path):
+        code, said = invoke("run", with_service(tmp_path, address), "--engine", engine)
+    assert code == 4
+    assert f"the reward service at {address} cannot serve" in said
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [("some_fail", "reward-out-of-range"), ("all_fail", "reward-source-failed")],
+)
+def test_a_function_is_tried_on_test_users_and_its_values_are_not_shown(
+    function: str, why: str, tmp_path: Path
+) -> None:
+    # some_fail gives its seventh user a reward of 1.5; "u7" stands for nobody here.
+    path = with_function(tmp_path, function, 'test-users = ["u77", "u7"]\n')
+    path.write_text(path.read_text().replace("users = 60", "users = 7", 1))
+    path.write_text(path.read_text().replace("first-batch = 40", "first-batch = 15"))
+    code, said = invoke("check", path)
+    assert code == 4
+    assert why in said
+    assert "1.5" not in said
+
+
+def test_nobody_real_serves_as_a_test_user(tmp_path: Path) -> None:
+    path = with_function(tmp_path, "some_fail", 'test-users = ["u7"]\n')
+    code, said = invoke("check", path)
+    assert (code, '"u7" is a real user' in said) == (2, True)
+
+
+def test_a_function_without_test_users_is_not_called(tmp_path: Path) -> None:
+    code, said = invoke("check", with_function(tmp_path, "all_fail"))
+    assert code == 0
+    assert "no value was looked at" in said
+
+
+def test_cells_of_a_table_that_would_be_lost_are_counted(tmp_path: Path) -> None:
+    for node in range(12):
+        rows = "".join(f"u{user},0.5,{user % 2},\n" for user in range(60))
+        (tmp_path / f"node-{node}.csv").write_text(f"user,a,b,c\n{rows}")
+    rewards = '[rewards]\nsource = "table"\ntable = "{node}.csv"\n'
+    code, said = invoke("check", write(tmp_path, WITHOUT_REWARDS + rewards))
+    assert code == 0
+    assert "warn rewards: 720 reward-not-a-number of 2,160 cells" in said
+
+
+class Unfit(NamedTuple):
+    """A file with one thing wrong."""
+
+    old: str
+    new: str
+    code: int
+    said: str
+
+
+UNFIT = {
+    "users": Unfit("users = 60", "users = 3", 2, "at least 120 users"),
+    "one node holds almost everybody": Unfit(
+        "users = 60",
+        f"users = [600{', 1' * 11}]",
+        2,
+        "cannot fill the first batch",
+    ),
+    "function": Unfit(
+        "means = [0.1, 0.9, 0.2]",
+        'source = "callable"\nfunction = "no_such_module:f"',
+        2,
+        "cannot import",
+    ),
+    "policy file": Unfit(
+        "count = 12", 'count = 12\npolicy = "none.toml"', 2, "no such file"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_what_is_wrong_is_named_and_a_run_refuses_it_too(
+    what: str, tmp_path: Path
+) -> None:
+    unfit = UNFIT[what]
+    path = write(tmp_path, SMALL.replace(unfit.old, unfit.new))
+    with contextlib.chdir(tmp_path):
+        code, said = invoke("check", path)
+        assert (code, unfit.said in said) == (unfit.code, True), said
+        assert "Not ready: 1 of" in said
+        code, said = invoke("run", path)
+    assert (code, unfit.said in said) == (unfit.code, True), said
+    assert not (tmp_path / "runs").exists()
+
+
+def test_terms_that_the_users_refuse_are_known_beforehand(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text("largest-epsilon = 0.1\n")
+    text = SMALL.replace("count = 12", 'count = 12\npolicy = "policy.toml"')
+    code, said = invoke("check", write(tmp_path, text))
+    assert (code, "epsilon-too-large" in said) == (1, True), said
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        text = f'{SMALL}[transport]\nkind = "grpc"\nport = {port}\n'
+        code, said = invoke("check", write(tmp_path, text))
+    assert (code, f"cannot listen on 127.0.0.1:{port}" in said) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("days", "code", "said"),
+    [(90, 0, "ok   certificates"), (5, 0, "warn certificates"), (-1, 2, "is expired")],
+)
+def test_a_certificate_is_looked_at_before_it_expires(
+    days: int, code: int, said: str, tmp_path: Path
+) -> None:
+    made = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days - 90)
+    authority = make_authority("test", now=made, days=90)
+    pair = make_server_certificate(authority, ["127.0.0.1"], now=made, days=90)
+    (tmp_path / "desk.crt").write_bytes(pair.certificate)
+    (tmp_path / "desk.key").write_bytes(pair.private_key)
+    (tmp_path / "desk.key").chmod(0o600)
+    files = 'certificate = "desk.crt"\nprivate-key = "desk.key"\n'
+    text = f'{SMALL}[transport]\nkind = "grpc"\n{files}'
+    found = invoke("check", write(tmp_path, text))
+    assert (found[0], said in found[1]) == (code, True), found
+
+
+def test_a_full_disk_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    code, said = invoke("check", write(tmp_path), "--run-dir", tmp_path / "a" / "b")
+    assert (code, "fail disk: 1 MB free in" in said) == (4, True)
+
+
+def test_a_dependency_of_another_version_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata,
+        "version",
+        lambda name: "0.9" if name == "flwr" else found(name),
+    )
+    code, said = invoke("check", write(tmp_path))
+    assert (code, "flwr 0.9 instead of ==1.41.0" in said) == (4, True)
+
+
+def test_users_who_tell_nothing_apart_are_warned_of(tmp_path: Path) -> None:
+    text = SMALL.replace("first-batch = 40", "first-batch = 10")
+    text = text.replace("users = 60", "users = 5")
+    code, said = invoke("check", write(tmp_path, text))
+    assert (code, "warn plan:" in said) == (0, True), said
+
+
+def test_a_deployment_is_not_begun_without_its_superlink(
+    keys: KeyStore, tmp_path: Path
+) -> None:
+    address = nobody_listens()
+    code, said = invoke(
+        *("check", write(tmp_path), "--engine", "deployment"),
+        *("-o", f"address={address}"),
+    )
+    assert code == 4
+    assert f"the SuperLink at {address} cannot be reached" in said
+    assert "warn keys: no secure-sum.enrolment" in said
+
+
+def test_a_nodes_home_is_checked_on_its_own_machine(
+    keys: KeyStore, tmp_path: Path
+) -> None:
+    test_flower_homes.homes(keys, tmp_path)
+    file = tmp_path / "clinic-0" / "node.toml"
+    code, said = invoke("check", file)
+    assert (code, "clinic-0" in said) == (0, True), said
+    assert "warn keys: certificate" in said  # the test's are good for a day
+    address = nobody_listens()
+    text = file.read_text().partition("[rewards]")[0]
+    file.write_text(f'{text}[rewards]\nsource = "grpc"\naddress = "{address}"\n')
+    code, said = invoke("check", file)
+    assert (code, "fail rewards: the reward service" in said) == (4, True)
+    file.write_text("[node]\nusers = 0\n")
+    assert invoke("check", file)[0] == 2

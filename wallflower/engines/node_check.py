@@ -1,0 +1,80 @@
+"""``wallflower check`` on a node's own machine: is its home fit to attend?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from wallflower.clients.host.home import NodeHome
+from wallflower.clients.rewards.local import reward_source
+from wallflower.clients.rewards.ready import require_ready
+from wallflower.engines.preflight import FAIL, OK, WARN, CheckLine
+from wallflower.protocol.errors import UnavailableError, WallflowerError
+
+_SOON_DAYS = 14
+
+
+def check_home(path: Path) -> list[CheckLine]:
+    """Look at a node's file, keys, ledger and reward source; nobody is asked."""
+    try:
+        home = NodeHome(path)
+    except WallflowerError as error:
+        return [CheckLine("node", FAIL, str(error), error)]
+    lines = [CheckLine("node", OK, f"{home.name}, {path}")]
+    for name, check in (
+        ("keys", _keys),
+        ("ledger", _ledger),
+        ("rewards", _rewards),
+    ):
+        try:
+            lines += check(home)
+        except WallflowerError as error:
+            lines.append(CheckLine(name, FAIL, str(error), error))
+    return lines
+
+
+def _keys(home: NodeHome) -> Iterator[CheckLine]:
+    certificate = home.identity.certificate
+    if certificate is None or home.trust() is None:
+        yield CheckLine(
+            "keys",
+            WARN,
+            "no enrolment: this node believes that the server keeps to the protocol",
+        )
+        return
+    days = (certificate.not_after - time.time()) / 86_400
+    text = f"certificate {certificate.serial} is good for {days:.0f} days"
+    if days <= 0:
+        raise UnavailableError(f"{text}; ask for a new one: wallflower keys")
+    soon = days < _SOON_DAYS
+    yield CheckLine(
+        "keys", WARN if soon else OK, f"{text}, {certificate.capacity:,} users"
+    )
+
+
+def _ledger(home: NodeHome) -> Iterator[CheckLine]:
+    if not (home.path / "ledger.sqlite").exists():
+        yield CheckLine("ledger", OK, "none yet: nobody here has spent anything")
+        return
+    with home.ledger() as ledger:
+        asyncio.run(ledger.ready())
+    yield CheckLine("ledger", OK, "where its counter says")
+
+
+def _rewards(home: NodeHome) -> Iterator[CheckLine]:
+    settings, arms = home.file.rewards, home.file.node.arms
+    assert settings is not None
+    source = reward_source(settings, home.name, arms)
+
+    async def tried() -> None:
+        try:
+            for arm, name in enumerate(arms or ("",)):
+                await require_ready(source, arm, name)
+        finally:
+            await source.close()
+
+    asyncio.run(tried())
+    about = f"every one of {len(arms)} arms" if arms else "no arm in particular"
+    yield CheckLine("rewards", OK, f"{settings.source}: asked about {about}")

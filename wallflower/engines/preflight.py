@@ -1,0 +1,322 @@
+"""All that can be known to be wrong before anybody is invited, and what to do about it.
+
+`wallflower check` prints these lines; `run` and `resume` look for themselves and stop
+at the first that fails. Nothing here spends anybody's privacy: a source is asked about
+nobody, or about test users, and what a table holds is only counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import inspect
+import math
+import shutil
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from packaging.requirements import Requirement
+
+from wallflower.clients.rewards.local import TableRewards
+from wallflower.clients.rewards.ready import lost_of, require_ready
+from wallflower.clients.rewards.source import Rewards
+from wallflower.engines.population import agreed_policy, node_names, reward_sources
+from wallflower.engines.registry import engine_check
+from wallflower.engines.sites import check_certificate, check_place
+from wallflower.protocol.errors import (
+    ConfigError,
+    InputError,
+    UnavailableError,
+    WallflowerError,
+)
+from wallflower.strategy.bandit.setup import policy_for
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.desk.host import enrolment_key
+from wallflower.strategy.record.losses import in_words
+from wallflower.strategy.run.cohort_spec import (
+    cohort_spec,
+    everybody_suffices,
+    floor_rule,
+)
+from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.version import __version__
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+DEPLOYMENT = "deployment"
+# What a run writes: a journal's rows and a ledger's, and room for the rest.
+_BYTES_A_USER = 200
+_BYTES_AT_LEAST = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLine:
+    """One thing that was looked at.
+
+    Attributes
+    ----------
+    name : what it is about.
+    level : ``ok``, ``warn`` or ``fail``.
+    text : what was found, and where it is not ok what to do.
+    error : why a run would not begin.
+    """
+
+    name: str
+    level: str
+    text: str
+    error: WallflowerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What is about to be run, and where."""
+
+    config: ExperimentConfig
+    engine: str
+    run_dir: Path
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def hosted(self) -> bool:
+        """Whether the engine itself hosts the nodes and their rewards."""
+        return self.engine != DEPLOYMENT
+
+
+Said: TypeAlias = Iterator[CheckLine] | Awaitable[list[CheckLine]]
+
+
+async def preflight(asked: Preflight) -> list[CheckLine]:
+    """Look at everything; one thing that fails keeps no other from being looked at."""
+    lines: list[CheckLine] = []
+    for name, check in _CHECKS.items():
+        try:
+            said = check(asked)
+            lines += await said if inspect.isawaitable(said) else list(said)
+        except WallflowerError as error:
+            # What two checks find is said once.
+            if str(error) not in [line.text for line in lines]:
+                lines.append(CheckLine(name, FAIL, str(error), error))
+    return lines
+
+
+def require(lines: list[CheckLine]) -> None:
+    """Raise what keeps a run from beginning: the first line that failed."""
+    for line in lines:
+        if line.error is not None:
+            raise line.error
+
+
+def _ok(name: str, text: str) -> CheckLine:
+    return CheckLine(name, OK, text)
+
+
+def _settings(asked: Preflight) -> Iterator[CheckLine]:
+    config = asked.config
+    config.mechanism()
+    wishes = policy_for(config).wishes()
+    privacy = config.privacy
+    yield _ok(
+        "experiment",
+        f"{len(config.experiment.arms)} arms, {privacy.mechanism} at ε = "
+        f"{float(privacy.epsilon):g}, first batch {wishes[0].size:,} users an arm",
+    )
+    if config.test_mode:
+        yield CheckLine(
+            "experiment",
+            WARN,
+            "test.noise-seed is set: nobody is protected; never with real people",
+        )
+
+
+def _users(asked: Preflight) -> Iterator[CheckLine]:
+    """See that the first batch can be filled, on terms that the users agree to."""
+    config = asked.config
+    if not asked.hosted:
+        yield _ok("users", "nodes say themselves who lives there")
+        return
+    wishes = policy_for(config).wishes()
+    needed, there = sum(wish.size for wish in wishes), config.nodes.population
+    if there < needed:
+        raise InputError(
+            "nodes",
+            f"{there} users in all",
+            f"at least {needed}, which the first batch asks",
+        )
+    registry = UserRegistry(config.privacy.max_participations)
+    registry.know(dict(zip(node_names(config), config.nodes.sizes, strict=True)))
+    if not everybody_suffices(registry, config, wishes):
+        raise ConfigError(
+            "nodes",
+            f"{there:,} users on {config.nodes.count} nodes cannot fill the first "
+            "batch: too few nodes, or one with too many of the users, for "
+            "secure-sum.corrupt and dropout",
+        )
+    floor = floor_rule(config, config.nodes.count).floor(wishes[0].size)
+    agreed_policy(config).check(cohort_spec(config, "check", wishes[0], floor, 1))
+    yield _ok(
+        "users",
+        f"{there:,} users on {config.nodes.count} nodes; the first batch asks "
+        f"{needed:,} of them",
+    )
+
+
+async def _rewards(asked: Preflight) -> list[CheckLine]:
+    """See that the source can be asked about every arm, and is sane for a sample."""
+    if not asked.hosted:
+        return [_ok("rewards", "every node asks its own source before it agrees")]
+    config = asked.config
+    names, of = node_names(config), reward_sources(config)
+    known: dict[int, Rewards] = {id(source): source for source in map(of, names)}
+    lost: Counter[str] = Counter()
+    looked_at = 0
+    try:
+        for source in known.values():
+            for arm, name in enumerate(config.experiment.arms):
+                await require_ready(source, arm, name)
+                if isinstance(source, TableRewards):
+                    looked_at += len(source.users)
+                    lost.update(await lost_of(source, arm, name, source.users))
+    finally:
+        for source in known.values():
+            await source.close()
+    return [_sample(config, lost, looked_at)]
+
+
+def _sample(config: ExperimentConfig, lost: Counter[str], looked_at: int) -> CheckLine:
+    settings = config.rewards
+    assert settings is not None
+    if looked_at and sum(lost.values()) == looked_at:
+        raise ConfigError(
+            "rewards.table", f"no cell holds a reward in [0, 1] ({in_words(lost)})"
+        )
+    if lost:
+        return CheckLine(
+            "rewards",
+            WARN,
+            f"{in_words(lost)} of {looked_at:,} cells of the table: who is drawn for "
+            "one of them is lost",
+        )
+    tried = {
+        "synthetic": "drawn from a model, for rehearsals",
+        "table": f"{looked_at:,} cells, all in [0, 1]",
+    }.get(settings.source)
+    if tried is None:
+        tried = (
+            f"tried on {len(settings.test_users)} test users, all in [0, 1]"
+            if settings.test_users
+            else "there; no value was looked at (rewards.test-users would allow it)"
+        )
+    return _ok("rewards", f"{settings.source}: {tried}")
+
+
+def _keys(asked: Preflight) -> Iterator[CheckLine]:
+    stated = asked.config.secure_sum
+    if asked.hosted:
+        yield _ok("keys", "made for this run, on this machine: a rehearsal")
+        return
+    if enrolment_key(asked.config) is None:
+        yield CheckLine(
+            "keys",
+            WARN,
+            "no secure-sum.enrolment: nothing authenticates nodes' keys, so people "
+            "must believe that the server keeps to the protocol (wallflower keys)",
+        )
+    elif stated.server != "malicious":
+        yield CheckLine(
+            "keys",
+            WARN,
+            'nodes with an enrolment key refuse secure-sum.server = "semi-honest" '
+            'unless their policy allows it; say "malicious"',
+        )
+    else:
+        yield _ok("keys", f"enrolment key {stated.enrolment}")
+
+
+def _certificates(asked: Preflight) -> Iterator[CheckLine]:
+    found = check_certificate(asked.config, asked.hosted)
+    if found is None:
+        return
+    days, text = found
+    soon = days < 14
+    hint = "; make a new one: wallflower keys" if soon else ""
+    yield CheckLine("certificates", WARN if soon else OK, text + hint)
+
+
+def _engine(asked: Preflight) -> Iterator[CheckLine]:
+    engine_check(asked.engine)(asked.config)
+    yield _ok(
+        "engine",
+        f"{asked.engine}, {check_place(asked.config, asked.engine, asked.options)}",
+    )
+
+
+def _disk(asked: Preflight) -> Iterator[CheckLine]:
+    folder = asked.run_dir.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    config = asked.config
+    needed = _BYTES_AT_LEAST + _BYTES_A_USER * config.horizon
+    text = (
+        f"{_megabytes(free)} free in {folder}; a run of {config.horizon:,} users may "
+        f"write {_megabytes(needed)}"
+    )
+    if free < _BYTES_AT_LEAST:
+        raise UnavailableError(f"{text}: make room, or give --run-dir elsewhere")
+    if free < needed:
+        yield CheckLine("disk", WARN, f"{text}: make room, or give --run-dir elsewhere")
+    else:
+        yield _ok("disk", text)
+
+
+def _megabytes(count: int) -> str:
+    return f"{math.ceil(count / 1_000_000):,} MB"
+
+
+def _versions(asked: Preflight) -> Iterator[CheckLine]:
+    """Compare what is installed with what this Wallflower was made for."""
+    try:
+        wanted = importlib.metadata.requires("wallflower") or []
+    except importlib.metadata.PackageNotFoundError:
+        wanted = []
+    wrong = []
+    for text in wanted:
+        one = Requirement(text)
+        if one.marker is not None and not one.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            found = importlib.metadata.version(one.name)
+        except importlib.metadata.PackageNotFoundError:
+            found = "none"
+        if found == "none" or not one.specifier.contains(found, prereleases=True):
+            wrong.append(f"{one.name} {found} instead of {one.specifier}")
+    if wrong:
+        raise UnavailableError(f"installed here: {', '.join(wrong)}; install them anew")
+    flower = importlib.metadata.version("flwr")
+    yield _ok("versions", f"wallflower {__version__}, flwr {flower}")
+
+
+_CHECKS: dict[str, Callable[[Preflight], Said]] = {
+    "experiment": _settings,
+    "users": _users,
+    "rewards": _rewards,
+    "keys": _keys,
+    "certificates": _certificates,
+    "engine": _engine,
+    "disk": _disk,
+    "versions": _versions,
+}
+
+
+def look(asked: Preflight) -> list[CheckLine]:
+    """Do the preflight from a place without an event loop."""
+    return asyncio.run(preflight(asked))
+
+
+def named(path: Path, error: WallflowerError) -> WallflowerError:
+    """Say in which file a parameter is wrong."""
+    if isinstance(error, InputError) and not isinstance(error, ConfigError):
+        return ConfigError(str(path), str(error))
+    return error

@@ -1,0 +1,84 @@
+"""Where a run would listen and whom it would have to reach: looked at beforehand."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from wallflower.protocol.errors import ConfigError, UnavailableError
+from wallflower.protocol.identity.certificates import days_left
+from wallflower.strategy.config import ExperimentConfig
+
+_REACH_S = 5.0
+
+
+def check_certificate(
+    config: ExperimentConfig, hosted: bool
+) -> tuple[float, str] | None:
+    """Give the days that the desk's certificate is still good for; None without one."""
+    path = config.transport.certificate
+    if path is None or (hosted and config.transport.kind != "grpc"):
+        return None
+    try:
+        pem = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            "transport.certificate", f"{path} cannot be read ({error.strerror})"
+        ) from None
+    days = days_left(pem, datetime.datetime.now(datetime.UTC))
+    if days <= 0:
+        raise ConfigError(f"transport.certificate {path}", "is expired; make a new one")
+    return days, f"transport.certificate is good for {days:.0f} days"
+
+
+def check_place(
+    config: ExperimentConfig, engine: str, options: Sequence[tuple[str, str]]
+) -> str:
+    """Say where it would run; raises UnavailableError where nobody answers."""
+    shuffler = config.secure_sum.shuffler
+    if shuffler:
+        _reach("secure-sum.shuffler", shuffler)
+    if engine != "deployment":
+        kind = config.transport.kind
+        return "in memory" if kind in ("auto", "memory") else f"over {kind}"
+    address = superlink_address(dict(options))
+    if not address:
+        return "the connection that `flwr` takes by default"
+    _reach("the SuperLink", address)
+    return f"the SuperLink at {address} answers"
+
+
+def superlink_address(options: Mapping[str, str]) -> str:
+    """Find the SuperLink's address: as told, else from Flower's own config."""
+    if "address" in options:
+        return options["address"]
+    home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
+    try:
+        known = tomllib.loads((home / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError):
+        known = {}
+    links = known.get("superlink", {})
+    name = options.get("connection", links.get("default", ""))
+    found = links.get(name, {})
+    if options.get("connection") and not found:
+        raise ConfigError(
+            str(home / "config.toml"), f'no connection "{name}" in [superlink]'
+        )
+    return str(found.get("address", "")) if isinstance(found, dict) else ""
+
+
+def _reach(what: str, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():
+        raise ConfigError(what, f'"{address}" is not host:port')
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_S).close()
+    except OSError as error:
+        raise UnavailableError(
+            f"{what} at {address} cannot be reached ({error.strerror or error}); is it "
+            "running, and may this machine reach it?"
+        ) from None
