@@ -260,7 +260,7 @@ def main() -> int:
     parser.add_argument("--format", choices=("human", "json"), default="human")
     parser.add_argument("--nodes", type=int, default=1024)
     parser.add_argument("--cohorts", type=int, default=14)
-    parser.add_argument("--backend", default="committee")
+    parser.add_argument("--backend", default="sealed")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--enrolled", action="store_true", help="verify peers' keys")
     options = parser.parse_args()

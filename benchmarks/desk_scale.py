@@ -50,7 +50,7 @@ def main() -> int:
     """Print the table; exit code 1 where the cost is not flat."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="1000,4000,8000")
-    parser.add_argument("--backend", default="committee")
+    parser.add_argument("--backend", default="sealed")
     parser.add_argument("--cohorts", type=int, default=4)
     options = parser.parse_args()
     sizes = [

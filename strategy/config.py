@@ -111,7 +111,7 @@ class SecureSumSettings:
     nobody else.
     """
 
-    backend: str = "committee"
+    backend: str = SEALED
     inputs: str = "trusted"
     corrupt: Fraction = Fraction(1, 10)
     dropout: Fraction = Fraction(1, 10)

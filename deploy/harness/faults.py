@@ -32,18 +32,14 @@ def node_killed_before_describing(lab: Lab) -> str:
     return "killed before it attended, started again after a batch"
 
 
-def node_killed_giving_keys(lab: Lab) -> str:
-    """Kill a node while the committee's keys are collected; a slow line keeps it so."""
-    network = lab.built.network
-    assert network is not None
-    network.impair(lab.victim, loss=0.0, delay_ms=1000)
-    try:
-        lab.run.until_event("CohortProgress", stage="keys")
-        lab.kill_node(lab.victim)
-    finally:
-        network.restore(lab.victim)
+def node_killed_holding_share(lab: Lab) -> str:
+    """Kill a node that has just been dealt its share of the run's key."""
+    lab.hold(lab.victim)
+    lab.run.until_event("KeyDealt")
+    lab.kill_node(lab.victim)
+    lab.release()
     lab.restart_node(lab.victim)
-    return "killed while its key was on the way, started again"
+    return "killed when it had its share of the key, started again"
 
 
 def node_killed_contributing(lab: Lab) -> str:
@@ -56,18 +52,18 @@ def node_killed_contributing(lab: Lab) -> str:
     return "killed while its rewards were awaited, started again"
 
 
-def node_killed_tallying(lab: Lab) -> str:
-    """Kill a node that has contributed and is asked for its tally."""
+def node_killed_opening(lab: Lab) -> str:
+    """Kill a node that has contributed and is asked to open."""
     first = lab.nodes[0]
     lab.hold(first)
     lab.until_contributing()
     time.sleep(1.0)  # everybody but the held node has contributed by now
     lab.pause_client(lab.victim)
     lab.release()
-    lab.until_tallying()
+    lab.until_opening()
     lab.kill_node(lab.victim)
     lab.restart_node(lab.victim)
-    return "killed between its contribution and its tally, started again"
+    return "killed between its contribution and the opening, started again"
 
 
 def node_killed_and_back(lab: Lab) -> str:
@@ -81,7 +77,7 @@ def node_killed_and_back(lab: Lab) -> str:
     time.sleep(1.0)  # everybody but the held node has contributed by now
     lab.pause_client(lab.victim)
     lab.release()
-    lab.until_tallying()
+    lab.until_opening()
     lab.hold(*lab.nodes)
     lab.kill_node(lab.victim)
     lab.until_batch_done()
@@ -129,8 +125,8 @@ def link_down_contributing(lab: Lab) -> str:
     return "6 s without a cable"
 
 
-def link_down_tallying(lab: Lab) -> str:
-    """Pull the cable between contribution and tally; put it back."""
+def link_down_opening(lab: Lab) -> str:
+    """Pull the cable between contribution and opening; put it back."""
     first = lab.nodes[0]
     lab.hold(first)
     lab.until_contributing()
@@ -139,10 +135,10 @@ def link_down_tallying(lab: Lab) -> str:
     assert network is not None
     network.cut(lab.victim)
     lab.release()
-    lab.until_tallying()
+    lab.until_opening()
     time.sleep(3)
     network.mend(lab.victim)
-    return "cable out during the tally"
+    return "cable out during the opening"
 
 
 def lossy_line(lab: Lab) -> str:
@@ -174,15 +170,15 @@ def server_killed_contributing(lab: Lab) -> str:
     return "ServerApp and desk killed"
 
 
-def server_killed_tallying(lab: Lab) -> str:
-    """Kill the ServerApp between the last contribution and the tally."""
+def server_killed_opening(lab: Lab) -> str:
+    """Kill the ServerApp between the last contribution and the opening."""
     lab.hold(lab.nodes[0])
     lab.until_contributing()
     time.sleep(1.0)
     for name in lab.nodes[1:]:
         lab.pause_client(name)
     lab.release()
-    lab.until_tallying()
+    lab.until_opening()
     _kill_server(lab)
     for name in lab.nodes[1:]:
         lab.go_on_client(name)
@@ -277,26 +273,26 @@ def fill_disk(lab: Lab) -> str:
 
 FAULTS: tuple[Fault, ...] = (
     Fault("node killed", "attending", node_killed_before_describing),
-    Fault("node killed", "committee keys", node_killed_giving_keys),
+    Fault("node killed", "key dealt", node_killed_holding_share),
     Fault("node killed", "contribution", node_killed_contributing),
-    Fault("node killed", "tally", node_killed_tallying),
+    Fault("node killed", "open", node_killed_opening),
     Fault("node killed", "between batches", node_killed_between_batches),
     Fault(
         "node killed, back for a later batch",
-        "tally",
+        "open",
         node_killed_and_back,
         reward_timeout_s=300.0,
         shown=_missing_then_back,
     ),
     Fault("ClientApp killed", "contribution", client_process_killed),
     Fault("cable out and back", "contribution", link_down_contributing),
-    Fault("cable out and back", "tally", link_down_tallying),
+    Fault("cable out and back", "open", link_down_opening),
     Fault("loss and delay", "whole run", lossy_line),
     Fault("SuperLink killed, restarted", "contribution", superlink_killed),
     Fault(
         "ServerApp and desk killed", "contribution", server_killed_contributing, True
     ),
-    Fault("ServerApp and desk killed", "tally", server_killed_tallying, True),
+    Fault("ServerApp and desk killed", "open", server_killed_opening, True),
     Fault(
         "ServerApp and desk killed",
         "between batches",

@@ -53,11 +53,11 @@ class Lab:
 
     def until_contributing(self) -> None:
         """Wait until a cohort is in its contribution stage."""
-        self.run.until_event("CohortProgress", stage="contribute")
+        self.run.until_event("CohortProgress", stage="seal")
 
-    def until_tallying(self) -> None:
-        """Wait until a cohort waits for its tally."""
-        self.run.until_event("CohortProgress", stage="tally")
+    def until_opening(self) -> None:
+        """Wait until a cohort waits for its members to open the sum."""
+        self.run.until_event("CohortProgress", stage="open")
 
     def until_batch_done(self) -> None:
         """Wait until one batch is in the journal."""

@@ -11,7 +11,7 @@ import datetime
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -25,12 +25,14 @@ from wallflower.clients.desk.attend import Invitation, attend
 from wallflower.clients.host.home import NodeHome
 from wallflower.engines.in_process_grid import InProcessGrid
 from wallflower.keys.store import KeyStore
+from wallflower.protocol.errors import ProtocolError
 from wallflower.protocol.identity.certificates import KeyPair
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.identity.tokens import RunTokens
 from wallflower.protocol.messages import flower as flower_record
 from wallflower.protocol.messages.port import NodeHandler, Request
 from wallflower.protocol.privacy.honest_floor import cohort_floor
+from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
 from wallflower.protocol.secure_sum.session import Ask, ServerSession, Step
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
@@ -50,12 +52,13 @@ from wallflower.strategy.config import (
 )
 from wallflower.strategy.desk.admission import Admission, EnrolledKeys
 from wallflower.strategy.desk.desk import Desk
-from wallflower.strategy.run.cohort_spec import cohort_spec
-from wallflower.strategy.secure_sum import server_session
+from wallflower.strategy.run.cohort_spec import cohort_spec, threat_of
+from wallflower.strategy.secure_sum import ServerKeyring, server_session
 
 TRANSPORTS = ("memory", "desk", "flower")
 NAMES = tuple(f"clinic-{number:02d}" for number in range(20))
 RUN = "run-1"
+_DEALINGS = itertools.count()
 NODE_FILE = """
 [node]
 users = 1
@@ -70,6 +73,7 @@ malicious-server = true
 means = [0.5, 0.5]
 """
 Reach = Callable[[str, NodeRequest], Awaitable[list[TaskAnswer]]]
+Tamper = Callable[[bytes], bytes]  # what a dishonest node makes of its answer
 
 
 def key_store(folder: Path) -> KeyStore:
@@ -194,6 +198,8 @@ class Liar:
     spec: CohortSpec
     session: ServerSession
     reach: Reach
+    keyring: ServerKeyring
+    refused: dict[str, str] = field(default_factory=dict)
     sent: defaultdict[str, list[bytes]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -203,7 +209,8 @@ class Liar:
 
     async def ask(self, party: str, message: bytes) -> bytes:
         """Ask one node; its message, or nothing where it refuses."""
-        stage = CohortStage(spec=self.spec, users=["u0"], message=message)
+        users = ["u0"] if self.spec.mechanism else []  # a dealing asks nobody
+        stage = CohortStage(spec=self.spec, users=users, message=message)
         request = NodeRequest(run_id=RUN, tasks=[Task(task_id="t", stage=stage)])
         self.sent[party].append(message)
         (answer,) = await self.reach(party, request)
@@ -219,16 +226,32 @@ class Liar:
         assert isinstance(step, Ask), step
         return step
 
-    async def carry_out(self, ask: Ask) -> Step:
+    async def carry_out(
+        self, ask: Ask, dishonest: Mapping[str, Tamper] | None = None
+    ) -> Step:
+        """Carry out a stage; `dishonest` nodes send what they make of their answers."""
         answers = await asyncio.gather(
             *(self.ask(party, message) for party, message in ask.messages.items())
         )
         for party, answer in zip(ask.messages, answers, strict=True):
-            if answer:
-                self.session.receive(party, answer)
-            else:
+            if not answer:
                 self.session.lose(party, "refused")
+                continue
+            tamper = (dishonest or {}).get(party)
+            try:
+                self.session.receive(party, tamper(answer) if tamper else answer)
+            except ProtocolError as error:
+                self.refused[party] = error.code
         return self.session.advance()
+
+    async def to_the_end(
+        self, stage: str = "", dishonest: Mapping[str, Tamper] | None = None
+    ) -> Step:
+        """Carry a session out, with dishonest nodes in one stage."""
+        step = self.session.start()
+        while isinstance(step, Ask):
+            step = await self.carry_out(step, dishonest if step.stage == stage else {})
+        return step
 
     async def close(self, parties: Sequence[str]) -> None:
         task = Task(task_id="c", close=CloseCohort(cohort_id=self.spec.cohort_id))
@@ -243,17 +266,42 @@ def liar(
     *,
     parties: Sequence[str] = NAMES,
     dropout: Fraction = Fraction(1, 10),
+    keyring: ServerKeyring | None = None,
+    inputs: str = "trusted",
 ) -> Liar:
     """Open a cohort of these nodes, one user each, against a lying server."""
-    config = ExperimentConfig(
-        ExperimentSettings("test", ("a", "b")),
-        PrivacySettings(epsilon=Fraction(1)),
-        secure_sum=SecureSumSettings(
-            server="malicious", backend=backend, dropout=dropout
-        ),
-    )
+    config = _config(backend, dropout, inputs)
+    keyring = keyring or ServerKeyring(RUN)
     floor = cohort_floor([1] * len(parties), Fraction(1, 10), dropout)
     wish = CohortWish(1, 0, len(parties), Fraction(1, 10**6))
     spec = cohort_spec(config, RUN, wish, floor, 1)
-    session = server_session(spec, dict.fromkeys(parties, 1), trust=trust)
-    return Liar(spec, session, reach)
+    users = dict.fromkeys(parties, 1)
+    session = server_session(spec, users, trust=trust, keyring=keyring)
+    return Liar(spec, session, reach, keyring)
+
+
+def dealing(
+    trust: Trust,
+    reach: Reach,
+    parties: Sequence[str],
+    *,
+    dropout: Fraction = Fraction(1, 10),
+    keyring: ServerKeyring | None = None,
+) -> Liar:
+    """Open a dealing among these nodes, for sealed sums."""
+    threat = threat_of(_config("sealed", dropout, "trusted"))
+    users = dict.fromkeys(parties, 1)
+    spec = dealing_spec(RUN, f"dealing-{next(_DEALINGS)}", threat, users)
+    keyring = keyring or ServerKeyring(RUN)
+    session = server_session(spec, users, trust=trust, keyring=keyring)
+    return Liar(spec, session, reach, keyring)
+
+
+def _config(backend: str, dropout: Fraction, inputs: str) -> ExperimentConfig:
+    return ExperimentConfig(
+        ExperimentSettings("test", ("a", "b")),
+        PrivacySettings(epsilon=Fraction(1)),
+        secure_sum=SecureSumSettings(
+            server="malicious", backend=backend, dropout=dropout, inputs=inputs
+        ),
+    )

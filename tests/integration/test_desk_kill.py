@@ -55,10 +55,10 @@ async def serve(folder: Path, config: dict[str, Any]) -> tuple[int, bytes]:
 @pytest.mark.parametrize(
     ("backend", "kill"),
     [
-        ("committee", ("keys", 5)),
-        ("committee", ("contribute", 7)),
-        # After the contributions and before the first message of the tally.
-        ("committee", ("tally", 0)),
+        ("sealed", ("seal", 7)),
+        # After the contributions and before the first message to the members.
+        ("sealed", ("open", 0)),
+        ("sealed", ("open", 2)),
         ("committee", ("tally", 3)),
         ("secagg-plus", ("mask", 7)),
         ("secagg-plus", ("unmask", 0)),

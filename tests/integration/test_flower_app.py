@@ -100,7 +100,7 @@ def best(run_dir: Path) -> list[bool]:
     return [view["active"] for view in last.views]
 
 
-@pytest.mark.parametrize("backend", ["committee", "secagg-plus"])
+@pytest.mark.parametrize("backend", ["sealed", "secagg-plus"])
 def test_the_flower_app_finds_the_best_arm(backend: str, tmp_path: Path) -> None:
     flower_run(config(secure_sum=SecureSumSettings(backend=backend)), tmp_path)
     assert best(tmp_path) == [False, True, False]
@@ -118,7 +118,7 @@ def test_a_lying_server_is_withstood_by_simulated_nodes_too(tmp_path: Path) -> N
     assert best(tmp_path) == [False, True, False]
 
 
-@pytest.mark.parametrize("backend", ["committee", "secagg-plus"])
+@pytest.mark.parametrize("backend", ["sealed", "secagg-plus"])
 async def test_flower_the_local_and_the_fast_engine_agree_on_every_sum(
     backend: str, tmp_path: Path
 ) -> None:

@@ -57,7 +57,7 @@ def last_views(heard: list[Event]) -> list[bool]:
     return [view.active for view in finished[-1].views]
 
 
-@pytest.mark.parametrize("backend", ["committee", "secagg-plus"])
+@pytest.mark.parametrize("backend", ["sealed", "secagg-plus"])
 async def test_a_private_experiment_finds_the_best_arm(
     backend: str, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ from wallflower.strategy.record import events
 from wallflower.strategy.record.event_log import decode
 from wallflower.strategy.record.journal import Journal
 
-BACKENDS = ("committee", "secagg-plus")
+BACKENDS = ("sealed", "secagg-plus")
 
 
 def experiment(function: str, backend: str, kind: str) -> ExperimentConfig:

@@ -35,7 +35,7 @@ from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
 
 TRANSPORTS = {"memory": "memory", "desk": "grpc", "flower": "flower"}
-BACKENDS = ("committee", "secagg-plus")
+BACKENDS = ("sealed", "secagg-plus")
 AWAY_S = 1.0
 
 

@@ -57,21 +57,21 @@ async def sums(engine: str, experiment: ExperimentConfig, run_dir: Path) -> Sums
 async def test_local_with_secure_sums_gives_every_sum_of_the_fast_engine(
     mechanism: str, tmp_path: Path
 ) -> None:
-    plain = await sums("fast", config(mechanism, "committee"), tmp_path / "fast")
+    plain = await sums("fast", config(mechanism, "sealed"), tmp_path / "fast")
     assert len(plain) >= 3
     assert len({total for *_, total in plain}) > 1
-    for backend in ("committee", "secagg-plus"):
+    for backend in ("sealed", "secagg-plus"):
         experiment = config(mechanism, backend)
         assert await sums("local", experiment, tmp_path / backend) == plain
 
 
 async def test_the_desk_over_tls_gives_the_same_sums(tmp_path: Path) -> None:
-    plain = await sums("fast", config("dist-dp", "committee"), tmp_path / "fast")
-    desk = config("dist-dp", "committee", "grpc")
+    plain = await sums("fast", config("dist-dp", "sealed"), tmp_path / "fast")
+    desk = config("dist-dp", "sealed", "grpc")
     assert await sums("local", desk, tmp_path / "desk") == plain
 
 
 async def test_another_seed_gives_other_sums(tmp_path: Path) -> None:
-    one = await sums("fast", config("dist-dp", "committee"), tmp_path / "one")
-    two = await sums("fast", config("dist-dp", "committee", seed=12), tmp_path / "two")
+    one = await sums("fast", config("dist-dp", "sealed"), tmp_path / "one")
+    two = await sums("fast", config("dist-dp", "sealed", seed=12), tmp_path / "two")
     assert one != two

@@ -60,7 +60,7 @@ def experiment(backend: str, kind: str) -> ExperimentConfig:
     )
 
 
-@pytest.mark.parametrize("backend", ["committee", "secagg-plus"])
+@pytest.mark.parametrize("backend", ["sealed", "secagg-plus"])
 @pytest.mark.parametrize("kind", ["memory", "grpc", "flower"])
 async def test_rewards_slower_than_a_stage_are_waited_for(
     kind: str, backend: str, tmp_path: Path
@@ -82,7 +82,7 @@ def test_hosted_nodes_wait_as_long_as_both_sides_say(
     own: float | None, server: float, waits: float, tmp_path: Path
 ) -> None:
     asked = dataclasses.replace(
-        experiment("committee", "memory"),
+        experiment("sealed", "memory"),
         rewards=RewardSettings(means=(0.1, 0.2), timeout_s=own),
         transport=TransportSettings(reward_timeout_s=server),
     )

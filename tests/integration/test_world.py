@@ -37,7 +37,7 @@ from wallflower.strategy.run.recruiting import Recruiter
 CALM = Schedule(
     seed=1,
     transport="desk",
-    backend="committee",
+    backend="sealed",
     server="semi-honest",
     nodes=4,
     users=56,
@@ -58,7 +58,7 @@ def test_nothing_that_must_hold_breaks_under_seeded_faults(first: int) -> None:
 
 
 @pytest.mark.parametrize("transport", ["desk", "local"])
-@pytest.mark.parametrize("backend", ["committee", "secagg-plus"])
+@pytest.mark.parametrize("backend", ["sealed", "secagg-plus"])
 def test_a_world_without_faults_finishes_at_the_first_start(
     transport: str, backend: str
 ) -> None:

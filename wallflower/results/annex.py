@@ -10,12 +10,13 @@ from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.mechanism import mechanism_class
 from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
+from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.secure_sum.shuffle.plan import MIXED
 from wallflower.protocol.secure_sum.threat import Threat, committee_size, graph_size
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.results.result import RunResult
 from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.run.spending import group_of, own_delta
+from wallflower.strategy.run.spending import own_delta
 
 _KINDS = {
     "pure": "pure ε-differential privacy",
@@ -25,7 +26,11 @@ _KINDS = {
 }
 
 _MIXED = " It is split into random parts that a shuffler mixes with everybody's."
-_SIZES = {"committee": committee_size, "secagg-plus": graph_size}
+_SIZES = {
+    "committee": committee_size,
+    "secagg-plus": graph_size,
+    "sealed": committee_size,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +61,11 @@ def annex_of(journal: Journal, result: RunResult) -> Annex:
     asked: dict[str, int] = {}
     for cohort_id, _, _ in journal.invitations():
         asked[cohort_id] = asked.get(cohort_id, 0) + 1
+    # The shares of sealed sums are those of the run's latest key.
+    dealt = [one.nodes for one in journal.dealings() if not one.reason]
     groups = sorted(
         {
-            _group(CohortSpec.FromString(cohort.spec), asked[cohort.cohort_id])
+            _group(CohortSpec.FromString(cohort.spec), asked[cohort.cohort_id], dealt)
             for cohort in journal.cohorts()
         },
         key=lambda row: (row.people, row.nodes),
@@ -66,17 +73,18 @@ def annex_of(journal: Journal, result: RunResult) -> Annex:
     return Annex(tuple(_facts(result)), tuple(groups), _sees(result, groups))
 
 
-def _group(spec: CohortSpec, nodes: int) -> GroupRow:
-    group = group_of(spec, nodes)
+def _group(spec: CohortSpec, nodes: int, dealt: Sequence[int]) -> GroupRow:
     threat = Threat.from_wire(spec.threat)
-    size = _SIZES.get(spec.backend)
-    sizes = None if size is None else size(threat, nodes)
+    size, among = _SIZES.get(spec.backend), nodes
+    if spec.backend == SEALED:
+        among = dealt[-1] if dealt else 0
+    sizes = None if size is None or not among else size(threat, among)
     return GroupRow(
         people=spec.cohort_size,
         honest_floor=spec.honest_floor,
         quorum=spec.quorum,
         nodes=nodes,
-        colluding=group.colluding,
+        colluding=threat.corrupt_nodes(nodes),
         helpers=None if sizes is None else sizes.helpers,
         threshold=None if sizes is None else sizes.threshold,
         bits=cohort_mechanism(spec).bits_per_user,

@@ -17,7 +17,7 @@ from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.sessions import session_opener
 
-BACKENDS = {"committee": "tally", "secagg-plus": "unmask"}
+BACKENDS = {"sealed": "open", "secagg-plus": "unmask"}
 
 
 @dataclass
@@ -91,7 +91,7 @@ async def test_a_closed_cohort_is_finished_without_asking_anyone_again(
 
 async def test_a_cohort_that_was_not_closed_is_void(tmp_path: Path) -> None:
     async with world(tmp_path) as there:
-        await stop_at(there, "contribute")
+        await stop_at(there, "seal")
         await serve(there, there.port)
         with Journal.read(there.run_dir) as journal:
             first = [c for c in journal.cohorts() if c.round_number == 1]
@@ -101,7 +101,7 @@ async def test_a_cohort_that_was_not_closed_is_void(tmp_path: Path) -> None:
 
 async def test_no_user_is_invited_twice_across_the_stop(tmp_path: Path) -> None:
     async with world(tmp_path) as there:
-        await stop_at(there, "tally")
+        await stop_at(there, "open")
         await serve(there, there.port)
         everyone = [
             (node, user)

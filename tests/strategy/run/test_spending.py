@@ -36,7 +36,7 @@ def asked(
     config = ExperimentConfig(
         ExperimentSettings("test", ("a", "b")),
         PrivacySettings(epsilon=TENTH, mechanism=mechanism, scale=Fraction(scale)),
-        secure_sum=sums or SecureSumSettings(),
+        secure_sum=sums or SecureSumSettings(backend="secagg-plus"),
     )
     floor = cohort_floor([size // nodes] * nodes, TENTH, TENTH)
     wish = CohortWish(1, 0, size, Fraction(1, 10**6))
@@ -126,4 +126,5 @@ async def test_the_record_says_who_must_be_honest_in_each_cohort(
             }
     assert dict(rounds[-1].spent) == said
     assert {(g["people"], g["honest"]) for g in said["groups"]} == specs
-    assert all(g["colluding"] == 2 for g in said["groups"])  # ⌈20/10⌉
+    (key,) = said["keys"]
+    assert (key["nodes"], key["colluding"]) == (20, 2)  # ⌈20/10⌉

@@ -31,11 +31,11 @@ from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.terms import TermsRefusedError
 from wallflower.strategy.run.verify import verify
 
-BACKENDS = ("committee", "secagg-plus")
+BACKENDS = ("sealed", "secagg-plus")
 ALL = tuple(f"node-{number}" for number in range(20))
 
 
-def experiment(backend: str = "committee") -> ExperimentConfig:
+def experiment(backend: str = "sealed") -> ExperimentConfig:
     return config(
         secure_sum=SecureSumSettings(backend=backend),
         transport=TransportSettings(attempts=3, return_timeout_s=1),
@@ -132,7 +132,7 @@ async def test_users_whose_node_refused_before_they_saw_an_arm_are_not_used_up(
 
 
 @pytest.mark.parametrize(
-    ("backend", "stage"), [("committee", "tally"), ("secagg-plus", "unmask")]
+    ("backend", "stage"), [("sealed", "open"), ("secagg-plus", "unmask")]
 )
 async def test_a_node_that_contributed_cannot_call_its_users_unused(
     backend: str, stage: str, tmp_path: Path

@@ -93,7 +93,7 @@ def drawn(seed: int, kinds: Sequence[str] = KINDS) -> Schedule:
     return Schedule(
         seed=seed,
         transport=transport,
-        backend=source.choice(("committee", "secagg-plus")),
+        backend=source.choice(("sealed", "secagg-plus")),
         server=source.choice(("semi-honest", "malicious")),
         nodes=nodes,
         users=source.choice((20, 40, 56)),

@@ -20,8 +20,8 @@ from wallflower.results.result import RunResult, read_result
 from wallflower.strategy.record.journal import Journal
 
 BOTH_HALVES = (
-    "This holds as long as, in every group, at most 2 of 12 nodes work with the "
-    "operator and at least 146 of 200 people answer honestly."
+    "This holds as long as {nodes} work with the operator and, in every group, at "
+    "least 146 of 200 people answer honestly."
 )
 
 # Means so far apart that the first batch decides.
@@ -42,17 +42,27 @@ def result_of(run_dir: Path) -> RunResult:
         return read_result(journal)
 
 
-@pytest.mark.parametrize("engine", ["local", "fast"])
+@pytest.mark.parametrize(
+    ("engine", "nodes", "dealt"),
+    [
+        (
+            "local",
+            "at most 2 of 12 nodes, among which the run's key was dealt,",
+            [{"nodes": 12, "colluding": 2, "drawn": False}],
+        ),
+        ("fast", "at most 10 % of the run's nodes", []),  # deals no key
+    ],
+)
 def test_result_status_and_json_say_both_halves_of_the_condition(
-    tmp_path: Path, engine: str
+    tmp_path: Path, engine: str, nodes: str, dealt: list[dict[str, object]]
 ) -> None:
     run_dir = ran(tmp_path, ONE_BATCH, engine)
     said = " ".join(invoke("status", run_dir)[1].split())
     stated = json.loads(invoke("status", run_dir, "--format", "json")[1])
     first = stated["guarantee"]["groups"][0]
     for words in (said, stated["sentence"]):
-        assert BOTH_HALVES in words
-    assert (first["nodes"], first["colluding"]) == (12, 2)
+        assert BOTH_HALVES.format(nodes=nodes) in words
+    assert stated["guarantee"]["keys"] == dealt
     assert (first["people"], first["honest"]) == (200, 146)
 
 
