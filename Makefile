@@ -129,6 +129,9 @@ soak-kill: env  ## kill a run's server 20 times, each in a named phase, resume, 
 soak-docs: env  ## the documented commands that take minutes
 	$(BIN)/pytest -m soak tests/test_documented_commands.py
 
+bench-shuffle: env  ## shuffled sums: messages, bytes, seconds, users a second, regret
+	$(BIN)/python -W ignore -m benchmarks.shuffle
+
 bench-desk: bench-env  ## what one more node costs the server: 1,000, 4,000 and 8,000 nodes
 	$(BIN)/python -W ignore -m benchmarks.desk_scale
 

@@ -40,6 +40,8 @@ class Plan:
     server: str = "malicious"  # what the sums withstand, and the nodes insist on
     mechanism: str = "dist-dp"
     first_batch: int = 60
+    secure_sum: str = ""  # more lines of that section
+    policy: str = ""  # more lines of the nodes' policy
 
     @property
     def truth(self) -> dict[str, float]:
@@ -57,7 +59,7 @@ def write_node(built: Consortium, name: str, plan: Plan) -> None:
         # The laboratory runs many experiments on the same users.
         "[policy]\nlargest-epsilon = 1\nlargest-total-epsilon = 1000\n"
         "smallest-cohort = 20\nsmallest-floor-fraction = 0.2\n"
-        f'mechanisms = ["{plan.mechanism}"]\n'
+        f'mechanisms = ["{plan.mechanism}"]\n{plan.policy}'
         f"malicious-server = {str(plan.server == 'malicious').lower()}\n\n"
         '[rewards]\nsource = "callable"\n'
         'function = "deploy.harness.rewards:reward"\n'
@@ -76,7 +78,7 @@ def write_experiment(
         f'[privacy]\nmechanism = "{plan.mechanism}"\nepsilon = 1\n\n'
         f'[policy]\nname = "elimination"\nfirst-batch = {plan.first_batch}\n\n'
         f'[secure-sum]\nbackend = "{plan.backend}"\ncorrupt = {plan.corrupt}\n'
-        f'server = "{plan.server}"\n'
+        f'server = "{plan.server}"\n{plan.secure_sum}'
         f'dropout = {plan.dropout}\nenrolment = "{keys / "enrolment.pub"}"\n\n'
         f'[transport]\nkind = "grpc"\nhost = "{built.desk_host}"\n'
         f"port = {built.desk_port}\n"

@@ -7,6 +7,12 @@ over several hosts is tests/integration/hosts.
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -52,3 +58,54 @@ def test_a_deployment_on_loopback_gives_exact_sums_and_the_best_arm(
     found = audit(run.run_dir, PLAN.truth)
     assert found.clean
     assert found.winner == BEST
+
+
+@contextmanager
+def shuffling(home: Path) -> Iterator[tuple[str, str]]:
+    """Run a shuffler as a process; give its address and fingerprint."""
+    command = [sys.executable, "-m", "wallflower", "shuffler", "--home", str(home)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            ready = json.loads(process.stdout.readline())
+            yield ready["shuffler"], ready["fingerprint"]
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_deployments_nodes_take_their_messages_to_the_shuffler(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "shuffler"
+    with shuffling(home) as (address, fingerprint):
+        plan = Plan(
+            users=1000,
+            dropout="0",
+            backend="shuffle",
+            server="semi-honest",
+            secure_sum=(
+                f'shuffle = "mixed"\nshuffler = "{address}"\n'
+                f'shuffler-files = "{home / "operator"}"\n'
+            ),
+            policy=f'shufflers = ["{fingerprint}@{address}"]\n',
+        )
+        with consortium(
+            tmp_path / "site",
+            NODES,
+            lambda built, name: write_node(built, name, plan),
+            namespaces=False,
+            users=plan.users,
+            on_disk=False,
+            node_environment=lambda built, name: node_environment(built, name, plan),
+        ) as built:
+            run = start_run(built, write_experiment(built, plan, len(NODES)), "mixed")
+            assert run.finish(200) == 0, run.process.text()[-2000:]
+            assert wallflower(built, "verify", str(run.run_dir)).returncode == 0
+            told = wallflower(built, "status", str(run.run_dir), "--format", "json")
+    result = json.loads(told.stdout)
+    assert result["guarantee"]["mixing-delta"] == str(Fraction(1, 2**40))
+    # Every cohort that was asked went through the shuffler, once.
+    assert len(list((home / "given").iterdir())) == result["cohorts"]["asked"]

@@ -8,12 +8,57 @@ import psutil
 import pytest
 
 from tests.integration.test_flower_app import best, config, decided, engine_run, sums
+from tests.support.shuffled_sums import started
 from wallflower.engines.registry import EngineJob
 from wallflower.engines.simulation import run_simulation
-from wallflower.protocol.files.sections import NodeSettings
+from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.strategy.config import (
+    ExperimentSettings,
+    PolicySettings,
+    PrivacySettings,
+    SecureSumSettings,
+    TestSettings,
+)
 from wallflower.strategy.record import events
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
+
+
+# Slow: as below, and a shuffler of its own process.
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("mechanism", "shuffle"), [("dist-dp", "mixed"), ("shuffle-dp", "pure")]
+)
+async def test_flowers_simulation_sends_its_nodes_to_the_shuffler(
+    mechanism: str, shuffle: str, tmp_path: Path
+) -> None:
+    process, place = await started(tmp_path / "shuffler")
+    experiment = config(
+        experiment=ExperimentSettings("test", ("a", "b"), horizon=24),
+        privacy=PrivacySettings(mechanism),
+        policy=PolicySettings(first_batch=12),
+        secure_sum=SecureSumSettings(
+            backend="shuffle",
+            shuffle=shuffle,
+            shuffler=place.address,
+            shuffler_files=tmp_path / "shuffler" / "operator",
+        ),
+        nodes=NodeSettings(6, 4),
+        rewards=RewardSettings(means=(0.1, 0.9)),
+        test=TestSettings(),
+    )
+    run_dir = tmp_path / "run"
+    Journal.create(run_dir, "run", experiment, "simulation").close()
+    try:
+        await run_simulation(EngineJob(experiment, run_dir, "run", events.ignore))
+    finally:
+        process.terminate()
+        await process.wait()
+    assert [users for _, users in decided(run_dir).values()] == [12, 12]
+    assert len(list((tmp_path / "shuffler" / "given").iterdir())) == 2
+    with Journal.read(run_dir) as journal:
+        assert all(check.holds for check in verify(journal))
 
 
 # Slow: Flower starts a SuperLink, a ServerApp and Ray, which takes 10 to 30 seconds.

@@ -1,0 +1,273 @@
+"""Shuffled sums measured: ``make bench-shuffle``.
+
+Messages and bytes of one user alone on a node, as they stand on the wire; seconds of
+one core for a node, the server and the shuffler; users a second through a shuffler of
+its own process, with TLS and all; and the regret of `shuffle-dp` beside `dist-dp`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import grpc
+import psutil
+
+from benchmarks.report import Row, keep, show
+from wallflower.clients.node.courier import deliver
+from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from wallflower.protocol.cohort import to_rational
+from wallflower.protocol.messages.port import Request
+from wallflower.protocol.privacy.mechanism import mechanism_named
+from wallflower.protocol.rewards.models import synthetic_rewards
+from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
+from wallflower.protocol.secure_sum.session import Ask, Contribution, Parcel, SecureSum
+from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER, ShufflePlan
+from wallflower.protocol.secure_sum.threat import Threat, quorum_for
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.shuffle_pb2 import DepositAnswer
+from wallflower.regret.setup import build_engine, drawn_means
+from wallflower.regret.simulation import Simulation, run
+from wallflower.strategy.bandit.spec import PolicySpec
+from wallflower.strategy.nodes.memory import MemoryPort
+from wallflower.strategy.nodes.shuffler import (
+    ShufflerFiles,
+    ShufflerPlace,
+    shuffled,
+)
+from wallflower.strategy.run.sessions import session_opener
+
+MODES = {"pure": "shuffle-dp", "mixed": "dist-dp"}
+LEVEL = Fraction(1, 10**6)
+AT_ONCE = 64  # nodes that come at the same time
+INSTANCES = 2000
+
+
+def spec_of(mode: str, users: int) -> CohortSpec:
+    """Describe a cohort of nodes with one user each; 10 % collude, 10 % vanish."""
+    threat = Threat(Fraction(1, 10), Fraction(1, 10), malicious_server=False)
+    floor = users - threat.corrupt_nodes(users) - threat.dropped_nodes(users)
+    cohort = mechanism_named(MODES[mode], Fraction(1)).for_cohort(users, floor, LEVEL)
+    parties = dict.fromkeys(names(users), 1)
+    return CohortSpec(
+        run_id="run",
+        batch=1,
+        cohort_id=f"{mode}-{users}",
+        mechanism=MODES[mode],
+        epsilon=to_rational(Fraction(1)),
+        scale=to_rational(Fraction(10)),
+        wrap_probability=to_rational(LEVEL),
+        cohort_size=users,
+        honest_floor=floor,
+        quorum=quorum_for(floor, parties, threat.corrupt),
+        backend=SHUFFLE,
+        modulus=backend_modulus(SHUFFLE, cohort.modulus),
+        threat=threat.to_wire(),
+    )
+
+
+def names(users: int) -> list[str]:
+    """Name the nodes."""
+    return [f"node-{number:06d}" for number in range(users)]
+
+
+def answered(
+    spec: CohortSpec, party: str, body: bytes, pin: str
+) -> tuple[bytes, Parcel | None]:
+    """Let one node answer; give its answer and what it takes to the shuffler."""
+    limits, keyring = ClientLimits(shufflers=(pin,)), ClientKeyring(spec.run_id)
+    client = client_session(spec, party, None, None, limits, keyring)
+    return client.handle(body, Contribution(1, 1)), client.parcel()
+
+
+@asynccontextmanager
+async def shuffler(home: Path) -> AsyncIterator[tuple[psutil.Process, ShufflerPlace]]:
+    """Run a shuffler as a process beside."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "wallflower", "shuffler", "--home", str(home)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        ready = json.loads(await process.stdout.readline())
+        files = ShufflerFiles.read(home / "operator")
+        place = ShufflerPlace(ready["shuffler"], files, direct=True)
+        yield psutil.Process(process.pid), place
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+def one_user(mode: str, users: int, place: ShufflerPlace) -> Row:
+    """Measure what one user of a cohort sends, and what it costs."""
+    spec = spec_of(mode, users)
+    opener = session_opener(spec.run_id, None, place)
+    server = opener(spec, dict.fromkeys(names(users), 1))
+    step = server.start()
+    assert isinstance(step, Ask)
+    party = names(users)[0]
+    pin = place.files.fingerprint
+    answered(spec, party, step.messages[party], pin)  # tables are made once
+    times, started = 3, time.process_time()
+    for _ in range(times):
+        answer, parcel = answered(spec, party, step.messages[party], pin)
+    node_s = (time.process_time() - started) / times
+    assert parcel is not None
+    return {
+        "mode": mode,
+        "users": users,
+        "messages": ShufflePlan.of(spec, users).messages,
+        "to the shuffler, bytes": len(parcel.body),
+        "to the server, bytes": len(answer),
+        "node, s": node_s,
+    }
+
+
+async def handed_over(parcels: list[Parcel], *, kept: bool) -> None:
+    """Bring parcels, so many at once; `kept`: over one connection (a gateway)."""
+    waiting = iter(parcels)
+
+    async def nodes() -> None:
+        for parcel in waiting:
+            await deliver(parcel)
+
+    async def gateway(channel: grpc.aio.Channel) -> None:
+        call = channel.unary_unary(
+            "/wallflower.v1.Shuffler/Deposit",
+            request_serializer=bytes,
+            response_deserializer=DepositAnswer.FromString,
+        )
+        for parcel in waiting:
+            assert (await call(parcel.body)).receipt == parcel.receipt
+
+    if not kept:
+        await asyncio.gather(*(nodes() for _ in range(AT_ONCE)))
+        return
+    credentials = grpc.ssl_channel_credentials(parcels[0].authority)
+    async with grpc.aio.secure_channel(parcels[0].address, credentials) as channel:
+        await asyncio.gather(*(gateway(channel) for _ in range(AT_ONCE)))
+
+
+async def through(users: int, folder: Path) -> list[Row]:
+    """Send a mixed cohort through a shuffler's process: by each route, timed."""
+    rows: list[Row] = []
+    for route in ("each node dials", "one connection", "relayed by the server"):
+        async with shuffler(folder / route.replace(" ", "-")) as (process, place):
+            spec = spec_of("mixed", users)
+            direct = route != "relayed by the server"
+            at = replace(place, direct=direct)
+            server = session_opener(spec.run_id, None, at)(
+                spec, dict.fromkeys(names(users), 1)
+            )
+            step = server.start()
+            assert isinstance(step, Ask)
+            parcels = []
+            for party, body in step.messages.items():
+                answer, parcel = answered(spec, party, body, place.files.fingerprint)
+                server.receive(party, answer)
+                if parcel is not None:
+                    parcels.append(parcel)
+            asking = server.advance()
+            assert isinstance(asking, Ask)
+            before, started = _cpu_s(process), time.perf_counter()
+            if direct:
+                await handed_over(parcels, kept=route == "one connection")
+            request = Request(SHUFFLER, "release", asking.messages[SHUFFLER])
+            async with shuffled(MemoryPort({}), at) as port:
+                answers = [a async for a in port.ask([request], timeout_s=300)]
+            wall_s = time.perf_counter() - started
+            used_s = _cpu_s(process) - before
+            server.receive(SHUFFLER, answers[0].body)
+            total = server.advance()
+            assert isinstance(total, SecureSum), total
+            assert total.total == users % spec.modulus
+            rows.append(
+                {
+                    "route": route,
+                    "users": users,
+                    "wall s, both sides on this machine": wall_s,
+                    "users/s": users / wall_s,
+                    "shuffler CPU s": used_s,
+                    "users per CPU s": users / used_s,
+                }
+            )
+    return rows
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def regret(instances: int) -> list[Row]:
+    """Play the same instances under both mechanisms; the goal is a ratio of 1.05."""
+    rows: list[Row] = []
+    for level in (Fraction(1, 10), Fraction(1, 2), Fraction(1)):
+        means = drawn_means("easy", instances, 10, 1).ravel()
+        model = synthetic_rewards("bernoulli", means)
+        found = {}
+        for mechanism in MODES.values():
+            spec = PolicySpec(
+                policy="elimination",
+                arms=10,
+                horizon=10**6,
+                mechanism=mechanism,
+                epsilon=level,
+                failure_probability=Fraction(1, 10),
+            )
+            result = run(build_engine(Simulation(spec, model, instances, 1)))
+            found[mechanism] = float(result.regret.mean())
+        rows.append(
+            {
+                "epsilon": float(level),
+                **{f"regret, {name}": value for name, value in found.items()},
+                "ratio": found["shuffle-dp"] / found["dist-dp"],
+            }
+        )
+    return rows
+
+
+async def sent(sizes: list[int], folder: Path) -> list[Row]:
+    """Measure one user of each mode and size."""
+    async with shuffler(folder / "idle") as (_, place):
+        return [one_user(mode, users, place) for mode in MODES for users in sizes]
+
+
+def main() -> None:
+    """Measure what is asked for; everything by default."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[2**k for k in range(8, 13)]
+    )
+    parser.add_argument("--users", type=int, default=4096, help="through the shuffler")
+    parser.add_argument("--instances", type=int, default=INSTANCES)
+    asked = parser.parse_args()
+    tables: dict[str, list[Row]] = {}
+    with tempfile.TemporaryDirectory(prefix="wf-shuffle-") as name:
+        folder = Path(name)
+        if asked.sizes:
+            tables["one user"] = asyncio.run(sent(asked.sizes, folder))
+            show("What one user sends", tables["one user"])
+        if asked.users:
+            tables["through"] = asyncio.run(through(asked.users, folder))
+            cores = os.cpu_count()
+            show(f"Mixed, through the shuffler ({cores} cores)", tables["through"])
+    if asked.instances:
+        tables["regret"] = regret(asked.instances)
+        title = f"Regret per experiment, K = 10, T = 10⁶, {asked.instances} instances"
+        show(title, tables["regret"])
+    keep("shuffle", tables)
+
+
+if __name__ == "__main__":
+    main()
