@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.harness.installed import run_installed
 from tests.support.run_fixtures import SMALL
 from wallflower.version import __version__
 
@@ -144,3 +145,13 @@ def test_flowers_simulation_runs_the_wheel_beside_files_of_the_same_names(
         fresh, desk, *["wallflower", "run", "experiment.toml", "--engine", "simulation"]
     )
     assert '"b" is the best' in said
+
+
+@pytest.mark.slow  # SuperLink, SuperExec and three SuperNodes: half a minute
+@pytest.mark.timeout(400)
+def test_a_deployment_runs_the_wheel_beside_files_of_the_same_names(
+    fresh: Path, desk: Path
+) -> None:
+    path = f"{fresh}:/usr/bin:/bin"
+    said = run_installed(desk / "site", path, path, namespaces=False, cwd=desk)
+    assert '"number" is the best' in said

@@ -100,6 +100,7 @@ def consortium(
     node_environment: Callable[[Consortium, str], Mapping[str, str]] = (
         lambda built, name: {}
     ),
+    operator_environment: Mapping[str, str] | None = None,
     kept: bool = False,
 ) -> Iterator[Consortium]:
     """Build keys and hosts, start everything, and take all of it down again.
@@ -122,6 +123,8 @@ def consortium(
         False keeps SuperLink's state in memory.
     node_environment : Callable
         Gives further variables of a node's environment.
+    operator_environment : Mapping
+        Further variables of the operator's environment.
     kept : bool
         Nodes are started again whenever they end; only with namespaces, which is where
         everything below a keeper is found again.
@@ -150,6 +153,7 @@ def consortium(
             home,
             superlink_port,
             on_disk=on_disk,
+            extra=operator_environment or {},
         )
         operator.start_superlink()
         operator.start_superexec()
