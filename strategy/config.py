@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -23,6 +24,7 @@ from wallflower.protocol.files.sections import NodeSettings, RewardSettings, one
 from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.mechanism import Mechanism, mechanism_named
+from wallflower.protocol.rewards.tables import dealt_out
 from wallflower.protocol.secure_sum.backends import BACKENDS, SEALED, SHUFFLE
 from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
 
@@ -274,9 +276,35 @@ def fingerprint_of(canonical: str) -> str:
 
 
 def load_config(path: Path) -> ExperimentConfig:
-    """Read an experiment's TOML file; relative paths in it start at its folder."""
+    """Read an experiment's TOML file; relative paths in it start at its folder.
+
+    Where one table holds all users, it says who lives where.
+    """
     table = read_toml(path)
-    return _anchored(settings_from(ExperimentConfig, table, str(path)), path.parent)
+    config = settings_from(ExperimentConfig, table, str(path))
+    config = _anchored(config, path.parent)
+    if config.rewards is None:
+        return config
+    config = dataclasses.replace(config, rewards=config.rewards.beside(path.parent))
+    return _housed(config, "users" in table.get("nodes", {}), str(path))
+
+
+def _housed(config: ExperimentConfig, stated: bool, where: str) -> ExperimentConfig:
+    """Let a table of all users say how many live on each node."""
+    assert config.rewards is not None
+    path, column = config.rewards.shared_table, config.rewards.node_column
+    if path is None or not path.is_file():  # a node's own file may be elsewhere
+        return config
+    if stated:
+        raise ConfigError(f"{where}.nodes", f'"users" follows from {path.name}')
+    homes = Counter(dealt_out(path, column, config.nodes.count))
+    sizes = tuple(homes[number] for number in sorted(homes))
+    if len(sizes) < 2:
+        raise ConfigError(
+            str(path), f"users on {len(sizes)} nodes; an experiment needs at least 2"
+        )
+    nodes = dataclasses.replace(config.nodes, count=len(sizes), users=sizes)
+    return dataclasses.replace(config, nodes=nodes)
 
 
 def config_from_canonical(text: str) -> ExperimentConfig:

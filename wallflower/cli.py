@@ -19,6 +19,7 @@ from wallflower.commands import keys
 from wallflower.commands.check import check
 from wallflower.commands.export import export
 from wallflower.commands.figures import figures
+from wallflower.commands.new import new
 from wallflower.commands.plan import plan
 from wallflower.commands.report import report
 from wallflower.commands.run import pause, resume, retire, run, status, verify
@@ -40,6 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("new")(new)
 app.command("plan")(plan)
 app.command("check")(check)
 app.command("run")(run)

@@ -187,7 +187,8 @@ class NodeHome:
             source = self._rewards(self.name)
         else:
             assert settings is not None
-            source = reward_source(settings, self.name, section.arms)
+            own = settings.beside(self.path)
+            source = reward_source(own, self.name, section.arms)
         if isinstance(source, TableRewards):
             users = source.users
         elif isinstance(section.users, int):

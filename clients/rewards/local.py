@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import csv
 import dataclasses
-import importlib
 import inspect
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from wallflower.clients.rewards.functions import find_function
 from wallflower.clients.rewards.ready import try_test_users
 from wallflower.clients.rewards.source import (
     FAILED,
@@ -28,6 +29,9 @@ from wallflower.protocol.errors import ConfigError, UnavailableError, optional_m
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.rewards.models import RewardModel, synthetic_rewards
 from wallflower.protocol.rewards.seeded import seeded_rewards
+from wallflower.protocol.rewards.tables import dealt_out
+
+Rows: TypeAlias = dict[str, tuple[float | None, ...]]  # by user, a cell per arm
 
 # Quick functions need no more threads than this. A call that takes longer gives its
 # place to another, so that those which never return hold up nobody.
@@ -68,8 +72,14 @@ class TableRewards:
     def __init__(
         self, path: Path, arms: Sequence[str], user_column: str = "user"
     ) -> None:
-        self._rows = _read_table(path, arms, user_column)
+        self._rows: Rows = read_table(path, arms, user_column)
         self._arms = tuple(arms)
+
+    def only(self, users: Sequence[str]) -> TableRewards:
+        """Give the part of the table that one of several nodes holds."""
+        part = copy.copy(self)
+        part._rows = {user: self._rows[user] for user in users}
+        return part
 
     @property
     def users(self) -> tuple[str, ...]:
@@ -189,8 +199,23 @@ def _table(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewar
     return TableRewards(path, arms, settings.user_column)
 
 
+def shared_tables(
+    settings: RewardSettings, arms: Sequence[str], count: int
+) -> list[TableRewards]:
+    """Read one table of all users and give every node its part of it."""
+    path = settings.shared_table
+    assert path is not None
+    whole = TableRewards(path, arms, settings.user_column)
+    homes = dealt_out(path, settings.node_column, count)
+    users: list[list[str]] = [[] for _ in range(count)]
+    for user, home in zip(whole.users, homes, strict=True):
+        users[home].append(user)
+    return [whole.only(part) for part in users]
+
+
 def _callable(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
-    return CallableRewards(find_function(settings.function), settings.test_users)
+    function = find_function(settings.function, settings.folder)
+    return CallableRewards(function, settings.test_users)
 
 
 def _grpc(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
@@ -212,25 +237,7 @@ SOURCES: dict[str, Callable[[RewardSettings, str, Sequence[str]], Rewards]] = {
 }
 
 
-def find_function(name: str) -> Callable[[str, str], Any]:
-    """Import ``module:function``; a mistake is named."""
-    module_name, _, attribute = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ConfigError("rewards.function", f"cannot import: {error}") from None
-    function = getattr(module, attribute, None)
-    if not callable(function):
-        raise ConfigError(
-            "rewards.function", f'{module_name} has no function "{attribute}"'
-        )
-    found: Callable[[str, str], Any] = function
-    return found
-
-
-def _read_table(
-    path: Path, arms: Sequence[str], user_column: str
-) -> dict[str, tuple[float | None, ...]]:
+def read_table(path: Path, arms: Sequence[str], user_column: str) -> Rows:
     """Read user → one cell per arm; the cells themselves are screened when pulled."""
     if not path.is_file():
         raise ConfigError(str(path), "no such file")
@@ -241,7 +248,7 @@ def _read_table(
         records = _parquet_records(path)
     else:
         raise ConfigError(str(path), "is not a .csv or .parquet file")
-    rows: dict[str, tuple[float | None, ...]] = {}
+    rows: Rows = {}
     for record in records:
         for column in (user_column, *arms):
             if column not in record:

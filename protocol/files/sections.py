@@ -8,7 +8,7 @@ section, and the server never sees it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wallflower.protocol.errors import InputError, nearest
@@ -82,10 +82,13 @@ class RewardSettings:
     means : one per arm.
     deviation : standard deviation of ``gaussian`` (before clipping) and ``beta``.
     seed : makes synthetic rewards repeatable; without it they differ in every run.
-    table : CSV or Parquet file with a row per user and a column per arm; ``{node}`` in
-        the name stands for the node's id.
+    table : CSV or Parquet file with a row per user and a column per arm. ``{node}`` in
+        the name stands for the node's id; one file of all users is shared out.
     user_column : the column that holds the users' pseudonyms.
+    node_column : of one file of all users, the column that says where each lives;
+        without it they are dealt out evenly.
     function : ``module:function``, called with (arm, user) or awaited.
+    folder : where its module is looked for first; the file's own folder.
     address : ``host:port`` of a RewardSource service; or ``unix:/path``.
     certificate : its CA, for TLS; without it only loopback and unix addresses.
     test_users : nobody's pseudonyms, on whom a callable or a service is tried before
@@ -103,7 +106,9 @@ class RewardSettings:
     seed: int | None = None
     table: Path | None = None
     user_column: str = "user"
+    node_column: str = ""
     function: str = ""
+    folder: Path | None = None
     address: str = ""
     certificate: Path | None = None
     test_users: tuple[str, ...] = ()
@@ -122,6 +127,18 @@ class RewardSettings:
             raise InputError("timeout-s", self.timeout_s, "more than 0, at most a week")
         self._check_source()
 
+    @property
+    def shared_table(self) -> Path | None:
+        """The one file that holds the users of all nodes, if there is one."""
+        one = self.source == "table" and "{node}" not in str(self.table)
+        return self.table if one else None
+
+    def beside(self, folder: Path) -> RewardSettings:
+        """Look for a function beside the file that names it, wherever one works."""
+        if self.source != "callable" or self.folder is not None:
+            return self
+        return replace(self, folder=folder.resolve())
+
     def _check_source(self) -> None:
         if self.source == "synthetic" and len(self.means) < 2:
             raise InputError(
@@ -129,6 +146,10 @@ class RewardSettings:
             )
         if self.source == "table" and self.table is None:
             raise InputError("table", "missing", 'a file, for source = "table"')
+        if self.node_column and self.shared_table is None:
+            raise InputError(
+                "node-column", f'"{self.node_column}"', "one table for all nodes"
+            )
         if self.source == "callable" and self.function.count(":") != 1:
             raise InputError("function", f'"{self.function}"', '"module:function"')
         if self.source == "grpc" and not self.address:

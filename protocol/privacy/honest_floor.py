@@ -12,9 +12,12 @@ with the server, at most the fraction `dropout` of them vanish.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
 
 from wallflower.protocol.errors import InputError
 
@@ -102,3 +105,51 @@ class FloorRule:
         each, more = divmod(cohort_size, nodes)
         sizes = [each + 1] * more + [each] * (nodes - more)
         return cohort_floor(sizes, self.corrupt, self.dropout)
+
+
+# A round draws from a quarter more users than it needs: uneven nodes make draws larger.
+SPARE = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFloors:
+    """The floors that a run on these nodes will have, before anybody is asked.
+
+    A round draws from `most` nodes, or from as many as its users need; how many that
+    is depends on the arms that are left. The lowest floor of all that may be is given.
+
+    Attributes
+    ----------
+    sizes : users on each node, the largest first.
+    most : nodes that a round draws from where they hold enough users; 0: all.
+    arms : in the experiment.
+    """
+
+    sizes: tuple[int, ...]
+    most: int
+    arms: int
+    corrupt: Fraction
+    dropout: Fraction
+
+    def __call__(self, cohort_size: int) -> int:
+        """Give h for n; 0 where no cohort of that size can promise anything."""
+        return _lowest(self, cohort_size)
+
+    def nodes(self, users: int) -> int:
+        """Give how many nodes a round of so many users draws from."""
+        if not self.most or len(self.sizes) <= self.most:
+            return len(self.sizes)
+        held = list(accumulate(self.sizes))
+        enough = bisect_left(held, SPARE * users) + 1
+        return min(len(self.sizes), max(self.most, enough))
+
+
+@lru_cache(maxsize=4096)
+def _lowest(planned: PlannedFloors, cohort_size: int) -> int:
+    drawn_from = {
+        planned.nodes(active * cohort_size) for active in range(2, planned.arms + 1)
+    }
+    return min(
+        FloorRule(nodes, planned.corrupt, planned.dropout)(cohort_size)
+        for nodes in drawn_from
+    )

@@ -55,15 +55,38 @@ def read_reward_table(path: Path) -> RewardTable:
     return _table(groups)
 
 
-def read_outcome_table(path: Path, arms: Sequence[str]) -> RewardTable:
-    """Read a table with a row per user and a column per arm, as nodes hold it."""
+def read_outcome_tables(paths: Sequence[Path], arms: Sequence[str]) -> RewardTable:
+    """Read tables with a row per user and a column per arm, as nodes hold them.
+
+    An empty cell is an outcome that nobody knows; it is left out.
+    """
     groups: dict[str, list[float]] = {arm: [] for arm in arms}
-    for where, rewards in _rows(path, arms):
-        for arm, reward in zip(arms, rewards, strict=True):
-            groups[arm].append(_reward(where, reward))
-    if not groups[arms[0]]:
-        raise ConfigError(str(path), "holds no rewards")
+    for path in paths:
+        for where, rewards in _rows(path, arms):
+            for arm, reward in zip(arms, rewards, strict=True):
+                if reward is not None and str(reward).strip():
+                    groups[arm].append(_reward(where, reward))
+    for arm, known in groups.items():
+        if not known:
+            raise ConfigError(str(paths[0]), f'holds no reward of arm "{arm}"')
     return _table(groups)
+
+
+def dealt_out(path: Path, node_column: str, count: int) -> tuple[int, ...]:
+    """Give for every row of a table the number of the node on which its user lives.
+
+    By the column that says so, nodes in the order of their names; else in turn.
+    """
+    if not node_column:
+        rows = sum(1 for _ in _rows(path, ()))
+        return tuple(row % count for row in range(rows))
+    names = []
+    for where, (name,) in _rows(path, (node_column,)):
+        names.append("" if name is None else str(name).strip())
+        if not names[-1]:
+            raise ConfigError(where, f'"{node_column}" is missing')
+    numbers = {name: number for number, name in enumerate(sorted(set(names)))}
+    return tuple(numbers[name] for name in names)
 
 
 def _table(groups: dict[str, list[float]]) -> RewardTable:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from wallflower.protocol.errors import InputError
+from wallflower.protocol.privacy.honest_floor import PlannedFloors
 from wallflower.strategy.bandit.policies import build_policy, policy_from_state
 from wallflower.strategy.bandit.policy import Policy
 from wallflower.strategy.bandit.spec import PolicySpec
@@ -33,6 +34,18 @@ def policy_spec(config: ExperimentConfig) -> PolicySpec:
         ratio=config.policy.ratio,
         first_batch=config.policy.first_batch,
         honest_fraction=Fraction(1) - stated.corrupt - stated.dropout,
+    )
+
+
+def planned_floors(config: ExperimentConfig) -> PlannedFloors:
+    """Give the floors that a run of this file on its own ``[nodes]`` will have."""
+    stated = config.secure_sum
+    return PlannedFloors(
+        sizes=tuple(sorted(config.nodes.sizes, reverse=True)),
+        most=stated.nodes_per_cohort,
+        arms=len(config.experiment.arms),
+        corrupt=stated.corrupt,
+        dropout=stated.dropout,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from wallflower.protocol.errors import InputError, nearest
 from wallflower.protocol.numbers import positive, probability, whole
+from wallflower.protocol.privacy.honest_floor import PlannedFloors
 from wallflower.protocol.privacy.mechanism import (
     CohortMechanism,
     Mechanism,
@@ -42,6 +43,8 @@ class PolicySpec:
     honest_fraction : the floor planned for a cohort of n is ⌊n · fraction⌋; outcomes
         carry the real one.
     user_budget : stop once the next batch would need more users; 0: no such limit.
+    floors : the floors of known nodes, for plans and simulations of a run on them; a
+        run's own policy, which is in the record, knows only the fraction.
     """
 
     policy: str
@@ -57,6 +60,7 @@ class PolicySpec:
     pooling: bool = True
     honest_fraction: Fraction = Fraction(1)
     user_budget: int = 0
+    floors: PlannedFloors | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -88,6 +92,8 @@ class PolicySpec:
 
     def floor(self, cohort_size: int) -> int:
         """Give the honest floor planned for a cohort."""
+        if self.floors is not None:
+            return max(1, self.floors(cohort_size))
         return max(1, math.floor(cohort_size * self.honest_fraction))
 
     @property
@@ -107,7 +113,8 @@ class PolicySpec:
         if not first and self.policy in INDEX_POLICIES:
             first = math.ceil(4 / self.epsilon)
         if not first and tight:
-            first = _smallest_useful_batch(self)
+            # As the run's policy, which does not know the nodes.
+            first = _smallest_useful_batch(dataclasses.replace(self, floors=None))
         return dataclasses.replace(
             self, ratio=ratio, first_batch=first or math.ceil(ratio)
         )
@@ -153,6 +160,7 @@ class PolicySpec:
             field.name: str(value) if isinstance(value, Fraction) else value
             for field in dataclasses.fields(self)
             for value in (getattr(self, field.name),)
+            if field.name != "floors"
         }
 
     @classmethod

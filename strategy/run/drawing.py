@@ -20,7 +20,7 @@ import numpy.typing as npt
 from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.identity.canonical import check_name
 from wallflower.protocol.messages.port import NodeId
-from wallflower.protocol.privacy.honest_floor import Floor, FloorRule
+from wallflower.protocol.privacy.honest_floor import SPARE, Floor, FloorRule
 from wallflower.strategy.run.sharing import UsersExhaustedError, fitting, largest_first
 
 Pseudonym: TypeAlias = str
@@ -217,8 +217,8 @@ class UserRegistry:
         order = self._random.permutation(len(names))
         left = np.array([self._nodes[n].available(self._most) for n in names])[order]
         by_left = np.argsort(-left, kind="stable")
-        # A quarter more than needed: uneven nodes make draws larger.
-        enough = int(np.searchsorted(np.cumsum(left[by_left]), 1.25 * users)) + 1
+        held = np.cumsum(left[by_left])
+        enough = int(np.searchsorted(held, SPARE * users)) + 1
         picked = order[by_left[: max(most, enough)]]
         return tuple(names[index] for index in sorted(picked.tolist()))
 

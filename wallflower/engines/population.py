@@ -12,7 +12,12 @@ from wallflower.clients.consent import ClientPolicy, load_policy
 from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
-from wallflower.clients.rewards.local import TableRewards, patience_of, reward_source
+from wallflower.clients.rewards.local import (
+    TableRewards,
+    patience_of,
+    reward_source,
+    shared_tables,
+)
 from wallflower.clients.rewards.ready import check_test_users
 from wallflower.clients.rewards.source import Patience, Rewards, RewardsOf
 from wallflower.protocol.accounting.account import NOTHING, Cost
@@ -156,7 +161,10 @@ def reward_sources(config: ExperimentConfig) -> RewardsOf:
     arms = config.experiment.arms
     check_test_users(settings.test_users, numbered_users(max(config.nodes.sizes)))
     known: dict[str, Rewards] = {}
-    own_file = settings.table is not None and "{node}" in str(settings.table)
+    own_file = settings.table is not None
+    if settings.shared_table is not None:
+        parts = shared_tables(settings, arms, config.nodes.count)
+        known |= dict(zip(node_names(config), parts, strict=True))
 
     def source(name: str) -> Rewards:
         key = name if own_file else ""
@@ -177,12 +185,8 @@ def hosted_patience(config: ExperimentConfig) -> Patience:
 def check_rewards(config: ExperimentConfig) -> None:
     """Refuse a reward source that cannot be opened: files, functions, addresses."""
     source = reward_sources(config)
-    own_file = config.rewards is not None and "{node}" in str(config.rewards.table)
-    if isinstance(source(node_names(config)[0]), TableRewards) and not own_file:
-        raise ConfigError(
-            "rewards.table", "needs {node} in its name: a table belongs to one node"
-        )
-    for name in node_names(config) if own_file else node_names(config)[:1]:
+    table = config.rewards is not None and config.rewards.table is not None
+    for name in node_names(config) if table else node_names(config)[:1]:
         source(name)
 
 

@@ -24,6 +24,7 @@ from wallflower.protocol.cohort import check_pairing
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import whole
 from wallflower.protocol.privacy.guarantee import Guarantee
+from wallflower.protocol.privacy.honest_floor import PlannedFloors
 from wallflower.protocol.privacy.mechanism import LARGEST_COHORT, CohortMechanism
 from wallflower.protocol.privacy.mixed import MixedCohort
 from wallflower.protocol.privacy.sentences import SENTENCE_DELTA, Group, Promise
@@ -33,6 +34,7 @@ from wallflower.strategy.bandit.confidence import CohortFacts, confidence_for
 from wallflower.strategy.bandit.evidence import evidence_for
 from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_radius
 from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.setup import planned_floors
 from wallflower.strategy.bandit.spec import ELIMINATION, LARGEST_HORIZON, PolicySpec
 from wallflower.strategy.config import load_config
 
@@ -63,6 +65,7 @@ class PlanRequest:
     gaps: tuple[Fraction, ...]
     base_rate: Fraction = Fraction(1, 2)
     shuffle: str = ""
+    floors: PlannedFloors | None = None  # of the nodes of a file, instead of `floor`
 
     def __post_init__(self) -> None:
         whole("participations", self.participations, at_least=1, at_most=1000)
@@ -94,6 +97,7 @@ class PlanRequest:
             ratio=self.ratio,
             first_batch=self.first_batch,
             honest_fraction=self.floor,
+            floors=self.floors,
         ).resolved()
 
 
@@ -115,6 +119,8 @@ def with_file(request: PlanRequest, path: Path, given: Collection[str]) -> PlanR
         "failure_probability": config.experiment.failure_probability,
         "shuffle": stated.shuffle if stated.backend == SHUFFLE else "",
     }
+    if not {"floor", "corrupt", "arms"} & set(given):
+        from_file["floors"] = planned_floors(config)
     changes = {key: value for key, value in from_file.items() if key not in given}
     return dataclasses.replace(request, **changes)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.files.sections import RewardSettings, one_of
+from wallflower.protocol.privacy.honest_floor import PlannedFloors
 from wallflower.protocol.rewards.models import (
     RewardModel,
     checked_means,
@@ -22,7 +23,7 @@ from wallflower.protocol.rewards.models import (
 )
 from wallflower.protocol.rewards.tables import (
     looks_like_table,
-    read_outcome_table,
+    read_outcome_tables,
     read_reward_table,
 )
 from wallflower.regret.dp_se import FastDpSe
@@ -30,8 +31,9 @@ from wallflower.regret.elimination import FastElimination
 from wallflower.regret.index import FastIndex
 from wallflower.regret.simulation import Doubles, Engine, Simulation
 from wallflower.regret.users import UsersEngine
+from wallflower.strategy.bandit.setup import planned_floors
 from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, PolicySpec
-from wallflower.strategy.config import load_config
+from wallflower.strategy.config import ExperimentConfig, load_config
 
 Value = TypeVar("Value")
 
@@ -63,9 +65,11 @@ class Request:
     failure_probability: Fraction | None = None
     engine: str = "fast"
     seed: int = 0
-    columns: tuple[str, ...] | None = None  # of a table with a column per arm
+    columns: tuple[str, ...] | None = None  # of tables with a column per arm
+    tables: tuple[Path, ...] | None = None
     names: tuple[str, ...] | None = None  # of the arms, where a file gives them
     honest_fraction: Fraction | None = None  # of every cohort, surely there
+    floors: PlannedFloors | None = None  # of the nodes of a file
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ def prepare(request: Request) -> Prepared:
         first_batch=_or(request.first_batch, 0),
         user_budget=_or(request.user_budget, 0),
         honest_fraction=_or(request.honest_fraction, Fraction(1)),
+        floors=request.floors,
     )
     model = rewards(arms)
     simulation = Simulation(spec, model, request.instances, request.seed)
@@ -156,7 +161,9 @@ def _rewards(
         if request.columns is None:
             table = read_reward_table(Path(kind))
         else:
-            table = read_outcome_table(Path(kind), request.columns)
+            table = read_outcome_tables(
+                _or(request.tables, (Path(kind),)), request.columns
+            )
         return lambda arms: table.model(request.instances), table.arms
     if request.means is not None:
         if request.instance is not None:
@@ -186,6 +193,7 @@ def _with_file(request: Request) -> Request:
     from_file: dict[str, object] = {
         "names": config.experiment.arms,
         "honest_fraction": Fraction(1) - stated.corrupt - stated.dropout,
+        "floors": planned_floors(config),
         "horizon": config.horizon,
         "failure_probability": config.experiment.failure_probability,
         "mechanism": config.privacy.mechanism,
@@ -202,27 +210,33 @@ def _with_file(request: Request) -> Request:
         if (value := getattr(request, name)) is not None
     }
     if not {"means", "instance", "rewards"} & flags.keys() and config.rewards:
-        from_file |= _rewards_of_file(config.rewards, config.experiment.arms)
+        from_file |= _rewards_of_file(config, config.rewards)
     if not {"means", "rewards"} & (flags | from_file).keys():
         from_file["arms"] = len(config.experiment.arms)
     return Request(**{**from_file, **flags})
 
 
 def _rewards_of_file(
-    rewards: RewardSettings, arms: tuple[str, ...]
+    config: ExperimentConfig, rewards: RewardSettings
 ) -> dict[str, object]:
-    if rewards.source == "synthetic":
+    if rewards.source == "table":
+        name = str(rewards.table)
+        nodes = config.nodes.count if "{node}" in name else 1
+        tables = tuple(
+            Path(name.replace("{node}", f"node-{node}")) for node in range(nodes)
+        )
+        arms = config.experiment.arms
+        return {"rewards": name, "columns": arms, "tables": tables}
+    if rewards.means:  # of a function or a service: what one expects of it
         return {
             "rewards": rewards.model,
             "means": rewards.means,
             "reward_sd": rewards.deviation,
         }
-    if rewards.source == "table" and rewards.table is not None:
-        return {"rewards": str(rewards.table), "columns": arms}
     raise InputError(
         "rewards.source",
         f'"{rewards.source}"',
-        "synthetic or table in a simulation; or give --rewards and --means",
+        "with rewards.means, what you expect, in a simulation; or give --means",
     )
 
 

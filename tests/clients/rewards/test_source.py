@@ -16,11 +16,11 @@ import pytest
 
 from tests.support.virtual_time import run_virtually
 from wallflower.clients.rewards import local as reward_sources
+from wallflower.clients.rewards.functions import find_function
 from wallflower.clients.rewards.local import (
     CallableRewards,
     SyntheticRewards,
     TableRewards,
-    find_function,
     reward_source,
 )
 from wallflower.clients.rewards.ready import check_test_users, require_ready

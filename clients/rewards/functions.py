@@ -1,0 +1,77 @@
+"""Reward functions by name: beside the file that names them, else installed.
+
+A module beside an experiment's file is found wherever one works, from the wheel, and in
+processes that Flower starts, because the file's folder is part of the config. It gets a
+name of its own, so that ``rewards.py`` of two experiments are two modules; what it
+imports in turn is looked for in its folder only after everything installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from wallflower.protocol.errors import ConfigError
+
+_KEY = "rewards.function"
+
+
+def find_function(name: str, folder: Path | None = None) -> Callable[[str, str], Any]:
+    """Import ``module:function``; a mistake is named."""
+    module_name, _, attribute = name.partition(":")
+    path = None if folder is None else _module_in(folder, module_name)
+    try:
+        module = (
+            importlib.import_module(module_name)
+            if path is None
+            else _loaded(module_name, path)
+        )
+    except ImportError as error:
+        beside = "" if folder is None else f"; nor is it in {folder}"
+        raise ConfigError(_KEY, f"cannot import: {error}{beside}") from None
+    except Exception as error:
+        # Its own words may be anything; where it stands is enough to mend it.
+        raise ConfigError(
+            _KEY, f"{path or module_name} fails on import ({type(error).__name__})"
+        ) from None
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        raise ConfigError(_KEY, f'{path or module_name} has no function "{attribute}"')
+    found: Callable[[str, str], Any] = function
+    return found
+
+
+def _module_in(folder: Path, name: str) -> Path | None:
+    relative = Path(*name.split("."))
+    for path in (relative.with_suffix(".py"), relative / "__init__.py"):
+        if (folder / path).is_file():
+            return (folder / path).resolve()
+    return None
+
+
+def _loaded(name: str, path: Path) -> ModuleType:
+    """Import a file, once in a process."""
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:12]
+    known_as = f"_beside_{digest}_{name.replace('.', '_')}"
+    if known_as in sys.modules:
+        return sys.modules[known_as]
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    spec = importlib.util.spec_from_file_location(known_as, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[known_as] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[known_as]
+        raise
+    return module

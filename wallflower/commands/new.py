@@ -1,0 +1,94 @@
+"""``wallflower new``: an experiment to start from, which runs as it is."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_FOLDER = Path(__file__).resolve().parent.parent / "starter"
+_PEOPLE = 6_000
+_SITES = ("north", "south", "east", "west")
+_RATES = {"current": 0.20, "shorter": 0.24, "with-photo": 0.36}
+_NODES = """\
+[nodes]                      # whom `run` hosts for a rehearsal on this machine
+count = 40                   # gateways …
+users = 150                  # … with so many visitors each
+"""
+_FUNCTION = """\
+[rewards]
+source = "callable"
+function = "rewards:outcome" # rewards.py, beside this file
+test-users = ["nobody"]      # tried before anybody is asked; not a real visitor
+means = [0.20, 0.24, 0.36]   # what you expect: only `simulate` looks at it
+"""
+_TABLE = """\
+[rewards]
+source = "table"
+table = "users.csv"          # a row per visitor, a column per arm
+user-column = "user"
+node-column = "site"         # where each lives; without it they are dealt out
+"""
+_SOURCES = {"function": _FUNCTION, "table": _TABLE}
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="The folder to make.", metavar="NAME")],
+    rewards: Annotated[
+        str,
+        typer.Option(
+            help="function (rewards.py) or table (users.csv).", metavar="KIND"
+        ),
+    ] = "function",
+) -> None:
+    """Make a folder with a commented experiment that passes check and run as it is."""
+    from wallflower.protocol.errors import ConfigError
+    from wallflower.protocol.files.sections import one_of
+    from wallflower.strategy.config import ExperimentSettings
+
+    one_of("rewards", rewards, tuple(_SOURCES))
+    folder = Path(name)
+    ExperimentSettings(folder.name, ("a", "b"))  # refuses a name that runs cannot have
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(
+            str(folder), f"cannot be made ({error.strerror}); nothing was written"
+        ) from None
+    files = _files(folder.name, rewards)
+    for file, text in files.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    typer.echo(
+        f"{folder}: {', '.join(sorted(files))}\n"
+        f"Next: wallflower check {folder / 'experiment.toml'}"
+    )
+
+
+def _files(name: str, rewards: str) -> dict[str, str]:
+    def filled(file: str) -> str:
+        text = (_FOLDER / file).read_text(encoding="utf-8").replace("@NAME@", name)
+        source = "rewards.py" if rewards == "function" else "users.csv"
+        text = text.replace("@SOURCE@", f"`{source}`")
+        text = text.replace("@NODES@\n", f"{_NODES}\n" if rewards == "function" else "")
+        return text.replace("@REWARDS@\n", _SOURCES[rewards])
+
+    made = {
+        "experiment.toml": filled("experiment.toml"),
+        "README.md": filled("README.md"),
+    }
+    if rewards == "function":
+        return made | {"rewards.py": filled("rewards.py")}
+    return made | {"users.csv": _people()}
+
+
+def _people() -> str:
+    """Make visitors up, the same ones every time."""
+    chance = random.Random(2)  # noqa: S311 (nobody's secret)
+    lines = [f"user,site,{','.join(_RATES)}"]
+    for number in range(_PEOPLE):
+        cells = (str(int(chance.random() < rate)) for rate in _RATES.values())
+        site = f"{_SITES[number % 4]}-{number // 4 % 8}"
+        lines.append(f"visitor-{number:04},{site},{','.join(cells)}")
+    return "\n".join(lines) + "\n"
