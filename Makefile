@@ -67,6 +67,15 @@ test-browser: env  ## open the pages in Chromium: every width, axe-core, PDF
 	$(PIP) --require-hashes -r $(PINS)/browser.txt
 	$(BIN)/pytest -m browser tests/browser
 
+DOCS = .venv-docs
+docs:  ## the documentation as a static site in site/, strictly, from an environment of its own
+	test -d $(DOCS) || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r $(PINS)/docs.txt
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+
+tutorial: env  ## follow docs/tutorial.md word by word, in an empty folder from the wheel
+	$(BIN)/pytest tests/test_tutorial.py
+
 check-deploy: env  ## validate images, compose, Kubernetes, systemd and proxy files
 	$(PIP) --require-hashes -r $(PINS)/check.txt
 	$(BIN)/python -m deploy.check
@@ -111,7 +120,7 @@ bench-start: env  ## the start of a deployed run by its parts, in wall and CPU s
 	$(BIN)/python -m benchmarks.start
 
 clean:  ## remove everything that was generated
-	rm -rf $(VENV) build dist .coverage *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(DOCS) site build dist .coverage *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 bench-secagg: bench-env  ## secure sums, ours against Flower's stock SecAgg+
 	$(BIN)/python -W ignore -m benchmarks.secagg
