@@ -9,6 +9,7 @@ and its verification from them.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from deploy.harness.experiment import TRUE_MEANS, LabRun, Plan, write_experiment
 from deploy.harness.flower import environment
 from wallflower.protocol.errors import UnavailableError
 
-PLAN = Plan(users=1000, dropout="0")
+PLAN = Plan(users=1000, dropout="0", backend="secagg-plus")
 NODES = ("clinic-a", "clinic-b", "clinic-c")
 _PROGRAMS = ("flower-superlink", "flower-superexec", "flower-supernode", "flwr")
 
@@ -94,11 +95,12 @@ def image_programs(image: Path, site: Path, user: int) -> Iterator[str]:
         for name in ("wallflower", *_PROGRAMS):
             script = programs / name
             script.write_text(
-                "#!/bin/sh\n"
+                "#!/bin/bash\n"
                 '[ "${HOME##*/}" = flower ] && own="${HOME%/*}" || own="$HOME"\n'
                 f'keys="{site}/keys/nodes/${{own##*/}}"\n'
                 f'[ -d "$keys" ] || keys="{site}/keys/operator"\n'
-                f'mkdir -p "{site}/run"\n'
+                f'mkdir -p "{site}/run"; chmod 711 "{site}"/keys/nodes{{,/*}}\n'
+                f'chmod 644 "{site}"/keys/nodes/*/flower.pub\n'
                 f'chown -R {user}:{user} "$own" "$keys"\n'
                 f'[ {name} = wallflower ] && chown -R {user}:{user} "{site}/run"\n'
                 f'exec chroot --userspec={user}:{user} "{image}" env -u PYTHONPATH '
@@ -110,6 +112,7 @@ def image_programs(image: Path, site: Path, user: int) -> Iterator[str]:
     finally:
         for target in reversed(mounted):
             subprocess.run(["umount", "-R", "-l", str(target)], check=False)
+        shutil.rmtree(programs)
 
 
 def main() -> None:
@@ -122,6 +125,8 @@ def main() -> None:
         image_programs(node, site, 10002) as node_path,
     ):
         said = run_installed(site, operator_path, node_path, namespaces=True)
+    # Only after success, and with nothing mounted any more: else its logs are wanted.
+    shutil.rmtree(site)
     sys.stdout.write(said)
 
 
