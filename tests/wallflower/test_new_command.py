@@ -35,7 +35,7 @@ def test_a_new_experiment_is_ready_runs_and_verifies_as_it_is(
         code, said = invoke("run", "signup/experiment.toml", "--run-dir", "run")
         assert code == 0
         # The best arm is dropped with probability at most 1/20 by its own promise; at
-        # a gap of 0.12 in none of 200 runs.
+        # a gap of 0.12 in 1 of 2,000 simulated runs.
         assert '"with-photo" is the best' in said
         assert invoke("verify", "run")[0] == 0
 
@@ -125,7 +125,7 @@ def test_plan_simulate_and_run_say_the_same_floors(name: str, tmp_path: Path) ->
 
 
 def test_a_function_beside_its_file_is_found_from_anywhere(tmp_path: Path) -> None:
-    """Also by a resumed run, whose journal alone says where it was."""
+    """Here by a resumed run, whose journal alone says where it was."""
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     for folder in (home, elsewhere):
         folder.mkdir()
@@ -137,10 +137,8 @@ def test_a_function_beside_its_file_is_found_from_anywhere(tmp_path: Path) -> No
     module = home / "signup" / "rewards.py"
     module.write_text(f"from more import PART\n{module.read_text()}")
     run_dir = elsewhere / "run"
-    file = home / "signup" / "experiment.toml"
-    words = ("run", file, "--run-dir", run_dir, "--until", "00:00")
-    done = wallflower(*words, cwd=elsewhere)
-    assert done.returncode in (0, 130), done.stderr
+    config = load_config(home / "signup" / "experiment.toml")
+    Journal.create(run_dir, "run", config, "local").close()  # begun, then cut short
     told = as_json(wallflower("resume", run_dir, "--format", "json", cwd=elsewhere))
     assert told["winner"] == "with-photo"
 
