@@ -49,6 +49,10 @@ unit: env  ## the tests without the linters, and how much of the code they run
 diagrams: env  ## draw docs/secure-sums-stages.md from the table of stages
 	$(BIN)/python -m tests.support.stage_diagrams > docs/secure-sums-stages.md
 
+BEFORE ?= f1c1c67
+rooms: env  ## files and lines of every room, at BEFORE= (the first release) and now
+	$(BIN)/python -m tests.support.rooms $(BEFORE)
+
 hooks: env  ## check every commit before it is made (.pre-commit-config.yaml)
 	$(BIN)/pre-commit install
 
