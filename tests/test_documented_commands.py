@@ -6,6 +6,7 @@ runs here nor stands in `ELSEWHERE` with a reason fails the first test.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -23,7 +24,7 @@ from typing import Any
 import psutil
 import pytest
 
-from deploy.harness.processes import until
+from deploy.harness.processes import free_port, until
 from tests.integration import test_flower_homes
 from tests.integration.test_flower_app import best
 from tests.support.run_fixtures import SMALL
@@ -139,12 +140,21 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@functools.cache
+def own_port(folder: Path, use: str) -> int:
+    """Give the port of a folder's own SuperLink: the same each time."""
+    return free_port()
+
+
 def environment(folder: Path) -> dict[str, str]:
     return {
         **os.environ,
         "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "FLWR_HOME": str(folder / "flower"),
+        # Else it would greet whichever SuperLink this machine already runs.
+        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(own_port(folder, "http")),
+        "FLWR_LOCAL_CONTROL_API_PORT": str(own_port(folder, "control")),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -229,8 +239,10 @@ def _flower_home(process: psutil.Process) -> Path | None:
         return None
 
 
-def finished_below(folder: Path) -> str | None:
-    (run_dir,) = (folder / "flower" / "wallflower").iterdir()
+def finished_below(folder: Path, said: str) -> str | None:
+    runs = folder / "flower" / "wallflower"
+    assert runs.is_dir(), said
+    (run_dir,) = runs.iterdir()
     with Journal.read(run_dir) as journal:
         last = journal.last_round()
     shutil.rmtree(folder / "flower" / "wallflower")
@@ -241,7 +253,7 @@ def finished_below(folder: Path) -> str | None:
 @pytest.mark.timeout(300)
 def test_flowers_own_command_line_runs_the_app_and_says_little(flower: Path) -> None:
     said = run(FLWR, flower, cwd=ROOT)
-    assert finished_below(flower) == "winner"
+    assert finished_below(flower, said) == "winner"
     assert len(said.splitlines()) < 100
 
 
@@ -285,7 +297,7 @@ def test_the_documented_apps_run_in_flowers_simulation(flower: Path) -> None:
         flower,
         cwd=app,
     )
-    assert finished_below(flower) == "winner"
+    assert finished_below(flower, said) == "winner"
     assert "winner (ArmView(" in said
     assert len(said.splitlines()) < 100
 
