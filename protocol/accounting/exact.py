@@ -86,13 +86,13 @@ def renyi_divergence(cohort: CohortMechanism, order: float) -> float:
 def approximate(cohort: CohortMechanism, privacy_delta: float) -> Bound:
     """Smallest ε of (ε, δ)-DP for one cohort, with its reason."""
     check_delta(privacy_delta)
+    left = _left([cohort], 1, privacy_delta)
+    if left <= 0:
+        return Bound(math.inf, privacy_delta, "the promise itself has a larger δ")
     noise = shifted_noise(cohort)
     if noise is None:
         return Bound(math.inf, privacy_delta, "no noise is added")
     candidates = []
-    left = _left([cohort], 1, privacy_delta)
-    if left <= 0:
-        return Bound(math.inf, privacy_delta, "the promise itself has a larger δ")
     exact = noise.approximate(left) if noise.within_reach(1.0) else math.inf
     candidates.append(Bound(exact, privacy_delta, "exact trade-off of the noise"))
     if math.isinf(exact):

@@ -19,6 +19,7 @@ import numpy as np
 
 from wallflower.figures.plan import REWARD_DEVIATION, Figure, Panel, Series
 from wallflower.protocol.numbers import round_up
+from wallflower.protocol.privacy.sentences import power
 from wallflower.protocol.rewards.models import synthetic_rewards
 from wallflower.regret.report import guarantee_of
 from wallflower.regret.setup import build_engine, drawn_means
@@ -56,7 +57,7 @@ def settings_of(
         "version": _VERSION,
         "label": series.label,
         "instance": panel.instance,
-        "rewards": "gaussian",
+        "rewards": panel.rewards,
         "reward_sd": REWARD_DEVIATION,
         "instances": instances,
         "seed": seed,
@@ -102,7 +103,8 @@ def promise(series: Series) -> str:
     if found["kind"] == "none":
         return "no privacy"
     if found["kind"] == "pure":
-        return f"ε = {found['epsilon']}, δ = 0"
+        delta = found["privacy_delta"]
+        return f"ε = {found['epsilon']}, δ = {power(delta) if delta else 0}"
     rounded = round_up(float(found["approximate_epsilon"]), 2)
     return f"ε = {rounded}, δ = 10⁻⁶"
 
@@ -110,7 +112,7 @@ def promise(series: Series) -> str:
 def _simulate(panel: Panel, series: Series, instances: int, seed: int) -> Curve:
     spec = series.spec
     means = drawn_means(panel.instance, instances, spec.arms, seed).ravel()
-    model = synthetic_rewards("gaussian", means, REWARD_DEVIATION)
+    model = synthetic_rewards(panel.rewards, means, REWARD_DEVIATION)
     result = run(build_engine(Simulation(spec, model, instances, seed)))
     users = np.geomspace(min(1000, spec.horizon), spec.horizon, POINTS)
     average = result.regret_at(users) / users

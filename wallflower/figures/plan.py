@@ -33,6 +33,7 @@ class Panel:
     title: str
     instance: str
     series: tuple[Series, ...]
+    rewards: str = "gaussian"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +114,23 @@ def _long(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
     )
 
 
-def _panels(instance: str, horizon: int, curves: object) -> tuple[Panel, ...]:
+def _shuffled(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
+    return tuple(
+        _series(label, horizon, epsilon, mechanism=mechanism)
+        for label, mechanism in (
+            ("shuffled bits and coins", "shuffle-binary"),
+            ("Shuffle-DP-SE", "shuffle-dp"),
+            ("Dist-DP-SE", "dist-dp"),
+        )
+    )
+
+
+def _panels(
+    instance: str, horizon: int, curves: object, rewards: str = "gaussian"
+) -> tuple[Panel, ...]:
     assert callable(curves)
     return tuple(
-        Panel(f"ε = {float(epsilon):g}", instance, curves(horizon, epsilon))
+        Panel(f"ε = {float(epsilon):g}", instance, curves(horizon, epsilon), rewards)
         for epsilon in EPSILONS
     )
 
@@ -151,6 +165,12 @@ FIGURES = (
         "added",
         "Policies on the distributed protocol (Dist-DP), large gaps, K = 10",
         _panels("easy", 10**6, _policies),
+    ),
+    Figure(
+        "added-shuffle",
+        "added",
+        "Through a shuffler, rewards 0 or 1, large gaps, K = 10",
+        _panels("easy", 10**6, _shuffled, "bernoulli"),
     ),
     Figure(
         "added-long",

@@ -92,12 +92,13 @@ def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
         kind=promise.kind,
         trust=promise.trust,
         epsilon=(promise.epsilon or Fraction(0)) if pure else approximate,
-        privacy_delta=0.0 if pure else SENTENCE_DELTA,
+        privacy_delta=float(promise.privacy_delta) if pure else SENTENCE_DELTA,
         groups=(Group(cohort.cohort_size, cohort.honest_floor),),
     )
     return {
         "kind": promise.kind,
         "epsilon": promise.epsilon_text,
+        "privacy_delta": float(promise.privacy_delta),
         "trust": promise.trust,
         "approximate_epsilon": (
             round_up(approximate) if math.isfinite(approximate) else None
