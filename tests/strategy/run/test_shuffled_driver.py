@@ -1,0 +1,166 @@
+"""Shuffled sums through any port: the server dies at any moment, one heap is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.strategy.run.test_driver import CrashError, CrashingPort
+from tests.support.shuffled_sums import (
+    ShuffledCohort,
+    new_deposits,
+    new_shuffler,
+    shuffled_spec,
+)
+from wallflower.protocol.messages.port import Answer, NodeHandler, NodePort, Request
+from wallflower.protocol.secure_sum.session import SecureSum, Void
+from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
+from wallflower.protocol.wire.shuffle_pb2 import ReleaseAnswer
+from wallflower.shuffler.deposits import Deposits
+from wallflower.shuffler.heap import Shuffler
+from wallflower.strategy.nodes.memory import MemoryPort
+from wallflower.strategy.record.spool import Spool
+from wallflower.strategy.run.driver import Deadlines, run_session
+from wallflower.strategy.secure_sum import restore_session, server_session
+
+
+@dataclass
+class Giving:
+    """A shuffler behind a port; remembers the heaps it gave."""
+
+    shuffler: Shuffler
+    heaps: list[bytes] = field(default_factory=list)
+
+    async def handle(self, body: bytes) -> bytes:
+        answer = self.shuffler.release(body)
+        heap = ReleaseAnswer.FromString(answer).heap
+        self.heaps += [heap] if heap else []
+        return answer
+
+
+@dataclass
+class Node:
+    """Answers once; the same request has the same answer."""
+
+    party: str
+    value: int
+    cohort: ShuffledCohort
+    deposits: Deposits
+    said: dict[bytes, bytes] = field(default_factory=dict)
+
+    async def handle(self, body: bytes) -> bytes:
+        if body not in self.said:
+            self.said[body] = self.cohort.node_answer(self.party, body, self.value)
+            parcel = self.cohort.parcels.get(self.party)
+            if parcel is not None:
+                self.deposits.put(parcel.body)
+        return self.said[body]
+
+
+@dataclass
+class World:
+    """One cohort, its nodes and its shuffler."""
+
+    folder: Path
+    direct: bool
+    nodes: int = 6
+
+    def __post_init__(self) -> None:
+        self.cohort = ShuffledCohort(shuffled_spec(self.nodes), direct=self.direct)
+        deposits = new_deposits(self.folder / "given")
+        self.giving = Giving(new_shuffler(self.folder / "given", deposits=deposits))
+        self.handlers: dict[str, NodeHandler] = {
+            party: Node(party, 1 << (number % 6), self.cohort, deposits)
+            for number, party in enumerate(self.cohort.parties)
+        }
+        self.handlers[SHUFFLER] = self.giving
+
+    async def run(self, port: NodePort | None = None) -> SecureSum | Void:
+        """Run, or go on from what is on disk."""
+        port = port if port is not None else MemoryPort(self.handlers)
+        cohort, keyring = self.cohort, self.cohort.keyring
+        with Spool(self.folder / "spool.sqlite") as spool:
+            kept = spool.cohort("cohort-1")
+            snapshot = await kept.snapshot()
+            session = (
+                server_session(cohort.spec, cohort.parties, keyring=keyring)
+                if snapshot is None
+                else restore_session(snapshot, keyring=keyring)
+            )
+            return await run_session(
+                session, port, _wrap, _unwrap, Deadlines(20.0), kept
+            )
+
+
+def _wrap(party: str, stage: str, message: bytes) -> Request:
+    return Request(party, f"cohort-1/{stage}", message)
+
+
+def _unwrap(answer: Answer) -> bytes:
+    return answer.body
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize(
+    ("stage", "heard"), [("submit", 0), ("submit", 3), ("submit", 6), ("release", 0)]
+)
+async def test_a_server_that_dies_before_the_heap_gets_the_same_sum(
+    stage: str, heard: int, direct: bool, tmp_path: Path
+) -> None:
+    world = World(tmp_path, direct)
+    port = MemoryPort(world.handlers)
+    with pytest.raises(CrashError):
+        await world.run(CrashingPort(port, stage, heard))
+    outcome = await world.run()
+    assert isinstance(outcome, SecureSum), outcome
+    assert outcome.total == 2**6 - 1
+    assert len(world.giving.heaps) == 1
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_a_server_that_dies_with_the_heap_gets_no_second_one(
+    direct: bool, tmp_path: Path
+) -> None:
+    world = World(tmp_path, direct)
+    port = MemoryPort(world.handlers)
+    with pytest.raises(CrashError):
+        await world.run(CrashingPort(port, "release", 1))
+    outcome = await world.run()
+    # It was on disk before the end, or it is lost for good.
+    if isinstance(outcome, SecureSum):
+        assert outcome.total == 2**6 - 1
+    else:
+        assert outcome.code == "no-heap"
+    assert len(world.giving.heaps) == 1
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_nodes_that_are_gone_or_fail_are_left_out(
+    direct: bool, tmp_path: Path
+) -> None:
+    class Failing:
+        async def handle(self, body: bytes) -> bytes:
+            raise ValueError
+
+    world = World(tmp_path, direct, nodes=10)
+    gone, failing = list(world.cohort.parties)[2:4]
+    del world.handlers[gone]
+    world.handlers[failing] = Failing()
+    outcome = await world.run()
+    assert isinstance(outcome, SecureSum), outcome
+    assert not {gone, failing} & set(outcome.survivors)
+    # Nodes 0 … 5 hold 1 … 32, and 6 … 9 again 1 … 8.
+    assert outcome.total == 63 + 15 - 4 - 8
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_without_its_shuffler_a_cohort_is_void_and_blames_no_node(
+    direct: bool, tmp_path: Path
+) -> None:
+    world = World(tmp_path, direct)
+    del world.handlers[SHUFFLER]
+    outcome = await world.run()
+    assert isinstance(outcome, Void)
+    assert outcome.code == "no-heap"
