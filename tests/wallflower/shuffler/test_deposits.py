@@ -23,6 +23,7 @@ from wallflower.protocol.errors import (
 )
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES, deposit_info
+from wallflower.protocol.secure_sum.shuffle.plan import batch_info
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, SealingKey
 from wallflower.protocol.wire.shuffle_pb2 import (
     DepositRequest,
@@ -180,10 +181,15 @@ def test_a_ticket_serves_one_node_only(tmp_path: Path) -> None:
     assert isinstance(request, bytes)
     brought(cohort, deposits)
     parsed = ReleaseRequest.FromString(request)
+    context = DepositRequest.FromString(cohort.parcels["node-00000"].body).context
+    first, second = parsed.batches[0], parsed.batches[1]
+    ticket = KEY.open(first.answer.sealed, batch_info(context, first.party, 1))
+    second.answer.sealed = SealingKey(HYBRID, KEY.public).seal(
+        ticket, batch_info(context, second.party, 1)
+    )
     shuffler = new_shuffler(tmp_path, deposits=deposits)
-    parsed.batches[1].answer.sealed = parsed.batches[0].answer.sealed
     answer = ReleaseAnswer.FromString(shuffler.release(parsed.SerializeToString()))
-    assert list(answer.refused) == ["node-00001"]
+    assert dict(answer.refused) == {"node-00001": "no-deposit"}
 
 
 @pytest.mark.parametrize("limit", [{"most_bytes": 60_000}, {"most_nodes": 2}])
