@@ -8,6 +8,7 @@ nobody, or about test users, and what a table holds is only counted.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib.metadata
 import inspect
 import math
@@ -32,6 +33,7 @@ from wallflower.protocol.errors import (
     UnavailableError,
     WallflowerError,
 )
+from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.desk.host import enrolment_key
@@ -154,12 +156,21 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
             "secure-sum.corrupt and dropout",
         )
     floor = floor_rule(config, config.nodes.count).floor(wishes[0].size)
-    agreed_policy(config).check(cohort_spec(config, "check", wishes[0], floor, 1))
+    agreed = agreed_policy(config, _own_shuffler(config))
+    agreed.check(cohort_spec(config, "check", wishes[0], floor, 1))
     yield _ok(
         "users",
         f"{there:,} users on {config.nodes.count} nodes; the first batch asks "
         f"{needed:,} of them",
     )
+
+
+def _own_shuffler(config: ExperimentConfig) -> tuple[str, ...]:
+    """Stand in for the pin of a shuffler that the engine is yet to start."""
+    stated = config.secure_sum
+    if stated.backend != SHUFFLE or stated.shuffler:
+        return ()
+    return (hashlib.sha256(b"to be started").hexdigest(),)
 
 
 async def _rewards(asked: Preflight) -> list[CheckLine]:
