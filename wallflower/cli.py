@@ -25,6 +25,7 @@ from wallflower.commands.report import report
 from wallflower.commands.run import pause, resume, retire, run, status, verify
 from wallflower.commands.shuffler import shuffler
 from wallflower.commands.simulate import simulate
+from wallflower.commands.visit import visit
 from wallflower.protocol.errors import WallflowerError
 from wallflower.version import __version__
 
@@ -56,6 +57,7 @@ app.add_typer(keys.app, name="keys")
 app.command("simulate")(simulate)
 app.command("figures")(figures)
 app.command("shuffler")(shuffler)
+app.command("visit")(visit)
 
 
 def _say_version(wanted: bool) -> None:

@@ -176,11 +176,7 @@ async def _attend(
             return ended.run_over
         if ended.reason == CERTIFICATE_REFUSED and not ever_welcome:
             # Once we were inside, this is an attack or an accident that may pass.
-            raise AuthenticationError(
-                f"the desk at {invitation.address} has a TLS certificate that our root "
-                "certificate does not vouch for (other authority, other host name, or "
-                "expired)"
-            )
+            raise certificate_refused(invitation)
         if ended.reason in FINAL:
             raise AuthenticationError(
                 f"the desk at {invitation.address} ended node {identity.node_id}'s "
@@ -189,11 +185,7 @@ async def _attend(
         if ended.welcome:
             ever_welcome, reached_at, failures = True, loop.time(), 0
         if loop.time() - reached_at > settings.patience_s:
-            raise UnavailableError(
-                f"the desk at {invitation.address} was not reached for "
-                f"{settings.patience_s:g} s ({ended.reason}); check address, network "
-                "and certificate"
-            )
+            raise not_reached(invitation, settings.patience_s, ended.reason)
         longest = min(settings.longest_wait_s, settings.first_wait_s * 2**failures)
         failures = min(failures + 1, 30)
         await asyncio.sleep(longest * (0.5 + _jitter.random() / 2))
@@ -207,21 +199,7 @@ async def _try(
     settings: AttendanceSettings,
 ) -> Ended:
     """Open one connection, attend on it until it ends."""
-    credentials = grpc.ssl_channel_credentials(invitation.root_certificate)
-    options = [
-        ("grpc.max_receive_message_length", settings.most_bytes),
-        ("grpc.max_send_message_length", settings.most_bytes),
-        # A connection of our own: nodes of one process must not share their fate.
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.enable_retries", 0),
-        ("grpc.enable_http_proxy", 0),
-        # A desk that died without a word; one that lives asks first (every 120 s).
-        ("grpc.keepalive_time_ms", 150_000),
-        ("grpc.keepalive_timeout_ms", 20_000),
-    ]
-    async with grpc.aio.secure_channel(
-        invitation.address, credentials, options
-    ) as channel:
+    async with open_channel(invitation, settings.most_bytes) as channel:
         return await attend_once(
             channel,
             invitation.run_id,
@@ -232,3 +210,38 @@ async def _try(
             greeting_s=settings.greeting_s,
             server_fingerprint=invitation.server_fingerprint,
         )
+
+
+def open_channel(invitation: Invitation, most_bytes: int) -> grpc.aio.Channel:
+    """Give a connection of our own to the desk; it is made when it is first used."""
+    credentials = grpc.ssl_channel_credentials(invitation.root_certificate)
+    options = [
+        ("grpc.max_receive_message_length", most_bytes),
+        ("grpc.max_send_message_length", most_bytes),
+        # A connection of our own: nodes of one process must not share their fate.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_retries", 0),
+        ("grpc.enable_http_proxy", 0),
+        # A desk that died without a word; one that lives asks first (every 120 s).
+        ("grpc.keepalive_time_ms", 150_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+    ]
+    return grpc.aio.secure_channel(invitation.address, credentials, options)
+
+
+def certificate_refused(invitation: Invitation) -> AuthenticationError:
+    """Say that the desk is not one that we were told to believe."""
+    return AuthenticationError(
+        f"the desk at {invitation.address} has a TLS certificate that our root "
+        "certificate does not vouch for (other authority, other host name, or expired)"
+    )
+
+
+def not_reached(
+    invitation: Invitation, seconds: float, reason: str
+) -> UnavailableError:
+    """Say that nobody answered at the desk's address for so long."""
+    return UnavailableError(
+        f"the desk at {invitation.address} was not reached for {seconds:g} s "
+        f"({reason}); check address, network and certificate"
+    )

@@ -92,13 +92,34 @@ async def attend_once(
 
 async def _reason(call: _Call) -> str:
     """Say why the desk ended a call: its own word if it gave one."""
-    details = await call.details() or ""
+    return reason_of(await call.code(), await call.details() or "")
+
+
+def reason_of(status: grpc.StatusCode, details: str) -> str:
+    """Give the desk's word for the end of a call, or gRPC's."""
     if details in STATUS:
         return details
     if "CERTIFICATE_VERIFY_FAILED" in details.upper():
         return CERTIFICATE_REFUSED
-    status: grpc.StatusCode = await call.code()
     return status.name.lower().replace("_", "-")
+
+
+def new_hello(
+    run_id: str, token: RunToken, identity: NodeIdentity, instance: bytes
+) -> desk_pb2.Hello:
+    """Say who we are, with a nonce that was never used before."""
+    certificate = identity.certificate
+    return desk_pb2.Hello(
+        version=VERSION,
+        run_id=run_id,
+        node_id=identity.node_id,
+        public_key=identity.public_key,
+        certificate=b"" if certificate is None else certificate.to_bytes(),
+        nonce=secrets.token_bytes(NONCE_BYTES),
+        token_expiry=token.expiry,
+        instance=instance,
+        token_holder=token.holder,
+    )
 
 
 async def _greet(
@@ -110,18 +131,7 @@ async def _greet(
     server_fingerprint: bytes | None,
 ) -> desk_pb2.Welcome:
     """Prove who we are; check that the desk knows the run and is the expected one."""
-    certificate = identity.certificate
-    hello = desk_pb2.Hello(
-        version=VERSION,
-        run_id=run_id,
-        node_id=identity.node_id,
-        public_key=identity.public_key,
-        certificate=b"" if certificate is None else certificate.to_bytes(),
-        nonce=secrets.token_bytes(NONCE_BYTES),
-        token_expiry=token.expiry,
-        instance=instance,
-        token_holder=token.holder,
-    )
+    hello = new_hello(run_id, token, identity, instance)
     await call.write(desk_pb2.FromNode(hello=hello).SerializeToString())
     challenge = (await _expect(call, "challenge")).challenge
     if server_fingerprint not in (None, challenge.server_fingerprint):

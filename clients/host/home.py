@@ -20,6 +20,7 @@ folder that the file names; the ledger's counter in the folder that
 from __future__ import annotations
 
 import logging
+import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from google.protobuf.message import DecodeError
 
 from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.desk.attend import Invitation, attend
+from wallflower.clients.desk.visit import Visitor, VisitSettings
+from wallflower.clients.host import invitations
 from wallflower.clients.host.assemble import NodeSetup, SessionOpener, make_node
 from wallflower.clients.host.lock import node_lock
 from wallflower.clients.host.run_keys import stored_keyring
@@ -50,11 +53,12 @@ from wallflower.protocol.files import keyfiles
 from wallflower.protocol.files.sections import LARGEST_NODE, RewardSettings
 from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
-from wallflower.protocol.identity.tokens import RunToken
+from wallflower.protocol.identity.tokens import INSTANCE_BYTES, RunToken
 from wallflower.protocol.numbers import whole
 from wallflower.protocol.wire.node_pb2 import NodeRequest
 
 FILE_NAME = "node.toml"
+STREAM, VISITS, CRON = "stream", "visits", "cron"
 _log = logging.getLogger(__name__)
 
 
@@ -69,18 +73,25 @@ class NodeSection:
     arms : names of the arms, in the experiment's order; for a table source.
     keys : folder with identity.key, identity.certificate, enrolment.pub, ca.crt;
         the home itself by default.
+    attendance : ``stream`` keeps a connection to the desk; ``visits`` comes by now and
+        then, and is never on a committee; ``cron`` leaves that to `wallflower visit`.
     """
 
     name: str = ""
     users: int | tuple[str, ...] = 1
     arms: tuple[str, ...] = ()
     keys: Path | None = None
+    attendance: str = STREAM
 
     def __post_init__(self) -> None:
         if isinstance(self.users, int):
             whole("users", self.users, at_least=1, at_most=LARGEST_NODE)
         elif not self.users or len(set(self.users)) != len(self.users):
             raise InputError("users", "an empty or repeating list", "different names")
+        if self.attendance not in (STREAM, VISITS, CRON):
+            raise InputError(
+                "attendance", self.attendance, f"{STREAM}, {VISITS} or {CRON}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +226,43 @@ class NodeHome:
         return make_node(setup, self.name, users, trust, sessions)
 
 
+async def visit_desk(
+    home: NodeHome,
+    invitation: Invitation,
+    *,
+    stay: bool,
+    settings: VisitSettings | None = None,
+) -> str | None:
+    """Visit a desk once, or until the run is over; give why it is over, if it is.
+
+    Answers are remembered in the node's store: whichever process comes next gives the
+    same ones. From the first visit on no Flower message does work for the run.
+    """
+    run_id = invitation.run_id
+    with node_lock(home.path), home.ledger() as ledger:
+        await ledger.claim(Claim.attendance(home.name, run_id))
+        store = SessionStore(home.path)
+        try:
+            node = home.node(ledger, store)
+            node.only_run, node.visits = run_id, True
+            fresh = secrets.token_bytes(INSTANCE_BYTES)
+            visitor = Visitor(
+                invitation,
+                home.identity,
+                node,
+                instance=store.write_once("instance", home.name, run_id, fresh),
+                settings=settings,
+            )
+            over = await (visitor.keep() if stay else visitor.once())
+            if over is not None:
+                invitations.drop(home.path, run_id)
+                for kind in ("instance", "run-key"):
+                    store.delete(kind, home.name, run_id)
+            return over
+        finally:
+            store.close()
+
+
 class HomeProvider:
     """A `NodeProvider` for SuperNodes that have a home; homes are read once."""
 
@@ -246,12 +294,17 @@ class HomeProvider:
         run_id: str,
         token: RunToken,
     ) -> str:
-        """Attend the desk with sessions that never leave memory.
+        """Attend the desk with sessions that never leave memory, or visit it.
 
         From now on no Flower message does work for this run, in whatever process.
         """
         home = self._home(context)
         invitation = Invitation(address, home.authority(certificate), run_id, token)
+        if home.file.node.attendance != STREAM:
+            invitations.save(home.path, invitation)
+            if home.file.node.attendance == CRON:
+                return "invited"
+            return await visit_desk(home, invitation, stay=True) or "left"
         with home.ledger() as ledger:
             await ledger.claim(Claim.attendance(home.name, run_id))
             node = home.node(ledger)

@@ -127,6 +127,7 @@ class Node:
         self.users = tuple(users)
         self.lost: Counter[str] = Counter()  # reasons users dropped out, and refusals
         self.only_run: str | None = None  # the run of the desk that is attended
+        self.visits = False  # comes to the desk now and then, on no committee
         self._members = frozenset(users)
         if len(self._members) != len(self.users):
             raise InputError(
@@ -176,9 +177,8 @@ class Node:
             if kind == "describe":
                 # Those beyond the node's certificate could never be in a sum.
                 known = self.users[: self._parts.capacity]
-                return TaskAnswer(
-                    task_id=task.task_id, description=Description(users=known)
-                )
+                here = Description(users=known, visits=self.visits)
+                return TaskAnswer(task_id=task.task_id, description=here)
             if kind == "offer":
                 _check_run(task.offer.spec, run_id)
                 self._parts.policy.check(task.offer.spec)
@@ -240,6 +240,8 @@ class Node:
         _check_run(spec, run_id)
         mechanism = None
         if is_dealing(spec):
+            if self.visits:
+                raise RefusalError("needs-a-stream", "this node only visits the desk")
             self._parts.policy.check_dealing(spec)
         else:
             mechanism = self._parts.policy.check(spec)

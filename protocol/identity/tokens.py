@@ -20,6 +20,7 @@ from wallflower.protocol.wire import desk_pb2
 
 VERSION = 1
 METHOD = "/wallflower.v1.Desk/Attend"
+VISIT = "/wallflower.v1.Desk/Visit"
 NONCE_BYTES = 32
 INSTANCE_BYTES = 16
 # Before a node is known it may send this much at most in one message.
@@ -32,6 +33,8 @@ STATUS = {
     "unsupported-version": "FAILED_PRECONDITION",
     "wrong-run": "FAILED_PRECONDITION",
     "tls-too-old": "FAILED_PRECONDITION",
+    "wrong-desk": "FAILED_PRECONDITION",
+    "clock-differs": "FAILED_PRECONDITION",
     "unknown-key": "PERMISSION_DENIED",
     "not-your-name": "PERMISSION_DENIED",
     "revoked": "PERMISSION_DENIED",
@@ -46,6 +49,8 @@ STATUS = {
     "greeting-late": "DEADLINE_EXCEEDED",
     "heartbeat-lost": "DEADLINE_EXCEEDED",
     "superseded": "ABORTED",
+    "visit-repeated": "ALREADY_EXISTS",
+    "attends": "ALREADY_EXISTS",
     "desk-closing": "UNAVAILABLE",
     "desk-unready": "UNAVAILABLE",
     "run-over": "OK",
@@ -134,6 +139,30 @@ def transcript(hello: desk_pb2.Hello, challenge: desk_pb2.Challenge) -> bytes:
     """What both proofs are about: everything either side has said so far."""
     return canonical(
         "wallflower/v1/attend",
+        *_said(hello),
+        challenge.nonce,
+        challenge.server_fingerprint,
+    )
+
+
+def visit_transcript(visit: desk_pb2.FromVisitor) -> bytes:
+    """What a visitor's proofs are about: all of the visit."""
+    return canonical(
+        "wallflower/v1/visit",
+        *_said(visit.hello),
+        visit.at_ms,
+        visit.server_fingerprint,
+        visit.body,
+    )
+
+
+def reply_transcript(visit: bytes, body: bytes) -> bytes:
+    """What the desk's proof is about: the visit's transcript, and the reply to it."""
+    return canonical("wallflower/v1/asked", visit, body)
+
+
+def _said(hello: desk_pb2.Hello) -> tuple[str | int | bytes, ...]:
+    return (
         hello.version,
         hello.run_id,
         hello.node_id,
@@ -143,8 +172,6 @@ def transcript(hello: desk_pb2.Hello, challenge: desk_pb2.Challenge) -> bytes:
         hello.token_expiry,
         hello.instance,
         hello.token_holder,
-        challenge.nonce,
-        challenge.server_fingerprint,
     )
 
 

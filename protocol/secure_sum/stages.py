@@ -124,6 +124,14 @@ def is_closed(name: str) -> bool:
     return name in _BY_NAME and _BY_NAME[name].closed
 
 
+def asks_once(backend: str) -> bool:
+    """Tell whether a node that only contributes gives one message a cohort.
+
+    Not where the helpers of a cohort are its own nodes.
+    """
+    return backend in (SEALED, SHUFFLE)
+
+
 def reward_stages() -> tuple[str, ...]:
     """Name the stages in which users pull the arm."""
     return tuple(stage.name for stage in STAGES if stage.takes_reward)

@@ -1,6 +1,7 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -122,3 +123,57 @@ class RunOver(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class FromVisitor(_message.Message):
+    __slots__ = ("hello", "at_ms", "server_fingerprint", "body", "proof")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    at_ms: int
+    server_fingerprint: bytes
+    body: bytes
+    proof: Proof
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., at_ms: _Optional[int] = ..., server_fingerprint: _Optional[bytes] = ..., body: _Optional[bytes] = ..., proof: _Optional[_Union[Proof, _Mapping]] = ...) -> None: ...
+
+class Brought(_message.Message):
+    __slots__ = ("answers", "standing")
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[DeskAnswer]
+    standing: _containers.RepeatedCompositeFieldContainer[StandingAnswer]
+    def __init__(self, answers: _Optional[_Iterable[_Union[DeskAnswer, _Mapping]]] = ..., standing: _Optional[_Iterable[_Union[StandingAnswer, _Mapping]]] = ...) -> None: ...
+
+class StandingAnswer(_message.Message):
+    __slots__ = ("request", "answer")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    request: bytes
+    answer: bytes
+    def __init__(self, request: _Optional[bytes] = ..., answer: _Optional[bytes] = ...) -> None: ...
+
+class ToVisitor(_message.Message):
+    __slots__ = ("body", "desk_proof")
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    DESK_PROOF_FIELD_NUMBER: _ClassVar[int]
+    body: bytes
+    desk_proof: bytes
+    def __init__(self, body: _Optional[bytes] = ..., desk_proof: _Optional[bytes] = ...) -> None: ...
+
+class Asked(_message.Message):
+    __slots__ = ("requests", "not_taken", "next_ms", "most_bytes", "trust_label", "run_over")
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    NOT_TAKEN_FIELD_NUMBER: _ClassVar[int]
+    NEXT_MS_FIELD_NUMBER: _ClassVar[int]
+    MOST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TRUST_LABEL_FIELD_NUMBER: _ClassVar[int]
+    RUN_OVER_FIELD_NUMBER: _ClassVar[int]
+    requests: _containers.RepeatedCompositeFieldContainer[DeskRequest]
+    not_taken: _containers.RepeatedScalarFieldContainer[str]
+    next_ms: int
+    most_bytes: int
+    trust_label: str
+    run_over: str
+    def __init__(self, requests: _Optional[_Iterable[_Union[DeskRequest, _Mapping]]] = ..., not_taken: _Optional[_Iterable[str]] = ..., next_ms: _Optional[int] = ..., most_bytes: _Optional[int] = ..., trust_label: _Optional[str] = ..., run_over: _Optional[str] = ...) -> None: ...

@@ -39,6 +39,11 @@ class DeskStub:
                 request_serializer=wallflower_dot_v1_dot_desk__pb2.FromNode.SerializeToString,
                 response_deserializer=wallflower_dot_v1_dot_desk__pb2.FromDesk.FromString,
                 _registered_method=True)
+        self.Visit = channel.unary_unary(
+                '/wallflower.v1.Desk/Visit',
+                request_serializer=wallflower_dot_v1_dot_desk__pb2.FromVisitor.SerializeToString,
+                response_deserializer=wallflower_dot_v1_dot_desk__pb2.ToVisitor.FromString,
+                _registered_method=True)
 
 
 class DeskServicer:
@@ -50,6 +55,13 @@ class DeskServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Visit(self, request, context):
+        """"Here is what I answer; what else is asked of me?" At once, without waiting.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DeskServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -57,6 +69,11 @@ def add_DeskServicer_to_server(servicer, server):
                     servicer.Attend,
                     request_deserializer=wallflower_dot_v1_dot_desk__pb2.FromNode.FromString,
                     response_serializer=wallflower_dot_v1_dot_desk__pb2.FromDesk.SerializeToString,
+            ),
+            'Visit': grpc.unary_unary_rpc_method_handler(
+                    servicer.Visit,
+                    request_deserializer=wallflower_dot_v1_dot_desk__pb2.FromVisitor.FromString,
+                    response_serializer=wallflower_dot_v1_dot_desk__pb2.ToVisitor.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -86,6 +103,33 @@ class Desk:
             '/wallflower.v1.Desk/Attend',
             wallflower_dot_v1_dot_desk__pb2.FromNode.SerializeToString,
             wallflower_dot_v1_dot_desk__pb2.FromDesk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Visit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wallflower.v1.Desk/Visit',
+            wallflower_dot_v1_dot_desk__pb2.FromVisitor.SerializeToString,
+            wallflower_dot_v1_dot_desk__pb2.ToVisitor.FromString,
             options,
             channel_credentials,
             insecure,

@@ -90,10 +90,12 @@ class LostUsers(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., users: _Optional[int] = ...) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("users",)
+    __slots__ = ("users", "visits")
     USERS_FIELD_NUMBER: _ClassVar[int]
+    VISITS_FIELD_NUMBER: _ClassVar[int]
     users: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, users: _Optional[_Iterable[str]] = ...) -> None: ...
+    visits: bool
+    def __init__(self, users: _Optional[_Iterable[str]] = ..., visits: _Optional[bool] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("code", "detail", "terms", "untouched")

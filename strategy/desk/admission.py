@@ -30,10 +30,16 @@ from wallflower.protocol.identity.tokens import (
     RunToken,
     RunTokens,
     check_token_proof,
+    reply_transcript,
     token_proof,
     transcript,
+    visit_transcript,
 )
 from wallflower.protocol.wire import desk_pb2
+
+# How far a visitor's clock may be off: so long, and no longer, a recorded visit could
+# be shown to a desk that was restarted and has forgotten it.
+MOST_SKEW_S = 300.0
 
 
 class RefusedError(Exception):
@@ -255,6 +261,36 @@ class Admission:
         self, hello: desk_pb2.Hello, server_fingerprint: bytes
     ) -> desk_pb2.Challenge:
         """Check what can be checked at once; draw the nonce and show our own proof."""
+        self._check(hello)
+        challenge = desk_pb2.Challenge(
+            nonce=secrets.token_bytes(NONCE_BYTES),
+            server_fingerprint=server_fingerprint,
+        )
+        challenge.desk_proof = token_proof(
+            self._token(hello), "desk", transcript(hello, challenge)
+        )
+        return challenge
+
+    def visit(self, visit: desk_pb2.FromVisitor, server_fingerprint: bytes) -> bytes:
+        """Check a visit, which must prove all at once; give what was proved.
+
+        Whether it was seen before is for whoever remembers the node's last one.
+        """
+        hello = visit.hello
+        if abs(self._clock() - visit.at_ms / 1000) > MOST_SKEW_S:
+            raise RefusedError("clock-differs")
+        if visit.server_fingerprint not in (b"", server_fingerprint):
+            raise RefusedError("wrong-desk")
+        self._check(hello)
+        said = visit_transcript(visit)
+        self._prove(hello, said, visit.proof)
+        return said
+
+    def reply_proof(self, hello: desk_pb2.Hello, said: bytes, body: bytes) -> bytes:
+        """Show a visitor that the desk knows the run, and that this is its reply."""
+        return token_proof(self._token(hello), "desk", reply_transcript(said, body))
+
+    def _check(self, hello: desk_pb2.Hello) -> None:
         if hello.version != VERSION:
             raise RefusedError("unsupported-version")
         if (
@@ -276,14 +312,6 @@ class Admission:
         except ConfigError:  # of a list of the revoked
             raise RefusedError("desk-unready") from None
         self._check_holder(hello)
-        challenge = desk_pb2.Challenge(
-            nonce=secrets.token_bytes(NONCE_BYTES),
-            server_fingerprint=server_fingerprint,
-        )
-        challenge.desk_proof = token_proof(
-            self._token(hello), "desk", transcript(hello, challenge)
-        )
-        return challenge
 
     def admit(
         self,
@@ -292,7 +320,10 @@ class Admission:
         proof: desk_pb2.Proof,
     ) -> None:
         """Check the proofs over the whole transcript; raises `RefusedError`."""
-        said = transcript(hello, challenge)
+        self._prove(hello, transcript(hello, challenge), proof)
+        self._next_expiry = min(self._next_expiry, self._keys.expiry(hello))
+
+    def _prove(self, hello: desk_pb2.Hello, said: bytes, proof: desk_pb2.Proof) -> None:
         try:
             check_token_proof(self._token(hello), "node", said, proof.token_proof)
         except AuthenticationError:
@@ -308,7 +339,6 @@ class Admission:
             raise RefusedError("desk-unready") from None
         self._check_holder(hello)
         self._keys.confirm(hello)
-        self._next_expiry = min(self._next_expiry, self._keys.expiry(hello))
         if self._token_holders is not None:
             self._token_holders.confirm(hello)
 

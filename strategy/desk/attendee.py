@@ -1,19 +1,24 @@
 """One node at the desk: what it was asked, and what is on its way.
 
 Outlives the node's streams: after a reconnect everything unanswered goes out again
-under the same request ids.
+under the same request ids. A node that only visits is given what is asked of it when
+it comes, and brings the answers another time.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wallflower.protocol.messages.answers import REUSED
 from wallflower.protocol.messages.port import Answer, NodeId, Request
 from wallflower.protocol.wire import desk_pb2
+from wallflower.strategy.desk.limits import TokenBucket
 from wallflower.strategy.desk.stats import DeskStats
 from wallflower.strategy.nodes.inbox import Inbox
+
+MOST_GIVEN = 32  # requests to a visitor at once; it takes the rest next time
 
 
 @dataclass(slots=True)
@@ -27,14 +32,30 @@ class _Pending:
     given_to: bytes | None = None  # the store of answers that has seen it
 
 
+@dataclass(slots=True)
+class Visits:
+    """What the desk keeps of a node that comes now and then."""
+
+    bucket: TokenBucket
+    at_ms: int  # of the last visit, by the node's clock
+    next_s: float  # when it was told to come again
+    standing: dict[bytes, bytes] = field(default_factory=dict)
+
+    @property
+    def patience_s(self) -> float:
+        """How long it may stay away: as with heartbeats, three times what was said."""
+        return 3 * self.next_s
+
+
 class Attendee:
-    """The desk's memory of one node."""
+    """The desk's memory of one node; `visits` if it does not stay."""
 
     def __init__(self, node_id: NodeId, stats: DeskStats, now: float) -> None:
         self.node_id = node_id
         self.here = False
         self.instance: bytes | None = None
         self.left_at = now
+        self.visits: Visits | None = None
         self._stats = stats
         self._pending: dict[str, _Pending] = {}
         self._waiting: deque[str] = deque()
@@ -46,8 +67,17 @@ class Attendee:
         """True when nothing is asked of the node."""
         return not self._pending
 
+    def away(self, now: float, return_s: float) -> bool:
+        """Tell whether the node has stayed away for longer than it may."""
+        patience_s = return_s if self.visits is None else self.visits.patience_s
+        return not self.here and now - self.left_at > patience_s
+
     def ask(self, request: Request, inbox: Inbox, now: float) -> None:
         """Queue a request, or wait with others for the same one."""
+        if self.visits is not None and request.body in self.visits.standing:
+            body = self.visits.standing[request.body]
+            inbox.deliver(Answer(self.node_id, request.request_id, body))
+            return
         pending = self._pending.get(request.request_id)
         if pending is None:
             pending = _Pending(request, now)
@@ -92,14 +122,34 @@ class Attendee:
         answered before; what its former self was given fails instead of being worked
         on twice.
         """
+        self._meet(instance, now)
+        self.here, self.visits = True, None
+        self._out = 0
+        self._waiting = deque(self._pending)
+        self._abandoned.clear()
+
+    def _meet(self, instance: bytes, now: float) -> None:
         for request_id, pending in list(self._pending.items()):
             pending.out = False
             if pending.given_to not in (None, instance):
                 self.answer(request_id, b"", "node-restarted", now)
-        self.here, self.instance = True, instance
-        self._out = 0
-        self._waiting = deque(self._pending)
-        self._abandoned.clear()
+        self.instance = instance
+
+    def visit(self, instance: bytes, visits: Visits, now: float) -> None:
+        """Take note that the node came by."""
+        self._meet(instance, now)
+        self.visits, self.left_at = visits, now
+
+    def unanswered(self, most_bytes: int) -> Iterator[Request]:
+        """Give what a visitor is asked; it is at work then until somebody gives up."""
+        for pending in list(self._pending.values())[:MOST_GIVEN]:
+            most_bytes -= len(pending.request.body) + len(pending.request.request_id)
+            if most_bytes < 0:
+                return
+            self._stats.requests += 1
+            self._stats.repeated += pending.given_to is not None
+            pending.given_to = self.instance
+            yield pending.request
 
     def depart(self, now: float) -> None:
         """Note that the stream is gone."""
@@ -110,6 +160,16 @@ class Attendee:
         """Give up on everything that was asked."""
         for request_id in list(self._pending):
             self.answer(request_id, b"", failure, now)
+
+    def miss(self, now: float) -> None:
+        """Give up on a node that stays away.
+
+        Not on what a visitor has with it: an outcome may take as long as its asker
+        waits, and meanwhile nothing brings it here.
+        """
+        for request_id, pending in list(self._pending.items()):
+            if self.visits is None or pending.given_to is None:
+                self.answer(request_id, b"", "node-gone", now)
 
     def next_frame(self, window: int) -> bytes | None:
         """Give the next message to send, or None when there is nothing to do."""

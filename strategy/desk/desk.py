@@ -1,14 +1,16 @@
 """The desk: a ``grpc.aio`` service on which nodes attend a run, and a `NodePort`.
 
-Each node keeps one outbound stream over TLS. The orchestrator asks; the desk sends,
-waits through reconnects, and hands over each answer once.
+Each node keeps one outbound stream over TLS, or visits now and then with one call. The
+orchestrator asks; the desk sends, waits through reconnects, and hands over each answer
+once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import grpc
@@ -23,13 +25,14 @@ from wallflower.protocol.messages.port import Answer, NodeId, Request
 from wallflower.protocol.wire import desk_pb2
 from wallflower.strategy.desk.admission import Admission, RefusedError
 from wallflower.strategy.desk.attendee import Attendee
-from wallflower.strategy.desk.descriptors import RESERVED, streams_allowed
+from wallflower.strategy.desk.descriptors import streams_allowed
 from wallflower.strategy.desk.health import DeskHealth
 from wallflower.strategy.desk.heap import SettledHeap
 from wallflower.strategy.desk.limits import Blame, TokenBucket, address_of
 from wallflower.strategy.desk.settings import DeskSettings
 from wallflower.strategy.desk.stats import DeskStats
 from wallflower.strategy.desk.stream import NodeStream, greet
+from wallflower.strategy.desk.visits import Lobby
 from wallflower.strategy.nodes.inbox import Inbox
 
 _log = logging.getLogger(__name__)
@@ -74,6 +77,9 @@ class Desk:
         self._expected = tuple(expected)
         self._attendees: dict[NodeId, Attendee] = {}
         self._streams: dict[NodeId, NodeStream] = {}
+        self._lobby = Lobby(
+            admission, self._fingerprint, self._settings, self._attendees, self.stats
+        )
         self._blame = Blame(
             self._settings.refusals_per_s, self._settings.refusals_burst
         )
@@ -92,11 +98,14 @@ class Desk:
             self._attendees[node_id] = Attendee(node_id, self.stats, now)
         self._most_streams = streams_allowed(self._settings.most_streams)
         self._server = grpc.aio.server(
-            options=_server_options(self._settings, self._most_streams)
+            options=self._settings.channel_options(self._most_streams)
         )
-        handler = grpc.stream_stream_rpc_method_handler(self._attend)
+        methods = {
+            "Attend": grpc.stream_stream_rpc_method_handler(self._attend),
+            "Visit": grpc.unary_unary_rpc_method_handler(self._visit),
+        }
         self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(_SERVICE, {"Attend": handler}),)
+            (grpc.method_handlers_generic_handler(_SERVICE, methods),)
         )
         self._health = DeskHealth(
             ("", _SERVICE), self._stranger, self._settings.most_watching, self.stats
@@ -130,7 +139,7 @@ class Desk:
         if self._server is None:
             return
         server, self._server = self._server, None
-        self._closing = True
+        self._closing, self._lobby.run_over = True, run_over
         if self._health is not None:
             self._health.close()
         for stream in list(self._streams.values()):
@@ -138,13 +147,14 @@ class Desk:
                 stream.end("desk-closing")
             else:
                 stream.say_run_over(run_over)
-        try:
-            async with asyncio.timeout(self._settings.closing_s):
-                async with self._came_or_went:
-                    await self._came_or_went.wait_for(lambda: not self._streams)
-        except TimeoutError:
-            for stream in list(self._streams.values()):
-                stream.end("desk-closing")
+        await self._until(lambda: not self._streams, self._settings.closing_s)
+        for stream in list(self._streams.values()):
+            stream.end("desk-closing")
+        if run_over is not None:  # visitors hear of it when they come by
+            clock = asyncio.get_running_loop().time
+            await self._until(
+                lambda: not self._lobby.count(clock()), self._settings.farewell_s
+            )
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.wait([self._sweeping])
@@ -155,27 +165,33 @@ class Desk:
         await server.stop(grace=0.2)
         self._event("desk-closed")
 
+    async def _until(self, holds: Callable[[], bool], timeout_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), self._came_or_went:
+                await self._came_or_went.wait_for(holds)
+
     async def nodes(self) -> Sequence[NodeId]:
-        """Name the nodes that attend now."""
-        return sorted(self._streams)
+        """Name the nodes that attend now, or came by and are expected again."""
+        return sorted(self._there())
+
+    def _there(self) -> frozenset[NodeId]:
+        now = asyncio.get_running_loop().time()
+        return self._lobby.expected(now) | self._streams.keys()
 
     async def wait_for(
         self, nodes: Collection[NodeId], *, timeout_s: float
     ) -> frozenset[NodeId]:
         """Wait until all of `nodes` attend or time is up; give those missing."""
         wanted = frozenset(nodes)
-        try:
-            async with asyncio.timeout(timeout_s), self._came_or_went:
-                await self._came_or_went.wait_for(
-                    # The count first: a thousand arrivals must not compare sets.
-                    lambda: (
-                        len(self._streams) >= len(wanted)
-                        and wanted <= self._streams.keys()
-                    )
-                )
-        except TimeoutError:
-            pass
-        return wanted - set(self._streams)
+        await self._until(
+            # The count first: a thousand arrivals must not compare sets.
+            lambda: (
+                len(self._streams) + self.stats.visitors >= len(wanted)
+                and wanted <= self._there()
+            ),
+            timeout_s,
+        )
+        return wanted - self._there()
 
     def revoke(self, node_id: NodeId) -> None:
         """Shut a node out now and for the rest of the process."""
@@ -210,7 +226,7 @@ class Desk:
             failure = "desk-closed"
         elif len(request.body) + _FRAME_BYTES > self._settings.most_bytes_out:
             failure = "too-large"
-        elif not attendee.here and now - attendee.left_at > self._settings.return_s:
+        elif attendee.away(now, self._settings.return_s):
             failure = "node-gone"
         if attendee is None or failure is not None:
             inbox.deliver(Answer(request.node_id, request.request_id, failure=failure))
@@ -229,14 +245,33 @@ class Desk:
         try:
             hello = await self._let_in(context)
         except RefusedError as refused:
-            self.stats.refused[refused.reason] += 1
-            if self._log_lines.take(now):  # whoever floods us must not flood the log
-                self._event("refused", logging.WARNING, refused.reason, address=address)
-            if refused.reason not in {"too-many-streams", "desk-closing", "too-fast"}:
-                self._blame.add(address, now)
+            self._note_refusal(refused.reason, address, now)
             await self._abort(context, refused.reason)
             return
         await self._abort(context, await self._stay(context, hello))
+
+    async def _visit(self, raw: bytes, context: _Context) -> bytes:
+        """Serve one visit; the other gRPC method."""
+        now = asyncio.get_running_loop().time()
+        try:
+            if (reason := self._stranger(context)) is not None:
+                raise RefusedError(reason)
+            if self._closing and self._lobby.run_over is None:
+                raise RefusedError("desk-closing")
+            reply = self._lobby.serve(raw, now)
+        except RefusedError as refused:
+            self._note_refusal(refused.reason, address_of(context.peer()), now)
+            await self._abort(context, refused.reason)
+            raise  # not reached: `abort` does not return
+        await self._tell_waiters()
+        return reply
+
+    def _note_refusal(self, reason: str, address: str, now: float) -> None:
+        self.stats.refused[reason] += 1
+        if self._log_lines.take(now):  # whoever floods us must not flood the log
+            self._event("refused", logging.WARNING, reason, address=address)
+        if reason not in {"too-many-streams", "desk-closing", "too-fast"}:
+            self._blame.add(address, now)
 
     async def _let_in(self, context: _Context) -> desk_pb2.Hello:
         settings, stats = self._settings, self.stats
@@ -330,9 +365,8 @@ class Desk:
             self._expel()
             self._heap.look(len(self._streams), now)
             for attendee in self._attendees.values():
-                away = not attendee.here and now - attendee.left_at > settings.return_s
-                if away and not attendee.idle:
-                    attendee.fail_all("node-gone", now)
+                if not attendee.idle and attendee.away(now, settings.return_s):
+                    attendee.miss(now)
 
     def _pace(self) -> float:
         """Give how often a node beats: all together no faster than we like to hear."""
@@ -359,22 +393,3 @@ class Desk:
         if reason is not None:
             extra["reason"] = reason
         _log.log(level, event, extra=extra)
-
-
-def _server_options(settings: DeskSettings, streams: int) -> list[tuple[str, int]]:
-    return [
-        ("grpc.max_receive_message_length", settings.most_bytes),
-        ("grpc.max_send_message_length", settings.most_bytes_out),
-        ("grpc.max_metadata_size", 8 * 1024),
-        # Who has a connection and no stream costs a descriptor all the same.
-        ("grpc.max_allowed_incoming_connections", streams + RESERVED // 2),
-        # A peer that died without a word is found whatever the pace of heartbeats.
-        ("grpc.keepalive_time_ms", 120_000),
-        ("grpc.keepalive_timeout_ms", 20_000),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 60_000),  # a node's
-        # A node needs one stream; a few more are for health checks.
-        ("grpc.max_concurrent_streams", 16),
-        ("grpc.max_connection_idle_ms", 60_000),
-        # Two desks on one port would share its nodes; the second must fail to open.
-        ("grpc.so_reuseport", 0),
-    ]

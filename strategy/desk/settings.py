@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import whole
+from wallflower.strategy.desk.descriptors import RESERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,18 @@ class DeskSettings:
     beats_per_s : int
         Heartbeats of all nodes together; with many nodes each is told to beat more
         seldom, so that waiting costs the same whatever their number.
+    most_visit_bytes : int
+        Largest message of a visitor, which proves who it is in the same message.
+    most_visitors : int
+        Nodes known to come by; the next one is refused.
+    visit_s : float
+        How long visitors are told to stay away, at least.
+    visits_per_s : int
+        Visits of all nodes together; many are told to come more seldom.
+    visits_burst : int
+        Visits one node may make at once; in the long run four in `visit_s`.
+    farewell_s : float
+        How long a run that is over waits for its visitors to hear of it.
     greeting_s : float
         How long the greeting may take.
     return_s : float
@@ -57,6 +70,12 @@ class DeskSettings:
     refusals_burst: int = 200
     heartbeat_s: float = 10.0
     beats_per_s: int = 10
+    most_visit_bytes: int = 256 * 2**10
+    most_visitors: int = 200_000
+    visit_s: float = 10.0
+    visits_per_s: int = 100
+    visits_burst: int = 20
+    farewell_s: float = 30.0
     greeting_s: float = 15.0
     return_s: float = 30.0
     closing_s: float = 5.0
@@ -69,3 +88,22 @@ class DeskSettings:
                 whole(name, value, at_least=1)
             elif not 0 < value <= 86_400:
                 raise InputError(name, value, "more than 0 seconds, at most a day")
+
+    def channel_options(self, streams: int) -> list[tuple[str, int]]:
+        """Give gRPC's options of a desk with room for so many streams."""
+        return [
+            ("grpc.max_receive_message_length", self.most_bytes),
+            ("grpc.max_send_message_length", self.most_bytes_out),
+            ("grpc.max_metadata_size", 8 * 1024),
+            # Who has a connection and no stream costs a descriptor all the same.
+            ("grpc.max_allowed_incoming_connections", streams + RESERVED // 2),
+            # A peer that died without a word is found whatever the pace of heartbeats.
+            ("grpc.keepalive_time_ms", 120_000),
+            ("grpc.keepalive_timeout_ms", 20_000),
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 60_000),  # a node's
+            # A node needs one stream; a few more are for health checks.
+            ("grpc.max_concurrent_streams", 16),
+            ("grpc.max_connection_idle_ms", 60_000),
+            # Two desks on one port would share its nodes; the second must fail to open.
+            ("grpc.so_reuseport", 0),
+        ]

@@ -69,6 +69,10 @@ class DeskStats:
         Answers taken, by failure (``ok`` for none).
     unasked : int
         Answers nobody was waiting for: late, repeated, invented.
+    visits : int
+        Visits that were let in.
+    visitors : int
+        Nodes that came by and are expected again.
     bytes_in, bytes_out : int
         Message bytes of let-in nodes, without TLS and HTTP/2.
     latency : Histogram
@@ -86,6 +90,8 @@ class DeskStats:
     repeated: int = 0
     answers: Counter[str] = field(default_factory=Counter)
     unasked: int = 0
+    visits: int = 0
+    visitors: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     latency: Histogram = field(default_factory=Histogram)

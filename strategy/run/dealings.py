@@ -98,7 +98,8 @@ class Dealings:
                     return
                 if not left:
                     raise DealingFailedError(
-                        f"{len(nodes)} nodes could not make a key for sealed sums "
+                        f"{len(nodes)} nodes that stay could not make a key for sealed "
+                        "sums "
                         f"({outcome.code}: {outcome.detail}); nobody was asked for a "
                         "reward. When more nodes are there, resume the run: wallflower "
                         f"resume {self._journal.run_dir}"

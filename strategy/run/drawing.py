@@ -110,6 +110,7 @@ class UserRegistry:
         self._away: dict[NodeId, int] = {}  # users of nodes known, not seen yet
         self._earlier: dict[NodeId, Counter[Pseudonym]] = {}  # their invitations
         self._most_invited = 0
+        self.visitors: set[NodeId] = set()  # nodes that come now and then
 
     def __contains__(self, node_id: NodeId) -> bool:
         return node_id in self._nodes
@@ -144,8 +145,10 @@ class UserRegistry:
         here = (int(node.counts.max()) for node in self._nodes.values())
         return max(self._most_invited, max(here, default=0))
 
-    def add_node(self, node_id: NodeId, users: Sequence[Pseudonym]) -> None:
-        """Take a node's own description of its users.
+    def add_node(
+        self, node_id: NodeId, users: Sequence[Pseudonym], *, visits: bool = False
+    ) -> None:
+        """Take a node's own description of its users, and whether it only visits.
 
         Raises MalformedMessageError for one that cannot be true; the node is left out.
         A second description of a known node is ignored: users cannot be renamed.
@@ -164,6 +167,8 @@ class UserRegistry:
             )
         node = _Node(names, np.zeros(len(names), np.uint16), [])
         self._nodes[node_id] = node
+        if visits:
+            self.visitors.add(node_id)
         self._away.pop(node_id, None)
         self._count(node, self._earlier.pop(node_id, Counter()))
 

@@ -97,7 +97,11 @@ class Orchestrator:
         )
         transport = config.transport
         self._roll_call = RollCall(
-            port, self._run_id, self._registry, transport.stage_timeout_s
+            port,
+            self._run_id,
+            self._registry,
+            transport.stage_timeout_s,
+            config.secure_sum.backend,
         )
         terms = Terms(port, self._run_id, transport.stage_timeout_s)
         self._recruiter = Recruiter(

@@ -183,10 +183,11 @@ class Recruiter:
         return everybody_suffices(self._registry, self._config, wishes)
 
     async def willing(self) -> dict[NodeId, int]:
-        """Name the nodes that are there and refused no terms, with their users."""
+        """Name the nodes that stay and refused no terms, with their users."""
         present = await self._look()  # first: somebody may be there for the first time
-        known, refusing = self._registry.known, self.terms.refusing
-        return {node: known[node] for node in present if node not in refusing}
+        known = self._registry.known
+        out = self.terms.refusing | self._registry.visitors
+        return {node: known[node] for node in present if node not in out}
 
     async def _look(self) -> Sequence[str]:
         """See who is there, and write down whoever is there for the first time."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import DecodeError
 
 from wallflower.protocol.errors import MalformedMessageError
+from wallflower.protocol.messages.describe import DESCRIBE, describe_body
 from wallflower.protocol.messages.port import Answer, NodeId, Request
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.secure_sum.stages import stage_named
@@ -16,7 +17,7 @@ from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
     CloseCohort,
     CohortStage,
-    Describe,
+    Description,
     NodeAnswer,
     NodeRequest,
     Offer,
@@ -27,7 +28,7 @@ from wallflower.protocol.wire.node_pb2 import Refusal as WireRefusal
 from wallflower.strategy.record.losses import Reported
 from wallflower.strategy.run.driver import Refusal
 
-_DESCRIBE, _OFFER = "describe", "offer"
+_OFFER = "offer"
 
 
 class Closings:
@@ -177,16 +178,14 @@ def offer_reply(answer: Answer, specs: Sequence[CohortSpec]) -> Mapping[str, Ref
 
 def describe_request(run_id: str, node_id: NodeId, number: int) -> Request:
     """Ask a node who lives with it; `number` tells repeated questions apart."""
-    tasks = [Task(task_id=_DESCRIBE, describe=Describe())]
-    body = NodeRequest(run_id=run_id, tasks=tasks).SerializeToString()
-    return Request(node_id, f"{run_id}/{_DESCRIBE}/{number}", body)
+    return Request(node_id, f"{run_id}/{DESCRIBE}/{number}", describe_body(run_id))
 
 
-def described_users(answer: Answer) -> tuple[str, ...]:
+def description_of(answer: Answer) -> Description:
     """Read a node's description; raises MalformedMessageError."""
     for task in _reply(answer).answers:
-        if task.task_id == _DESCRIBE and task.WhichOneof("kind") == "description":
-            return tuple(task.description.users)
+        if task.task_id == DESCRIBE and task.WhichOneof("kind") == "description":
+            return task.description
     raise MalformedMessageError("a node does not describe its users")
 
 

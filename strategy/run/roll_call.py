@@ -8,14 +8,22 @@ from contextlib import aclosing
 
 from wallflower.protocol.errors import ProtocolError, UnavailableError
 from wallflower.protocol.messages.port import NodePort
+from wallflower.protocol.secure_sum.stages import asks_once
+from wallflower.protocol.wire.node_pb2 import Description
 from wallflower.strategy.run.drawing import UserRegistry
-from wallflower.strategy.run.requests import describe_request, described_users
+from wallflower.strategy.run.requests import describe_request, description_of
 
 _log = logging.getLogger(__name__)
 
 # How often a port is asked again who is there; a count is cheap on every port.
 _TRIES = 3  # a node that is busy for a moment must not miss the roll call
 _PAUSE_S, _RETRY_S = 0.05, 0.3
+
+
+class NeedsStreamError(ProtocolError):
+    """A node comes now and then, and the run's sums need it to stay."""
+
+    code = "needs-a-stream"
 
 
 class RollCall:
@@ -31,15 +39,24 @@ class RollCall:
         Filled with every node that describes itself credibly.
     timeout_s : float
         How long a node may take to describe itself.
+    backend : str
+        Of the run's secure sums; some ask every node several times a cohort, which
+        a node that only visits cannot keep up with.
     """
 
     def __init__(
-        self, port: NodePort, run_id: str, registry: UserRegistry, timeout_s: float
+        self,
+        port: NodePort,
+        run_id: str,
+        registry: UserRegistry,
+        timeout_s: float,
+        backend: str,
     ) -> None:
         self._port = port
         self._run_id = run_id
         self._registry = registry
         self._timeout_s = timeout_s
+        self._backend = backend
         self._calls = 0
         self._refused: set[str] = set()
 
@@ -75,7 +92,7 @@ class RollCall:
         return tuple(node for node in present if node in self._registry)
 
     async def _describe(self, nodes: list[str]) -> None:
-        described: dict[str, tuple[str, ...]] = {}
+        described: dict[str, Description] = {}
         for _ in range(_TRIES):
             nodes = await self._ask(nodes, described)
             if not nodes:
@@ -83,16 +100,19 @@ class RollCall:
             await asyncio.sleep(_RETRY_S)
         # In one order whatever the network did: a seeded draw must repeat itself.
         for node in sorted(described):
-            if not described[node]:
+            said = described[node]
+            if not said.users:
                 self._refused.add(node)  # nobody lives there: not worth a word
                 continue
             try:
-                self._registry.add_node(node, described[node])
+                if said.visits and not asks_once(self._backend):
+                    raise NeedsStreamError(f"{self._backend} needs nodes that stay")
+                self._registry.add_node(node, tuple(said.users), visits=said.visits)
             except ProtocolError as error:
                 self._refuse(node, error)
 
     async def _ask(
-        self, nodes: list[str], described: dict[str, tuple[str, ...]]
+        self, nodes: list[str], described: dict[str, Description]
     ) -> list[str]:
         """Ask nodes who lives there; give those whose asking failed at once."""
         self._calls += 1
@@ -105,7 +125,7 @@ class RollCall:
                     failed.append(answer.node_id)
                     continue
                 try:
-                    described[answer.node_id] = described_users(answer)
+                    described[answer.node_id] = description_of(answer)
                 except ProtocolError as error:
                     self._refuse(answer.node_id, error)
         return failed

@@ -74,6 +74,10 @@ class DeskMetrics:
         yield gauge(
             "desk_streams_watching", "Health checks that stay open", stats.watching
         )
+        yield gauge(
+            "desk_visitors", "Nodes that came by and are expected again", stats.visitors
+        )
+        yield counter("desk_visits", "Visits that were let in", stats.visits)
         yield counter("desk_streams", "Streams that were let in", stats.attended)
         yield counter(
             "desk_reconnects", "Streams of nodes that came back", stats.reconnects

@@ -10,6 +10,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from wallflower.clients.client_app import app
 from wallflower.clients.host.home import NodeHome
+from wallflower.clients.host.invitations import kept
 from wallflower.clients.host.lock import node_lock
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.rewards.source import Patience
@@ -264,3 +265,26 @@ def test_a_node_of_real_rewards_loads_nothing_that_only_simulations_need() -> No
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_node_that_comes_by_cron_keeps_its_invitation_and_ends(
+    tmp_path: Path,
+) -> None:
+    home(tmp_path, '[node]\nname = "phone"\nattendance = "cron"\n' + REWARDS)
+    token = RunTokens("run-1", b"s" * 32).issue_to("flower/7", expiry=2**40)
+    fields: dict[str, str | bytes] = {
+        flower_record.ADDRESS: "desk:9000",
+        flower_record.CERTIFICATE: b"PEM",
+        flower_record.RUN_ID: "run-1",
+        flower_record.TOKEN: token.to_text(),
+    }
+    reply = call(flower_record.ATTEND, {"wallflower-home": str(tmp_path)}, fields)
+    assert reply[flower_record.REASON] == flower_record.RUN_OVER  # not sent for again
+    (invitation,) = kept(tmp_path)
+    assert (invitation.address, invitation.run_id) == ("desk:9000", "run-1")
+    assert invitation.token == token
+
+
+def test_an_unknown_attendance_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="stream, visits or cron"):
+        home(tmp_path, '[node]\nname = "a"\nattendance = "never"\n' + REWARDS)

@@ -1,0 +1,101 @@
+"""Nodes that only visit give their one message and hold no share of any key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.orchestration import World, config, world
+from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.secure_sum.backends import (
+    COMMITTEE,
+    SEALED,
+    SECAGG_PLUS,
+    SHUFFLE,
+)
+from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
+from wallflower.protocol.secure_sum.stages import asks_once
+from wallflower.protocol.wire.node_pb2 import (
+    CohortStage,
+    NodeAnswer,
+    NodeRequest,
+    Task,
+)
+from wallflower.strategy.config import ExperimentConfig, SecureSumSettings
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.cohort_spec import threat_of
+
+
+def experiment(backend: str) -> ExperimentConfig:
+    return config(secure_sum=SecureSumSettings(backend=backend))
+
+
+def let_visit(there: World, count: int) -> set[str]:
+    """Let the last nodes be visitors."""
+    visiting = set(list(there.nodes)[-count:])
+    for name in visiting:
+        there.nodes[name].visits = True
+    return visiting
+
+
+async def test_visitors_are_in_the_sums_and_not_on_the_committee(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, experiment(SEALED)) as there:
+        visiting = let_visit(there, 12)
+        await there.run()
+        with Journal.read(there.run_dir) as journal:
+            dealings = journal.dealings()
+            sums = [cohort.result for cohort in journal.cohorts() if cohort.result]
+        assert dealings
+        for dealing in dealings:
+            assert dealing.nodes == 8
+            assert not visiting & {*dealing.members, *dealing.dealers}
+        invited = {node for nodes in there.invited().values() for node in nodes}
+        assert visiting <= invited
+        assert all(result.survivors >= 60 for result in sums)
+
+
+async def test_where_a_cohort_needs_several_answers_visitors_are_left_out(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, experiment(SECAGG_PLUS)) as there:
+        visiting = let_visit(there, 5)
+        await there.run()
+        invited = {node for nodes in there.invited().values() for node in nodes}
+        assert invited
+        assert not visiting & invited
+
+
+async def test_a_run_on_which_nobody_stays_says_so_before_anybody_is_asked(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, experiment(SEALED)) as there:
+        let_visit(there, 20)
+        with pytest.raises(UnavailableError, match="0 nodes that stay"):
+            await there.run()
+        assert not there.invited()
+
+
+async def test_a_visitor_takes_no_part_in_a_dealing_whatever_the_server_says(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, experiment(SEALED)) as there:
+        (name,) = let_visit(there, 1)
+        spec = dealing_spec(
+            "test-run", "dealing-1", threat_of(there.config), dict.fromkeys("ab", 1)
+        )
+        task = Task(task_id="t", stage=CohortStage(spec=spec, message=b"x"))
+        body = NodeRequest(run_id="test-run", tasks=[task]).SerializeToString()
+        (answer,) = NodeAnswer.FromString(await there.nodes[name].handle(body)).answers
+        assert answer.refusal.code == "needs-a-stream"
+
+
+def test_only_sums_whose_helpers_are_others_ask_a_node_once() -> None:
+    asking_once = {
+        backend
+        for backend in (COMMITTEE, SEALED, SECAGG_PLUS, SHUFFLE)
+        if asks_once(backend)
+    }
+    assert asking_once == {SEALED, SHUFFLE}
