@@ -145,8 +145,11 @@ soak-docs: env  ## the documented commands that take minutes
 bench-shuffle: env  ## shuffled sums: messages, bytes, seconds, users a second, regret
 	$(BIN)/python -W ignore -m benchmarks.shuffle
 
-bench-desk: bench-env  ## what one more node costs the server: 1,000, 4,000 and 8,000 nodes
-	$(BIN)/python -W ignore -m benchmarks.desk_scale
+bench-desk: bench-env  ## what one more node costs the server: 1,000, 4,000 and 8,000 nodes; ONE_MESSAGE=10000: visiting ones
+	$(BIN)/python -W ignore -m $(if $(ONE_MESSAGE),benchmarks.desk_visits --nodes $(ONE_MESSAGE),benchmarks.desk_scale)
+
+bench-lag: bench-env  ## how long the server's loop stands still in a cohort of 65,536 nodes
+	$(BIN)/python -W ignore -m benchmarks.loop_lag
 
 bench-decide: env  ## users until one arm is left, beside other rules
 	$(BIN)/python -m benchmarks.decide

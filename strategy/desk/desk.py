@@ -39,6 +39,7 @@ _log = logging.getLogger(__name__)
 _SERVICE = "wallflower.v1.Desk"
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 _REFUSALS_LOGGED_PER_S = 10
+_POSTED_AT_ONCE = 512
 # Room for field numbers, lengths and ids around the body of a request.
 _FRAME_BYTES = 1024
 
@@ -207,8 +208,10 @@ class Desk:
         deadline = loop.time() + timeout_s
         inbox = Inbox(requests)
         try:
-            for request in inbox.requests.values():
+            for number, request in enumerate(inbox.requests.values()):
                 self._post(request, inbox, loop.time())
+                if number % _POSTED_AT_ONCE == 0:  # nodes are heard meanwhile
+                    await asyncio.sleep(0)
             while (answer := await inbox.next_before(deadline)) is not None:
                 yield answer
         finally:

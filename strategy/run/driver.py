@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from wallflower.protocol.errors import InputError, ProtocolError
 from wallflower.protocol.messages.port import Answer, NodePort, Request
@@ -26,6 +28,8 @@ from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.strategy.record.spool import CohortSpool, Loss, Receipt
 
 _log = logging.getLogger(__name__)
+LARGE = 32  # parties whose messages are worth a thread of their own
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +106,8 @@ async def run_session(
     if spool is not None:
         if (outcome := await spool.outcome()) is not None:
             return outcome
-        for event in await spool.events():
-            _apply(session, event)
+        events = await spool.events()
+        await _worked(partial(_replay, session, events), len(events))
     step = await _drive(session, port, wrap, unwrap, deadlines, spool)
     if isinstance(step, Dealt):
         raise InputError("session", "a dealing", "a cohort; see run_dealing")
@@ -134,19 +138,27 @@ async def _drive(
     deadlines: Deadlines,
     spool: CohortSpool | None,
 ) -> SecureSum | Dealt | Void:
-    step = session.start()
+    step = await _worked(session.start, LARGE)
     while isinstance(step, Ask):
+        size = len(step.messages)
         if spool is not None:
-            await spool.enter_stage(step.stage, session.snapshot())
+            snapshot = await _worked(session.snapshot, size)
+            await spool.enter_stage(step.stage, snapshot)
         if step.messages:
             await _collect(session, step, port, wrap, unwrap, deadlines, spool)
-        if SHUFFLER in step.messages:
-            # A heap is opened message by message, which takes minutes where it is
-            # large: meanwhile the loop must hear the nodes.
-            step = await asyncio.to_thread(session.advance)
-        else:
-            step = session.advance()
+        # A heap is one message, and is opened message by message.
+        step = await _worked(
+            session.advance, LARGE if SHUFFLER in step.messages else size
+        )
     return step
+
+
+async def _worked(work: Callable[[], Result], size: int) -> Result:
+    """Do what takes long for many parties beside the loop, which must hear the nodes.
+
+    Nobody else touches the session meanwhile. A few parties are not worth a thread.
+    """
+    return await asyncio.to_thread(work) if size >= LARGE else work()
 
 
 async def _collect(
@@ -158,23 +170,57 @@ async def _collect(
     deadlines: Deadlines,
     spool: CohortSpool | None,
 ) -> None:
+    """Let the session hear the answers of a stage, all that have come in one go."""
     requests = {}
-    for party, message in step.messages.items():
+    for number, (party, message) in enumerate(step.messages.items()):
         request = wrap(party, step.stage, message)
         requests[request.node_id, request.request_id] = request, party
+        await _let_others(number)
     stream = port.ask(
         [request for request, _ in requests.values()],
         timeout_s=deadlines.of(step.stage),
     )
-    async with aclosing(stream) as answers:
-        async for answer in answers:
-            _, party = requests[answer.node_id, answer.request_id]
-            event = _event(party, answer, unwrap)
-            if spool is not None:
-                spool.note(event)
-            _apply(session, event)
+    came: list[Receipt | Loss] = []
+    more = asyncio.Event()
+
+    async def listen() -> None:
+        try:
+            async with aclosing(stream) as answers:
+                number = 0
+                async for answer in answers:
+                    _, party = requests[answer.node_id, answer.request_id]
+                    came.append(_event(party, answer, unwrap))
+                    more.set()
+                    number += 1
+                    await _let_others(number)
+        finally:
+            more.set()
+
+    listening = asyncio.create_task(listen())
+    try:
+        while not (listening.done() and not came):
+            await more.wait()
+            more.clear()
+            events, came[:] = list(came), []
+            for event in events:
+                if spool is not None:
+                    spool.note(event)
+            await _worked(partial(_apply_all, session, events), len(events))
             if session.stage_complete:
-                return
+                break
+            if listening.done():
+                more.set()
+    finally:
+        listening.cancel()
+        await asyncio.wait([listening])
+    if not listening.cancelled():
+        listening.result()  # what the port failed with, if it did
+
+
+async def _let_others(number: int) -> None:
+    """Let the loop turn now and then in a long row of short work."""
+    if number % LARGE == 0:
+        await asyncio.sleep(0)
 
 
 def _event(party: PartyId, answer: Answer, unwrap: Unwrap) -> Receipt | Loss:
@@ -188,6 +234,18 @@ def _event(party: PartyId, answer: Answer, unwrap: Unwrap) -> Receipt | Loss:
     if isinstance(inside, Refusal):
         return Loss(party, inside.code)
     return Receipt(party, inside)
+
+
+def _replay(session: ServerSession, events: Sequence[Receipt | Loss]) -> None:
+    for event in events:
+        _apply(session, event)
+
+
+def _apply_all(session: ServerSession, events: Sequence[Receipt | Loss]) -> None:
+    for event in events:
+        _apply(session, event)
+        if session.stage_complete:
+            return  # who comes later is not needed any more
 
 
 def _apply(session: ServerSession, event: Receipt | Loss) -> None:

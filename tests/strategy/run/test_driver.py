@@ -2,21 +2,23 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
+from tests.support.port_contract import Echo
 from tests.support.secure_sums import NODE_BACKENDS
 from tests.support.sum_nodes import Sum, exact, one_hot, run_spooled
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.messages.port import Answer, NodeHandler, NodePort, Request
-from wallflower.protocol.secure_sum.session import SecureSum, Void
+from wallflower.protocol.secure_sum.session import Ask, Finding, SecureSum, Void
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
 from wallflower.strategy.nodes.memory import MemoryPort
 from wallflower.strategy.record.spool import Spool
-from wallflower.strategy.run.driver import Deadlines
+from wallflower.strategy.run.driver import LARGE, Deadlines, run_session
 
 BACKENDS = sorted(NODE_BACKENDS)
 SHORT_S = 1.0  # a lost message costs all of it; a busy machine must answer within
@@ -240,3 +242,71 @@ def test_a_deadline_must_leave_time() -> None:
         Deadlines(1.0, {"tally": 0.0})
     assert Deadlines(1.0, {"tally": 5.0}).of("tally") == 5.0
     assert Deadlines(1.0, {"tally": 5.0}).of("keys") == 1.0
+
+
+class Slow:
+    """A session whose every step waits until the loop has turned meanwhile."""
+
+    def __init__(self, slow: str, parties: int) -> None:
+        self.slow = slow
+        self.asked = {f"n{number}": b"?" for number in range(parties)}
+        self.awaited = set(self.asked)
+        self.working, self.turned = threading.Event(), threading.Event()
+        self.stuck = False
+        self.out: dict[str, str] = {}
+        self.findings: tuple[Finding, ...] = ()
+
+    def _step(self, name: str) -> None:
+        if name == self.slow and not self.turned.is_set():
+            self.working.set()
+            self.stuck |= not self.turned.wait(5)
+
+    def start(self) -> Ask:
+        self._step("start")
+        return Ask("seal", self.asked)
+
+    def receive(self, party: str, body: bytes) -> None:
+        self._step("receive")
+        self.awaited.discard(party)
+
+    def lose(self, party: str, code: str) -> None:
+        self.awaited.discard(party)
+
+    @property
+    def stage_complete(self) -> bool:
+        return not self.awaited
+
+    def advance(self) -> Void:
+        self._step("advance")
+        return Void("done", "nothing was added up")
+
+    def snapshot(self) -> bytes:
+        self._step("snapshot")
+        return b""
+
+
+@pytest.mark.parametrize("step", ["start", "snapshot", "receive", "advance"])
+async def test_the_loop_turns_while_a_session_works_on_many_parties(
+    step: str, tmp_path: Path
+) -> None:
+    session = Slow(step, parties=2 * LARGE)
+
+    async def beat() -> None:
+        while not session.working.is_set():  # noqa: ASYNC110 (a thread sets it)
+            await asyncio.sleep(0)
+        session.turned.set()
+
+    nodes: dict[str, NodeHandler] = {name: Echo(name) for name in session.asked}
+    beating = asyncio.create_task(beat())
+    with Spool(tmp_path / "spool") as spool:
+        outcome = await run_session(
+            session,
+            MemoryPort(nodes),
+            lambda party, stage, message: Request(party, stage, message),
+            lambda answer: answer.body,
+            Deadlines(60),
+            spool.cohort("c"),
+        )
+    await beating
+    assert outcome == Void("done", "nothing was added up")
+    assert not session.stuck

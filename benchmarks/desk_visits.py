@@ -1,0 +1,210 @@
+"""Nodes that only visit: ``make bench-desk ONE_MESSAGE=10000``.
+
+One sealed cohort over loopback gRPC with TLS. The server (desk, driver, server machine)
+is this process; the committee attends by streams and the contributors visit, in further
+processes, each visitor with an identity and connections of its own. A visitor comes by
+once, and then makes the two calls of a cohort. Printed: the server's CPU time per 1,000
+users, its memory per node, and the longest that its event loop stood still.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.desk import node_processes
+from benchmarks.desk_nodes import RUN, Node
+from benchmarks.loop_lag import MEMBERS, THREAT, Probe, unwrapped, wrapped
+from benchmarks.secagg import Parties
+from wallflower.clients.desk.attend import Invitation
+from wallflower.clients.desk.visit import Visitor, VisitSettings
+from wallflower.protocol.identity.certificates import (
+    make_authority,
+    make_server_certificate,
+)
+from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
+from wallflower.protocol.identity.tokens import RunTokens
+from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
+from wallflower.protocol.secure_sum.session import Dealt, SecureSum
+from wallflower.strategy.desk.admission import Admission, EnrolledKeys
+from wallflower.strategy.desk.desk import Desk
+from wallflower.strategy.desk.settings import DeskSettings
+from wallflower.strategy.run.driver import Deadlines, run_dealing, run_session
+from wallflower.strategy.secure_sum import ServerKeyring, server_session
+
+_AT_ONCE = 20  # visits under way in one process
+_SETTINGS = VisitSettings(first_wait_s=0.2, longest_wait_s=5, patience_s=900)
+
+
+async def visitors(config: dict[str, Any]) -> None:
+    """Let every node come by; on a line of input, make a cohort's two calls."""
+    enrolment = EnrolmentKey.from_private_bytes(bytes.fromhex(config["enrolment"]))
+    tokens = RunTokens(RUN, bytes.fromhex(config["secret"]))
+    until, turn = int(time.time()) + 3600, asyncio.Semaphore(_AT_ONCE)
+
+    def visitor(node_id: str) -> Visitor:
+        bare = NodeIdentity.generate(node_id)
+        identity = bare.enrolled(
+            enrolment.issue(node_id, bare.public_key, not_after=until)
+        )
+        token = tokens.issue(node_id, expiry=until)
+        invitation = Invitation(config["address"], config["root"].encode(), RUN, token)
+        return Visitor(invitation, identity, Node(identity, None), settings=_SETTINGS)
+
+    async def come(one: Visitor) -> None:
+        async with turn:
+            await one.once()
+
+    everybody = [visitor(node_id) for node_id in config["nodes"]]
+    await asyncio.gather(*map(come, everybody))
+    await asyncio.to_thread(sys.stdin.readline)
+    await asyncio.gather(*map(come, everybody))
+
+
+async def started(path: Path) -> asyncio.subprocess.Process:
+    """Start a process full of visitors."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-W", "ignore", "-m", "benchmarks.desk_visits"),
+        *("--visitors", str(path)),
+        stdin=asyncio.subprocess.PIPE,
+    )
+
+
+async def asked(desk: Desk, node_id: str) -> None:
+    """Wait until a node has something to fetch."""
+    while desk._attendees[node_id].idle:  # noqa: ASYNC110 (nothing tells)
+        await asyncio.sleep(0.05)
+
+
+async def measure(count: int, processes: int) -> None:
+    """Run one cohort of `count` visitors and print what it cost the server."""
+    now = datetime.now(UTC)
+    authority = make_authority("benchmark authority", now=now)
+    server = make_server_certificate(authority, ["127.0.0.1"], now=now)
+    enrolment, secret = EnrolmentKey.generate(), os.urandom(32)
+    tokens = RunTokens(RUN, secret)
+    settings = DeskSettings(greeting_s=120, visit_s=600, refusals_burst=100_000)
+    desk = Desk(Admission(tokens, EnrolledKeys(enrolment.public_key)), server, settings)
+    port = await desk.open("127.0.0.1:0")
+    members = {f"member-{index:05d}": 1 for index in range(MEMBERS)}
+    parties = Parties(count)
+    keyring, own = ServerKeyring(RUN), psutil.Process()
+    until = int(time.time()) + 3600
+    config: dict[str, Any] = {
+        "address": f"127.0.0.1:{port}",
+        "root": authority.certificate.decode(),
+        "enrolment": enrolment.private_bytes().hex(),
+        "secret": secret.hex(),
+        "enrolled": False,
+        "tokens": {
+            node: tokens.issue(node, expiry=until).to_text() for node in members
+        },
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with node_processes(folder, config, list(members), 1):
+            if await desk.wait_for(members, timeout_s=120):
+                raise RuntimeError("the committee did not attend")
+            dealing = dealing_spec(RUN, "dealing", THREAT, members)
+            dealt = await run_dealing(
+                server_session(dealing, members, keyring=keyring),
+                desk,
+                lambda party, stage, message: wrapped(dealing, party, stage, message),
+                unwrapped,
+                Deadlines(300),
+            )
+            if not isinstance(dealt, Dealt):
+                raise RuntimeError(f"no key was dealt: {dealt}")
+            before_mib, others = own.memory_info().rss / 2**20, []
+            nodes = list(parties.users)
+            for number in range(processes):
+                path = folder / f"visitors-{number}.json"
+                here = {**config, "nodes": nodes[number::processes]}
+                path.write_text(json.dumps(here))
+                others.append(await started(path))
+            try:
+                probe = Probe()
+                probe.start()
+                arriving = time.process_time()
+                if missing := await desk.wait_for(nodes, timeout_s=1200):
+                    raise RuntimeError(f"{len(missing)} nodes did not come by")
+                arriving = time.process_time() - arriving
+                spec = parties.spec("sealed", "trusted")
+                visits, cpu, began = (
+                    desk.stats.visits,
+                    time.process_time(),
+                    time.perf_counter(),
+                )
+                summing = asyncio.create_task(
+                    run_session(
+                        server_session(spec, parties.users, keyring=keyring),
+                        desk,
+                        lambda party, stage, message: wrapped(
+                            spec, party, stage, message
+                        ),
+                        unwrapped,
+                        Deadlines(1800),
+                    )
+                )
+                await asked(desk, nodes[-1])
+                for other in others:
+                    assert other.stdin is not None
+                    other.stdin.write(b"go\n")
+                outcome = await summing
+                probe.stop()
+                cpu = time.process_time() - cpu
+                seconds = time.perf_counter() - began
+            finally:
+                for other in others:
+                    if other.returncode is None:
+                        other.kill()
+                    await other.wait()
+            if not isinstance(outcome, SecureSum) or outcome.users != count:
+                raise RuntimeError(f"not everybody is in the sum: {outcome}")
+            mib = own.memory_info().rss / 2**20
+            calls = (desk.stats.visits - visits) / count
+            print(
+                f"| {count:,} | {1000 * cpu / count:.2f} "
+                f"| {1000 * arriving / count:.2f} | {calls:.2f} "
+                f"| {1024 * (mib - before_mib) / count:.1f} KiB | {mib:.0f} "
+                f"| {1000 * probe.longest_s:.0f} ms | {seconds:.0f} s |",
+                flush=True,
+            )
+            await desk.close()
+
+
+def main() -> int:
+    """Print the table, or be a process full of visitors."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=10_000)
+    parser.add_argument("--processes", type=int, default=3)
+    parser.add_argument("--visitors", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if options.visitors is not None:
+        asyncio.run(visitors(json.loads(options.visitors.read_text())))
+        return 0
+    print(
+        "| nodes | server CPU s per 1,000 users, their cohort | … coming by first "
+        "| calls a node | memory a node | server MiB | longest lag | wall |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    asyncio.run(measure(options.nodes, options.processes))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
