@@ -169,5 +169,8 @@ figures: env  ## the pictures of docs/results.md
 bench-run: bench-env  ## whole experiments against Flower's stock SecAgg+: users/s, messages
 	$(BIN)/python -W ignore -m benchmarks.run
 
+bench-parts: bench-env  ## where the CPU time of a user goes, one user a node
+	$(BIN)/python -W ignore -m benchmarks.run_parts
+
 mutants: env  ## break the code in some 120 known ways; a test must notice each
 	$(BIN)/python -m tests.mutants

@@ -35,12 +35,14 @@ from wallflower.engines.registry import EngineJob
 from wallflower.engines.simulation import run_simulation
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
+from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.secure_sum.threat import Sizes, Threat, sparse_graph_size
 from wallflower.results.hosted_ledger import ledger_path
 from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
+    SecureSumSettings,
 )
 from wallflower.strategy.nodes.memory import MemoryPort
 from wallflower.strategy.record import events
@@ -51,6 +53,7 @@ from wallflower.strategy.run.sessions import session_opener
 
 STOCK_APP = Path(__file__).parent / "stock-secagg"
 TENTH = Fraction(1, 10)
+DEFAULT = SecureSumSettings().backend
 _MESSAGES = re.compile(r"(\d+) Flower messages")
 
 
@@ -68,7 +71,9 @@ class Row:
     cpu_ratio: float | None = None
 
 
-def experiment(cohort: int, users_per_node: int, rounds: int) -> ExperimentConfig:
+def experiment(
+    cohort: int, users_per_node: int, rounds: int, backend: str = DEFAULT
+) -> ExperimentConfig:
     """Two arms nobody can tell apart, batches of `cohort` users, for `rounds` rounds.
 
     With one user per node every cohort meets new nodes; with more, the same 64 nodes.
@@ -81,6 +86,7 @@ def experiment(cohort: int, users_per_node: int, rounds: int) -> ExperimentConfi
         policy=PolicySettings(first_batch=cohort, ratio=Fraction(1001, 1000)),
         nodes=NodeSettings(count, 1 if one_each else users // count + 10),
         rewards=RewardSettings(means=(0.5, 0.5)),
+        secure_sum=SecureSumSettings(backend=backend),
     )
 
 
@@ -115,9 +121,15 @@ def throughput(run_dir: Path) -> tuple[int, float]:
     return users, last - first
 
 
-async def local(cohort: int, users_per_node: int, rounds: int, folder: Path) -> Row:
+async def local(
+    cohort: int,
+    users_per_node: int,
+    rounds: int,
+    folder: Path,
+    backend: str = DEFAULT,
+) -> Row:
     """Measure the local engine: real clients, crypto, ledger and journal."""
-    config = experiment(cohort, users_per_node, rounds)
+    config = experiment(cohort, users_per_node, rounds, backend)
     with Journal.create(folder, "bench", config, "local") as journal:
         with Ledger(ledger_path(folder)) as ledger:
             port = CountingPort(MemoryPort(hosted_nodes(config, ledger, None)))
@@ -133,7 +145,7 @@ async def local(cohort: int, users_per_node: int, rounds: int, folder: Path) -> 
     users, seconds = throughput(folder)
     messages = port.messages - config.nodes.count  # one each to describe themselves
     return Row(
-        "Wallflower, local",
+        f"Wallflower, local, {backend}",
         cohort,
         users_per_node,
         users / seconds,
@@ -248,8 +260,10 @@ def measure(quick: bool, folder: Path) -> Iterator[Row]:
         stocks[nodes] = row
         yield row
     for nodes in sizes:
-        row = asyncio.run(local(nodes, 1, 1000 // nodes, place()))
-        yield _against(row, stocks[nodes])
+        for backend in dict.fromkeys((DEFAULT, SEALED)):
+            rounds = 3000 // nodes  # a run deals its key once, whatever its length
+            row = asyncio.run(local(nodes, 1, rounds, place(), backend))
+            yield _against(row, stocks[nodes])
     largest = sizes[-1]
     row = asyncio.run(local(64 * 100, 100, 10, place()))
     yield _against(row, stocks[largest])
