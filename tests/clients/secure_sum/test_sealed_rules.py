@@ -36,6 +36,8 @@ from wallflower.protocol.secure_sum.sealed.cipher import (
     sealed_context,
     statement,
 )
+from wallflower.protocol.secure_sum.sealed.committee import read_statement
+from wallflower.protocol.secure_sum.sealed.dealing import dealing_name
 from wallflower.protocol.secure_sum.sealed.group import (
     KeyPair,
     Point,
@@ -193,6 +195,25 @@ def test_evidence_that_does_not_hold_is_refused(
 ) -> None:
     error = refused(fresh(lying=True), "seal", wire.SealRequest, evidence_with(change))
     assert isinstance(error, ProtocolError | RefusalError)
+
+
+def test_dealers_that_may_all_collude_make_no_key() -> None:
+    """The server leaves the honest out and names and adds up the rest correctly."""
+    cohort = fresh(lying=True)
+    key = cohort.server.opening.keyring.dealt  # type: ignore[attr-defined]
+
+    def colluders_only(request: wire.SealRequest) -> None:
+        evidence = wire.DealingEvidence.FromString(request.dealing.evidence)
+        del evidence.accepted[1:]
+        (alone,) = (read_statement(one, key.terms, None) for one in evidence.accepted)
+        request.dealing.evidence = evidence.SerializeToString()
+        request.dealing.key = alone.constant
+        digests = {alone.dealer: alone.digest(key.terms)}
+        request.dealing.name = dealing_name(key.terms, digests)
+
+    error = refused(cohort, "seal", wire.SealRequest, colluders_only)
+    assert isinstance(error, RefusalError)
+    assert error.code == "too-few-dealers"
 
 
 def test_colluding_dealers_that_were_not_drawn_make_no_key() -> None:
