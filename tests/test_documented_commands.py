@@ -328,10 +328,9 @@ def test_the_notebook_snippet_runs(desk: Path) -> None:
 
 
 def test_the_snippet_that_loads_a_run_runs(desk: Path) -> None:
-    if not any((desk / "runs").glob("*")):
-        run("wallflower run experiment.toml", desk)
+    run("wallflower run experiment.toml --run-dir loaded", desk)
     script = desk / "load.py"
-    text = snippet("load_run(").replace("runs/…", str(only_run(desk)))
+    text = snippet("load_run(").replace("runs/…", "loaded")
     script.write_text(f"{text}print(run.result.finished)\n", encoding="utf-8")
     assert run(f"python {script}", desk).rstrip().endswith("winner")
 
