@@ -73,7 +73,7 @@ class IndexPolicy:
         self._records = [ArmRecord() for _ in range(self.spec.arms)]
         self._attempts = [0] * self.spec.arms
         self._batch = 1
-        self._limit: int | None = None  # of users in all, where too few came
+        self._limit: int | None = None  # of users in all, after the next batch
         self._finished: str | None = None
         self._close_if_over()
 
@@ -98,6 +98,7 @@ class IndexPolicy:
         for outcome in outcomes:
             self._records[outcome.arm].add(outcome, self._attempts[outcome.arm])
         self._batch += 1
+        self._limit = None  # whoever came or was given back since counts anew
         self._close_if_over()
 
     def arms(self) -> Sequence[ArmView]:
@@ -110,8 +111,8 @@ class IndexPolicy:
         return self._finished
 
     def limit(self, users: int) -> None:
-        """Take note that no more than `users` further users can be asked."""
-        self._limit = min(self.users + users, self._most)
+        """Take note that the next batch can ask no more than `users` users."""
+        self._limit = min(self.users + users, self.spec.most_users)
         self._close_if_over()
 
     def stop(self, reason: str) -> None:

@@ -91,7 +91,7 @@ class Policy(Protocol):
         ...
 
     def limit(self, users: int) -> None:
-        """Take note that no more than `users` further users can be asked."""
+        """Take note that the next batch can ask no more than `users` users."""
         ...
 
     def stop(self, reason: str) -> None:

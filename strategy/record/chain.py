@@ -35,6 +35,7 @@ RETURNED = "returned"  # users of a cohort whose node refused before anybody saw
 RETIRED = "retired"  # an arm, by hand; its subject is the arm
 # The subject of these is the round under way; they have no rows.
 RESUMED, WAITING, PAUSED = "resumed", "waiting", "paused"
+LIMITED = "limited"  # its subject has the round and the users it may ask, no rows
 LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
 _LABEL = "wallflower-journal/2"
 _FIRST = "0" * 64
@@ -77,6 +78,7 @@ _ROWS: dict[str, Sequence[str]] = {
     RESUMED: (),
     WAITING: (),
     PAUSED: (),
+    LIMITED: (),
 }
 
 # Subjects that stand in a table, and what is wrong where the chain has none of them.
@@ -170,6 +172,17 @@ def _unsaid(rows: Rows, ends: Set[tuple[str, str]]) -> Iterator[str]:
         for (subject,) in rows(subjects):
             if (kind, str(subject)) not in ends:
                 yield unsaid.format(subject)
+
+
+def limit_subject(number: int, users: int) -> str:
+    """Write the subject of a limit: the round and the users it may ask."""
+    return f"{number}:{users}"
+
+
+def limit_of(subject: str) -> tuple[int, int]:
+    """Read what `limit_subject` wrote."""
+    number, users = map(int, subject.split(":"))
+    return number, users
 
 
 def place_of(chain: Sequence[Entry], head: str) -> Entry | None:

@@ -287,6 +287,11 @@ class Journal(JournalReader):
             )
             return chain.append(database, chain.RETIRED, [str(record.arm)])
 
+    def note_limited(self, number: int, users: int) -> None:
+        """Write down that round `number` can ask no more than `users` users."""
+        with self.transaction() as database:
+            chain.append(database, chain.LIMITED, [chain.limit_subject(number, users)])
+
     def note_resumed(self, number: int) -> None:
         """Write down that a server goes on with round `number`."""
         with self.transaction() as database:

@@ -109,6 +109,13 @@ class JournalReader(RunStore):
             Retirement(*row) for row in self.rows("SELECT * FROM retired ORDER BY arm")
         ]
 
+    def meetings(self) -> dict[str, dict[str, int]]:
+        """Give what nodes said how many users they have, by the meeting's number."""
+        found: dict[str, dict[str, int]] = {}
+        for meeting, node_id, users in self.rows("SELECT * FROM node"):
+            found.setdefault(str(meeting), {})[node_id] = users
+        return found
+
     def rounds(self) -> list[RoundRecord]:
         """Every finished round, in order."""
         return [

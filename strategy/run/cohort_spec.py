@@ -12,7 +12,8 @@ from wallflower.protocol.privacy.honest_floor import Floor, FloorRule
 from wallflower.protocol.secure_sum.backends import backend_modulus
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.bandit.policy import CohortWish
+from wallflower.strategy.bandit.policy import CohortWish, Policy
+from wallflower.strategy.bandit.setup import restored_policy
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.drawing import Draw, UserRegistry
 from wallflower.strategy.run.sharing import UsersExhaustedError
@@ -48,12 +49,13 @@ def draw_round(
     sizes = [wish.size for wish in wishes]
     most = config.secure_sum.nodes_per_cohort
     chosen = registry.choose(sum(sizes), most, present)
+    everyone = registry.choose(sum(sizes), 0, present)
     try:
         return registry.draw_all(sizes, floor_rule(config, len(chosen)), chosen)
     except (UsersExhaustedError, InputError):
-        if len(chosen) == len(present):
+        if len(chosen) == len(everyone):
             raise
-    return registry.draw_all(sizes, floor_rule(config, len(present)), present)
+    return registry.draw_all(sizes, floor_rule(config, len(everyone)), everyone)
 
 
 def everybody_suffices(
@@ -64,8 +66,34 @@ def everybody_suffices(
 ) -> bool:
     """Say whether a round could be drawn if all nodes ever known were there."""
     sizes = [wish.size for wish in wishes]
-    rule = floor_rule(config, len(registry.known.keys() - without))
-    return registry.suffices(sizes, rule, without)
+    nodes, _ = registry.everybody_left(without)
+    return registry.suffices(sizes, floor_rule(config, nodes), without)
+
+
+def who_is_left(
+    registry: UserRegistry, config: ExperimentConfig, policy: Policy
+) -> int | None:
+    """Give the largest limit under which everybody known fills the next round.
+
+    None where even the smallest round that the policy would ask cannot be filled.
+    """
+    limited = restored_policy(policy.state())
+    _, users = registry.everybody_left()
+    while True:
+        limited.limit(users)
+        wishes = limited.wishes()
+        if not wishes:
+            return None
+        if everybody_suffices(registry, config, wishes):
+            return users
+        users = min(users - 1, len(wishes) * (wishes[0].size - 1))
+
+
+def may_go_on(registry: UserRegistry, config: ExperimentConfig, policy: Policy) -> bool:
+    """Say whether everybody known fills the next round, as planned or a smaller one."""
+    if everybody_suffices(registry, config, policy.wishes()):
+        return True
+    return who_is_left(registry, config, policy) is not None
 
 
 def cohort_spec(

@@ -214,9 +214,10 @@ class UserRegistry:
 
         All arms of a round draw from the same nodes, because nodes may differ (clinics
         do) and arms must not be told apart by them. Those with the most users left
-        come first, ties at random, so that nodes run dry together.
+        come first, ties at random, so that nodes run dry together. Those that have run
+        dry are not picked: they carry no noise.
         """
-        names = [name for name in among if name in self._nodes]
+        names = [name for name in among if self.left_on([name])]
         if not most or len(names) <= most:
             return tuple(names)
         order = self._random.permutation(len(names))
@@ -269,6 +270,11 @@ class UserRegistry:
             return False
         return True
 
+    def everybody_left(self, without: Collection[NodeId] = ()) -> tuple[int, int]:
+        """Count the nodes known, there or away, with users left, and invitations."""
+        users, left = self._everybody(without)
+        return len(users), int(left.sum())
+
     def _everybody(
         self, without: Collection[NodeId]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -284,7 +290,8 @@ class UserRegistry:
             asked = self._earlier.get(name, Counter()).values()
             sent = sum(min(often, self._most) for often in asked)
             pairs.append((users, users * self._most - sent))
-        with_some = [pair for pair in pairs if pair[1] > 0]
+        # In an order that does not depend on who came when: `verify` finds the same.
+        with_some = sorted(pair for pair in pairs if pair[1] > 0)
         both = np.array(with_some, np.int64).reshape(-1, 2)
         return both[:, 0], both[:, 1]
 

@@ -182,6 +182,9 @@ class Orchestrator:
         started = time.monotonic()
         wishes = policy.wishes()
         resumed = [one for wish in wishes if (one := self._resumed(wish)) is not None]
+        if not resumed:
+            await self._recruiter.shrink(number, policy)
+            wishes = policy.wishes()
         going_on = {one.wish.arm for one in resumed}
         await self._open.drop()
         rest = [wish for wish in wishes if wish.arm not in going_on]
@@ -221,9 +224,7 @@ class Orchestrator:
         records = [record for _, record in sums]
         # A policy may take long over many arms; nodes must still be served meanwhile.
         await asyncio.to_thread(policy.observe, outcomes)
-        if policy.finished is None and not await self._recruiter.enough(
-            policy.wishes()
-        ):
+        if policy.finished is None and await self._recruiter.exhausted(policy):
             policy.stop(USERS_EXHAUSTED)
         await self._finish(number, policy, records, started)
 

@@ -16,11 +16,16 @@ from wallflower.protocol.errors import InputError, UnavailableError
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.privacy.honest_floor import Floor
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.bandit.policy import CohortWish
+from wallflower.strategy.bandit.policy import CohortWish, Policy
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import events
 from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.run.cohort_spec import draw_round, everybody_suffices
+from wallflower.strategy.run.cohort_spec import (
+    draw_round,
+    everybody_suffices,
+    may_go_on,
+    who_is_left,
+)
 from wallflower.strategy.run.drawing import Draw, UserRegistry
 from wallflower.strategy.run.driver import Refusal
 from wallflower.strategy.run.roll_call import RollCall
@@ -175,12 +180,28 @@ class Recruiter:
             text = refused_text(against, known)
             await self._listen(events.TermsRefused(len(refusing), known, text))
 
-    async def enough(self, wishes: Sequence[CohortWish]) -> bool:
-        """Say whether everybody known suffices; newcomers are asked before it is no."""
-        if everybody_suffices(self._registry, self._config, wishes):
-            return True
+    async def shrink(self, number: int, policy: Policy) -> None:
+        """Limit a round to who is left, where everybody known does not suffice.
+
+        Newcomers are looked for first; the journal has the limit before anybody is
+        asked.
+        """
+        if everybody_suffices(self._registry, self._config, policy.wishes()):
+            return
         await self._look()
-        return everybody_suffices(self._registry, self._config, wishes)
+        if everybody_suffices(self._registry, self._config, policy.wishes()):
+            return
+        users = who_is_left(self._registry, self._config, policy)
+        if users is not None:
+            await self._journal.call(self._journal.note_limited, number, users)
+            policy.limit(users)
+
+    async def exhausted(self, policy: Policy) -> bool:
+        """Say whether nobody is left to ask; newcomers are looked for before."""
+        if may_go_on(self._registry, self._config, policy):
+            return False
+        await self._look()
+        return not may_go_on(self._registry, self._config, policy)
 
     async def willing(self) -> dict[NodeId, int]:
         """Name the nodes that stay and refused no terms, with their users."""

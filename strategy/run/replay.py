@@ -20,7 +20,16 @@ from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import USERS_EXHAUSTED, CohortOutcome
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record.chain import INVITED, RETIRED, ROUND, Entry
+from wallflower.strategy.record.chain import (
+    INVITED,
+    LIMITED,
+    MET,
+    RETIRED,
+    RETURNED,
+    ROUND,
+    Entry,
+    limit_of,
+)
 from wallflower.strategy.record.entries import (
     Retirement,
     RoundRecord,
@@ -28,7 +37,11 @@ from wallflower.strategy.record.entries import (
     SumRecord,
 )
 from wallflower.strategy.run.analyzer import decode
-from wallflower.strategy.run.cohort_spec import everybody_suffices
+from wallflower.strategy.run.cohort_spec import (
+    everybody_suffices,
+    may_go_on,
+    who_is_left,
+)
 from wallflower.strategy.run.drawing import UserRegistry
 
 
@@ -41,12 +54,12 @@ class Evidence:
     specs: Mapping[str, CohortSpec]
     invited: Mapping[str, Mapping[str, tuple[str, ...]]]  # cohort → node → users
     rounds: Sequence[RoundRecord]
-    known: Mapping[str, int]  # node → users
     returned: Set[tuple[str, str]]  # cohort, node: its users were not used
     blame: Mapping[str, Sequence[Finding]]
     members: Set[str]  # nodes that ever held a share of the run's keys
     keys: Mapping[int, Sequence[int]]  # round → nodes among whom keys were dealt so far
     retired: Mapping[int, Retirement]  # by arm
+    meetings: Mapping[str, Mapping[str, int]]  # by number: node → users
     links: Sequence[Entry]
 
     def used(self, cohort_id: str) -> Mapping[str, tuple[str, ...]]:
@@ -73,10 +86,15 @@ class _Replay:
         self._cohorts = {cohort.cohort_id: cohort for cohort in evidence.cohorts}
         self._rounds = {record.number: record for record in evidence.rounds}
         self._asked: defaultdict[int, list[StoredCohort]] = defaultdict(list)
+        self._known: dict[str, int] = {}  # node → users
+        self._returned: set[str] = set()  # cohorts
         self._steps: Mapping[str, Callable[[str], Iterator[str]]] = {
             INVITED: self._invited,
             RETIRED: self._retired,
             ROUND: self._round,
+            LIMITED: self._limited,
+            MET: self._met,
+            RETURNED: self._gave_back,
         }
 
     def step(self, entry: Entry) -> Iterator[str]:
@@ -114,6 +132,28 @@ class _Replay:
         wrap = from_rational("wrap", self._evidence.specs[cohort_id].wrap_probability)
         if wrap != wish.wrap_probability:
             yield f"{where}: cohort {cohort_id} has another wrap probability"
+
+    def _met(self, subject: str) -> Iterator[str]:
+        self._known |= self._evidence.meetings[subject]
+        return iter(())
+
+    def _gave_back(self, subject: str) -> Iterator[str]:
+        self._returned.add(subject)
+        return iter(())
+
+    def _limited(self, subject: str) -> Iterator[str]:
+        """See that the round had to be smaller, and not smaller than this."""
+        number, users = limit_of(subject)
+        where = f"round {self._number}: limited to {users} users"
+        if number != self._number:
+            yield f"{where}, but says round {number}"
+        config, registry = self._evidence.config, self._registry()
+        if everybody_suffices(registry, config, self._policy.wishes()):
+            yield f"{where}, but all that was planned could be asked"
+        most = who_is_left(registry, config, self._policy)
+        if most is not None and most > users:
+            yield f"{where}, but {most} may be asked"
+        self._policy.limit(users)
 
     def _retired(self, subject: str) -> Iterator[str]:
         record = self._evidence.retired[int(subject)]
@@ -169,20 +209,26 @@ class _Replay:
             outcomes[cohort.arm] = _outcome(spec, cohort.result, total)
 
     def _somebody_left(self) -> Iterator[str]:
-        """Say whether the users known would have sufficed for what was wished next."""
-        evidence = self._evidence
-        registry = UserRegistry(evidence.config.privacy.max_participations)
-        registry.know(evidence.known)
-        registry.mark_invited(
-            pair
-            for cohort_id in evidence.invited
-            for pair in evidence.used(cohort_id).items()
-        )
-        if everybody_suffices(registry, evidence.config, self._policy.wishes()):
-            users = sum(evidence.known.values())
+        """Say whether the users known would have sufficed for another round."""
+        if may_go_on(self._registry(), self._evidence.config, self._policy):
+            users = sum(self._known.values())
             yield (
                 f"ends {USERS_EXHAUSTED}, but enough of the {users} users may be asked"
             )
+
+    def _registry(self) -> UserRegistry:
+        """Who could be asked at this place of the chain, as far as it says."""
+        registry = UserRegistry(self._evidence.config.privacy.max_participations)
+        registry.know(self._known)
+        registry.mark_invited(
+            (node_id, users)
+            for cohorts in self._asked.values()
+            for cohort in cohorts
+            for node_id, users in self._evidence.invited[cohort.cohort_id].items()
+            if cohort.cohort_id not in self._returned
+            or (cohort.cohort_id, node_id) not in self._evidence.returned
+        )
+        return registry
 
 
 def _recomputed(spec: CohortSpec, result: SumRecord) -> int:

@@ -8,11 +8,13 @@ way by the server that goes on, by whoever looks, and by `verify` as it replays.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.policy import Policy
 from wallflower.strategy.bandit.setup import policy_for, restored_policy
 from wallflower.strategy.record import events, retiring
+from wallflower.strategy.record.chain import LIMITED, RETIRED, ROUND, Entry, limit_of
 from wallflower.strategy.record.entries import Retirement, RoundRecord
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.journal_reader import JournalReader
@@ -27,10 +29,18 @@ def next_round(journal: JournalReader) -> tuple[int, Policy]:
         if last is None
         else restored_policy(last.policy_state)
     )
-    for one in journal.retired():
-        if one.round_number == number:
-            policy.retire(one.arm, one.reason)
+    reasons = {str(one.arm): one.reason for one in journal.retired()}
+    for entry in _since_the_last_round(journal.entries()):
+        if entry.kind == RETIRED:
+            policy.retire(int(entry.subject), reasons[entry.subject])
+        elif entry.kind == LIMITED:
+            policy.limit(limit_of(entry.subject)[1])
     return number, policy
+
+
+def _since_the_last_round(links: Sequence[Entry]) -> Sequence[Entry]:
+    ends = [place for place, entry in enumerate(links, 1) if entry.kind == ROUND]
+    return links[max(ends, default=0) :]
 
 
 def standing(journal: JournalReader) -> RoundRecord | None:

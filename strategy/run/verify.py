@@ -58,12 +58,12 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
         {cohort.cohort_id: CohortSpec.FromString(cohort.spec) for cohort in cohorts},
         invited,
         journal.rounds(),
-        journal.met(),
         {(cohort_id, node_id) for cohort_id, node_id, _ in journal.returned()},
         journal.blame(),
         {member for one in journal.dealings() for member in one.members},
         _keys_by_round(journal),
         {one.arm: one for one in journal.retired()},
+        journal.meetings(),
         links,
     )
     return (

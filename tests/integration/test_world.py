@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from tests.support.world.threads import (
     block,
 )
 from wallflower.clients.node.counter import Counter, Mark
-from wallflower.strategy.bandit.policy import CohortWish
+from wallflower.strategy.bandit.policy import Policy
 from wallflower.strategy.run.cohort_spec import everybody_suffices
 from wallflower.strategy.run.recruiting import Recruiter
 
@@ -174,12 +174,12 @@ def test_too_few_nodes_taken_for_an_end_are_noticed(
 ) -> None:
     """A round once took whoever was connected at its beginning for everybody."""
 
-    async def enough(recruiter: Any, wishes: Sequence[CohortWish]) -> bool:
+    async def exhausted(recruiter: Any, policy: Policy) -> bool:
         away = recruiter._registry.known.keys() - set(await recruiter._look())
-        everybody = recruiter._registry, recruiter._config, wishes
-        return everybody_suffices(*everybody, away)
+        everybody = recruiter._registry, recruiter._config, policy.wishes()
+        return not everybody_suffices(*everybody, away)
 
-    monkeypatch.setattr(Recruiter, "enough", enough)
+    monkeypatch.setattr(Recruiter, "exhausted", exhausted)
     tally = run_worlds(range(10), ["flap", "partition"])
     assert any("were never asked" in failure for failure in tally.failures)
 

@@ -48,6 +48,8 @@ from wallflower.strategy.run.cohort_spec import (
     cohort_spec,
     draw_round,
     everybody_suffices,
+    may_go_on,
+    who_is_left,
 )
 from wallflower.strategy.run.drawing import Draw, UserRegistry
 from wallflower.strategy.run.sharing import UsersExhaustedError
@@ -122,6 +124,7 @@ class _Rehearsal:
 
     async def _round(self, number: int, policy: Policy) -> None:
         started = time.monotonic()
+        await self._journal.call(self._shrink, number, policy)
         wishes = policy.wishes()
         cohorts: list[_Cohort] = []
         try:
@@ -146,8 +149,8 @@ class _Rehearsal:
                 f"{self._journal.run_dir}`); too few people had a reward"
             )
         policy.observe(outcomes)
-        if policy.finished is None and not everybody_suffices(
-            self._registry, self._config, policy.wishes()
+        if policy.finished is None and not may_go_on(
+            self._registry, self._config, policy
         ):
             policy.stop(USERS_EXHAUSTED)
         head = await self._journal.call(self._write, number, policy, cohorts)
@@ -163,6 +166,15 @@ class _Rehearsal:
                 head,
             )
         )
+
+    def _shrink(self, number: int, policy: Policy) -> None:
+        """Limit a round to who is left, as other engines do."""
+        if everybody_suffices(self._registry, self._config, policy.wishes()):
+            return
+        users = who_is_left(self._registry, self._config, policy)
+        if users is not None:
+            self._journal.note_limited(number, users)
+            policy.limit(users)
 
     async def _fill(self, number: int, wish: CohortWish, draw: Draw) -> list[_Cohort]:
         """Fill one wish as other engines do: a void cohort is recruited again."""

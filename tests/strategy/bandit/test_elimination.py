@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from fractions import Fraction
 
 import pytest
@@ -269,14 +270,25 @@ def test_radii_that_pool_by_size_know_no_smaller_batch(radius: str) -> None:
     assert sizes == sorted(sizes)
 
 
-def test_a_limit_shrinks_the_next_batch_and_then_ends_it() -> None:
+def test_a_limit_shrinks_the_next_batch_and_no_other() -> None:
     policy = Elimination(SPEC)
     least = policy.spec.first_batch
     policy.observe([answer(wish, 0.5) for wish in policy.wishes()])
     policy.limit(policy.spec.arms * (least + 1) + 2)
     assert {wish.size for wish in policy.wishes()} <= {least, least + 1}
     policy.observe([answer(wish, 0.5) for wish in policy.wishes()])
-    assert policy.finished == "users-exhausted"
+    assert policy.finished is None
+    assert {wish.size for wish in policy.wishes()} == {math.ceil(least * 1.5**2)}
+
+
+def test_a_limit_may_be_set_anew() -> None:
+    policy = Elimination(SPEC)
+    policy.observe([answer(wish, 0.5) for wish in policy.wishes()])
+    planned = policy.wishes()
+    policy.limit(policy.spec.arms * policy.spec.first_batch)
+    assert policy.wishes()[0].size < planned[0].size
+    policy.limit(SPEC.horizon)
+    assert policy.wishes() == planned
 
 
 def test_a_limit_below_the_first_size_ends_it_at_once() -> None:

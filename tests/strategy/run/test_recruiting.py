@@ -214,10 +214,10 @@ async def test_no_round_without_a_cohort_is_written_when_nobody_is_left(
 def test_a_run_that_calls_users_exhausted_who_are_not_does_not_verify(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(*_: object) -> bool:
-        return False
+    async def always(*_: object) -> bool:
+        return True
 
-    monkeypatch.setattr(Recruiter, "enough", never)
+    monkeypatch.setattr(Recruiter, "exhausted", always)
 
     async def play(there: World) -> None:
         await there.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tests.support.world.deployments import LEDGER
@@ -12,6 +13,7 @@ from tests.support.world.disk import ledger_rows
 from tests.support.world.population import PRECISION, users_of, value_of
 from tests.support.world.schedule import SERVER, Schedule, node_names
 from wallflower.protocol.errors import InputError, WallflowerError
+from wallflower.strategy.bandit.elimination import Elimination
 from wallflower.strategy.bandit.policy import USERS_EXHAUSTED
 from wallflower.strategy.bandit.setup import restored_policy
 from wallflower.strategy.record.journal import Journal
@@ -128,12 +130,15 @@ def _exhaustion(schedule: Schedule, journal: Journal, used: _Invited) -> Iterato
     for (_, node_id), users in used.items():
         by_node[node_id] += users
     registry.mark_invited(by_node.items())
-    # What was wished for when it stopped.
-    state = {**journal.rounds()[-1].policy_state, "finished": None}
+    # What was wished for when it stopped: as planned, or as few as are worth asking.
+    state = {**journal.rounds()[-1].policy_state, "finished": None, "limit": None}
     policy = restored_policy(state)
+    assert isinstance(policy, Elimination)
+    least = policy.spec.least_size(policy.batch)
+    wishes = [replace(wish, size=least) for wish in policy.wishes()]
     left = registry.remaining
     try:
-        draw_round(registry, config, policy.wishes(), node_names(schedule.nodes))
+        draw_round(registry, config, wishes, node_names(schedule.nodes))
     except (UsersExhaustedError, InputError):
         return
     yield f"a run ended as {USERS_EXHAUSTED}, and {left} users were never asked"
