@@ -197,6 +197,7 @@ def test_it_says_how_many_users_it_took_to_decide(simulate: Simulate) -> None:
     until = found["users_until_decided"]
     assert until["undecided"] == 0
     assert 0 < until["low"] <= until["median"] <= until["high"] < 20_000
+    assert until["high"] <= until["percentile_99"] < 20_000
     assert until["low"] <= until["mean"] <= until["high"]
     assert found["regret"]["percentile_99"] <= found["regret"]["largest"]
 
@@ -208,5 +209,6 @@ def test_runs_without_a_winner_are_counted_as_undecided(simulate: Simulate) -> N
         "median": None,
         "low": None,
         "high": None,
+        "percentile_99": None,
         "undecided": 5,
     }

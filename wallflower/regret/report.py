@@ -68,11 +68,14 @@ def users_until_decided(result: SimulationResult) -> dict[str, Any]:
     Instances that were not decided are counted, and left out of the figures.
     """
     asked = result.asked[result.decided]
-    figures: dict[str, Any] = dict.fromkeys(("mean", "median", "low", "high"))
+    names = ("median", "low", "high", "percentile_99")
+    figures: dict[str, Any] = dict.fromkeys(("mean", *names))
     if len(asked):
-        low, median, high = np.quantile(asked, [0.05, 0.5, 0.95]).tolist()
-        mean = float(asked.mean())
-        figures = {"mean": mean, "median": median, "low": low, "high": high}
+        quantiles = np.quantile(asked, [0.5, 0.05, 0.95, 0.99]).tolist()
+        figures = {
+            "mean": float(asked.mean()),
+            **dict(zip(names, quantiles, strict=True)),
+        }
     return {**figures, "undecided": int((~result.decided).sum())}
 
 
@@ -169,7 +172,8 @@ def _decided(report: dict[str, Any]) -> str:
     undecided = until["undecided"]
     return (
         f"after {until['mean']:,.0f} users on average, {until['low']:,.0f} to "
-        f"{until['high']:,.0f} in nine runs of ten"
+        f"{until['high']:,.0f} in nine runs of ten, 99 % below "
+        f"{until['percentile_99']:,.0f}"
         + (f"; not in {undecided} runs" if undecided else "")
     )
 
