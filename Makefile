@@ -66,9 +66,11 @@ proto: env  ## regenerate protocol/wire from proto/
 	sed -i 's/^from wallflower\.v1 import/from wallflower.protocol.wire import/' $(PROTO_OUT)/*_pb2*.py*
 
 # Debian's chromium; elsewhere put one on the PATH first.
-test-browser: env  ## open the pages in Chromium: every width, axe-core, PDF
+test-browser-env: env
 	command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy chromium; }
 	$(PIP) --require-hashes -r $(PINS)/browser.txt
+
+test-browser: test-browser-env  ## open the pages in Chromium: every width, axe-core, PDF
 	$(BIN)/pytest -m browser tests/browser
 
 DOCS = .venv-docs
@@ -119,6 +121,9 @@ guide: env  ## follow docs/deployment.md word by word on two hosts (root)
 
 bench-deploy: env  ## one batch of ours beside one round of stock SecAgg+ (8 and 16 nodes)
 	$(BIN)/python -m benchmarks.deploy
+
+bench-page: test-browser-env  ## the live page's time from event to screen, in Chromium
+	$(BIN)/python -m benchmarks.page
 
 bench-start: env  ## the start of a deployed run by its parts, in wall and CPU seconds
 	$(BIN)/python -m benchmarks.start

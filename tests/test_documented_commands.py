@@ -40,6 +40,7 @@ _FENCE = re.compile(r"^```(\S*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # Commands that cannot run here: why, and what runs them instead.
 ELSEWHERE = {
+    "wallflower watch RUN": "serves until Ctrl-C: test_watch_command.py",
     "make demo": "creates an environment; its commands run here, see make_demo",
     "make test": "is what runs this",
     "wallflower run experiment.toml --engine deployment -o connection=lab": (

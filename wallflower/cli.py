@@ -26,6 +26,7 @@ from wallflower.commands.run import pause, resume, retire, run, status, verify
 from wallflower.commands.shuffler import shuffler
 from wallflower.commands.simulate import simulate
 from wallflower.commands.visit import visit
+from wallflower.commands.watch import watch
 from wallflower.protocol.errors import WallflowerError
 from wallflower.version import __version__
 
@@ -52,6 +53,7 @@ app.command("retire")(retire)
 app.command("status")(status)
 app.command("verify")(verify)
 app.command("report")(report)
+app.command("watch")(watch)
 app.command("export")(export)
 app.add_typer(keys.app, name="keys")
 app.command("simulate")(simulate)

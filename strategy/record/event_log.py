@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import json
 import typing
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType, UnionType
 from typing import Any, Self
@@ -86,9 +86,8 @@ async def follow(
         fresh = _read_from(path, offset)
         offset += len(fresh)
         *lines, rest = (rest + fresh.decode()).split("\n")
-        for line in lines:
-            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-                yield decode(line)
+        for event in _events(lines):
+            yield event
         if last:
             return
         pause_s = _SHORTEST_PAUSE_S if lines else min(pause_s * 1.5, longest_pause_s)
@@ -97,6 +96,12 @@ async def follow(
                 await over.wait()
         except TimeoutError:
             continue
+
+
+def so_far(run_dir: Path) -> tuple[list[Event], int]:
+    """Give the events written so far, and where to `follow` from."""
+    whole, newline, _ = _read_from(run_dir / FILE_NAME, 0).rpartition(b"\n")
+    return list(_events(whole.decode().split("\n"))), len(whole) + len(newline)
 
 
 def heads(run_dir: Path, up_to: int | None = None) -> list[str]:
@@ -120,6 +125,12 @@ def size(run_dir: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
+def written_at(run_dir: Path) -> float | None:
+    """Give the Unix seconds of the last event, or None before the first."""
+    path = run_dir / FILE_NAME
+    return path.stat().st_mtime if path.exists() else None
+
+
 def encode(event: Event) -> str:
     """Write an event as one line of JSON."""
     return json.dumps(
@@ -133,6 +144,12 @@ def decode(line: str) -> Event:
     fields = json.loads(line)
     event: Event = _build(_CLASSES[fields.pop("event")], fields)
     return event
+
+
+def _events(lines: Iterable[str]) -> Iterator[Event]:
+    for line in lines:
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            yield decode(line)
 
 
 def _whole(path: Path) -> bool:

@@ -21,6 +21,10 @@ _Until = Annotated[
     typer.Option(help="Begin no round after this time of day.", metavar="HH:MM"),
 ]
 
+_Page = Annotated[
+    bool, typer.Option("--page", help="Show the run in a browser while it goes on.")
+]
+
 NOT_VERIFIED = 3
 
 
@@ -40,6 +44,7 @@ def run(
     ] = None,
     option: EngineOptions = None,
     until: _Until = None,
+    page: _Page = False,
     output: Format = "human",
 ) -> None:
     """Run a private experiment to its end, with a live view."""
@@ -48,13 +53,15 @@ def run(
 
     check_format(output)
     options = engine_options(option)
-    _show("run", start_run(experiment, engine, run_dir, options, until), output)
+    done = start_run(experiment, engine, run_dir, options, until, page=page)
+    _show("run", done, output)
 
 
 def resume(
     run: _Run,
     option: EngineOptions = None,
     until: _Until = None,
+    page: _Page = False,
     output: Format = "human",
 ) -> None:
     """Go on with a run after Ctrl-C or a crash."""
@@ -62,7 +69,8 @@ def resume(
     from wallflower.output import check_format
 
     check_format(output)
-    _show("resume", resume_run(run, engine_options(option), until), output)
+    done = resume_run(run, engine_options(option), until, page=page)
+    _show("resume", done, output)
 
 
 def pause(run: _Run) -> None:

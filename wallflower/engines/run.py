@@ -7,8 +7,10 @@ import datetime
 import secrets
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
+from wallflower.engines.page import page_beside
 from wallflower.engines.preflight import WARN, Preflight, look, named, require
 from wallflower.engines.registry import EngineJob, engine_named
 from wallflower.engines.stopping import run_until_told, seconds_until
@@ -52,6 +54,8 @@ def start_run(
     run_dir: Path | None,
     options: Options = (),
     until: str | None = None,
+    *,
+    page: bool = False,
 ) -> RunResult:
     """Begin a run; nothing is written before everything that can be checked is."""
     config = load_config(experiment)
@@ -66,10 +70,12 @@ def start_run(
     except InputError as error:
         raise named(experiment, error) from None
     Journal.create(directory, run_id, config, engine).close()
-    return _carry_out(directory, config, engine, run_id, options, until_s)
+    return _carry_out(directory, config, engine, run_id, options, until_s, page)
 
 
-def resume_run(run: str, options: Options = (), until: str | None = None) -> RunResult:
+def resume_run(
+    run: str, options: Options = (), until: str | None = None, *, page: bool = False
+) -> RunResult:
     """Go on with a run from its last finished round."""
     directory, until_s = find_run(run), _seconds(until)
     with Journal.read(directory) as journal:
@@ -79,7 +85,7 @@ def resume_run(run: str, options: Options = (), until: str | None = None) -> Run
         return result
     _preflight(Preflight(result.config, result.engine, directory, options))
     return _carry_out(
-        directory, result.config, result.engine, result.run_id, options, until_s
+        directory, result.config, result.engine, result.run_id, options, until_s, page
     )
 
 
@@ -107,11 +113,16 @@ def _carry_out(
     run_id: str,
     options: Options,
     until_s: float | None,
+    page: bool,
 ) -> RunResult:
     if config.test_mode:
         sys.stderr.write(f"{TEST_MODE}\n")
     pausing.forget(directory)
-    with RunView(config.experiment.arms) as view:
+    with ExitStack() as stack:
+        if page:
+            address = stack.enter_context(page_beside(directory))
+            sys.stderr.write(f"The page of this run: {address}\n")
+        view = stack.enter_context(RunView(config.experiment.arms))
         job = EngineJob(config, directory, run_id, view.listen, options)
         try:
             asyncio.run(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -128,7 +129,7 @@ def read_history(journal: Journal) -> History:
         created_at=journal.created_at,
         ended_at=entries[-1].at,
         entries=len(entries),
-        arms=tuple(_arms(journal, names)),
+        arms=arm_rows(_views(journal), names),
         cohorts=cohorts,
         rounds=tuple(_rounds(cohorts, entries)),
         steps=tuple(
@@ -140,29 +141,45 @@ def read_history(journal: Journal) -> History:
     )
 
 
-def _arms(journal: Journal, names: Sequence[str]) -> Iterable[ArmRow]:
-    out: set[int] = set()
+def _views(journal: Journal) -> Iterable[tuple[int, Sequence[Mapping[str, Any]]]]:
+    """Give the rounds' views; an arm retired by hand goes out after a round's end."""
     by_hand = {(one.arm, one.round_number - 1): one for one in journal.retired()}
     for record in journal.rounds():
+        views = []
         for stored in record.views:
             view = dict(stored)
             if (one := by_hand.get((view["arm"], record.number))) is not None:
                 view |= {"active": False, "retired": True, "reason": one.reason}
+            views.append(view)
+        yield record.number, views
+
+
+def arm_rows(
+    rounds: Iterable[tuple[int, Sequence[Mapping[str, Any]]]], names: Sequence[str]
+) -> tuple[ArmRow, ...]:
+    """Give every arm after every round, from the rounds' numbers and views."""
+    out: set[int] = set()
+    rows = []
+    for number, views in rounds:
+        for view in views:
             fell = not view["active"] and view["arm"] not in out
             if fell:
                 out.add(view["arm"])
-            yield ArmRow(
-                record.number,
-                names[view["arm"]],
-                view["users"],
-                view["estimate"],
-                view["lower"],
-                view["upper"],
-                view["active"],
-                fell,
-                view["reason"],
-                view["retired"],
+            rows.append(
+                ArmRow(
+                    number,
+                    names[view["arm"]],
+                    view["users"],
+                    view["estimate"],
+                    view["lower"],
+                    view["upper"],
+                    view["active"],
+                    fell,
+                    view["reason"],
+                    view["retired"],
+                )
             )
+    return tuple(rows)
 
 
 def _cohorts(journal: Journal, names: Sequence[str]) -> Iterable[CohortRow]:

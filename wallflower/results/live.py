@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.results.under_way import UnderWay
 from wallflower.results.view import HEADINGS, arm_cells, counted
-from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.record import blame, events
 from wallflower.strategy.record.losses import in_words
 
@@ -29,13 +29,8 @@ class RunView:
 
     def __init__(self, arms: Sequence[str]) -> None:
         self._arms = tuple(arms)
-        self._views: Sequence[ArmView] = ()
-        self._round = self._users_of_round = 0
-        self._invited = self._answered = self._lost = 0
-        self._banner = ""
-        self._answered_before, self._seconds = 0, 0.0  # in the rounds seen here
-        self._answered_here = 0
-        self._progress: dict[str, str] = {}
+        self._now = UnderWay()
+        self._said = ""
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -63,28 +58,21 @@ class RunView:
 
     def say(self, text: str) -> None:
         """Show what was understood of the operator's wish."""
-        self._progress["said"] = text
+        self._said = text
         self._line(text)
 
     async def listen(self, event: events.Event) -> None:
         """Take note of an event and show it."""
+        self._now.take(event)
         match event:
             case events.RunStarted():
                 self._begun(event)
             case events.WaitingForNodes():
-                waiting = (
-                    f"waiting for nodes: {event.present} of {event.known} are there"
-                    f"{event.why and f' ({event.why})'}, "
-                    f"with {event.available:,} users for {event.wanted:,} wanted; "
-                    f"stops after {event.patience_s:g} s"
-                )
-                self._progress["waiting"] = waiting
-                self._line(waiting)
+                self._line(_waiting(event))
             case events.TermsRefused():
                 self._line(f"{event.text}; going on without them")
             case events.RoundStarted():
-                self._round, self._users_of_round = event.number, event.users
-                self._progress.clear()
+                self._said = ""
                 self._line(
                     f"round {event.number}: batch {event.batch}, "
                     f"{counted(len(event.arms), 'arm')}, {event.users:,} users asked"
@@ -92,17 +80,16 @@ class RunView:
                 )
             case events.KeyDealt():
                 self._dealt(event)
-            case events.CohortAsked() | events.CohortProgress():
-                self._under_way(event)
             case events.CohortEnded():
                 self._ended(event)
             case events.RoundFinished():
                 self._finished(event)
             case events.ArmRetired() | events.RetirementRefused():
                 self._retired(event)
+            case events.CohortAsked() | events.CohortProgress():
+                pass
 
     def _begun(self, event: events.RunStarted) -> None:
-        self._banner = f"{TEST_MODE}\n" if event.test_mode else ""
         done = (
             f"; {counted(event.rounds_done, 'round')} done" if event.rounds_done else ""
         )
@@ -111,19 +98,11 @@ class RunView:
             f"{len(event.arms)} arms, up to {event.horizon:,} users{done}"
         )
 
-    def _under_way(self, event: events.CohortAsked | events.CohortProgress) -> None:
-        if isinstance(event, events.CohortAsked):
-            self._invited += event.users
-            return
-        heard = f"{event.stage} {event.heard}/{event.nodes}"
-        self._progress[event.cohort_id] = f"{self._arms[event.arm]}: {heard}"
-
     def _retired(self, event: events.ArmRetired | events.RetirementRefused) -> None:
         name = self._arms[event.arm]
         if isinstance(event, events.RetirementRefused):
             self.say(f"{name} cannot be retired: {event.text}")
             return
-        self._views = event.views
         self.say(
             f"{name} is retired by hand from round {event.number} on: {event.reason}"
         )
@@ -135,11 +114,6 @@ class RunView:
             self._line(f"    {blame.in_words(event.findings)}")
 
     def _ended(self, event: events.CohortEnded) -> None:
-        self._progress.pop(event.cohort_id, None)
-        self._answered += event.survivors
-        self._answered_here += event.survivors
-        self._lost += event.lost
-        self._invited -= event.returned
         if event.void is not None:
             reasons = in_words(dict(event.losses))
             self._line(
@@ -150,33 +124,16 @@ class RunView:
             self._line(f"    {blame.in_words(event.findings)}")
 
     def _finished(self, event: events.RoundFinished) -> None:
-        self._views, self._users_of_round = event.views, 0
-        self._answered_before = self._answered_here
-        self._seconds += event.seconds
-        self._invited, self._answered = event.invited, event.answered
-        self._lost = event.lost
         left = [self._arms[view.arm] for view in event.views if view.active]
         self._line(
             f"round {event.number} done in {event.seconds:.1f} s: "
-            f"{counted(len(left), 'arm')} left, users {self._users()}"
-            f"{'; TEST MODE, no privacy' if self._banner else ''}"
-        )
-
-    def _users(self) -> str:
-        return (
-            f"invited {self._invited:,}, answered {self._answered:,}, "
-            f"lost {self._lost:,}"
+            f"{counted(len(left), 'arm')} left, users {self._now.users()}"
+            f"{'; TEST MODE, no privacy' if self._now.test_mode else ''}"
         )
 
     def _estimate(self) -> str:
-        """How long the round under way takes at the pace of those before it.
-
-        How many rounds follow nobody knows: an arm may fall in any of them.
-        """
-        if not self._answered_before or not self._users_of_round:
-            return ""
-        seconds = self._seconds / self._answered_before * self._users_of_round
-        return f"; about {_duration(seconds)} for this round at the pace so far"
+        estimate = self._now.estimate()
+        return f"; {estimate}" if estimate else ""
 
     def _line(self, text: str) -> None:
         if self._live is None:
@@ -192,21 +149,35 @@ class RunView:
         arms = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for index, heading in enumerate(HEADINGS):
             arms.add_column(heading, justify="left" if index in (0, 4) else "right")
-        for view in self._views:
+        now = self._now
+        for view in now.views:
             name = self._arms[view.arm]
             cells = arm_cells(name, dataclasses.asdict(view), winner=False)
             arms.add_row(*cells, style="" if view.active else "dim")
+        banner = f"{TEST_MODE}\n" if now.test_mode else ""
         head = (
-            f"{self._banner}round {self._round}: {self._users_of_round:,} users asked; "
-            f"in all {self._users()}{self._estimate()}"
+            f"{banner}round {now.round}: {now.users_of_round:,} users asked; "
+            f"in all {now.users()}{self._estimate()}"
         )
-        under_way = "   ".join(list(self._progress.values())[:6])
-        return Group(Text(head), arms, Text(under_way, style="dim"))
+        return Group(Text(head), arms, Text("   ".join(self._beside()), style="dim"))
+
+    def _beside(self) -> list[str]:
+        """Say what goes on: what was asked, who is waited for, cohorts under way."""
+        told = [self._said] if self._said else []
+        if self._now.waiting is not None:
+            told.append(_waiting(self._now.waiting))
+        told += [
+            f"{self._arms[one.arm]}: {one.stage} {one.heard}/{one.nodes}"
+            for one in self._now.cohorts.values()
+            if one.stage
+        ]
+        return told[:6]
 
 
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+def _waiting(event: events.WaitingForNodes) -> str:
+    return (
+        f"waiting for nodes: {event.present} of {event.known} are there"
+        f"{event.why and f' ({event.why})'}, "
+        f"with {event.available:,} users for {event.wanted:,} wanted; "
+        f"stops after {event.patience_s:g} s"
+    )

@@ -8,6 +8,7 @@ before numbers before pictures, and every picture beside a table of the same.
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -66,7 +67,12 @@ class Verdict:
 
 def render(shown: Mapping[str, Any]) -> str:
     """Write the whole page of what `content` gathered."""
-    return _environment().get_template("report.html").render(**shown)
+    return fragment("report.html", shown)
+
+
+def fragment(template: str, shown: Mapping[str, Any]) -> str:
+    """Write one template: the page, or a part of it."""
+    return _environment().get_template(template).render(**shown)
 
 
 def content(journal: Journal) -> dict[str, Any]:
@@ -82,7 +88,9 @@ def content(journal: Journal) -> dict[str, Any]:
         "checks": checks,
         "holds": holds,
         "verdict": verdict(history, checks),
-        "arms": _arms(history),
+        "arms": arms_of(
+            history.arms, history.result.config.experiment.arms, history.result.winner
+        ),
         "annex": annex_of(journal, history.result),
         "rates": answer_rates(history.cohorts),
         "by_arm": _by_arm(history),
@@ -190,19 +198,20 @@ def _by_hand(one: RetiredArm) -> str:
     return f"“{one.arm}” was retired by hand before round {one.before_round}."
 
 
-def _arms(history: History) -> list[dict[str, Any]]:
+def arms_of(
+    every: Sequence[ArmRow], names: Sequence[str], winner: str | None
+) -> list[dict[str, Any]]:
     """Give every arm with its rows and pictures, the highest estimate first."""
-    names = history.result.config.experiment.arms
-    rounds = len({row.round for row in history.arms})
-    scale = drawing.scale_for([row.upper for row in history.arms[-len(names) :]])
-    whole = drawing.scale_for([row.upper for row in history.arms])
+    rounds = len({row.round for row in every})
+    scale = drawing.scale_for([row.upper for row in every[-len(names) :]])
+    whole = drawing.scale_for([row.upper for row in every])
     arms: list[dict[str, Any]] = []
     for number, name in enumerate(names):
-        rows = history.of_arm(name)
+        rows = [row for row in every if row.arm == name]
         if not rows:
             continue
         mark, last = mark_of(number), rows[-1]
-        best = name == history.result.winner
+        best = name == winner
         fell = next((row for row in rows if row.fell), None)
         arms.append(
             {
@@ -251,6 +260,7 @@ def _by_arm(history: History) -> list[dict[str, Any]]:
     return counted
 
 
+@functools.cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("wallflower.results", "templates"),
@@ -263,6 +273,7 @@ def _environment() -> Environment:
         count=lambda number: "–" if number is None else f"{number:,}",
         mean=lambda value: "–" if value is None else f"{value:.3f}",
         moment=_moment,
+        clock=_clock,
         duration=_duration,
         reason=lambda word: REASONS.get(word, word.replace("-", " ")),
         blamed=blame.in_words,
@@ -281,6 +292,10 @@ def _moment(at: float) -> str:
     """Write a time so that it means the same everywhere."""
     when = datetime.datetime.fromtimestamp(at, datetime.UTC)
     return f"{when.day} {when:%b %Y, %H:%M} UTC"
+
+
+def _clock(at: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(at, datetime.UTC):%H:%M:%S} UTC"
 
 
 def _duration(seconds: float | None) -> str:

@@ -1,0 +1,1 @@
+"""The live page: runs as their records and events tell them, in a browser."""

@@ -1,0 +1,216 @@
+"""One run that is watched: its page in parts, each kept up with record and events.
+
+What a run does now and where its arms stand is drawn from the events at once. All else
+is drawn from the record, which is verified first, off the loop; how often depends on
+what that costs, so that watching never takes more than a part of a core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from wallflower.protocol.errors import WallflowerError
+from wallflower.results import page
+from wallflower.results.history import ArmRow, arm_rows
+from wallflower.results.under_way import UnderWay
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.record import event_log, events, pausing
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.record.store import RunLock
+from wallflower.watching.state import State, state_of
+
+PARTS = ("banner", "verdict", "arms", "promise", "health", "check")
+_LOOK_S = 0.1  # how long an event waits at most until it is seen
+_PULSE_S = 0.5
+_IDLE_SHARE = 4  # after a second of drawing at least four of rest, rounds excepted
+_DECISIVE = (events.RunStarted, events.RoundFinished, events.ArmRetired)
+
+
+class WatchedRun:
+    """Keeps the parts of one run's page up to date while `keep` runs.
+
+    Parameters
+    ----------
+    number : int
+        Its place among the runs that are watched, from 1.
+    directory : Path
+        Where its record lies.
+    changed : Callable[[], None]
+        Called whenever a part is another than before.
+    """
+
+    def __init__(
+        self, number: int, directory: Path, changed: Callable[[], None]
+    ) -> None:
+        self.number = number
+        self.parts: dict[str, str] = {}
+        self.card = ""
+        self._directory = directory
+        self._changed = changed
+        with Journal.read(directory) as journal:
+            self._config: ExperimentConfig = journal.config
+        self._events = UnderWay()
+        self._offset = 0
+        self._served = self._pausing = False
+        self._seen: float | None = None
+        self._rows: tuple[ArmRow, ...] = ()
+        self._shown: Mapping[str, Any] = {}
+        self._fresh, self._stale, self._urgent = (asyncio.Event() for _ in range(3))
+
+    @property
+    def address(self) -> str:
+        """Its page."""
+        return f"/runs/{self.number}/"
+
+    async def begin(self) -> None:
+        """Draw everything once, so that whoever asks next gets a whole page."""
+        told, self._offset = event_log.so_far(self._directory)
+        for event in told:
+            self._events.take(event)
+        self._look()
+        await self._read_record()
+        self._draw_now()
+
+    async def keep(self, over: asyncio.Event) -> None:
+        """Follow the run until `over` is set."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._follow(over)),
+                group.create_task(self._redraw()),
+                group.create_task(self._verify()),
+                group.create_task(self._pulse()),
+            ]
+            await over.wait()
+            await tasks[0]
+            for task in tasks[1:]:
+                task.cancel()
+        self._look()
+        await self._read_record()
+        self._draw_now()
+
+    async def _follow(self, over: asyncio.Event) -> None:
+        following = event_log.follow(
+            self._directory, over, offset=self._offset, longest_pause_s=_LOOK_S
+        )
+        async for event in following:
+            self._events.take(event)
+            self._fresh.set()
+            if not isinstance(event, events.CohortProgress):
+                self._stale.set()
+            if isinstance(event, _DECISIVE):
+                self._urgent.set()
+
+    async def _redraw(self) -> None:
+        while True:
+            await self._fresh.wait()
+            self._fresh.clear()
+            self._seen = time.time()
+            self._draw_now()
+            await asyncio.sleep(_LOOK_S)  # many events, one drawing
+
+    async def _verify(self) -> None:
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            self._urgent.clear()
+            started = time.monotonic()
+            await self._read_record()
+            self._draw_now()
+            rest_s = _IDLE_SHARE * (time.monotonic() - started)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(rest_s):
+                    await self._urgent.wait()
+
+    async def _pulse(self) -> None:
+        while True:
+            await asyncio.sleep(_PULSE_S)
+            if self._look():
+                self._fresh.set()
+                self._stale.set()
+
+    def _look(self) -> bool:
+        """See whether a server is there and what it was asked; tell what changed."""
+        before = self._served, self._pausing
+        with contextlib.suppress(OSError):
+            self._served = RunLock.is_held(self._directory)
+        self._pausing = pausing.asked(self._directory)
+        self._seen = self._seen or event_log.written_at(self._directory)
+        return before != (self._served, self._pausing)
+
+    async def _read_record(self) -> None:
+        try:
+            shown = await asyncio.to_thread(_content, self._directory)
+        except (WallflowerError, OSError) as error:
+            self._show({"banner": page.fragment("unreadable.html", {"error": error})})
+            return
+        self._shown, self._rows = shown, shown["history"].arms
+        self._show(
+            {
+                "title": f"{self._config.experiment.name}: {shown['verdict'].headline}",
+                **await asyncio.to_thread(_fragments, shown),
+            }
+        )
+
+    def _draw_now(self) -> None:
+        state = self._state()
+        told = self._told()
+        newer = told and (not self._rows or told[-1].round > self._rows[-1].round)
+        if newer and self._shown:
+            arms = page.arms_of(told, self._config.experiment.arms, winner=None)
+            shown = {**self._shown, "arms": arms}
+            self._show({"arms": page.fragment("arms.html", shown)})
+        self._show({"now": page.fragment("now.html", {"state": state})})
+        verdict = self._shown.get("verdict")
+        self.card = page.fragment(
+            "card.html",
+            {
+                "name": self._config.experiment.name,
+                "address": self.address,
+                "headline": "No round is finished yet."
+                if verdict is None
+                else verdict.headline,
+                "tone": state.tone if verdict is None else verdict.tone,
+                "label": state.label,
+                "state": state,
+            },
+        )
+        self._changed()
+
+    def _told(self) -> tuple[ArmRow, ...]:
+        """Give the arms round by round, as the events tell them."""
+        rounds = [
+            (number, [dataclasses.asdict(view) for view in views])
+            for number, views in sorted(self._events.rounds.items())
+        ]
+        return arm_rows(rounds, self._config.experiment.arms)
+
+    def _state(self) -> State:
+        return state_of(
+            self._events,
+            self._config.experiment.arms,
+            self._directory,
+            served=self._served,
+            pausing=self._pausing,
+            seen=self._seen,
+            result=self._shown.get("result"),
+        )
+
+    def _show(self, parts: Mapping[str, str]) -> None:
+        if any(self.parts.get(name) != html for name, html in parts.items()):
+            self.parts.update(parts)
+            self._changed()
+
+
+def _content(directory: Path) -> dict[str, Any]:
+    with Journal.read(directory) as journal:
+        return page.content(journal)
+
+
+def _fragments(shown: Mapping[str, Any]) -> dict[str, str]:
+    return {name: page.fragment(f"{name}.html", shown) for name in PARTS}
