@@ -286,7 +286,12 @@ class PrivateBandit(Strategy):
         if self.config.test_mode:
             log(WARNING, "\t├── %s", TEST_MODE)
         log(INFO, "\t├── arms: %s", ", ".join(self.config.experiment.arms))
-        level = "none" if self.config.test_mode else f"ε = {privacy.epsilon}"
+        level = (
+            "none"
+            if self.config.test_mode
+            else f"ε = {privacy.epsilon} of one answer, on the condition that the "
+            "result states"
+        )
         log(INFO, "\t├── privacy: %s, %s", privacy.mechanism, level)
         log(
             INFO,

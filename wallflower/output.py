@@ -44,13 +44,16 @@ def json_text(command: str, content: Mapping[str, Any]) -> str:
     return f"{text}\n"
 
 
-def console() -> Console:
-    """Results go to stdout; colours only for a terminal."""
+def console(least_width: int = _LEAST_WIDTH) -> Console:
+    """Results go to stdout; colours only for a terminal.
+
+    A terminal narrower than `least_width` folds lines itself.
+    """
     from rich.console import Console
 
     if sys.stdout.isatty():
         own = Console(highlight=False)
-        return Console(highlight=False, width=max(own.width, _LEAST_WIDTH))
+        return Console(highlight=False, width=max(own.width, least_width))
     return Console(highlight=False, width=_LEAST_WIDTH, no_color=True)
 
 

@@ -9,11 +9,11 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.results.under_way import UnderWay
-from wallflower.results.view import HEADINGS, arm_cells, counted
+from wallflower.results.view import arm_cells, bar_width, counted, headings
 from wallflower.strategy.record import blame, events
 from wallflower.strategy.record.losses import in_words
 
@@ -147,12 +147,16 @@ class RunView:
         from rich.text import Text
 
         arms = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for index, heading in enumerate(HEADINGS):
-            arms.add_column(heading, justify="left" if index in (0, 4) else "right")
+        columns = 120 if self._live is None else self._live.console.width
+        bars = bar_width(columns)
+        for index, heading in enumerate(headings(bars)):
+            number = 0 < index < 4
+            justify: Literal["right", "left"] = "right" if number else "left"
+            arms.add_column(heading, justify=justify, no_wrap=number, overflow="fold")
         now = self._now
         for view in now.views:
             name = self._arms[view.arm]
-            cells = arm_cells(name, dataclasses.asdict(view), winner=False)
+            cells = arm_cells(name, dataclasses.asdict(view), False, bars)
             arms.add_row(*cells, style="" if view.active else "dim")
         banner = f"{TEST_MODE}\n" if now.test_mode else ""
         head = (

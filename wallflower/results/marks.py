@@ -19,6 +19,7 @@ COLOURS = (
     "#7F7F7F",
 )
 SHAPES = ("circle", "square", "diamond", "triangle")
+_GLYPHS = {"circle": "●", "square": "■", "diamond": "◆", "triangle": "▲"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,11 @@ class Mark:
 
     colour: str
     shape: str
+
+    @property
+    def glyph(self) -> str:
+        """The shape as a character, for terminals."""
+        return _GLYPHS[self.shape]
 
 
 def mark_of(arm: int) -> Mark:

@@ -6,19 +6,38 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wallflower.output import console, table
+from wallflower.protocol.privacy.sentences import percent
 from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.results.marks import mark_of
 from wallflower.strategy.record import blame
 from wallflower.strategy.record.entries import DEALING
 from wallflower.strategy.record.losses import in_words
 
 if TYPE_CHECKING:
-    from wallflower.results.result import RunResult
+    from rich.console import RenderableType
 
-BAR_WIDTH = 30
+    from wallflower.results.result import RunResult
+    from wallflower.strategy.config import ExperimentConfig
+
+_BAR_WIDTHS = ((100, 30), (84, 14))  # columns of the terminal, columns of the bar
+_LEAST_WIDTH = 60
 _MOST_BLAMED = 10  # the latest; --format json has all
 
 
-def bar(lower: float, upper: float, estimate: float | None, width: int) -> str:
+def bar_width(columns: int) -> int:
+    """Give the room that a terminal has for bars; 0 where only the numbers fit.
+
+    Examples
+    --------
+    >>> bar_width(200), bar_width(90), bar_width(60)
+    (30, 14, 0)
+    """
+    return next((width for least, width in _BAR_WIDTHS if columns >= least), 0)
+
+
+def bar(
+    lower: float, upper: float, estimate: float | None, width: int, mark: str = "●"
+) -> str:
     """Draw an interval of [0, 1] with its estimate.
 
     Examples
@@ -31,7 +50,7 @@ def bar(lower: float, upper: float, estimate: float | None, width: int) -> str:
     start, end = round(lower * last), round(upper * last)
     cells[start : end + 1] = "━" * (end + 1 - start)
     if estimate is not None:
-        cells[round(min(max(estimate, 0.0), 1.0) * last)] = "●"
+        cells[round(min(max(estimate, 0.0), 1.0) * last)] = mark
     return "".join(cells)
 
 
@@ -46,9 +65,19 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def arm_cells(name: str, view: Mapping[str, Any], winner: bool) -> Sequence[str]:
+def headings(bars: int) -> Sequence[str]:
+    """Give the headings of the arms' table, with bars of this width or none."""
+    drawn = ("0" + " " * (bars - 2) + "1",) if bars else ()
+    return ("arm", "users", "mean", "interval", *drawn, "")
+
+
+def arm_cells(
+    name: str, view: Mapping[str, Any], winner: bool, bars: int
+) -> Sequence[RenderableType]:
     """Give one arm's row: name, users, estimate, interval, bar, status."""
-    estimate = view["estimate"]
+    from rich.text import Text
+
+    estimate, mark = view["estimate"], mark_of(view["arm"])
     if winner:
         status = "best"
     elif view["active"]:
@@ -57,30 +86,48 @@ def arm_cells(name: str, view: Mapping[str, Any], winner: bool) -> Sequence[str]
         status = f"retired after batch {view['eliminated_in']}"
     else:
         status = f"out in batch {view['eliminated_in']}"
+    interval = view["lower"], view["upper"], estimate
     return (
-        name,
+        Text.assemble((f"{mark.glyph} ", mark.colour), name),
         f"{view['users']:,}",
         "–" if estimate is None else f"{estimate:.3f}",
         f"{view['lower']:.3f} – {view['upper']:.3f}",
-        bar(view["lower"], view["upper"], estimate, BAR_WIDTH),
+        *((Text(bar(*interval, bars, mark.glyph), mark.colour),) if bars else ()),
         status,
     )
 
 
-HEADINGS = ("arm", "users", "mean", "interval", "0" + " " * (BAR_WIDTH - 2) + "1", "")
+def interval_in_words(config: ExperimentConfig) -> str:
+    """Say what the intervals of a table are."""
+    if config.policy.name != "elimination":
+        return (
+            f"interval: the bounds by which {config.policy.name} chooses whom to ask; "
+            "an index policy gives more people the better arms, it decides nothing."
+        )
+    chance = percent(config.experiment.failure_probability)
+    return (
+        "interval: an arm's mean lies in it; all intervals of all rounds hold "
+        f"together, except with a chance of at most {chance}."
+    )
 
 
 def print_result(result: RunResult) -> None:
     """Write the final table, the numbers and the sentence to stdout."""
-    out = console()
+    out = console(_LEAST_WIDTH)
+    bars = bar_width(out.width)
     if result.config.test_mode:
         out.print(TEST_MODE, style="bold reverse")
     arms = result.config.experiment.arms
-    view = table(*HEADINGS, title=f"{result.config.experiment.name} ({result.run_id})")
+    title = f"{result.config.experiment.name} ({result.run_id})"
+    view = table(*headings(bars), title=title)
+    for column in (view.columns[0], view.columns[-1]):  # words may fold, numbers not
+        column.no_wrap, column.overflow = False, "fold"
     for row in result.last.views if result.last else ():
         name = arms[row["arm"]]
-        view.add_row(*arm_cells(name, row, name == result.winner))
+        view.add_row(*arm_cells(name, row, name == result.winner, bars))
     out.print(view)
+    if result.last:
+        out.print(interval_in_words(result.config), style="dim")
     lost = result.invited - result.answered
     out.print(
         f"{counted(result.rounds, 'round')}, {counted(result.cohorts, 'cohort')} "

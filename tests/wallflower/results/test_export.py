@@ -97,6 +97,5 @@ def test_a_notebook_gets_typed_rows_and_the_page(finished: Path) -> None:
 
 
 def test_a_data_frame_has_the_same_rows(finished: Path) -> None:
-    pytest.importorskip("pandas", reason="pandas is not needed otherwise")
     frame = wallflower.load_run(finished).to_pandas()
     assert list(frame["lower"]) == [view["lower"] for view in recorded(finished)]
