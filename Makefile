@@ -162,6 +162,9 @@ bench-decide: env  ## users until one arm is left, beside other rules
 check-decide: env  ## the best arm is dropped with probability at most p: 41 fields of arms
 	$(BIN)/python -m benchmarks.decide_errors
 
+bench-index: env  ## mean and largest regret of 2,000 runs of the index policies
+	$(BIN)/python -m benchmarks.index
+
 bench-simulate: bench-env  ## the simulator's cost from T = 10^5 to 10^9, and against its peers
 	$(BIN)/python -m benchmarks.simulate
 

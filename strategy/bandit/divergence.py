@@ -62,6 +62,15 @@ def private_upper_bound(x: Doubles, level: Doubles, epsilon: float) -> Doubles:
     return np.where(level >= at_turn, np.clip(private, turn, 1.0), low)
 
 
+def private_noise_part(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
+    """Give the part ε(z − x) of d_ε(x, y): what is put down to the noise."""
+    if math.isinf(epsilon):
+        return np.zeros(np.broadcast_shapes(np.shape(x), np.shape(y)))
+    with np.errstate(divide="ignore"):
+        lowest = expit(logit(y) - epsilon)
+    return np.asarray(epsilon * np.maximum(lowest - x, 0.0))
+
+
 def _turning_point(x: Doubles, epsilon: float) -> Doubles:
     """Give the y above which the noise, not the sampling, limits."""
     if math.isinf(epsilon):
@@ -82,22 +91,31 @@ def quadratic_upper_bound(x: Doubles, level: Doubles, epsilon: float) -> Doubles
     return np.asarray(np.minimum(x + reach, 1.0))
 
 
+def no_noise_part(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
+    """Give 0: many small noises are counted as part of the sampling."""
+    return np.zeros(np.broadcast_shapes(np.shape(x), np.shape(y)))
+
+
 _Function = Callable[[Doubles, Doubles, float], Doubles]
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A divergence and its upward inverse at a mechanism's privacy level."""
+    """A divergence at a mechanism's privacy level.
+
+    `upper_bound` is its upward inverse, `by_noise` what it puts down to the noise.
+    """
 
     between: _Function
     upper_bound: _Function
+    by_noise: _Function
     epsilon: float
 
 
 _BY_GROWTH = {
-    NO_NOISE: (private_divergence, private_upper_bound),
-    PER_COHORT: (private_divergence, private_upper_bound),
-    PER_USER: (quadratic_divergence, quadratic_upper_bound),
+    NO_NOISE: (private_divergence, private_upper_bound, private_noise_part),
+    PER_COHORT: (private_divergence, private_upper_bound, private_noise_part),
+    PER_USER: (quadratic_divergence, quadratic_upper_bound, no_noise_part),
 }
 
 

@@ -1,13 +1,15 @@
 """Index policies `dp-klucb` and `dp-imed` on the same distributed protocol.
 
-After one cohort for every arm, the arm with the best index gets the next cohort, twice
-as large as its last. Each user gives one reward, each cohort carries fresh noise, sums
-are kept. Central-model state of the art (Azize et al. 2025); nothing in it needs the
-central server, so here the sums come from secure aggregation.
+After one cohort for every arm, the arm that `strategy.index_choice` names gets the
+next cohort, larger than its last by the ratio. Each user gives one reward, each cohort
+carries fresh noise, sums are kept. Central-model state of the art (Azize et al. 2025);
+nothing in it needs the central server, so here the sums come from secure aggregation.
 
 Index policies never rule an arm out; they spend few users on bad ones. A void cohort
 teaches nothing: the arm's next cohort has the same size, but its share of the failure
-probability (used for wrap-around and intervals) moves on.
+probability (used for wrap-around and intervals) moves on. Where too few users are left
+for the plan, one smaller cohort takes nearly all of them and ends the experiment:
+exploring on with the handful that remains could only cost.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ import numpy as np
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.arm_record import ArmRecord, check_outcomes, retire
 from wallflower.strategy.bandit.confidence import confidence_for
-from wallflower.strategy.bandit.divergence import Divergence, Doubles, divergence_for
+from wallflower.strategy.bandit.divergence import divergence_for
 from wallflower.strategy.bandit.evidence import evidence_for
+from wallflower.strategy.bandit.index_choice import CHOICES, Standing
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
     Arm,
@@ -32,32 +35,6 @@ from wallflower.strategy.bandit.policy import (
 )
 from wallflower.strategy.bandit.schedule import Schedule, last_size
 from wallflower.strategy.bandit.spec import PolicySpec
-
-
-def klucb_choice(
-    means: Doubles, users: Doubles, total: Doubles, divergence: Divergence
-) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Arm with the largest max{μ : n·d(mean, μ) ≤ ln t}, along the last axis.
-
-    Where several bounds reach 1, the arm asked least goes first.
-    """
-    level = np.log(np.maximum(total, 2.0))[..., None] / users
-    bounds = divergence.upper_bound(np.clip(means, 0, 1), level, divergence.epsilon)
-    best = bounds.max(axis=-1, keepdims=True)
-    return np.asarray(np.argmin(np.where(bounds >= best, users, np.inf), axis=-1))
-
-
-def imed_choice(
-    means: Doubles, users: Doubles, total: Doubles, divergence: Divergence
-) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Arm with the smallest n·d(mean, best mean) + ln n, along the last axis."""
-    clipped = np.clip(means, 0, 1)
-    best = clipped.max(axis=-1, keepdims=True)
-    distance = divergence.between(clipped, best, divergence.epsilon)
-    return np.asarray(np.argmin(users * distance + np.log(users), axis=-1))
-
-
-CHOICES = {"dp-klucb": klucb_choice, "dp-imed": imed_choice}
 
 
 class IndexPolicy:
@@ -91,6 +68,9 @@ class IndexPolicy:
         if not wishes:
             raise InputError("outcomes", "sums after the end", "none")
         check_outcomes(outcomes, self._batch, {w.arm: w.size for w in wishes})
+        # Others may come after a round that too few were there for, not after T.
+        whole = self._most == self.spec.most_users
+        last = whole and any(wish.size < self._planned(wish.arm) for wish in wishes)
         sizes = {outcome.arm: outcome.cohort_size for outcome in outcomes}
         for wish in wishes:
             self._records[wish.arm].users += sizes.get(wish.arm, wish.size)
@@ -99,7 +79,7 @@ class IndexPolicy:
             self._records[outcome.arm].add(outcome, self._attempts[outcome.arm])
         self._batch += 1
         self._limit = None  # whoever came or was given back since counts anew
-        self._close_if_over()
+        self._close_if_over(last)
 
     def arms(self) -> Sequence[ArmView]:
         """Every arm's estimate and interval; all but retired ones stay active."""
@@ -127,8 +107,10 @@ class IndexPolicy:
         self._close_if_over()
 
     def assignment(self, users: int) -> Mapping[Arm, int]:
-        """Users who are not aggregated get the arm of best index."""
-        return {self._next()[0].arm: users}
+        """Users who are not aggregated get the arm that leads."""
+        active = self._active()
+        heard = all(self._records[arm].facts for arm in active)
+        return {active[int(self._standing().leader) if heard else 0]: users}
 
     def state(self) -> Mapping[str, Any]:
         """JSON-ready state."""
@@ -175,10 +157,13 @@ class IndexPolicy:
         unheard = [arm for arm in self._active() if not self._records[arm].facts]
         return tuple(self._wish(arm) for arm in unheard or [self._choice()])
 
+    def _planned(self, arm: Arm) -> int:
+        return self._schedule.size(len(self._records[arm].facts) + 1)
+
     def _wish(self, arm: Arm) -> CohortWish:
         number = len(self._records[arm].facts) + 1
         left = max(self._most - self.users, 0)
-        size = self._schedule.size(number)
+        size = self._planned(arm)
         if left < size:
             size = max(last_size(left), self.spec.least_size(number))
         wrap = self._confidence.wrap(self._attempts[arm] + 1)
@@ -188,28 +173,34 @@ class IndexPolicy:
         return [arm for arm, record in enumerate(self._records) if record.active]
 
     def _choice(self) -> Arm:
-        active = self._active()
-        records = [self._records[arm] for arm in active]
-        counts = [sum(f.survivors for f in r.facts) for r in records]
-        sums = [float(sum(r.sums, Fraction(0))) for r in records]
-        users = np.array(counts, dtype=np.float64)
-        means = np.array(sums) / users
-        total = np.array(float(sum(counts)))
         choose = CHOICES[self.spec.policy]
-        return active[int(choose(means, users, total, self._divergence))]
+        place = choose(self._standing(), self._divergence, self.spec.horizon)
+        return self._active()[int(place)]
 
-    def _close_if_over(self) -> None:
+    def _standing(self) -> Standing:
+        """What is known of the active arms."""
+        records = [self._records[arm] for arm in self._active()]
+        facts = [record.facts for record in records]
+        return Standing(
+            sums=np.array([float(sum(r.sums, Fraction(0))) for r in records]),
+            users=np.array([float(sum(f.survivors for f in row)) for row in facts]),
+            noises=np.array([sum(f.survivors / f.floor for f in row) for row in facts]),
+        )
+
+    def _close_if_over(self, last: bool = False) -> None:
+        """End it where the next cohort does not fit, or the last one was `last`."""
         if self._finished:
             return
         needed = self.users + sum(wish.size for wish in self._next())
         if len(self._active()) == 1:
             self._finished = "winner"
-        elif self._limit is not None and needed > self._limit:
+        elif not last and needed <= self._most:
+            return
+        elif self._limit is not None and self._limit == self._most:
             self._finished = USERS_EXHAUSTED
-        elif needed > self.spec.horizon:
-            self._finished = "horizon"
-        elif self.spec.user_budget and needed > self.spec.user_budget:
-            self._finished = "budget"
+        else:
+            whole = self._most == self.spec.horizon
+            self._finished = "horizon" if whole else "budget"
 
     def _view(self, arm: Arm) -> ArmView:
         record = self._records[arm]

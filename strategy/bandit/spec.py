@@ -27,6 +27,7 @@ INDEX_POLICIES = ("dp-klucb", "dp-imed")
 POLICIES = (ELIMINATION, *INDEX_POLICIES)
 RADII = ("tight", "pair", "paper")
 LARGEST_HORIZON = 10**15
+_RATIOS = {"dp-imed": Fraction(6, 5)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,10 @@ class PolicySpec:
     ----------
     horizon : users the experiment may reach in all; the sum over arms and batches
         never exceeds it.
-    ratio : growth of the batches; None: 3/2 for `tight` and `pair`, 2 otherwise.
+    ratio : growth of the batches; None: 3/2 for `tight` and `pair`, 6/5 for `dp-imed`,
+        2 otherwise.
     first_batch : 0: the smallest cohort with a `pair` radius ≤ 1 for both, ⌈ratio⌉ for
-        `paper`, ⌈4/ε⌉ for index policies.
+        `paper`, ⌈4/ε⌉ for `dp-klucb`, ⌈2 ln T / ε⌉ for `dp-imed`.
     honest_fraction : the floor planned for a cohort of n is ⌊n · fraction⌋; outcomes
         carry the real one.
     user_budget : stop once the next batch would need more users; 0: no such limit.
@@ -108,10 +110,13 @@ class PolicySpec:
     def resolved(self) -> PolicySpec:
         """Fill in ratio and first batch where they were left open."""
         tight = self.policy == ELIMINATION and self.radius in ("tight", "pair")
-        ratio = self.ratio or (Fraction(3, 2) if tight else Fraction(2))
+        usual = Fraction(3, 2) if tight else _RATIOS.get(self.policy, Fraction(2))
+        ratio = self.ratio or usual
         first = self.first_batch
         if not first and self.policy in INDEX_POLICIES:
             first = math.ceil(4 / self.epsilon)
+        if not self.first_batch and self.policy == "dp-imed":
+            first = max(first, _telling_batch(self))
         if not first and tight:
             # As the run's policy, which does not know the nodes.
             first = _smallest_useful_batch(dataclasses.replace(self, floors=None))
@@ -179,6 +184,16 @@ class PolicySpec:
 def build_mechanism(name: str, epsilon: Fraction, scale: Fraction) -> Mechanism:
     """Give the mechanism by name, the same object for the same level."""
     return mechanism_named(name, epsilon, scale)
+
+
+def _telling_batch(spec: PolicySpec) -> int:
+    """Give a first cohort whose noise may set a bad arm aside, and no good one.
+
+    A noise as large as a third of it has a chance of T^(−2/3); all arms together get an
+    eighth of the horizon at most.
+    """
+    enough = math.ceil(2 * math.log(spec.horizon) / min(float(spec.epsilon), 1.0))
+    return min(enough, spec.most_users // (8 * spec.arms))
 
 
 @lru_cache(maxsize=256)

@@ -1,7 +1,7 @@
 """Index policies on many instances at once, exact in law.
 
 In every step each live instance asks one cohort of the arm of its best index; cohorts
-of the same size are drawn together. The choices are those of `strategy.index_policies`.
+of the same size are drawn together. The choices are those of `strategy.index_choice`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wallflower.regret.simulation import Doubles, Integers, Simulation, Simulati
 from wallflower.strategy.bandit.confidence import CohortFacts, confidence_for
 from wallflower.strategy.bandit.divergence import divergence_for
 from wallflower.strategy.bandit.evidence import evidence_for
-from wallflower.strategy.bandit.index import CHOICES
+from wallflower.strategy.bandit.index_choice import CHOICES, Standing
 from wallflower.strategy.bandit.schedule import Schedule, last_size
 
 
@@ -38,6 +38,7 @@ class FastIndex:
         self._cohorts = np.zeros(shape, dtype=np.int64)
         self._last_size = np.zeros(shape, dtype=np.int64)
         self._sums = np.zeros(shape)
+        self._noises = np.zeros(shape)
         # Per batch number of an arm: its sums, for the intervals' best pooling.
         self._by_batch: list[Doubles] = []
 
@@ -46,11 +47,11 @@ class FastIndex:
         accounts = self._accounts
         first = self._schedule.size(1)
         everyone = np.nonzero(np.ones(self._cohorts.shape, dtype=np.bool_))
-        if first * self._spec.arms > min(
-            self._spec.horizon, self._spec.user_budget or self._spec.horizon
-        ):
+        if first * self._spec.arms > self._spec.most_users:
+            whole = self._spec.most_users == self._spec.horizon
             for row in np.flatnonzero(accounts.live):
-                accounts.close(row, "horizon", {0: accounts.remaining(row)})
+                reason = "horizon" if whole else "budget"
+                accounts.close(row, reason, {0: accounts.remaining(row)})
         else:
             self._play(*everyone)
             accounts.checkpoint()
@@ -81,12 +82,14 @@ class FastIndex:
         never = np.zeros(shape, dtype=np.int64)
         return self._accounts.result(estimates, lower, upper, never)
 
-    def _choices(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _standing(self, rows: NDArray[np.intp]) -> Standing:
         # Until its last step every user of an instance is aggregated.
         users = self._accounts.pulls[rows].astype(np.float64)
-        means = self._sums[rows] / users
+        return Standing(self._sums[rows], users, self._noises[rows])
+
+    def _choices(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         choose = CHOICES[self._spec.policy]
-        return choose(means, users, users.sum(axis=1), self._divergence)
+        return choose(self._standing(rows), self._divergence, self._spec.horizon)
 
     def _sizes(self, rows: NDArray[np.intp], arms: NDArray[np.intp]) -> Integers:
         """Users of each next cohort: as planned, or who is left for the last."""
@@ -105,17 +108,16 @@ class FastIndex:
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         sizes = self._sizes(rows, arms)
         needed = self._accounts.users[rows] + sizes
-        limits = [("horizon", self._spec.horizon)]
-        if self._spec.user_budget:
-            limits.append(("budget", self._spec.user_budget))
-        going = np.ones(len(rows), dtype=np.bool_)
-        for reason, limit in limits:
-            for place in np.flatnonzero(going & (needed > limit)):
-                row = int(rows[place])
-                left = {int(arms[place]): self._accounts.remaining(row)}
-                self._accounts.close(row, reason, left)
-                going[place] = False
+        going = needed <= self._spec.most_users
+        self._close(rows[~going])
         return rows[going], arms[going]
+
+    def _close(self, rows: NDArray[np.intp]) -> None:
+        """End instances; who is left gets the arm that leads."""
+        whole = self._spec.most_users == self._spec.horizon
+        for row, leader in zip(rows, self._standing(rows).leader, strict=True):
+            left = {int(leader): self._accounts.remaining(row)}
+            self._accounts.close(row, "horizon" if whole else "budget", left)
 
     def _play(self, rows: NDArray[np.intp], arms: NDArray[np.intp]) -> None:
         numbers, sizes = self._cohorts[rows, arms] + 1, self._sizes(rows, arms)
@@ -132,6 +134,9 @@ class FastIndex:
                 self._by_batch.append(np.zeros(self._cohorts.shape))
             self._by_batch[number - 1][who, which] = sums
             self._sums[who, which] += sums
+            self._noises[who, which] += size / self._spec.floor(size)
             self._cohorts[who, which] = number
             self._last_size[who, which] = size
             self._accounts.pull(who, which, size)
+            if size < self._schedule.size(number):
+                self._close(who)

@@ -25,8 +25,26 @@ def policy_named(name: str, **changes: object) -> IndexPolicy:
 
 @BOTH
 def test_every_arm_is_asked_once_before_any_choice(name: str) -> None:
+    size = {"dp-klucb": 8, "dp-imed": 40}[name]  # 4/ε, 2 ln T / ε
     wishes = policy_named(name).wishes()
-    assert [(wish.arm, wish.size) for wish in wishes] == [(0, 8), (1, 8), (2, 8)]
+    assert [(w.arm, w.size) for w in wishes] == [(0, size), (1, size), (2, size)]
+
+
+@BOTH
+def test_first_cohorts_leave_most_of_a_small_budget(name: str) -> None:
+    wishes = policy_named(name, user_budget=500).wishes()
+    assert sum(wish.size for wish in wishes) <= 500 / 8
+
+
+@BOTH
+def test_a_cohort_of_who_is_left_is_the_last(name: str) -> None:
+    # Two arms as good as each other: whoever was not asked last is due again.
+    policy = policy_named(name, ratio=Fraction(2), first_batch=8)
+    field = Field(policy.spec, (0.8, 0.8, 0.4))
+    while (wishes := policy.wishes())[0].size in {8 * 2**k for k in range(20)}:
+        policy.observe([field.outcome(wish) for wish in wishes])
+    policy.observe([field.outcome(wish) for wish in wishes])
+    assert policy.finished == "horizon"
 
 
 @BOTH
@@ -42,7 +60,7 @@ def test_most_users_get_the_best_arm(name: str) -> None:
 
 @BOTH
 def test_an_arms_cohorts_double(name: str) -> None:
-    policy = policy_named(name)
+    policy = policy_named(name, ratio=Fraction(2), first_batch=8)
     field = Field(policy.spec, (0.2, 0.8, 0.4))
     sizes: dict[int, list[int]] = {0: [], 1: [], 2: []}
     while wishes := policy.wishes():
@@ -72,7 +90,7 @@ def test_cohorts_grow_by_the_configured_ratio(name: str) -> None:
 def test_a_void_cohort_is_wished_again_at_a_smaller_wrap_probability(
     name: str,
 ) -> None:
-    policy = policy_named(name)
+    policy = policy_named(name, first_batch=8)
     first = policy.wishes()
     field = Field(policy.spec, (0.2, 0.8, 0.4))
     policy.observe([field.outcome(wish) for wish in first if wish.arm != 2])

@@ -34,11 +34,12 @@ def alike(
     users: int | tuple[int, ...] = 40, policy: str = "elimination", **sections: object
 ) -> ExperimentConfig:
     """Two arms alike, which no sum will tell apart, on 20 nodes."""
+    ratio = Fraction(2) if policy != "elimination" else None
     return config(
         experiment=ExperimentSettings(
             "test", ("a", "b"), 100_000, failure_probability=WRAP
         ),
-        policy=PolicySettings(name=policy, first_batch=60),
+        policy=PolicySettings(name=policy, first_batch=60, ratio=ratio),
         nodes=NodeSettings(20, users),
         rewards=RewardSettings(means=(0.5, 0.5)),
         **sections,
