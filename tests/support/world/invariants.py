@@ -17,7 +17,7 @@ from wallflower.strategy.bandit.elimination import Elimination
 from wallflower.strategy.bandit.policy import USERS_EXHAUSTED
 from wallflower.strategy.bandit.setup import restored_policy
 from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.run.cohort_spec import draw_round
+from wallflower.strategy.run.cohort_spec import floor_rule
 from wallflower.strategy.run.drawing import UserRegistry
 from wallflower.strategy.run.sharing import UsersExhaustedError
 from wallflower.strategy.run.verify import verify
@@ -121,7 +121,11 @@ def _sums(schedule: Schedule, journal: Journal, spent: _Spent) -> Iterator[str]:
 
 
 def _exhaustion(schedule: Schedule, journal: Journal, used: _Invited) -> Iterator[str]:
-    """Draw the next round's cohorts from everybody there is: that must fail."""
+    """Draw the next round's cohorts from everybody there is: that must fail.
+
+    Shared out without chance, as a record can be held against: now and then chance
+    would fill a round from the very last users where that rule does not.
+    """
     config = journal.config
     registry = UserRegistry(config.privacy.max_participations, schedule.seed)
     for name in node_names(schedule.nodes):
@@ -138,7 +142,10 @@ def _exhaustion(schedule: Schedule, journal: Journal, used: _Invited) -> Iterato
     wishes = [replace(wish, size=least) for wish in policy.wishes()]
     left = registry.remaining
     try:
-        draw_round(registry, config, wishes, node_names(schedule.nodes))
+        nodes = registry.choose(left, 0, node_names(schedule.nodes))
+        for wish in wishes:
+            rule = floor_rule(config, len(nodes))
+            registry.draw(wish.size, rule, nodes, by_chance=False)
     except (UsersExhaustedError, InputError):
         return
     yield f"a run ended as {USERS_EXHAUSTED}, and {left} users were never asked"
