@@ -21,11 +21,14 @@ from wallflower.protocol.errors import InputError
 from wallflower.protocol.privacy.calibration import precision_for
 from wallflower.protocol.privacy.conversion import approximate_epsilon
 from wallflower.protocol.privacy.guarantee import Guarantee
+from wallflower.protocol.privacy.sentences import SENTENCE_DELTA
 
 # Totals are stated on this grid, rounded up; it also pays for the rounding of doubles.
 _GRID = 10**6
 # A total δ below which no spend may have a δ of its own.
 SMALLEST_PROVED_DELTA = Fraction(1, 10**9)
+# e^ε has no end; a total beyond it promises nothing.
+_LARGEST_EXPONENT = 500.0
 # Most that a sum of discrete Gaussians adds to ε (s ≥ 3/2, up to 10¹⁰ shares):
 # ξ = 10 Σ_k e^{−2π²·(9/4)·k/(k+1)} < 10⁻⁸.
 _LARGEST_EXCESS = Fraction(1, 10**8)
@@ -103,35 +106,79 @@ def _plus(account: Account, cost: Cost) -> Account:
 def _total(account: Account, privacy_delta: Fraction) -> Fraction | None:
     if any(cost.kind == "none" for cost, _ in account.spends):
         return None
-    privacy_delta = _left(account, privacy_delta)
-    if privacy_delta <= 0:
-        return None
     pure = [spend for spend in account.spends if spend[0].kind == "pure"]
     curved = [spend for spend in account.spends if spend[0].kind != "pure"]
     pure.sort(reverse=True)
     totals = []
     for added in range(len(pure) + 1):
         as_they_are = sum((cost.epsilon * n for cost, n in pure[:added]), Fraction(0))
-        totals.append(as_they_are + _converted(pure[added:] + curved, privacy_delta))
-    return min(totals)
+        # Added as they are, spends fail with the sum of what each fails with.
+        left = privacy_delta - _failure(privacy_delta) * sum(n for _, n in pure[:added])
+        if left > 0:
+            converted = _converted(pure[added:] + curved, left, _failure(privacy_delta))
+            if converted is not None:
+                totals.append(as_they_are + converted)
+    return min(totals) if totals else _one_by_one(account, privacy_delta)
 
 
-def _left(account: Account, privacy_delta: Fraction) -> Fraction:
-    """Take from δ what cut-off noise or mixing may have cost: 2⁻⁴⁰ for each spend.
+def _one_by_one(account: Account, privacy_delta: Fraction) -> Fraction | None:
+    """Add up ε and δ of spends that are converted each by itself: basic composition."""
+    share = privacy_delta / sum(number for _, number in account.spends)
+    total = Fraction(0)
+    for cost, number in account.spends:
+        alone = _converted([(cost, 1)], share, _failure(privacy_delta))
+        if alone is None:
+            return None
+        total += number * alone
+    return total
+
+
+def _failure(privacy_delta: Fraction) -> Fraction:
+    """Give what cut-off noise or mixing may have cost one spend: 2⁻⁴⁰.
 
     Both are refused by who states a smaller δ than `SMALLEST_PROVED_DELTA`.
     """
-    if privacy_delta < SMALLEST_PROVED_DELTA:
-        return privacy_delta
-    return privacy_delta - PRIVACY_DELTA * sum(number for _, number in account.spends)
+    return Fraction(0) if privacy_delta < SMALLEST_PROVED_DELTA else PRIVACY_DELTA
 
 
-def _converted(spends: list[tuple[Cost, int]], privacy_delta: Fraction) -> Fraction:
+def _converted(
+    spends: list[tuple[Cost, int]], privacy_delta: Fraction, failure: Fraction
+) -> Fraction | None:
+    """Smallest ε of spends whose Rényi divergences are added up; None: no bound.
+
+    A spend differs from the one that its curve describes with a probability p such
+    that (1 + e^ε₁)·p is its `failure`, ε₁ its own ε. Together with others, at a larger
+    ε, it costs (1 + e^ε)·p ≤ e^(ε − ε₁) times that: ε is raised until what is left of
+    δ suffices for it.
+    """
     if not spends:
         return Fraction(0)
     curves = [(cost.guarantee(), number) for cost, number in spends]
-    epsilon = approximate_epsilon(
-        lambda order: sum(number * curve.renyi(order) for curve, number in curves),
-        float(privacy_delta),
-    )
-    return Fraction(math.ceil(epsilon * _GRID) + 1, _GRID)
+    own = [_own_epsilon(cost) for cost, _ in spends]
+    epsilon, margin = 0.0, 1 / _GRID
+    while True:
+        if epsilon > _LARGEST_EXPONENT:
+            return None
+        lost = sum(
+            number * float(failure) * math.exp(max(0.0, epsilon - alone))
+            for (_, number), alone in zip(spends, own, strict=True)
+        )
+        left = float(privacy_delta) - lost
+        if left <= 0:
+            return None
+        needed = approximate_epsilon(
+            lambda order: sum(number * curve.renyi(order) for curve, number in curves),
+            left,
+        )
+        if needed <= epsilon or not failure:
+            return Fraction(math.ceil(needed * _GRID) + 1, _GRID)
+        # A little more than needed, and more each time, so that few steps suffice.
+        epsilon, margin = needed + margin, 2 * margin
+
+
+@functools.lru_cache(maxsize=4096)
+def _own_epsilon(cost: Cost) -> float:
+    """Give ε of one spend alone, as its noise was cut for."""
+    if cost.kind == "pure":
+        return float(cost.epsilon)
+    return cost.guarantee().approximate(SENTENCE_DELTA)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import pytest
 
 from wallflower.protocol.accounting.account import NOTHING, Account, Cost
 from wallflower.protocol.errors import InputError
+from wallflower.protocol.privacy.conversion import approximate_epsilon
 from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import mechanism_named
 
@@ -91,3 +93,28 @@ def test_a_guarantee_and_its_cost_have_the_same_curve() -> None:
     promise = Guarantee("renyi", Fraction(1, 2), "distributed", 12)
     for order in (1.5, 2.0, 7.25):
         assert Cost.of(promise).guarantee().renyi(order) == promise.renyi(order)
+
+
+@pytest.mark.parametrize("privacy_delta", [Fraction(1, 10**6), Fraction(1, 10**9)])
+@pytest.mark.parametrize("kind", ["renyi", "concentrated"])
+@pytest.mark.parametrize("number", [1, 3, 10])
+def test_noise_that_is_cut_off_costs_more_delta_at_a_larger_total(
+    number: int, kind: str, privacy_delta: Fraction
+) -> None:
+    """p of one spend is 2⁻⁴⁰/(1 + e^ε₁); all together cost (1 + e^ε)·Σp."""
+    cost = Cost.at_most(kind, Fraction(1), 1000)
+    stated = account(*[cost] * number).total(privacy_delta)
+    assert stated is not None
+    curve = cost.guarantee()
+    alone = curve.approximate(1e-6)
+    lost = number * 2**-40 * (1 + math.exp(float(stated))) / (1 + math.exp(alone))
+    left = float(privacy_delta) - lost
+    summed = (
+        approximate_epsilon(lambda order: number * curve.renyi(order), left)
+        if left > 0
+        else math.inf
+    )
+    # Where that leaves nothing, each spend is converted by itself.
+    share = float(privacy_delta) / number - 2**-40
+    one_by_one = number * curve.approximate(share)
+    assert stated >= min(summed, one_by_one) - 1e-9
