@@ -20,6 +20,7 @@ Deviation: the level is 2⁻⁴⁰/(n(1 + e^ε)) and not 2⁻⁴⁰/n, at which 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -67,6 +68,24 @@ def truncation(cohort: CohortMechanism) -> Truncation:
     bound = law.two_sided_bound(level)
     delta = level * cohort.cohort_size * _factor(cohort)
     return Truncation(cohort.precision, bound, delta)
+
+
+def added_delta(
+    cohorts: Iterable[CohortMechanism], participations: int, epsilon: float
+) -> Fraction:
+    """Say what the cuts add to δ where so many spends together are (ε, δ)-DP.
+
+    Pure promises add up, δ and all. Elsewhere the spends together are those of the
+    untruncated mechanisms but for Σp, which costs (1 + e^ε)·Σp at the total ε.
+    """
+    total = Fraction(0)
+    for cohort in cohorts:
+        delta = participations * truncation(cohort).privacy_delta
+        if cohort.guarantee().kind != "pure" and math.isfinite(epsilon):
+            largest = math.ceil(1 + math.exp(min(epsilon, 700.0)) * (1 + 1e-9))
+            delta *= max(Fraction(1), Fraction(largest, _factor(cohort)))
+        total = max(total, delta)
+    return min(total, Fraction(1))
 
 
 def _level(cohort: CohortMechanism) -> Fraction:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from wallflower.protocol.accounting.exact import smallest_bound
-from wallflower.protocol.accounting.truncation import truncation
+from wallflower.protocol.accounting.truncation import added_delta
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.mechanism import CohortMechanism
@@ -92,12 +92,14 @@ def spent(
             dataclasses.asdict(group)
             for group in sorted({group_of(spec, nodes) for spec, nodes in asked})
         ],
-        **_sealed(asked, times, keys),
+        **_sealed(asked, times, bound.epsilon, keys),
         **_mixed(mechanisms, times),
     }
 
 
-def _sealed(asked: Sequence[Asked], times: int, keys: Iterable[int]) -> dict[str, Any]:
+def _sealed(
+    asked: Sequence[Asked], times: int, epsilon: float, keys: Iterable[int]
+) -> dict[str, Any]:
     """Say what is true of sealed sums alone; one experiment has one back-end."""
     spec = asked[0][0]
     if spec.backend != SEALED:
@@ -111,12 +113,11 @@ def _sealed(asked: Sequence[Asked], times: int, keys: Iterable[int]) -> dict[str
         )
         for nodes in keys
     }
-    cuts = [truncation(cohort_mechanism(s)) for s, _ in asked if s.proved_inputs]
-    cut = max((one.privacy_delta for one in cuts), default=Fraction(0))
+    cut = {cohort_mechanism(each) for each, _ in asked if each.proved_inputs}
     return {
         "corrupt": str(threat.corrupt),
         "keys": [dataclasses.asdict(one) for one in sorted(holders)],
-        "truncation-delta": str(cut * times),
+        "truncation-delta": str(added_delta(cut, times, epsilon)),
     }
 
 

@@ -10,7 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from wallflower.protocol.accounting.truncation import PRIVACY_DELTA, truncation
+from wallflower.protocol.accounting.truncation import (
+    PRIVACY_DELTA,
+    added_delta,
+    truncation,
+)
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
 
@@ -110,3 +114,19 @@ def test_the_truncated_cohort_is_private_as_printed() -> None:
     seen = float(np.maximum(here - math.exp(1) * there, 0).sum())
     promised = (1 + math.exp(1)) * users * two_sided_tail(1 / users, rate, bound)
     assert 0 < seen <= promised
+
+
+def test_cuts_of_pure_promises_add_up() -> None:
+    asked = cohort("dist-dp", 400, 320)
+    assert added_delta([asked], 3, 3.0) == 3 * truncation(asked).privacy_delta
+
+
+@pytest.mark.parametrize("name", ["dist-rdp", "dist-cdp"])
+def test_cuts_of_curves_cost_what_the_total_makes_of_them(name: str) -> None:
+    asked = cohort(name, 400, 320)
+    alone = asked.guarantee().approximate(1e-6)
+    once = truncation(asked).privacy_delta
+    assert added_delta([asked], 1, alone) == pytest.approx(float(once), rel=1e-2)
+    p = float(once) / (1 + math.exp(alone))
+    together = (1 + math.exp(alone + 4)) * 3 * p
+    assert added_delta([asked], 3, alone + 4) == pytest.approx(together, rel=1e-2)
