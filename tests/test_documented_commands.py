@@ -250,6 +250,7 @@ def finished_below(folder: Path, said: str) -> str | None:
     return None if last is None else last.finished
 
 
+@pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow  # `flwr run` with a SuperLink of its own: half a minute
 @pytest.mark.timeout(300)
 def test_flowers_own_command_line_runs_the_app_and_says_little(flower: Path) -> None:
@@ -278,6 +279,7 @@ def snippet(mark: str) -> str:
     return text
 
 
+@pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow  # `flwr run` with a SuperLink of its own: half a minute
 @pytest.mark.timeout(300)
 def test_the_documented_apps_run_in_flowers_simulation(flower: Path) -> None:

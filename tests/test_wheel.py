@@ -136,6 +136,7 @@ def test_every_command_works_beside_files_of_the_same_names(
     assert run(fresh, desk, "wallflower", *words.split())
 
 
+@pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow  # SuperLink and Ray: half a minute
 @pytest.mark.timeout(300)
 def test_flowers_simulation_runs_the_wheel_beside_files_of_the_same_names(

@@ -25,6 +25,7 @@ from wallflower.strategy.run.verify import verify
 
 
 # Slow: as below, and a shuffler of its own process.
+@pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
@@ -62,6 +63,7 @@ async def test_flowers_simulation_sends_its_nodes_to_the_shuffler(
 
 
 # Slow: Flower starts a SuperLink, a ServerApp and Ray, which takes 10 to 30 seconds.
+@pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_flowers_simulation_agrees_with_the_other_engines_on_every_sum(
