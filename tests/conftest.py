@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("without-deadlines", deadline=None)
+# Where a change is judged, by the same examples each time; elsewhere by new ones.
+settings.register_profile(
+    "without-deadlines", deadline=None, derandomize="CI" in os.environ
+)
 settings.load_profile("without-deadlines")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections import Counter
 from fractions import Fraction
 
@@ -149,19 +150,24 @@ def test_several_cohorts_are_drawn_all_or_none() -> None:
     st.lists(st.integers(2, 40), min_size=1, max_size=3),
     st.integers(1, 3),
 )
-def test_everybody_suffices_exactly_when_everybody_can_be_drawn_from(
+def test_everybody_suffices_exactly_when_all_can_be_drawn_without_chance(
     sizes: list[int], earlier: list[int], wanted: list[int], most: int
 ) -> None:
     users = registry(*sizes, most=most)
     for size in earlier:
         with contextlib.suppress(UsersExhaustedError, InputError):
             users.draw(size, rule(len(sizes)))
+    alike = copy.deepcopy(users)
     promised = users.suffices(wanted, rule(len(sizes)))
     try:
-        drawn = len(users.draw_all(wanted, rule(len(sizes)), users.nodes))
+        for size in wanted:
+            alike.draw(size, rule(len(sizes)), by_chance=False)
     except (UsersExhaustedError, InputError):
-        drawn = 0
-    assert promised == (drawn == len(wanted))
+        assert not promised
+    else:
+        assert promised
+    if promised:  # chance may also fill what the rule without it does not
+        assert len(users.draw_all(wanted, rule(len(sizes)), users.nodes)) == len(wanted)
 
 
 def test_users_of_nodes_that_are_away_are_counted_as_the_journal_has_them() -> None:
