@@ -89,6 +89,10 @@ check-deploy: env  ## validate images, compose, Kubernetes, systemd and proxy fi
 hub: env  ## build the Flower app into dist/ and run flwr's own publish checks on it, offline
 	$(BIN)/python -m deploy.hub
 
+ADVISORIES ?=
+audit: env  ## known vulnerabilities of the pins, by ADVISORIES= (a clone of pypa/advisory-database)
+	$(BIN)/python -m deploy.audit $(ADVISORIES)
+
 test-images: env  ## build both images and run them (root, buildah, debootstrap; no registry, no daemon)
 	deploy/images/try
 
