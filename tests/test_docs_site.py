@@ -29,3 +29,21 @@ def test_the_navigation_leads_to_pages_that_are_there() -> None:
 def test_every_public_name_says_what_it_is() -> None:
     for name in wallflower._HOMES:
         assert (getattr(wallflower, name).__doc__ or "").strip(), name
+
+
+def test_the_plan_of_the_house_names_every_room_and_no_other() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    plan = text.partition("```\n")[2].partition("```")[0]
+    named: dict[str, set[str]] = {}
+    root = ""
+    for line in plan.splitlines():
+        if not line.startswith(" "):
+            root = line.partition("/")[0]
+        named.setdefault(root, set()).update(re.findall(r"\b([a-z_]+)/", line))
+    for root in ("protocol", "clients", "strategy", "wallflower"):
+        rooms = {
+            path.name
+            for path in (ROOT / root).iterdir()
+            if path.is_dir() and not path.is_symlink() and path.name != "__pycache__"
+        }
+        assert named[root] - {root, "proto"} == rooms, root

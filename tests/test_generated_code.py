@@ -54,3 +54,27 @@ def test_the_data_model_names_every_table() -> None:
     }
     assert len(tables) > 10
     assert {table for table in tables if f"`{table}`" not in page} == set()
+
+
+def test_the_data_model_names_every_file_of_a_run_a_node_and_a_shuffler() -> None:
+    page = (ROOT / "docs" / "data-model.md").read_text(encoding="utf-8")
+    joined = re.compile(r'\b(?:run_dir|home|directory|self\.path) / "([^"]+)"')
+    named = re.compile(
+        r'^(?:[A-Z_]*FILE|FILE_NAME|LOCK_NAME) = "([^"]+)"', re.MULTILINE
+    )
+    files = {
+        name
+        for folder in (
+            "clients",
+            "strategy",
+            "wallflower/engines",
+            "wallflower/shuffler",
+        )
+        for path in (ROOT / folder).rglob("*.py")
+        for pattern in (joined, named)
+        for name in pattern.findall(path.read_text(encoding="utf-8"))
+    }
+    assert {"journal.sqlite", "lock", "desk.secret", "ledger.counter"} <= files
+    said = page.replace("/`", "`")
+    elsewhere = {"wallflower"}  # below Flower's home, where no directory was named
+    assert {name for name in files if f"`{name}`" not in said} == elsewhere
