@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -89,8 +90,7 @@ def our_run(
     code = run.finish(600)
     if code != 0:
         raise SystemExit(f"wallflower run ended with {code}; log: {run.process.log}")
-    batches = [e["seconds"] for e in run.events() if e["event"] == "RoundFinished"]
-    return batches, start_s, time.monotonic() - started
+    return batch_seconds(run.events()), start_s, time.monotonic() - started
 
 
 def local_batch(folder: Path, plan: Plan, nodes: int, kind: str) -> float:
@@ -113,15 +113,16 @@ def local_batch(folder: Path, plan: Plan, nodes: int, kind: str) -> float:
     )
     run_dir = folder / f"local-{kind}"
     command = [sys.executable, "-m", "wallflower", "run", str(experiment)]
-    done = subprocess.run(
-        [*command, "--run-dir", str(run_dir)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+    subprocess.run(
+        [*command, "--run-dir", str(run_dir)], cwd=ROOT, capture_output=True, check=True
     )
-    seconds = re.findall(r"round \d+ done in ([\d.]+) s", done.stderr + done.stdout)
-    return statistics.median(float(word) for word in seconds)
+    lines = (run_dir / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    return statistics.median(batch_seconds(map(json.loads, lines)))
+
+
+def batch_seconds(events: Iterable[Mapping[str, Any]]) -> list[float]:
+    """Give how long each batch took, as the run's own events say."""
+    return [e["seconds"] for e in events if e["event"] == "RoundFinished"]
 
 
 def memory_mb(pid: int) -> float:
