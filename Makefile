@@ -53,6 +53,9 @@ BEFORE ?= f1c1c67
 rooms: env  ## files and lines of every room, at BEFORE= (the first release) and now
 	$(BIN)/python -m tests.support.rooms $(BEFORE)
 
+reward-path: env  ## the files one reward passes through: by memory, desk and Flower
+	$(BIN)/python -m tests.support.reward_path
+
 hooks: env  ## check every commit before it is made (.pre-commit-config.yaml)
 	$(BIN)/pre-commit install
 

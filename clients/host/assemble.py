@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.node.ledger import Ledger
-from wallflower.clients.node.node import Node, NodeParts, Randomize
-from wallflower.clients.node.randomizer import randomize, randomize_node
+from wallflower.clients.node.node import Node, NodeParts
+from wallflower.clients.node.randomizer import real_randomizer, seeded_randomizer
 from wallflower.clients.node.sessions import Sessions
-from wallflower.clients.rewards.source import Doubles, Patience, Rewards
+from wallflower.clients.rewards.source import Patience, Rewards
 from wallflower.clients.secure_sum import (
     ClientKeyring,
     ClientLimits,
@@ -19,11 +19,6 @@ from wallflower.clients.secure_sum import (
     restore_session,
 )
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
-from wallflower.protocol.noise.bits import OsBits
-from wallflower.protocol.noise.law import BitSource
-from wallflower.protocol.privacy.mechanism import CohortMechanism
-from wallflower.protocol.rewards.seeded import noise_bits
-from wallflower.protocol.secure_sum.backends import summing_modulus
 from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.session import ClientSession
@@ -97,43 +92,6 @@ class SessionOpener:
                 del self._keyrings[next(iter(self._keyrings))]
             keyring = self._keyrings[run_id] = self.new_keyring(run_id)
         return keyring
-
-
-def real_randomizer(bits: BitSource | None = None) -> Randomize:
-    """Randomize with the operating system's bits; a node's noise is one draw."""
-    source = bits if bits is not None else OsBits()
-
-    def randomized(
-        spec: CohortSpec,
-        mechanism: CohortMechanism,
-        users: Sequence[str],
-        rewards: Doubles,
-    ) -> int:
-        return randomize_node(rewards, mechanism, summing_modulus(spec), source)
-
-    return randomized
-
-
-def seeded_randomizer(seed: int, node_id: str) -> Randomize:
-    """TEST ONLY: every user's rounding and noise follow from the seed.
-
-    Users are randomized one by one, so that the sum does not depend on which of them
-    share a node or answer.
-    """
-
-    def randomized(
-        spec: CohortSpec,
-        mechanism: CohortMechanism,
-        users: Sequence[str],
-        rewards: Doubles,
-    ) -> int:
-        total, modulus = 0, summing_modulus(spec)
-        for user, reward in zip(users, rewards.tolist(), strict=True):
-            bits = noise_bits(seed, node_id, user, spec.batch, spec.arm)
-            total += randomize(reward, mechanism, modulus, bits)
-        return total if modulus is None else total % modulus
-
-    return randomized
 
 
 @dataclass(frozen=True, slots=True)

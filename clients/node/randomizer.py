@@ -7,17 +7,23 @@ integers. Rewards never appear in an error.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wallflower.clients.node.node import Randomize
+from wallflower.clients.rewards.source import Doubles
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.noise.bits import bernoulli
+from wallflower.protocol.noise.bits import OsBits, bernoulli
 from wallflower.protocol.noise.law import BitSource, Integers, NoiseLaw
 from wallflower.protocol.noise.table import STEADY
 from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.rewards.seeded import noise_bits
+from wallflower.protocol.secure_sum.backends import summing_modulus
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
 Reward = int | float | Decimal | Fraction | np.floating
 _LARGEST_PRECISION = 1 << 62
@@ -181,3 +187,40 @@ def _reduced(value: int, modulus: int | None, cohort: CohortMechanism) -> int:
     if modulus < cohort.modulus:
         raise InputError("modulus", modulus, f"at least {cohort.modulus}")
     return value % modulus
+
+
+def real_randomizer(bits: BitSource | None = None) -> Randomize:
+    """Randomize with the operating system's bits; a node's noise is one draw."""
+    source = bits if bits is not None else OsBits()
+
+    def randomized(
+        spec: CohortSpec,
+        mechanism: CohortMechanism,
+        users: Sequence[str],
+        rewards: Doubles,
+    ) -> int:
+        return randomize_node(rewards, mechanism, summing_modulus(spec), source)
+
+    return randomized
+
+
+def seeded_randomizer(seed: int, node_id: str) -> Randomize:
+    """TEST ONLY: every user's rounding and noise follow from the seed.
+
+    Users are randomized one by one, so that the sum does not depend on which of them
+    share a node or answer.
+    """
+
+    def randomized(
+        spec: CohortSpec,
+        mechanism: CohortMechanism,
+        users: Sequence[str],
+        rewards: Doubles,
+    ) -> int:
+        total, modulus = 0, summing_modulus(spec)
+        for user, reward in zip(users, rewards.tolist(), strict=True):
+            bits = noise_bits(seed, node_id, user, spec.batch, spec.arm)
+            total += randomize(reward, mechanism, modulus, bits)
+        return total if modulus is None else total % modulus
+
+    return randomized

@@ -16,10 +16,7 @@ from wallflower.protocol.secure_sum.session import (
     SERVER,
     SUSPECT,
     UNKNOWN,
-    Dealt,
     Finding,
-    SecureSum,
-    Void,
 )
 
 _MOST_NAMED = 5
@@ -30,13 +27,14 @@ _LEADS = {
 }
 
 
-def told(
-    end: SecureSum | Dealt | Void, findings: Sequence[Finding]
-) -> tuple[Finding, ...]:
-    """Give what to write down: all of a void cohort, of a sum only broken rules."""
-    if not isinstance(end, Void):
+def told(void: str | None, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Give what to write down: all where it came to nothing, else broken rules alone.
+
+    `void` is the code of a Void, None for a sum or a key.
+    """
+    if void is None:
         return tuple(one for one in findings if one.kind in (SENT, SUSPECT))
-    return tuple(findings) or (Finding("", UNKNOWN, end.code),)
+    return tuple(findings) or (Finding("", UNKNOWN, void),)
 
 
 def in_words(findings: Sequence[Finding]) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wallflower.protocol.messages.port import NodeId
-from wallflower.protocol.secure_sum.session import SecureSum, Void
-from wallflower.protocol.wire.node_pb2 import TaskAnswer
+from wallflower.protocol.wire.node_pb2 import LostUsers
 
 NO_ANSWER = "no-answer"
 COHORT_VOID = "cohort-void"  # answered, but the cohort gave no sum
@@ -29,12 +28,12 @@ class Reported:
     by_node: dict[NodeId, Counter[str]] = field(default_factory=dict)
     silent: set[NodeId] = field(default_factory=set)
 
-    def hear(self, node_id: NodeId, answer: TaskAnswer, users: int) -> None:
+    def hear(self, node_id: NodeId, lost: Sequence[LostUsers], users: int) -> None:
         """Take a node's counts, never for more users than it was asked for."""
-        if not answer.lost:
+        if not lost:
             return
         counts, left = Counter[str](), users
-        for one in answer.lost:
+        for one in lost:
             known = _WORD.fullmatch(one.reason) is not None
             counts[one.reason if known else UNSTATED] += min(left, one.users)
             left -= min(left, one.users)
@@ -43,7 +42,8 @@ class Reported:
 
 def losses(
     asked: Mapping[NodeId, tuple[str, ...]],
-    end: SecureSum | Void,
+    summed: Sequence[NodeId] | None,
+    survivors: int,
     out: Mapping[NodeId, str],
     reported: Reported,
 ) -> Mapping[str, int]:
@@ -53,24 +53,25 @@ def losses(
     ----------
     asked : Mapping[NodeId, tuple[str, ...]]
         The cohort's users by node.
-    end : SecureSum | Void
-        How the secure sum ended.
+    summed : Sequence[NodeId], optional
+        The nodes in the sum; None where there is no sum.
+    survivors : int
+        The users in it.
     out : Mapping[NodeId, str]
         Why nodes are out, as far as the secure sum knows.
     reported : Reported
         What nodes said themselves.
     """
-    summed = set(end.survivors) if isinstance(end, SecureSum) else set()
+    within = set(summed or ())
     counts: Counter[str] = Counter()
     for node_id, users in asked.items():
         said = reported.by_node.get(node_id, Counter())
         counts.update(said)
-        if node_id in summed:
+        if node_id in within:
             continue
-        given_up = isinstance(end, Void) and node_id not in reported.silent
+        given_up = summed is None and node_id not in reported.silent
         otherwise = COHORT_VOID if given_up else NO_ANSWER
         counts[out.get(node_id, otherwise)] += len(users) - said.total()
-    survivors = end.users if isinstance(end, SecureSum) else 0
     return _fitted(counts, sum(map(len, asked.values())) - survivors)
 
 

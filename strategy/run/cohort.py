@@ -20,9 +20,9 @@ from wallflower.strategy.record.blame import told
 from wallflower.strategy.record.entries import CohortRecord, SumRecord
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.losses import losses
+from wallflower.strategy.run.analyzer import released_sum
 from wallflower.strategy.run.driver import Deadlines, run_session
 from wallflower.strategy.run.open_cohorts import OpenCohorts
-from wallflower.strategy.run.released import released_sum
 from wallflower.strategy.run.requests import Closings, CohortTraffic
 
 _PROGRESS_EVERY_S = 0.2
@@ -136,10 +136,11 @@ class CohortRunner:
         self.tally.answered += survivors
         self.tally.lost += lost
         self.tally.invited -= returned
+        summed = end.survivors if isinstance(end, SecureSum) else None
         void = None if isinstance(end, SecureSum) else end.code
-        why = losses(used, end, session.out, asked.traffic.reported)
+        why = losses(used, summed, survivors, session.out, asked.traffic.reported)
         self.tally.losses.update(why)
-        findings = told(end, session.findings)
+        findings = told(void, session.findings)
         if void is not None:
             await self._journal.call(
                 self._journal.void, record.cohort_id, void, why, findings

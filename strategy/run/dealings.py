@@ -116,11 +116,12 @@ class Dealings:
         outcome = await run_dealing(
             session, self._port, traffic.wrap, traffic.unwrap, self._deadlines
         )
-        findings = blame.told(outcome, session.findings)
+        void = None if isinstance(outcome, Dealt) else outcome.code
+        findings = blame.told(void, session.findings)
         record = DealingRecord(
             dealing_id,
             len(nodes),
-            "" if isinstance(outcome, Dealt) else outcome.code,
+            void or "",
             outcome.dealers if isinstance(outcome, Dealt) else (),
             outcome.members if isinstance(outcome, Dealt) else (),
             findings,

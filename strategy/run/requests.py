@@ -128,7 +128,7 @@ class CohortTraffic:
             if task.task_id != task_id:
                 continue
             users = self.users.get(answer.node_id, ())
-            self.reported.hear(answer.node_id, task, len(users))
+            self.reported.hear(answer.node_id, task.lost, len(users))
             kind = task.WhichOneof("kind")
             if kind == "message":
                 if stage_named(self.stage).takes_reward:

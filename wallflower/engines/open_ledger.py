@@ -8,7 +8,6 @@ one would let people be asked beyond their budget without a word.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from pathlib import Path
 
 from wallflower.clients.node.counter import Counter
@@ -70,10 +69,8 @@ class LedgeredPort:
             ) from None
         return await self._port.nodes()
 
-    async def ask(
+    def ask(
         self, requests: Sequence[Request], *, timeout_s: float
     ) -> AsyncGenerator[Answer, None]:
         """Ask through the port."""
-        async with aclosing(self._port.ask(requests, timeout_s=timeout_s)) as answers:
-            async for answer in answers:
-                yield answer
+        return self._port.ask(requests, timeout_s=timeout_s)

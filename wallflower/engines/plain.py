@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wallflower.clients.host.assemble import real_randomizer, seeded_randomizer
+from wallflower.clients.node.randomizer import real_randomizer, seeded_randomizer
 from wallflower.clients.rewards.ready import require_ready
 from wallflower.clients.rewards.source import Pull, Rewards, pull_rewards
 from wallflower.engines.population import (

@@ -2,41 +2,36 @@ from __future__ import annotations
 
 from collections import Counter
 
-from wallflower.protocol.secure_sum.session import SecureSum, Void
-from wallflower.protocol.wire.node_pb2 import LostUsers, TaskAnswer
+from wallflower.protocol.wire.node_pb2 import LostUsers
 from wallflower.strategy.record.losses import Reported, losses
 
 ASKED = {"n1": ("a", "b", "c"), "n2": ("d", "e"), "n3": ("f",)}
-VOID = Void("quorum-not-met", "")
+ALL = tuple(ASKED)
 
 
-def summed(users: int, *nodes: str) -> SecureSum:
-    return SecureSum(0, 7, nodes, users)
-
-
-def said(*counts: tuple[str, int]) -> TaskAnswer:
-    return TaskAnswer(lost=[LostUsers(reason=r, users=n) for r, n in counts])
+def said(*counts: tuple[str, int]) -> list[LostUsers]:
+    return [LostUsers(reason=r, users=n) for r, n in counts]
 
 
 def test_everybody_in_the_sum_is_no_loss() -> None:
-    assert losses(ASKED, summed(6, "n1", "n2", "n3"), {}, Reported()) == {}
+    assert losses(ASKED, ALL, 6, {}, Reported()) == {}
 
 
 def test_a_node_that_is_out_loses_all_its_users_for_its_reason() -> None:
-    end = summed(4, "n1", "n3")
-    assert losses(ASKED, end, {"n2": "node-gone"}, Reported()) == {"node-gone": 2}
+    out = {"n2": "node-gone"}
+    assert losses(ASKED, ("n1", "n3"), 4, out, Reported()) == {"node-gone": 2}
 
 
 def test_a_silent_node_gave_no_answer_whatever_the_end() -> None:
     quiet = Reported(silent={"n3"})
-    assert losses(ASKED, summed(5, "n1", "n2"), {}, quiet) == {"no-answer": 1}
-    assert losses(ASKED, VOID, {}, quiet) == {"no-answer": 1, "cohort-void": 5}
+    assert losses(ASKED, ("n1", "n2"), 5, {}, quiet) == {"no-answer": 1}
+    assert losses(ASKED, None, 0, {}, quiet) == {"no-answer": 1, "cohort-void": 5}
 
 
 def test_what_nodes_say_comes_before_what_became_of_the_cohort() -> None:
     reported = Reported()
     reported.hear("n1", said(("reward-late", 2)), 3)
-    assert losses(ASKED, VOID, {"n2": "node-gone"}, reported) == {
+    assert losses(ASKED, None, 0, {"n2": "node-gone"}, reported) == {
         "reward-late": 2,
         "node-gone": 2,
         "cohort-void": 2,
@@ -58,5 +53,5 @@ def test_a_reason_that_is_no_word_is_not_repeated() -> None:
 def test_the_counts_add_up_whatever_a_node_claims() -> None:
     lying = Reported()
     lying.hear("n1", said(("reward-late", 3)), 3)
-    assert losses(ASKED, summed(6, "n1", "n2", "n3"), {}, lying) == {}
-    assert losses(ASKED, summed(4, "n1", "n2", "n3"), {}, Reported()) == {"unstated": 2}
+    assert losses(ASKED, ALL, 6, {}, lying) == {}
+    assert losses(ASKED, ALL, 4, {}, Reported()) == {"unstated": 2}
