@@ -6,6 +6,7 @@ does. No module of the package has heard of it, and it uses nothing of the other
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -160,13 +161,15 @@ def test_it_is_run_and_verified(engine: str, tmp_path: Path) -> None:
     with Journal.read(run_dir) as journal:
         last = journal.last_round()
     assert last is not None
-    # 720 people, 40 an arm and batch: everybody is asked, each arm as often.
+    # 720 people, 40 an arm and batch: all arms are asked as often, but for the few
+    # more that a draw from uneven nodes invites.
     assert last.finished in ("horizon", USERS_EXHAUSTED)
     assert all(view["active"] for view in last.views)
-    assert len({view["users"] for view in last.views}) == 1
+    users = [view["users"] for view in last.views]
+    assert max(users) - min(users) < 40 < min(users)
 
 
-async def test_a_run_of_it_that_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_run_of_it_that_was_stopped_goes_on(tmp_path: Path) -> None:
     run_dir, config = tmp_path / "run", load_config(settings(tmp_path))
     Journal.create(run_dir, "run", config, "local").close()
 
@@ -174,7 +177,7 @@ async def test_a_run_of_it_that_was_stopped_goes_on(tmp_path: Path) -> None:
         if isinstance(event, RoundFinished):
             pausing.ask(run_dir)
 
-    await run_local(EngineJob(config, run_dir, "run", pause))
+    asyncio.run(run_local(EngineJob(config, run_dir, "run", pause)))
     for words in (
         ("retire", run_dir, "c", "--reason", "too dear"),
         ("resume", run_dir),

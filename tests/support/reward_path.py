@@ -67,6 +67,7 @@ class Trail:
         self._begun = False
         self._forms: dict[int, object] = {}  # kept, so that no id is used again
         self._cores: list[bytes] = []
+        self._hashes: set[bytes] = set()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Trail:
@@ -76,7 +77,7 @@ class Trail:
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
 
     @property
     def files(self) -> list[str]:
@@ -111,7 +112,9 @@ class Trail:
         caller = frame.f_back
         if event == "call" and caller is not None and _arguments(frame, self._is):
             self._hand_over(caller)
-        if event == "return" and code.co_name != _HASH:
+        if event == "return" and code.co_name == _HASH:
+            self._hashes.add(result)
+        elif event == "return":
             self._learn(result)
 
     def _hand_over(self, caller: FrameType) -> None:
@@ -153,13 +156,17 @@ class Trail:
             for part in result:
                 self._learn(part, depth + 1)
         elif isinstance(result, np.ndarray | Message) or _is_value(result):
+            parts = list(_parts(result))
+            hashed = any(isinstance(p, bytes) and p in self._hashes for p in parts)
+            if hashed or self._is(result):
+                return
             self._forms[id(result)] = result
-            for part in _parts(result):
+            for part in parts:
                 self._learn(part, depth + 1)
 
     def _learn_bytes(self, body: bytes) -> None:
-        # What holds a known form needs no mark of its own.
-        if len(body) >= _SHORTEST and not any(core in body for core in self._cores):
+        known = body in self._hashes or any(core in body for core in self._cores)
+        if len(body) >= _SHORTEST and not known:
             self._cores.append(body)
 
 
