@@ -187,5 +187,5 @@ bench-run: bench-env  ## whole experiments against Flower's stock SecAgg+: users
 bench-parts: bench-env  ## where the CPU time of a user goes, one user a node
 	$(BIN)/python -W ignore -m benchmarks.run_parts
 
-mutants: env  ## break the code in some 120 known ways; a test must notice each
+mutants: env  ## break the code in some 170 known ways; a test must notice each
 	$(BIN)/python -m tests.mutants

@@ -43,7 +43,7 @@ def main() -> int:
     """Print the table; give the number of rows that miss."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--seed", type=int, default=20261116)
     arguments = parser.parse_args()
     count, seed = arguments.instances, arguments.seed
     means = drawn_means("easy", count, 10, seed).ravel()
