@@ -18,6 +18,7 @@ from deploy.harness.consortium import Consortium
 from deploy.harness.flower import environment
 from deploy.harness.processes import Process, until
 from deploy.harness.rewards import GATE, MEANS
+from wallflower.protocol.errors import UnavailableError
 
 ARMS = ("control", "question", "number")
 TRUE_MEANS = (0.45, 0.5, 0.8)
@@ -134,17 +135,21 @@ class LabRun:
         return self.seen
 
     def until_event(self, kind: str, timeout_s: float = 240, **fields: Any) -> None:
-        """Wait for an event that has these fields; a run that ended first is over."""
+        """Wait for an event that has these fields; a run must not end before it."""
 
-        def found() -> bool:
-            here = any(
+        def here() -> bool:
+            return any(
                 event["event"] == kind
                 and all(event.get(key) == value for key, value in fields.items())
                 for event in self.events()
             )
-            return here or self.process.exit_code is not None
 
-        until(f"event {kind} {fields}", found, timeout_s)
+        def over() -> bool:
+            return self.process.exit_code is not None
+
+        until(f"event {kind} {fields}", lambda: here() or over(), timeout_s)
+        if not here():
+            raise UnavailableError(f"the run ended before its {kind} {fields}")
 
     def finish(self, timeout_s: float = 180) -> int:
         """Wait for the command's end."""

@@ -54,14 +54,8 @@ def node_killed_contributing(lab: Lab) -> str:
 
 def node_killed_opening(lab: Lab) -> str:
     """Kill a node that has contributed and is asked to open."""
-    first = lab.nodes[0]
-    lab.hold(first)
-    lab.until_contributing()
-    time.sleep(1.0)  # everybody but the held node has contributed by now
-    lab.pause_client(lab.victim)
-    lab.release()
-    lab.until_opening()
-    lab.kill_node(lab.victim)
+    with _opening(lab):
+        lab.kill_node(lab.victim)
     lab.restart_node(lab.victim)
     return "killed between its contribution and the opening, started again"
 
@@ -72,20 +66,35 @@ def node_killed_and_back(lab: Lab) -> str:
     The second batch's rewards wait until the node attends again: how long SuperLink
     turns it away is not the run's business.
     """
-    lab.hold(lab.nodes[0])
-    lab.until_contributing()
-    time.sleep(1.0)  # everybody but the held node has contributed by now
-    lab.pause_client(lab.victim)
-    lab.release()
-    lab.until_opening()
-    lab.hold(*lab.nodes)
-    lab.kill_node(lab.victim)
+    with _opening(lab):
+        lab.hold(*lab.nodes)
+        lab.kill_node(lab.victim)
     lab.until_batch_done()
     lab.restart_node(lab.victim)
     back_s = until("the node attends again", lambda: lab.attends(lab.victim), 240)
     time.sleep(1.0)  # the greeting
     lab.release()
     return f"killed in the first batch; attended again {back_s:.0f} s after its restart"
+
+
+@contextmanager
+def _opening(lab: Lab) -> Iterator[None]:
+    """Keep a batch between its last contribution and its opening.
+
+    All members but one are stopped in their tracks, so that too few answer; they go on
+    afterwards.
+    """
+    first, *others = lab.nodes
+    lab.hold(first)
+    lab.until_contributing()
+    time.sleep(1.0)  # everybody but the held node has contributed by now
+    for name in others:
+        lab.pause_client(name)
+    lab.release()
+    lab.until_opening()
+    yield
+    for name in others:
+        lab.go_on_client(name)
 
 
 def _missing_then_back(found: Audit) -> bool:
@@ -127,15 +136,10 @@ def link_down_contributing(lab: Lab) -> str:
 
 def link_down_opening(lab: Lab) -> str:
     """Pull the cable between contribution and opening; put it back."""
-    first = lab.nodes[0]
-    lab.hold(first)
-    lab.until_contributing()
-    time.sleep(1.0)
     network = lab.built.network
     assert network is not None
-    network.cut(lab.victim)
-    lab.release()
-    lab.until_opening()
+    with _opening(lab):
+        network.cut(lab.victim)
     time.sleep(3)
     network.mend(lab.victim)
     return "cable out during the opening"
@@ -172,16 +176,8 @@ def server_killed_contributing(lab: Lab) -> str:
 
 def server_killed_opening(lab: Lab) -> str:
     """Kill the ServerApp between the last contribution and the opening."""
-    lab.hold(lab.nodes[0])
-    lab.until_contributing()
-    time.sleep(1.0)
-    for name in lab.nodes[1:]:
-        lab.pause_client(name)
-    lab.release()
-    lab.until_opening()
-    _kill_server(lab)
-    for name in lab.nodes[1:]:
-        lab.go_on_client(name)
+    with _opening(lab):
+        _kill_server(lab)
     return "ServerApp and desk killed"
 
 
