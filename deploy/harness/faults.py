@@ -236,8 +236,8 @@ def wrong_clock(offset: str, *, let_in: bool) -> Callable[[Lab], None]:
 
 
 @contextmanager
-def small_disk(folder: Path, size: str = "16m") -> Iterator[None]:
-    """Mount a tiny file system at a folder.
+def small_disk(folder: Path, size: str = "64m") -> Iterator[None]:
+    """Mount a tiny file system at a folder; what a run asks for at its start fits.
 
     Before any host is built: a host has its own view of what is mounted.
     """
@@ -259,7 +259,7 @@ def fill_disk(lab: Lab) -> str:
     handle = os.open(ballast, os.O_WRONLY | os.O_CREAT)
     with contextlib.suppress(OSError):
         while True:
-            os.write(handle, b"\0" * 1024)
+            os.write(handle, b"\0" * 4096)
     os.close(handle)
     lab.release()
     until("the run gives up", lambda: lab.run.process.exit_code is not None, 120)

@@ -214,7 +214,11 @@ def main() -> int:
             )
         )
         for fault in chosen:
-            row = try_fault(built, fault)
+            try:
+                row = try_fault(built, fault)
+            except WallflowerError as error:
+                sys.stderr.write(f"NOT TRIED: {fault.name}, {fault.phase}: {error}\n")
+                continue
             rows.append(row)
             state = "survived" if row.good else "NOT SURVIVED"
             sys.stderr.write(f"{state}: {table([row]).splitlines()[-1]}\n")
@@ -225,7 +229,7 @@ def main() -> int:
     sys.stdout.write(gathered)
     if arguments.write:
         write_between_marks(arguments.write, gathered)
-    return 0 if all(row.good for row in rows) else 1
+    return 0 if len(rows) == len(chosen) and all(row.good for row in rows) else 1
 
 
 if __name__ == "__main__":
