@@ -150,12 +150,14 @@ class SharedNoise(CohortMechanism):
 class Mechanism(abc.ABC):
     """A privacy level and the way to reach it.
 
-    `scale` is s of the RDP and CDP mechanisms; the others ignore it.
+    `epsilon` is the promise to one user for one cohort, `scale` s of the RDP and CDP
+    mechanisms; the others ignore it.
 
     Attributes
     ----------
     name : in settings and on the wire.
-    label : as in the paper's figures, e.g. Dist-DP-SE.
+    label : as in the paper's figures, e.g. Dist-DP-SE; what they call CDP-SE, central
+        DP, is Central-DP-SE, since CDP is concentrated DP here.
     noise : who adds which noise, a sentence for people.
     noise_grows : how much noise more users bring, one of `NO_NOISE`, `PER_COHORT` and
         `PER_USER`; index policies choose their divergence by it.
@@ -242,7 +244,17 @@ def register(cls: type[Mechanism]) -> type[Mechanism]:
 def mechanism_named(
     name: str, epsilon: Fraction, scale: Fraction = Fraction(10)
 ) -> Mechanism:
-    """Build a mechanism by its registered name."""
+    """Build a mechanism by its registered name.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``dist-dp``; docs/mathematics.md has all.
+    epsilon : Fraction
+        The promise to one user for one cohort, in the mechanism's own terms.
+    scale : Fraction
+        Precision factor s of ``dist-rdp`` and ``dist-cdp``.
+    """
     return mechanism_class(name)(epsilon, scale)
 
 

@@ -94,7 +94,7 @@ class PureCentral(Mechanism):
     """
 
     name = "central-dp"
-    label = "CDP-SE"
+    label = "Central-DP-SE"
     noise = "The server adds discrete Laplace noise to the sum."
 
     def calibrate(

@@ -110,7 +110,7 @@ def test_the_set_covers_the_papers_experiments_and_what_we_add() -> None:
     }
     for label in ("Dist-DP-SE", "Dist-RDP-SE, s = 10", "Dist-RDP-SE, s = 100", "DP-SE"):
         assert ("paper", label) in labels
-    for label in ("CDP-SE", "LDP-SE", "Dist-CDP-SE, s = 10"):
+    for label in ("Central-DP-SE", "LDP-SE", "Dist-CDP-SE, s = 10"):
         assert ("paper", label) in labels
     horizons = {
         (panel.instance, series.spec.horizon)
@@ -119,6 +119,25 @@ def test_the_set_covers_the_papers_experiments_and_what_we_add() -> None:
         for series in panel.series
     }
     assert {("easy", 10**6), ("hard", 10**7), ("hard", 10**9)} <= horizons
+
+
+def test_cdp_means_concentrated_privacy_in_every_legend() -> None:
+    called = {
+        (series.label, series.spec.mechanism)
+        for figure in FIGURES
+        for panel in figure.panels
+        for series in panel.series
+        if "CDP" in series.label
+    }
+    assert called == {("Dist-CDP-SE, s = 10", "dist-cdp")}
+
+
+def test_the_drawn_legends_are_those_of_the_plan() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "figures"
+    for figure in FIGURES:
+        drawn = (folder / f"{figure.name}.svg").read_text(encoding="utf-8")
+        for series in figure.panels[0].series:
+            assert f">{series.label}  (" in drawn, (figure.name, series.label)
 
 
 def test_an_unknown_figure_is_refused_with_a_suggestion(

@@ -79,7 +79,7 @@ def _trust_models(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
     return tuple(
         _paper(label, horizon, epsilon, mechanism=mechanism)
         for label, mechanism in (
-            ("CDP-SE", "central-dp"),
+            ("Central-DP-SE", "central-dp"),
             ("LDP-SE", "local-dp"),
             ("Dist-DP-SE", "dist-dp"),
             ("Dist-RDP-SE, s = 10", "dist-rdp"),
