@@ -210,7 +210,13 @@ class TestSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentConfig:
-    """Everything an experiment's file says."""
+    """Everything an experiment's file says, a field for each of its tables.
+
+    `experiment` names it and its arms, `privacy` what people are promised, `policy` how
+    arms are compared, `secure_sum` and `transport` by what means, `nodes` and `rewards`
+    who is hosted and what happened to them; `test` makes noise repeatable and ends all
+    privacy. docs/running.md lists every key.
+    """
 
     experiment: ExperimentSettings
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
@@ -279,6 +285,11 @@ def load_config(path: Path) -> ExperimentConfig:
     """Read an experiment's TOML file; relative paths in it start at its folder.
 
     Where one table holds all users, it says who lives where.
+
+    Parameters
+    ----------
+    path : Path
+        The file; what is wrong in it is named with file, key and what is allowed.
     """
     table = read_toml(path)
     config = settings_from(ExperimentConfig, table, str(path))

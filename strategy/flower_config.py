@@ -21,7 +21,14 @@ from wallflower.strategy.config import (
 
 
 def experiment(run_config: Mapping[str, object]) -> ExperimentConfig:
-    """Read the experiment that a run config names."""
+    """Read the experiment that a run config names.
+
+    Parameters
+    ----------
+    run_config : Mapping[str, object]
+        Flower's; ``config`` is a whole experiment as canonical JSON, ``experiment`` the
+        name of a file.
+    """
     if run_config.get("config"):
         return config_from_canonical(str(run_config["config"]))
     name = str(run_config.get("experiment", ""))
@@ -36,7 +43,17 @@ def experiment(run_config: Mapping[str, object]) -> ExperimentConfig:
 def run_directory(
     run_config: Mapping[str, object], config: ExperimentConfig, flower_run_id: int
 ) -> Path:
-    """Give the run directory: as told, else below Flower's home, named by its run."""
+    """Give the run directory: as told, else below Flower's home, named by its run.
+
+    Parameters
+    ----------
+    run_config : Mapping[str, object]
+        Flower's; ``run-dir`` is the directory, if it is said.
+    config : ExperimentConfig
+        Gives the name.
+    flower_run_id : int
+        Flower's number of the run.
+    """
     if run_config.get("run-dir"):
         return Path(str(run_config["run-dir"]))
     home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")

@@ -84,10 +84,12 @@ class Randomize(Protocol):
 class NodeParts:
     """What a node is made of.
 
-    `open_session` starts the client machine of a cohort's back-end; `randomize` draws
-    from the operating system, or in test mode from a seed. `forget` erases what a
-    dealing left with the node, by run and id. `deliver` takes a parcel to whom it is
-    for. `capacity` is the most users that the node's certificate lets it speak for.
+    `source` knows outcomes, `policy` what users agreed to, `ledger` what they spent;
+    `patience` says how long outcomes are waited for. `open_session` starts the client
+    machine of a cohort's back-end; `randomize` draws from the operating system, or in
+    test mode from a seed. `forget` erases what a dealing left with the node, by run and
+    id. `deliver` takes a parcel to whom it is for. `capacity` is the most users that
+    the node's certificate lets it speak for.
     """
 
     source: Rewards

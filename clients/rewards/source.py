@@ -33,7 +33,14 @@ _UNSAID_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """The question: show these users this arm and say how it went."""
+    """The question: show these users this arm and say how it went.
+
+    Attributes
+    ----------
+    run_id, cohort_id, batch : where in the experiment it is asked.
+    arm, arm_name : by its place in the experiment's file, and by name.
+    node_id, users : pseudonyms that live on this node.
+    """
 
     run_id: str
     cohort_id: str

@@ -16,19 +16,23 @@ NodeId = str
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One message to one node. `request_id` makes a repetition harmless."""
+    """One message to the node `node_id`; `request_id` makes a repetition harmless.
+
+    `body` is a serialized ``wallflower.v1.NodeRequest``.
+    """
 
     node_id: NodeId
     request_id: str
-    body: bytes  # a serialized wallflower.v1.NodeRequest
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A node's reply, or the reason why there will be none.
 
-    `failure` is None for a reply, else a stable kebab-case word such as
-    ``node-gone``, ``too-large``, ``not-attending``.
+    `node_id` and `request_id` say what is answered, `body` is a serialized
+    ``wallflower.v1.NodeAnswer``. `failure` is None for a reply, else a stable
+    kebab-case word such as ``node-gone``, ``too-large``, ``not-attending``.
     """
 
     node_id: NodeId

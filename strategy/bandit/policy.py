@@ -32,20 +32,39 @@ class CohortWish:
 
 @dataclass(frozen=True, slots=True)
 class CohortOutcome:
-    """What came back for a wish: Σx̂ + noise over the survivors, in units of 1/g."""
+    """What came back for a wish: Σx̂ + noise over the survivors, in units of 1/g.
+
+    Attributes
+    ----------
+    batch, arm : of the wish.
+    cohort_size, honest_floor : n and h that noise and modulus were calibrated for.
+    survivors : users in the sum.
+    precision, total : g and the decoded integer; total / precision estimates the sum
+        of the rewards.
+    """
 
     batch: int
     arm: Arm
-    cohort_size: int  # n the noise and modulus were calibrated for
-    honest_floor: int  # h
+    cohort_size: int
+    honest_floor: int
     survivors: int
-    precision: int  # g
-    total: int  # decoded integer; total / precision estimates the sum of rewards
+    precision: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
 class ArmView:
-    """What is known of one arm now."""
+    """What is known of one arm now.
+
+    Attributes
+    ----------
+    users : asked about it so far.
+    estimate : of its mean; None until it was heard.
+    lower, upper : the interval that holds with all others.
+    active : still in the race; else `eliminated_in` is the batch in which it fell and
+        `reason` says why in plain words.
+    retired : taken out by hand, not by the sums.
+    """
 
     arm: Arm
     users: int
@@ -54,8 +73,8 @@ class ArmView:
     upper: float
     active: bool
     eliminated_in: int | None
-    reason: str  # plain words; empty while active
-    retired: bool = False  # taken out by hand, not by the sums
+    reason: str
+    retired: bool = False
 
 
 class Policy(Protocol):
