@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -28,19 +29,27 @@ from deploy.harness.experiment import (
     write_experiment,
     write_node,
 )
+from tests.wallflower.test_run_commands import invoke
+from wallflower.results.export import load_run
+from wallflower.watching.run import PARTS, WatchedRun
 
 NODES = ("clinic-a", "clinic-b")
 # Without noise every sum can be recomputed; the noise itself has its own tests.
 PLAN = Plan(users=1000, dropout="0", mechanism="non-private")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_deployment_on_loopback_gives_exact_sums_and_the_best_arm(
-    tmp_path: Path,
-) -> None:
+@dataclass(frozen=True)
+class Deployed:
+    """A finished run, and how many Flower messages each node got."""
+
+    run_dir: Path
+    messages: Sequence[int]
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     with consortium(
-        tmp_path / "site",
+        tmp_path_factory.mktemp("deployed") / "site",
         NODES,
         lambda built, name: write_node(built, name, PLAN),
         namespaces=False,
@@ -52,12 +61,37 @@ def test_a_deployment_on_loopback_gives_exact_sums_and_the_best_arm(
         run = start_run(built, experiment, "loopback")
         assert run.finish(200) == 0, run.process.text()[-2000:]
         assert wallflower(built, "verify", str(run.run_dir)).returncode == 0
-        for name in NODES:
-            # However many batches there were: Flower carried one message per node.
-            assert built.node_processes[name].text().count("Receiving: ") == 1
-    found = audit(run.run_dir, PLAN.truth)
+        heard = [built.node_processes[name].text() for name in NODES]
+    return Deployed(run.run_dir, [text.count("Receiving: ") for text in heard])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_deployment_on_loopback_gives_exact_sums_and_the_best_arm(
+    deployed: Deployed,
+) -> None:
+    found = audit(deployed.run_dir, PLAN.truth)
     assert found.clean
     assert found.winner == BEST
+    # However many batches there were: Flower carried one message per node.
+    assert deployed.messages == [1] * len(NODES)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_deployments_run_directory_can_be_watched_and_reported(
+    deployed: Deployed,
+) -> None:
+    run = WatchedRun(1, deployed.run_dir, lambda: None)
+    await run.begin()
+    assert "The run is over: one arm is left." in run.parts["now"]
+    result = load_run(deployed.run_dir).result
+    assert f"People invited {result.invited:,}, answered" in run.parts["now"]
+    assert f"“{BEST}” is the best of" in run.parts["verdict"]
+    assert "rehearsal" not in run.parts["verdict"]
+    assert invoke("report", deployed.run_dir)[0] == 0
+    report = (deployed.run_dir / "report.html").read_text(encoding="utf-8")
+    assert [part for part in PARTS if run.parts[part] not in report] == []
 
 
 @contextmanager

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from tests.integration.failing_rewards import TELLING_REWARD, TELLING_WORDS
 from tests.integration.test_flower_app import config, engine_run, flower_run
+from tests.support.shuffled_sums import started
 from tests.wallflower.test_run_commands import invoke
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
@@ -25,17 +28,19 @@ from wallflower.strategy.record import events
 from wallflower.strategy.record.event_log import decode
 from wallflower.strategy.record.journal import Journal
 
-BACKENDS = ("sealed", "secagg-plus")
+BACKENDS = ("sealed", "secagg-plus", "committee", "shuffle")
+MIXED = SecureSumSettings(backend="shuffle", shuffle="mixed", dropout=Fraction(1, 5))
 
 
 def experiment(function: str, backend: str, kind: str) -> ExperimentConfig:
+    plain = SecureSumSettings(backend=backend, dropout=Fraction(1, 5))
     return config(
         rewards=RewardSettings(
             source="callable", function=f"tests.integration.failing_rewards:{function}"
         ),
         policy=PolicySettings(first_batch=60),
         nodes=NodeSettings(12, 60),
-        secure_sum=SecureSumSettings(backend=backend, dropout=Fraction(1, 5)),
+        secure_sum=MIXED if backend == "shuffle" else plain,
         transport=TransportSettings(kind=kind, attempts=1),
     )
 
@@ -49,11 +54,39 @@ def over_the_desk(function: str, backend: str, run_dir: Path) -> None:
 
 
 def through_flower(function: str, backend: str, run_dir: Path) -> None:
-    flower_run(experiment(function, backend, "flower"), run_dir)
+    asked_for = experiment(function, backend, "flower")
+    if backend == "shuffle":
+        asyncio.run(_beside_a_shuffler(asked_for, run_dir))
+    else:
+        flower_run(asked_for, run_dir)
+
+
+async def _beside_a_shuffler(asked_for: ExperimentConfig, run_dir: Path) -> None:
+    """Flower's app starts no shuffler: the experiment must name one."""
+    home = run_dir.with_name("shuffler")
+    process, place = await started(home)
+    named = replace(MIXED, shuffler=place.address, shuffler_files=home / "operator")
+    try:
+        asked_for = replace(asked_for, secure_sum=named)
+        await asyncio.to_thread(flower_run, asked_for, run_dir)
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 WAYS = [in_memory, over_the_desk, through_flower]
 Way = Callable[[str, str, Path], None]
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def everything_kept(folder: Path) -> bytes:
+    """All that a run has written anywhere, and what is shown of it."""
+    assert invoke("report", folder)[0] == 0
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 def ended(run_dir: Path) -> list[events.CohortEnded]:
@@ -65,11 +98,11 @@ def ended(run_dir: Path) -> list[events.CohortEnded]:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_cohort_void_for_want_of_rewards_says_so_everywhere(
-    way: Way, backend: str, tmp_path: Path
+    way: Way, backend: str, run_dir: Path
 ) -> None:
     with pytest.raises(UnavailableError, match="reward-source-failed"):
-        way("all_fail", backend, tmp_path)
-    with Journal.read(tmp_path) as journal:
+        way("all_fail", backend, run_dir)
+    with Journal.read(run_dir) as journal:
         cohorts = journal.cohorts()
         result = read_result(journal)
     assert len(cohorts) == 3
@@ -77,31 +110,33 @@ def test_a_cohort_void_for_want_of_rewards_says_so_everywhere(
         assert cohort.state == "void"
         assert cohort.losses == {"reward-source-failed": result.invited // 3}
     assert result.losses == {"reward-source-failed": result.invited}
-    told = [dict(event.losses) for event in ended(tmp_path)]
+    told = [dict(event.losses) for event in ended(run_dir)]
     assert told == [cohort.losses for cohort in cohorts]
-    said = " ".join(invoke("status", tmp_path)[1].split())
+    said = " ".join(invoke("status", run_dir)[1].split())
     assert f"lost {result.invited:,}: {result.invited:,} reward-source-failed" in said
-    status = json.loads(invoke("status", tmp_path, "--format", "json")[1])
+    status = json.loads(invoke("status", run_dir, "--format", "json")[1])
     assert status["users"]["lost_by_reason"] == result.losses
-    assert invoke("verify", tmp_path)[0] == 0
+    assert invoke("verify", run_dir)[0] == 0
+    assert TELLING_WORDS.encode() not in everything_kept(run_dir)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("way", WAYS)
 def test_users_missing_from_a_released_sum_are_counted_by_reason(
-    way: Way, backend: str, tmp_path: Path
+    way: Way, backend: str, run_dir: Path
 ) -> None:
-    way("some_fail", backend, tmp_path)
-    with Journal.read(tmp_path) as journal:
+    way("some_fail", backend, run_dir)
+    with Journal.read(run_dir) as journal:
         cohorts = journal.cohorts()
         result = read_result(journal)
     assert {cohort.state for cohort in cohorts} == {"summed"}
     assert result.invited > result.answered
     assert result.losses == {"reward-out-of-range": result.invited - result.answered}
     for event, cohort in zip(
-        sorted(ended(tmp_path), key=lambda e: e.cohort_id),
+        sorted(ended(run_dir), key=lambda e: e.cohort_id),
         sorted(cohorts, key=lambda c: c.cohort_id),
         strict=True,
     ):
         assert dict(event.losses) == cohort.losses
         assert sum(cohort.losses.values()) == event.lost
+    assert str(TELLING_REWARD).encode() not in everything_kept(run_dir)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.integration import test_flower_homes
+from tests.integration.failing_rewards import TELLING_REWARD, TELLING_WORDS
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.keys.store import KeyStore
@@ -82,14 +83,15 @@ def test_a_run_does_not_begin_while_its_reward_server_is_down(
 def test_a_function_is_tried_on_test_users_and_its_values_are_not_shown(
     function: str, why: str, tmp_path: Path
 ) -> None:
-    # some_fail gives its seventh user a reward of 1.5; "u7" stands for nobody here.
+    # some_fail gives its seventh user no reward of [0, 1]; "u7" is nobody here.
     path = with_function(tmp_path, function, 'test-users = ["u77", "u7"]\n')
     path.write_text(path.read_text().replace("users = 60", "users = 7", 1))
     path.write_text(path.read_text().replace("first-batch = 40", "first-batch = 15"))
     code, said = invoke("check", path)
     assert code == 4
     assert why in said
-    assert "1.5" not in said
+    assert str(TELLING_REWARD) not in said
+    assert TELLING_WORDS not in said
 
 
 def test_nobody_real_serves_as_a_test_user(tmp_path: Path) -> None:
