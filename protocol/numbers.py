@@ -105,3 +105,15 @@ def round_up(value: float | Fraction, digits: int = 4) -> str:
     if rounded < exact_value and short != rounded:
         rounded += step
     return format(rounded.normalize(), "f")
+
+
+def counted(number: int, thing: str) -> str:
+    """Count things, one of them in the singular.
+
+    Examples
+    --------
+    >>> counted(1, "arm"), counted(2000, "arm"), counted(3, "batch")
+    ('1 arm', '2,000 arms', '3 batches')
+    """
+    plural = "es" if thing.endswith("ch") else "s"
+    return f"{number:,} {thing}{'' if number == 1 else plural}"

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wallflower.protocol.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 SCHEMA_VERSION = 1
 FORMATS = ("human", "json")
-# Numbers must never be cut: a narrow terminal folds lines of a table instead.
-_LEAST_WIDTH = 130
+_PIPE_WIDTH = 130  # where nobody says how wide the reader's screen is
+_LEAST_WIDTH = 60  # a terminal that is narrower folds lines itself
 _TEXT_WIDTH = 96
+_UNBOUNDED = 100_000
 
 
 def check_format(name: str) -> None:
@@ -44,33 +45,101 @@ def json_text(command: str, content: Mapping[str, Any]) -> str:
     return f"{text}\n"
 
 
-def console(least_width: int = _LEAST_WIDTH) -> Console:
-    """Results go to stdout; colours only for a terminal.
-
-    A terminal narrower than `least_width` folds lines itself.
-    """
+def console() -> Console:
+    """Results go to stdout, as wide as the terminal; colours only for a terminal."""
     from rich.console import Console
 
     if sys.stdout.isatty():
         own = Console(highlight=False)
-        return Console(highlight=False, width=max(own.width, least_width))
-    return Console(highlight=False, width=_LEAST_WIDTH, no_color=True)
+        return Console(highlight=False, width=max(own.width, _LEAST_WIDTH))
+    return Console(highlight=False, width=_PIPE_WIDTH, no_color=True)
 
 
-def print_text(out: Console, text: str) -> None:
-    """Write a paragraph, folded where lines are pleasant to read."""
-    out.print(text, width=min(_TEXT_WIDTH, shutil.get_terminal_size().columns))
+def print_text(out: Console, text: str, style: str = "", indent: str = "") -> None:
+    """Write a paragraph, folded where lines are pleasant to read.
+
+    `indent` stands before its first line; the others begin below its end.
+    """
+    folded = textwrap.fill(
+        text,
+        text_width(out),
+        initial_indent=indent,
+        subsequent_indent=" " * len(indent),
+        break_on_hyphens=False,
+    )
+    out.print(folded, style=style or None, markup=False, soft_wrap=True)
 
 
-def table(*headings: str, title: str = "") -> Table:
+def print_line(text: str, indent: str = "") -> None:
+    """Write one thing: folded on a terminal, one line for other programs."""
+    if sys.stdout.isatty():
+        print_text(console(), text, indent=indent)
+    else:
+        sys.stdout.write(f"{indent}{text}\n")
+
+
+def text_width(out: Console) -> int:
+    """Give the columns that a paragraph takes at most."""
+    return min(_TEXT_WIDTH, out.width)
+
+
+def table(*headings: str, title: str = "", narrow: bool = False) -> Table:
     """A table whose first column is left- and whose others are right-aligned."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     style = box.SIMPLE_HEAD if sys.stdout.isatty() else box.SIMPLE
-    result = Table(box=style, title=title or None, title_justify="left", pad_edge=False)
+    result = Table(
+        box=style,
+        title=escape(title) or None,
+        title_justify="left",
+        pad_edge=False,
+        collapse_padding=narrow,
+    )
     for index, heading in enumerate(headings):
         result.add_column(
-            heading, justify="left" if index == 0 else "right", no_wrap=True
+            heading.replace(" ", "\n") if narrow else heading,
+            justify="left" if index == 0 else "right",
+            no_wrap=True,
         )
     return result
+
+
+def print_table(
+    out: Console, headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]
+) -> None:
+    """Write a table of which nothing is ever cut.
+
+    Where it is too wide its headings fold, and where that does not suffice the columns
+    that do not fit go below, beside the first one again. Names of the first column,
+    which may be of any length, fold.
+    """
+
+    def some(columns: Sequence[int], *, narrow: bool) -> Table:
+        result = table(*(headings[place] for place in columns), narrow=narrow)
+        result.columns[0].no_wrap, result.columns[0].overflow = False, "fold"
+        result.columns[0].max_width = max(12, out.width // 3)
+        for row in rows:
+            result.add_row(*(row[place] for place in columns))
+        return result
+
+    def fits(part: Table) -> bool:
+        natural = out.options.update_width(_UNBOUNDED)
+        return Measurement.get(out, natural, part).maximum <= out.width
+
+    from rich.measure import Measurement
+
+    every = range(len(headings))
+    for narrow in (False, True):
+        if fits(whole := some(every, narrow=narrow)):
+            out.print(whole)
+            return
+    parts = [[0, 1]]
+    for place in every[2:]:
+        if fits(some([*parts[-1], place], narrow=True)):
+            parts[-1].append(place)
+        else:
+            parts.append([0, place])
+    for columns in parts:
+        out.print(some(columns, narrow=True))

@@ -186,6 +186,15 @@ def build_mechanism(name: str, epsilon: Fraction, scale: Fraction) -> Mechanism:
     return mechanism_named(name, epsilon, scale)
 
 
+def index_purpose(policy: str) -> str:
+    """Say what an index policy is for, and what is not to be asked of it."""
+    return (
+        f"{policy} is an index policy: while it learns it gives more people the better "
+        f"arms, and it rules none out. To decide which is best is what {ELIMINATION} "
+        "is for."
+    )
+
+
 def _telling_batch(spec: PolicySpec) -> int:
     """Give a first cohort whose noise may set a bad arm aside, and no good one.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from wallflower.protocol.cohort import cohort_mechanism, to_rational
 from wallflower.protocol.errors import WallflowerError
+from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.honest_floor import cohort_floor
 from wallflower.protocol.secure_sum.backends import backend_modulus
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -101,11 +102,12 @@ def _keys_by_round(journal: Journal) -> Mapping[int, Sequence[int]]:
 
 
 def _replayed(evidence: Evidence) -> tuple[Check, ...]:
-    counted = f"{len(evidence.cohorts)} cohorts, {len(evidence.rounds)} rounds"
+    cohorts, rounds = len(evidence.cohorts), len(evidence.rounds)
+    looked_at = f"{counted(cohorts, 'cohort')}, {counted(rounds, 'round')}"
     if evidence.retired:
-        counted += f", {len(evidence.retired)} arms retired by hand"
+        looked_at += f", {counted(len(evidence.retired), 'arm')} retired by hand"
     return tuple(
-        checked(name, counted, check(evidence))
+        checked(name, looked_at, check(evidence))
         for name, check in (
             ("no user is over budget", _participations),
             ("cohorts were asked on the experiment's terms", _terms),

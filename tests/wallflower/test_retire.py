@@ -94,13 +94,15 @@ def test_a_run_under_way_retires_the_arm_at_its_rounds_end_and_all_say_so(
     assert "retired after batch 1" in said
     assert '"a" was retired by hand before round 2 (a rash).' in said
     code, checked = invoke("verify", run_dir)
-    assert (code, "1 arms retired by hand" in checked) == (0, True)
+    assert (code, "1 arm retired by hand" in checked) == (0, True)
     rows = invoke("export", run_dir, "--format", "csv")[1].splitlines()
     assert rows[0].endswith(",retired")
     assert [row.rpartition(",")[2] for row in rows[1:]] == ["True", "False", "False"]
     assert invoke("report", run_dir)[0] == 0
     page = (run_dir / "report.html").read_text(encoding="utf-8")
     assert "What was decided by hand" in page
+    assert "“a” was retired before round 2." in page
+    assert "Every decision followed from the sums" not in page
     assert "a rash" in page
 
 

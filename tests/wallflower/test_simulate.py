@@ -72,7 +72,7 @@ def test_people_get_a_table_with_one_row_per_arm(simulate: Simulate) -> None:
     done = simulate("--means", "0.2,0.8", "--rewards", "bernoulli")
     assert done.code == 0
     lines = done.out.splitlines()
-    assert any(line.split()[:2] == ["0", "0.2000"] for line in lines)
+    assert any(line.split()[:3] == ["●", "0", "0.2000"] for line in lines)
     assert any(line.startswith("regret ") for line in lines)
     assert "The best arm is ever dropped with probability at most 0.1." in done.out
 

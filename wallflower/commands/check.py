@@ -36,7 +36,7 @@ def check(
     """
     from wallflower.engines.registry import engine_named
     from wallflower.engines.run import engine_options
-    from wallflower.output import check_format, print_json
+    from wallflower.output import check_format, print_json, print_line
     from wallflower.protocol.files.settings import read_toml
 
     check_format(output)
@@ -56,8 +56,8 @@ def check(
         print_json("check", {"file": str(file), "ready": not failed, "checks": said})
     else:
         for line in lines:
-            typer.echo(f"{line.level:<5}{line.name}: {line.text}")
-        typer.echo(_verdict(lines))
+            print_line(f"{line.name}: {line.text}", f"{line.level:<5}")
+        print_line(_verdict(lines))
     if failed:
         raise typer.Exit(failed[0].exit_code)
 

@@ -141,6 +141,7 @@ def revoke(name: str, keys: Folder = _DEFAULT, output: Format = "human") -> None
 def list_keys(keys: Folder = _DEFAULT, output: Format = "human") -> None:
     """Show nodes, capacities and when things expire."""
     from wallflower.keys.store import KeyStore
+    from wallflower.protocol.numbers import counted
 
     store = KeyStore(keys)
     records = store.records()
@@ -157,8 +158,8 @@ def list_keys(keys: Folder = _DEFAULT, output: Format = "human") -> None:
     expires = store.server_expires().isoformat()
     lines = [f"server certificate until {expires}"]
     lines += [
-        f"{r.name:<24} until {r.expires:%Y-%m-%d}  up to {r.capacity} users"
-        + ("  REVOKED" if r.revoked else "")
+        f"{r.name:<24} until {r.expires:%Y-%m-%d}  "
+        f"up to {counted(r.capacity, 'user')}" + ("  REVOKED" if r.revoked else "")
         for r in records
     ]
     _say(

@@ -119,4 +119,21 @@ def plan(
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         }
         request = with_file(request, config, given)
+        if output == "human":
+            _say_what_is_planned(config)
     print_plan(make_plan(request), output)
+
+
+def _say_what_is_planned(config: Path) -> None:
+    """Tell whoever wants an index policy that this is not its plan."""
+    from wallflower.output import console, print_text
+    from wallflower.strategy.bandit.spec import (
+        ELIMINATION,
+        INDEX_POLICIES,
+        index_purpose,
+    )
+    from wallflower.strategy.config import load_config
+
+    policy = load_config(config).policy.name
+    if policy in INDEX_POLICIES:
+        print_text(console(), f"{index_purpose(policy)} This plans {ELIMINATION}.")

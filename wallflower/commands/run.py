@@ -127,7 +127,7 @@ def verify(
 ) -> None:
     """Replay a run's journal and recompute everything it claims; exit 3 if it fails."""
     from wallflower.engines.run import find_run
-    from wallflower.output import check_format, print_json
+    from wallflower.output import check_format, print_json, print_line
     from wallflower.protocol.rewards.seeded import TEST_MODE
     from wallflower.results.hosted_ledger import ledger_checks
     from wallflower.results.result import read_result
@@ -168,13 +168,13 @@ def verify(
     else:
         for check in checks:
             mark = "ok   " if check.holds else "FAILS"
-            typer.echo(f"{mark} {check.name} ({check.looked_at})")
+            print_line(f"{check.name} ({check.looked_at})", f"{mark} ")
             for problem in check.problems:
-                typer.echo(f"      {problem}")
-        typer.echo(f"{run_id}, head {newest}")
+                print_line(problem, "      ")
+        print_line(f"{run_id}, head {newest}")
         if promise is not None:
-            typer.echo(promise)
-        typer.echo("The record holds." if good else "The record does NOT hold.")
+            print_line(promise)
+        print_line("The record holds." if good else "The record does NOT hold.")
     if not good:
         raise typer.Exit(NOT_VERIFIED)
 
@@ -204,6 +204,6 @@ def _show(command: str, result: RunResult, output: str) -> None:
     if result.finished is None:
         typer.echo(f"To go on: wallflower resume {result.run_dir}")
     else:
-        typer.echo(
-            f"Record: {result.run_dir}; check it by: wallflower verify {result.run_dir}"
-        )
+        # Lines to be copied: a terminal folds them without breaking them.
+        typer.echo(f"Record: {result.run_dir}")
+        typer.echo(f"Check it by: wallflower verify {result.run_dir}")

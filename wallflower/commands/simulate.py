@@ -23,7 +23,10 @@ def simulate(
     ] = None,
     scale: Annotated[str | None, _HELP(help="s of dist-rdp and dist-cdp. [10]")] = None,
     policy: Annotated[
-        str | None, _HELP(help="elimination, dp-klucb or dp-imed. [elimination]")
+        str | None,
+        _HELP(
+            help="elimination decides; dp-klucb, dp-imed only give people better arms."
+        ),
     ] = None,
     radius: Annotated[str | None, _HELP(help="tight, pair or paper. [tight]")] = None,
     ratio: Annotated[
@@ -64,7 +67,7 @@ def simulate(
     from wallflower.progress import progress_bar
     from wallflower.protocol.files.sections import one_of
     from wallflower.protocol.numbers import positive, probability, whole
-    from wallflower.regret.report import as_text, summary
+    from wallflower.regret.report import print_report, summary
     from wallflower.regret.setup import Request, prepare
 
     def number(name: str, text: str | None, least: int = 0) -> int | None:
@@ -109,7 +112,7 @@ def simulate(
     if output == "json":
         sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
     else:
-        sys.stdout.write(as_text(report))
+        print_report(report)
     sys.stdout.flush()
     if report["interrupted"]:
         sys.stderr.write("wallflower: interrupted\n")

@@ -12,6 +12,7 @@ from wallflower.clients.rewards.local import reward_source
 from wallflower.clients.rewards.ready import require_ready
 from wallflower.engines.preflight import FAIL, OK, WARN, CheckLine
 from wallflower.protocol.errors import UnavailableError, WallflowerError
+from wallflower.protocol.numbers import counted
 
 _SOON_DAYS = 14
 
@@ -45,12 +46,14 @@ def _keys(home: NodeHome) -> Iterator[CheckLine]:
         )
         return
     days = (certificate.not_after - time.time()) / 86_400
-    text = f"certificate {certificate.serial} is good for {days:.0f} days"
+    text = f"certificate {certificate.serial} is good for {counted(round(days), 'day')}"
     if days <= 0:
         raise UnavailableError(f"{text}; ask for a new one: wallflower keys")
     soon = days < _SOON_DAYS
     yield CheckLine(
-        "keys", WARN if soon else OK, f"{text}, {certificate.capacity:,} users"
+        "keys",
+        WARN if soon else OK,
+        f"{text}, {counted(certificate.capacity, 'user')}",
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from wallflower.protocol.errors import ConfigError, UnavailableError
 from wallflower.protocol.identity.certificates import days_left
+from wallflower.protocol.numbers import counted
 from wallflower.strategy.config import ExperimentConfig
 
 _REACH_S = 5.0
@@ -32,7 +33,7 @@ def check_certificate(
     days = days_left(pem, datetime.datetime.now(datetime.UTC))
     if days <= 0:
         raise ConfigError(f"transport.certificate {path}", "is expired; make a new one")
-    return days, f"transport.certificate is good for {days:.0f} days"
+    return days, f"transport.certificate is good for {counted(round(days), 'day')}"
 
 
 def check_place(

@@ -6,7 +6,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from wallflower.planning.plan import PlanRequest, planned_batches, with_file
-from wallflower.strategy.bandit.spec import ELIMINATION
+from wallflower.protocol.numbers import counted
+from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, index_purpose
 from wallflower.strategy.config import load_config
 
 # What `plan` takes where neither flag nor file says anything; a file says most.
@@ -35,14 +36,13 @@ def outlook(path: Path) -> tuple[bool, str]:
         Whether any gap at all is told apart for sure, and the sentence.
     """
     config = load_config(path)
+    if config.policy.name in INDEX_POLICIES:
+        return True, index_purpose(config.policy.name)
     if config.policy.name != ELIMINATION:
-        return (
-            True,
-            f"{config.policy.name} rules no arm out: it spends users on the best",
-        )
+        return True, f"what {config.policy.name} takes is not planned"
     batches = planned_batches(with_file(DEFAULTS, path, ()))
     gap = min(batch.separates for batch in batches)
-    many = f"{len(batches)} batch{'es' * (len(batches) > 1)}"
+    many = counted(len(batches), "batch")
     if gap >= 1:
         return False, (
             f"{many} with all arms, and no gap of means is told apart for sure: ask "

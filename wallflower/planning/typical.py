@@ -17,7 +17,7 @@ RUNS = 40
 # Seeded: the same question has the same answer.
 _SEED = 20
 # Where this many times the horizon does not decide, nobody will wait for it.
-_LONGEST = 100
+LONGEST = 100
 
 
 @lru_cache(maxsize=256)
@@ -32,7 +32,7 @@ def typical_users(
     best = min(float(base_rate + gap), 1.0)
     means = np.full((runs, policy.arms), best - float(gap))
     means[:, 0] = best
-    for times in (1, _LONGEST):
+    for times in (1, LONGEST):
         longest = min(times * policy.horizon, LARGEST_HORIZON)
         spec = dataclasses.replace(policy, horizon=longest, user_budget=0)
         model = BernoulliRewards(means.ravel())

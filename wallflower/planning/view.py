@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from wallflower.output import console, print_json, print_text, table
+from wallflower.output import console, print_json, print_table, print_text
 from wallflower.planning.plan import (
     PRIVACY_DELTAS,
     GapCost,
@@ -17,7 +17,7 @@ from wallflower.planning.plan import (
 from wallflower.planning.typical import RUNS
 from wallflower.protocol.accounting.exact import Bound
 from wallflower.protocol.noise.distance import distance_bits
-from wallflower.protocol.numbers import round_up
+from wallflower.protocol.numbers import counted, round_up
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.privacy.mixed import MixedCohort
 from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
@@ -25,6 +25,24 @@ from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
 from wallflower.protocol.secure_sum.shuffle.mixing import share_bytes, shares_for
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, PLAIN, sealed_bytes
 
+_BATCHES = (
+    "batch",
+    "users per arm",
+    "g",
+    "τ",
+    "modulus m",
+    "bits",
+    "users so far",
+    "tells apart",
+)
+_GAPS = (
+    "gap of means",
+    "typically",
+    "users per arm",
+    "users in all",
+    "by batch",
+    "fits",
+)
 _LEGEND = (
     "Rewards are rounded to multiples of 1/g; τ bounds the noise of a sum; bits are "
     "what one user sends; the last column is the gap of means that is decided by then."
@@ -158,21 +176,23 @@ def _messages(messages: int, size: int) -> str:
 
 def _print_page(plan: Plan) -> None:
     request, out = plan.request, console()
-    out.print(
-        f"[bold]{request.arms} arms, up to {request.horizon:,} users, "
-        f"{request.mechanism} at ε = {round_up(request.epsilon)}[/bold]"
+    print_text(
+        out,
+        f"{counted(request.arms, 'arm')}, up to {counted(request.horizon, 'user')}, "
+        f"{request.mechanism} at ε = {round_up(request.epsilon)}",
+        "bold",
     )
     out.print()
     out.print("[bold]What a person is promised[/bold]")
     print_text(out, plan.sentence)
-    out.print(f"Must be trusted: {MUST_BE_HONEST[plan.guarantee.trust]}.")
+    print_text(out, f"Must be trusted: {MUST_BE_HONEST[plan.guarantee.trust]}.")
     if plan.guarantee.epsilon is not None:
         print_text(out, _equivalents(plan))
     for line in _returning(plan):
-        out.print(line)
+        print_text(out, line)
     out.print()
     out.print("[bold]What is sent[/bold] (if no arm falls early)")
-    out.print(_batches(plan))
+    print_table(out, _BATCHES, [_batch(planned) for planned in plan.batches])
     print_text(out, _LEGEND)
     if (sent := _shuffled(plan.batches[-1].cohort)) is not None:
         print_text(out, _messages(*sent))
@@ -187,7 +207,7 @@ def _print_page(plan: Plan) -> None:
         out.print()
     sure = percent(1 - request.failure_probability)
     out.print(f"[bold]Users needed[/bold] to tell arms apart with probability {sure}")
-    out.print(_gaps(plan))
+    print_table(out, _GAPS, [_gap_row(cost, plan) for cost in plan.gaps])
     print_text(
         out,
         f"Typically: mean of {RUNS} simulated experiments in all, one arm ahead of "
@@ -244,30 +264,18 @@ def _returning(plan: Plan) -> list[str]:
     return lines
 
 
-def _batches(plan: Plan) -> Any:
-    rows = table(
-        "batch",
-        "users per arm",
-        "g",
-        "τ",
-        "modulus m",
-        "bits",
-        "users so far",
-        "tells apart",
+def _batch(planned: PlannedBatch) -> tuple[str, ...]:
+    cohort = planned.cohort
+    return (
+        str(planned.batch),
+        f"{cohort.cohort_size:,}",
+        f"{cohort.precision:,}",
+        f"{cohort.noise_bound:,}",
+        f"{cohort.modulus:,}",
+        str(cohort.bits_per_user),
+        f"{planned.users:,}",
+        _gap(planned.separates),
     )
-    for planned in plan.batches:
-        cohort = planned.cohort
-        rows.add_row(
-            str(planned.batch),
-            f"{cohort.cohort_size:,}",
-            f"{cohort.precision:,}",
-            f"{cohort.noise_bound:,}",
-            f"{cohort.modulus:,}",
-            str(cohort.bits_per_user),
-            f"{planned.users:,}",
-            _gap(planned.separates),
-        )
-    return rows
 
 
 def _gap(separates: float) -> str:
@@ -295,24 +303,10 @@ def _typically(cost: GapCost) -> str:
     return "–" if cost.typically is None else f"{cost.typically:,}"
 
 
-def _gaps(plan: Plan) -> Any:
-    rows = table(
-        "gap of means", "typically", "users per arm", "users in all", "by batch", "fits"
-    )
-    for cost in plan.gaps:
-        if cost.users is None:
-            often = _typically(cost)
-            rows.add_row(
-                f"{float(cost.gap):g}", often, "more than 10¹⁰", "–", "–", "no"
-            )
-            continue
-        fits = "yes" if cost.users <= plan.request.horizon else "no"
-        rows.add_row(
-            f"{float(cost.gap):g}",
-            _typically(cost),
-            f"{cost.users_per_arm:,}",
-            f"{cost.users:,}",
-            str(cost.batch),
-            fits,
-        )
-    return rows
+def _gap_row(cost: GapCost, plan: Plan) -> tuple[str, ...]:
+    gap, often = f"{float(cost.gap):g}", _typically(cost)
+    if cost.users is None:
+        return gap, often, "more than 10¹⁰", "–", "–", "no"
+    fits = "yes" if cost.users <= plan.request.horizon else "no"
+    per_arm = f"{cost.users_per_arm:,}"
+    return gap, often, per_arm, f"{cost.users:,}", str(cost.batch), fits

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wallflower.marks import mark_of
+from wallflower.output import console, print_table, print_text
 from wallflower.protocol.accounting.exact import smallest_bound
-from wallflower.protocol.numbers import round_up
+from wallflower.protocol.numbers import counted, round_up
 from wallflower.protocol.privacy.sentences import (
     SENTENCE_DELTA,
     SIMULATION,
@@ -21,7 +23,15 @@ from wallflower.protocol.privacy.sentences import (
 )
 from wallflower.regret.setup import BASELINE, Prepared
 from wallflower.regret.simulation import SimulationResult
-from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
+from wallflower.strategy.bandit.spec import (
+    ELIMINATION,
+    INDEX_POLICIES,
+    PolicySpec,
+    index_purpose,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 def summary(prepared: Prepared, result: SimulationResult) -> dict[str, Any]:
@@ -122,8 +132,8 @@ def _best_arm_sentence(spec: PolicySpec) -> str:
         bound = float(failure) * (1.5 * math.pi**2 / 6 + 0.01)
     if spec.policy != ELIMINATION:
         return (
-            "Index policies rule no arm out; all intervals hold together with "
-            f"probability at least {1 - float(failure):.4g}."
+            "No arm is ruled out; all intervals hold together with probability at "
+            f"least {1 - float(failure):.4g}."
         )
     return f"The best arm is ever dropped with probability at most {bound:.4g}."
 
@@ -166,7 +176,9 @@ def _status(eliminated_in: NDArray[np.int64]) -> dict[str, Any]:
 
 
 def _decided(report: dict[str, Any]) -> str:
-    until = report["users_until_decided"]
+    until, policy = report["users_until_decided"], report["settings"]["policy"]
+    if policy in INDEX_POLICIES:
+        return index_purpose(policy)
     if until["mean"] is None:
         return "in no run: one arm was never left alone"
     undecided = until["undecided"]
@@ -174,63 +186,84 @@ def _decided(report: dict[str, Any]) -> str:
         f"after {until['mean']:,.0f} users on average, {until['low']:,.0f} to "
         f"{until['high']:,.0f} in nine runs of ten, 99 % below "
         f"{until['percentile_99']:,.0f}"
-        + (f"; not in {undecided} runs" if undecided else "")
+        + (f"; not in {counted(undecided, 'run')}" if undecided else "")
     )
 
 
-def as_text(report: dict[str, Any]) -> str:
-    """Write the envelope for people."""
-    from rich.console import Console
-    from rich.table import Table
-
-    settings = report["settings"]
-    table = Table(box=None, pad_edge=False, header_style="")
-    for title in ("arm", "true mean", "estimate", "interval", "users", "status"):
-        table.add_column(title, justify="left" if title == "arm" else "right")
-    table.add_column("out in batch", justify="right")
-    for row in report["arms"]:
-        batch = row["eliminated_in"]
-        table.add_row(
-            row["arm"],
-            f"{row['true_mean']:.4f}",
-            f"{row['estimate']:.4f}",
-            f"[{row['lower']:.4f}, {row['upper']:.4f}]".replace("[", r"\["),
-            f"{row['users']:,.0f}",
-            row["status"],
-            "" if batch is None else f"{batch:.3g}",
-        )
-    buffer = io.StringIO()
-    console = Console(file=buffer, width=100, color_system=None)
-    console.print(table)
-    regret, promise = report["regret"], report["guarantee"]
-    error = regret["stderr"]
-    spread = "" if error is None else f" ± {error:,.1f} (s.e.)"
-    ends = ", ".join(f"{count} {why}" for why, count in report["finished"].items())
-    lines = [
+def print_report(report: dict[str, Any]) -> None:
+    """Write the envelope for people, as wide as their terminal."""
+    out, settings = console(), report["settings"]
+    counts = counted(settings["instances"], "instance")
+    print_text(
+        out,
         f"{settings['policy']} on {settings['mechanism']}, ε = {settings['epsilon']}, "
-        f"{settings['instances']} instance(s), seed {settings['seed']}",
-        "",
-        buffer.getvalue().rstrip(),
-        "",
-        f"regret     {regret['mean']:,.1f}{spread} after {report['users']:,.0f} users, "
+        f"{counts}, seed {settings['seed']}",
+    )
+    print_table(out, _COLUMNS, [_row(*numbered) for numbered in _numbered(report)])
+    for name, text in _lines(report):
+        print_text(out, text, indent=f"{name:<11}")
+
+
+_COLUMNS = (
+    "arm",
+    "true mean",
+    "estimate",
+    "interval",
+    "users",
+    "status",
+    "out in batch",
+)
+
+
+def _numbered(report: dict[str, Any]) -> list[tuple[int | None, dict[str, Any]]]:
+    """Give every row with its arm's number; a rank is no arm and has no mark."""
+    ranks = report["settings"]["instance"] != "given"
+    return [(None if ranks else place, row) for place, row in enumerate(report["arms"])]
+
+
+def _row(arm: int | None, row: dict[str, Any]) -> tuple[RenderableType, ...]:
+    from rich.text import Text
+
+    name, batch = Text(row["arm"]), row["eliminated_in"]
+    if arm is not None:
+        mark = mark_of(arm)
+        name = Text.assemble((f"{mark.glyph} ", mark.colour), row["arm"])
+    return (
+        name,
+        f"{row['true_mean']:.4f}",
+        f"{row['estimate']:.4f}",
+        f"{row['lower']:.4f} – {row['upper']:.4f}",
+        f"{row['users']:,.0f}",
+        row["status"],
+        "" if batch is None else f"{batch:.3g}",
+    )
+
+
+def _lines(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    settings, regret = report["settings"], report["regret"]
+    promise, error = report["guarantee"], report["regret"]["stderr"]
+    spread = "" if error is None else f" ± {error:,.1f} (s.e.)"
+    yield (
+        "regret",
+        f"{regret['mean']:,.1f}{spread} after {report['users']:,.0f} users, "
         f"{regret['per_user']:.3g} per user; 99 % of runs below "
         f"{regret['percentile_99']:,.0f}",
-        f"decided    {_decided(report)}",
-        f"ended      {ends}; {report['batches']} batches; best arm dropped in "
+    )
+    yield "decided", _decided(report)
+    ends = ", ".join(f"{count} {why}" for why, count in report["finished"].items())
+    yield (
+        "ended",
+        f"{ends}; {counted(report['batches'], 'batch')}; best arm dropped in "
         f"{report['best_arm_dropped']} of {settings['instances']}",
-        f"privacy    {promise['kind']}, ε = {promise['epsilon']}, trust: "
-        f"{promise['trust']}"
-        + (
-            f"; as (ε, δ): ({promise['approximate_epsilon']}, 1e-6)"
-            if promise["approximate_epsilon"]
-            else ""
-        ),
-        f"           {promise['sentence']}",
-        f"certainty  {promise['best_arm']}",
-    ]
+    )
+    approximate = promise["approximate_epsilon"]
+    yield (
+        "privacy",
+        f"{promise['kind']}, ε = {promise['epsilon']}, trust: {promise['trust']}"
+        + (f"; as (ε, δ): ({approximate}, 1e-6)" if approximate else ""),
+    )
+    yield "", promise["sentence"]
+    yield "certainty", promise["best_arm"]
     if report["interrupted"]:
         done = report["complete_instances"]
-        lines.append(
-            f"interrupted: {done} of {settings['instances']} reached their end"
-        )
-    return "\n".join(lines) + "\n"
+        yield "interrupted", f" {done} of {settings['instances']} reached their end"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from wallflower.marks import Mark
 from wallflower.results.history import ArmRow, RoundRow
-from wallflower.results.marks import Mark
 
 _SHAPES = {
     "circle": '<circle r="{r}"/>',

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from wallflower.protocol.numbers import counted
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.results.under_way import UnderWay
-from wallflower.results.view import arm_cells, bar_width, counted, headings
+from wallflower.results.view import arm_cells, bar_width, headings
 from wallflower.strategy.record import blame, events
 from wallflower.strategy.record.losses import in_words
 
@@ -38,11 +39,12 @@ class RunView:
             from rich.console import Console
             from rich.live import Live
 
+            console = Console(stderr=True, highlight=False)
             self._live = Live(
-                console=Console(stderr=True, highlight=False),
+                console=console,
                 refresh_per_second=_REFRESH_PER_S,
                 transient=True,
-                get_renderable=self._render,
+                get_renderable=lambda: self._render(console.width),
             )
             self._live.start()
         return self
@@ -75,7 +77,8 @@ class RunView:
                 self._said = ""
                 self._line(
                     f"round {event.number}: batch {event.batch}, "
-                    f"{counted(len(event.arms), 'arm')}, {event.users:,} users asked"
+                    f"{counted(len(event.arms), 'arm')}, "
+                    f"{counted(event.users, 'user')} asked"
                     f"{self._estimate()}"
                 )
             case events.KeyDealt():
@@ -94,8 +97,9 @@ class RunView:
             f"; {counted(event.rounds_done, 'round')} done" if event.rounds_done else ""
         )
         self._line(
-            f"{event.nodes} nodes with {event.population:,} users are there; "
-            f"{len(event.arms)} arms, up to {event.horizon:,} users{done}"
+            f"{counted(event.nodes, 'node')} with {counted(event.population, 'user')} "
+            f"there; {counted(len(event.arms), 'arm')}, up to "
+            f"{counted(event.horizon, 'user')}{done}"
         )
 
     def _retired(self, event: events.ArmRetired | events.RetirementRefused) -> None:
@@ -140,14 +144,13 @@ class RunView:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
 
-    def _render(self) -> Group:
+    def _render(self, columns: int = 120) -> Group:
         from rich import box
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
         arms = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        columns = 120 if self._live is None else self._live.console.width
         bars = bar_width(columns)
         for index, heading in enumerate(headings(bars)):
             number = 0 < index < 4
@@ -160,7 +163,7 @@ class RunView:
             arms.add_row(*cells, style="" if view.active else "dim")
         banner = f"{TEST_MODE}\n" if now.test_mode else ""
         head = (
-            f"{banner}round {now.round}: {now.users_of_round:,} users asked; "
+            f"{banner}round {now.round}: {counted(now.users_of_round, 'user')} asked; "
             f"in all {now.users()}{self._estimate()}"
         )
         return Group(Text(head), arms, Text("   ".join(self._beside()), style="dim"))
@@ -182,6 +185,6 @@ def _waiting(event: events.WaitingForNodes) -> str:
     return (
         f"waiting for nodes: {event.present} of {event.known} are there"
         f"{event.why and f' ({event.why})'}, "
-        f"with {event.available:,} users for {event.wanted:,} wanted; "
+        f"with {counted(event.available, 'user')} for {event.wanted:,} wanted; "
         f"stops after {event.patience_s:g} s"
     )

@@ -19,6 +19,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from wallflower.marks import mark_of
 from wallflower.protocol.privacy.sentences import percent
 from wallflower.results import drawing
 from wallflower.results.annex import annex_of
@@ -26,8 +27,9 @@ from wallflower.results.answer_rates import answer_rates
 from wallflower.results.by_hand import RetiredArm, listed, winner_meaning
 from wallflower.results.history import ArmRow, History, read_history
 from wallflower.results.hosted_ledger import ledger_checks
-from wallflower.results.marks import mark_of
 from wallflower.results.result import ENDINGS
+from wallflower.results.undecided import index_outcome
+from wallflower.strategy.bandit.spec import index_purpose
 from wallflower.strategy.record import blame
 from wallflower.strategy.record.entries import VOID
 from wallflower.strategy.record.journal import Journal
@@ -150,6 +152,8 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
         f"{risk[1:]}"
         if fallen
         else "No arm could be ruled out."
+        if result.decides
+        else index_purpose(result.config.policy.name)
     )
     if result.finished is None:
         return Verdict(
@@ -158,7 +162,11 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
             "open",
             (learnt, *by_hand),
         )
+    if not result.decides and result.last is not None:
+        headline, meaning = index_outcome(result.config, result.last.views, "“”")
+        return Verdict(headline, "finished", "good", (meaning, *by_hand))
     why = ENDINGS.get(result.finished, result.finished)
+    needed = result.still_needed()
     return Verdict(
         f"Undecided: {len(left)} of {len(names)} arms are left.",
         "undecided",
@@ -168,6 +176,7 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
             f"shown; the run ended because {why}.",
             learnt,
             *by_hand,
+            *(() if needed is None else (needed.sentence,)),
         ),
     )
 

@@ -15,6 +15,8 @@ from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.results.by_hand import RetiredArm, listed, winner_meaning
 from wallflower.results.hosted_ledger import hosted_spends
+from wallflower.results.undecided import StillNeeded, index_outcome, still_needed
+from wallflower.strategy.bandit.spec import INDEX_POLICIES, index_purpose
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import blame, retiring
 from wallflower.strategy.record.chain import RETIRED, WAITING
@@ -57,9 +59,10 @@ class Unfinished:
             if self.spent is None
             else f"; the hosted ledger says that {self.spent:,} did"
         )
+        some = "1 person was" if self.invited == 1 else f"{self.invited:,} people were"
         return (
-            f" {self.invited:,} people were invited to a round that is not finished: "
-            f"who of them answered has spent this too{known}."
+            f" {some} invited to a round that is not finished: who of them answered "
+            f"has spent this too{known}."
         )
 
 
@@ -108,6 +111,17 @@ class RunResult:
         return self.config.experiment.arms[int(active)]
 
     @property
+    def decides(self) -> bool:
+        """Whether its policy rules arms out at all."""
+        return self.config.policy.name not in INDEX_POLICIES
+
+    def still_needed(self) -> StillNeeded | None:
+        """Estimate what another experiment would take, if this one ended undecided."""
+        if self.last is None or self.finished in (None, "winner"):
+            return None
+        return still_needed(self.config, self.last.views)
+
+    @property
     def rehearsal(self) -> bool:
         """Whether one machine held everybody's outcome."""
         return self.engine in REHEARSALS
@@ -154,14 +168,17 @@ class RunResult:
                 f"better one was dropped is at most {chance:g}."
             )
         left = [view for view in self.last.views if view["active"]]
+        if self.finished is None and not self.decides:
+            return f"Not finished. {index_purpose(self.config.policy.name)}"
         if self.finished is None:
             return f"Not finished: {len(left)} of {len(arms)} arms are left."
+        if not self.decides:
+            return " ".join(index_outcome(self.config, self.last.views))
         why = ENDINGS.get(self.finished, self.finished)
-        leader = max(left, key=lambda view: float(view["lower"]))
+        needed = self.still_needed()
         return (
-            f'"{arms[leader["arm"]]}" leads with a mean of at least '
-            f"{leader['lower']:.3f}, but {len(left)} of {len(arms)} arms are left: "
-            f"{why}."
+            f"Undecided: {len(left)} of {len(arms)} arms are left, and {why}."
+            f"{'' if needed is None else ' ' + needed.sentence}"
         )
 
     def promise(self) -> str:
@@ -184,6 +201,7 @@ class RunResult:
 
     def as_json(self) -> dict[str, Any]:
         """Give JSON types."""
+        needed = self.still_needed()
         return {
             "run": self.run_id,
             "run_dir": self.run_dir,
@@ -194,6 +212,7 @@ class RunResult:
             "retired": [dataclasses.asdict(one) for one in self.retired],
             "retiring": list(self.retiring),
             "winner": self.winner,
+            "still_needed": None if needed is None else dataclasses.asdict(needed),
             "rounds": self.rounds,
             "users": {
                 "invited": self.invited,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wallflower.output import console, table
+from wallflower.marks import mark_of
+from wallflower.output import console, print_text, table
+from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.sentences import percent
 from wallflower.protocol.rewards.seeded import TEST_MODE
-from wallflower.results.marks import mark_of
 from wallflower.strategy.record import blame
 from wallflower.strategy.record.entries import DEALING
 from wallflower.strategy.record.losses import in_words
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from wallflower.strategy.config import ExperimentConfig
 
 _BAR_WIDTHS = ((100, 30), (84, 14))  # columns of the terminal, columns of the bar
-_LEAST_WIDTH = 60
 _MOST_BLAMED = 10  # the latest; --format json has all
 
 
@@ -52,17 +52,6 @@ def bar(
     if estimate is not None:
         cells[round(min(max(estimate, 0.0), 1.0) * last)] = mark
     return "".join(cells)
-
-
-def counted(number: int, thing: str) -> str:
-    """Count things, one of them in the singular.
-
-    Examples
-    --------
-    >>> counted(1, "arm"), counted(2000, "arm")
-    ('1 arm', '2,000 arms')
-    """
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def headings(bars: int) -> Sequence[str]:
@@ -101,8 +90,7 @@ def interval_in_words(config: ExperimentConfig) -> str:
     """Say what the intervals of a table are."""
     if config.policy.name != "elimination":
         return (
-            f"interval: the bounds by which {config.policy.name} chooses whom to ask; "
-            "an index policy gives more people the better arms, it decides nothing."
+            f"interval: the bounds by which {config.policy.name} chooses whom to ask."
         )
     chance = percent(config.experiment.failure_probability)
     return (
@@ -113,10 +101,10 @@ def interval_in_words(config: ExperimentConfig) -> str:
 
 def print_result(result: RunResult) -> None:
     """Write the final table, the numbers and the sentence to stdout."""
-    out = console(_LEAST_WIDTH)
+    out = console()
     bars = bar_width(out.width)
     if result.config.test_mode:
-        out.print(TEST_MODE, style="bold reverse")
+        print_text(out, TEST_MODE, "bold reverse")
     arms = result.config.experiment.arms
     title = f"{result.config.experiment.name} ({result.run_id})"
     view = table(*headings(bars), title=title)
@@ -127,18 +115,19 @@ def print_result(result: RunResult) -> None:
         view.add_row(*arm_cells(name, row, name == result.winner, bars))
     out.print(view)
     if result.last:
-        out.print(interval_in_words(result.config), style="dim")
+        print_text(out, interval_in_words(result.config), "dim")
     lost = result.invited - result.answered
-    out.print(
+    print_text(
+        out,
         f"{counted(result.rounds, 'round')}, {counted(result.cohorts, 'cohort')} "
         f"({result.void} void, {result.open} under way); users "
         f"invited {result.invited:,}, answered {result.answered:,}, lost {lost:,}"
-        f"{': ' + in_words(result.losses) if lost else ''}"
+        f"{': ' + in_words(result.losses) if lost else ''}",
     )
     for cohort_id, reason, findings in result.blame[-_MOST_BLAMED:]:
         done = "dealt" if cohort_id.startswith(DEALING) else "summed"
         how = f"void, {reason}" if reason else done
-        out.print(f"{cohort_id} ({how}): {blame.in_words(findings)}")
+        print_text(out, f"{cohort_id} ({how}): {blame.in_words(findings)}")
     out.print()
-    out.print(result.sentence())
-    out.print(f"Head of the record: {result.head}")
+    print_text(out, result.sentence())
+    print_text(out, f"Head of the record: {result.head}")

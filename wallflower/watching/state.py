@@ -8,11 +8,11 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from wallflower.marks import mark_of
+from wallflower.protocol.numbers import counted
 from wallflower.results import drawing
-from wallflower.results.marks import mark_of
 from wallflower.results.result import ENDINGS, RunResult
 from wallflower.results.under_way import OpenCohort, UnderWay
-from wallflower.results.view import counted
 
 _MOST_COHORTS = 60
 

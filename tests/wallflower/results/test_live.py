@@ -36,7 +36,7 @@ async def test_without_a_terminal_every_step_is_a_plain_line(
     said = capsys.readouterr()
     assert said.out == ""
     lines = said.err.splitlines()
-    assert lines[0] == "10 nodes with 1,000 users are there; 2 arms, up to 1,000 users"
+    assert lines[0] == "10 nodes with 1,000 users there; 2 arms, up to 1,000 users"
     assert lines[1] == "round 1: batch 1, 2 arms, 200 users asked"
     assert lines[2] == "  second: cohort void (quorum-not-met; users lost: 99 late)"
     end = "round 1 done in 1.2 s: 1 arm left, users invited 200, answered 95, lost 105"
@@ -78,6 +78,37 @@ async def test_on_a_terminal_arms_have_bars_and_cohorts_their_progress(
     assert "first: contribute 3/10" in drawn.getvalue()
     assert "out in batch 1" in drawn.getvalue()
     assert bar(0.6, 0.9, 0.75, 30) in drawn.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+async def test_the_live_view_fits_its_terminal_and_no_number_is_cut(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = RunView(("a rather long name of the first arm", "second"))
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    waiting = events.WaitingForNodes(3, 12, 120, 30, 600.0, "3 reward-source-down")
+    for event in (END, *STORY[:5], waiting):
+        await view.listen(event)
+    view.say("stops after this round")
+    drawn = io.StringIO()
+    Console(file=drawn, width=width).print(view._render(width))
+    assert max(map(len, drawn.getvalue().splitlines())) <= width
+    assert "…" not in drawn.getvalue()
+    for number in ("0.100 – 0.400", "0.600 – 0.900", "0.250", "0.750"):
+        assert number in drawn.getvalue()
+
+
+async def test_one_of_a_thing_is_named_in_the_singular(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with RunView(ARMS) as view:
+        await view.listen(events.RunStarted("run", ARMS, 1, 1, 1000, 1))
+        await view.listen(events.RoundStarted(2, 2, (0,), 1))
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "1 node with 1 user there; 2 arms, up to 1,000 users; 1 round done",
+        "round 2: batch 2, 1 arm, 1 user asked",
+    ]
 
 
 @pytest.mark.parametrize(

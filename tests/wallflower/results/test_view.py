@@ -10,8 +10,8 @@ from rich.console import Console
 
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
+from wallflower.marks import mark_of
 from wallflower.results.export import load_run
-from wallflower.results.marks import mark_of
 from wallflower.results.view import print_result
 
 LONG = SMALL.replace('"b"', '"a rather long name of an arm"')
@@ -28,7 +28,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drawn(run_dir: Path, width: int, monkeypatch: pytest.MonkeyPatch) -> str:
     text = io.StringIO()
     out = Console(file=text, width=width, highlight=False)
-    monkeypatch.setattr("wallflower.results.view.console", lambda least: out)
+    monkeypatch.setattr("wallflower.results.view.console", lambda: out)
     print_result(load_run(run_dir).result)
     return text.getvalue()
 
@@ -60,6 +60,17 @@ def test_what_an_interval_is_stands_below_the_table(
     said = " ".join(drawn(run_dir, 80, monkeypatch).split())
     assert "interval: an arm's mean lies in it" in said
     assert "at most 5 %" in said
+
+
+def test_a_name_is_shown_as_it_is_and_never_taken_for_markup(tmp_path: Path) -> None:
+    text = SMALL.replace('"b"', '"[/b]"').replace('"c"', '"[red]"')
+    run_dir = tmp_path / "[i]run"
+    words = ("--engine", "fast", "--run-dir", run_dir)
+    code, said = invoke("run", write(tmp_path, text), *words)
+    assert code == 0, said
+    assert '"[/b]" is the best of 3 arms' in " ".join(said.split())
+    assert "● [red]" in said
+    assert "([i]run" in said
 
 
 def test_every_shape_has_its_character() -> None:

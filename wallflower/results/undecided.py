@@ -1,0 +1,133 @@
+"""What can be said where no arm is left alone: what it would take, or what it was for.
+
+A run that is over cannot go on: its levels were shared out over its horizon. So what it
+would still take is another experiment on new people with the arms that are left. How
+many it typically asks is simulated, exactly in law, from estimates and intervals that
+the record has released: nobody is asked and no privacy is spent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from wallflower.planning.typical import LONGEST, RUNS, typical_users
+from wallflower.strategy.bandit.setup import policy_spec
+from wallflower.strategy.bandit.spec import ELIMINATION, index_purpose
+from wallflower.strategy.config import ExperimentConfig
+
+View = Mapping[str, Any]  # an `ArmView`
+
+
+@dataclass(frozen=True, slots=True)
+class StillNeeded:
+    """What another experiment with the arms that are left would typically ask.
+
+    Attributes
+    ----------
+    arms : that are left.
+    gap : by which the highest estimate is ahead of the next, in two digits.
+    base_rate : the next estimate.
+    people : asked on average if the gap is true; None where some simulated experiment
+        was undecided after `looked_up_to`.
+    widest_gap : the largest that the intervals allow.
+    people_at_widest : the same for it: the least that can be hoped for.
+    looked_up_to : people after whom a simulated experiment was given up.
+    simulated : experiments behind each figure.
+    """
+
+    arms: int
+    gap: float
+    base_rate: float
+    people: int | None
+    widest_gap: float
+    people_at_widest: int | None
+    looked_up_to: int
+    simulated: int = RUNS
+
+    @property
+    def sentence(self) -> str:
+        """Say it as the estimate that it is."""
+        whom = f"another experiment with the {self.arms} arms left"
+        none = "Were they equally good, no number would do."
+        if not self.gap:
+            return f"The sums show no difference that {whom} could be planned by."
+        if self.people is None:
+            start = (
+                f"If the best of them is ahead by {self.gap:g}, as the sums suggest, "
+                f"not even {self.looked_up_to:,} people would surely let {whom} decide"
+            )
+        else:
+            start = (
+                f"An estimate from what was seen: {whom} would typically ask "
+                f"{_about(self.people)} people, if the best of them is ahead by "
+                f"{self.gap:g}, as the sums suggest"
+            )
+        hope = ""
+        if self.people_at_widest is not None:
+            hope = (
+                f"; {_about(self.people_at_widest)} if it is by {self.widest_gap:g}, "
+                "the most that the intervals allow"
+            )
+        return f"{start}{hope}. {none}"
+
+
+def still_needed(config: ExperimentConfig, views: Sequence[View]) -> StillNeeded | None:
+    """Estimate it; None where nothing was seen or nothing is to be decided."""
+    left = [view for view in views if view["active"]]
+    if config.policy.name != ELIMINATION or len(left) < 2:
+        return None
+    if any(view["estimate"] is None for view in left):
+        return None
+    policy = dataclasses.replace(policy_spec(config), arms=len(left)).resolved()
+    next_best, best = sorted(float(view["estimate"]) for view in left)[-2:]
+    base, gap = _rate(next_best), _digits(best - next_best)
+    widest, floor = max(_lead_at_most(view, left) for view in left)
+    return StillNeeded(
+        arms=len(left),
+        gap=float(gap),
+        base_rate=float(base),
+        people=typical_users(policy, base, gap) if gap else None,
+        widest_gap=float(widest),
+        people_at_widest=typical_users(policy, floor, widest) if widest else None,
+        looked_up_to=LONGEST * policy.horizon,
+    )
+
+
+def index_outcome(
+    config: ExperimentConfig, views: Sequence[View], marks: str = '""'
+) -> tuple[str, str]:
+    """Say what came of an index policy, and what such a policy is for.
+
+    `marks` are the two quotation marks of where it is said.
+    """
+    names = config.experiment.arms
+    most = max(views, key=lambda view: int(view["users"]))
+    everybody = sum(int(view["users"]) for view in views)
+    return (
+        f"{names[most['arm']].join(marks)} was given to most people: "
+        f"{most['users']:,} of {everybody:,}.",
+        index_purpose(config.policy.name),
+    )
+
+
+def _lead_at_most(view: View, left: Sequence[View]) -> tuple[Fraction, Fraction]:
+    """Give how far an arm can be ahead of all others, and where those then are."""
+    floor = max(float(other["lower"]) for other in left if other is not view)
+    return _digits(float(view["upper"]) - floor), _rate(floor)
+
+
+def _digits(gap: float) -> Fraction:
+    """Two digits: an estimate has no more."""
+    return Fraction(f"{min(max(gap, 0.0), 1.0):.2g}")
+
+
+def _rate(mean: float) -> Fraction:
+    return Fraction(f"{min(max(mean, 0.0), 1.0):.3f}")
+
+
+def _about(people: int) -> str:
+    return f"about {float(f'{people:.2g}'):,.0f}"
