@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import yaml
+
 from tests.support import stage_diagrams
 
 ROOT = Path(__file__).parents[1]
@@ -78,3 +81,21 @@ def test_the_data_model_names_every_file_of_a_run_a_node_and_a_shuffler() -> Non
     said = page.replace("/`", "`")
     elsewhere = {"wallflower"}  # below Flower's home, where no directory was named
     assert {name for name in files if f"`{name}`" not in said} == elsewhere
+
+
+@pytest.mark.parametrize("name", ["ruff-check", "ruff-format"])
+def test_the_hooks_leave_generated_code_alone_although_they_are_given_its_name(
+    name: str,
+) -> None:
+    stated = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    entries = {hook["id"]: hook["entry"] for hook in stated["repos"][0]["hooks"]}
+    program, *words = entries[name].split()
+    generated = "protocol/wire/node_pb2.py"
+    done = subprocess.run(
+        [Path(sys.executable).with_name(Path(program).name), *words, generated],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
