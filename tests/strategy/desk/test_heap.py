@@ -10,10 +10,11 @@ from wallflower.strategy.desk.heap import SettledHeap
 
 @pytest.fixture
 def heap() -> Iterator[SettledHeap]:
-    settled = SettledHeap()
+    settled, before = SettledHeap(), gc.get_threshold()
     yield settled
     settled.close()
     assert gc.get_freeze_count() == 0
+    assert gc.get_threshold() == before
 
 
 def test_few_streams_are_left_to_the_collector(heap: SettledHeap) -> None:
@@ -24,6 +25,30 @@ def test_few_streams_are_left_to_the_collector(heap: SettledHeap) -> None:
 def test_what_many_streams_hold_is_set_aside(heap: SettledHeap) -> None:
     heap.look(1000, 0.0)
     assert gc.get_freeze_count() > 0
+
+
+@pytest.mark.parametrize("streams", [1000, 8000])
+def test_a_cohort_is_not_walked_over_while_it_grows(
+    heap: SettledHeap, streams: int
+) -> None:
+    """Otherwise a user costs the more, the more there are in the cohort."""
+    heap.look(streams, 0.0)
+    before = [one["collections"] for one in gc.get_stats()]
+    cohort = [[number] for number in range(17 * streams)]  # as many as a real one makes
+    assert len(cohort) == 17 * streams
+    after = [one["collections"] for one in gc.get_stats()]
+    assert [new - old for new, old in zip(after, before, strict=True)] == [0, 0, 0]
+
+
+def test_when_the_streams_have_gone_the_collector_comes_as_before(
+    heap: SettledHeap,
+) -> None:
+    before = gc.get_threshold()
+    heap.look(8000, 0.0)
+    assert gc.get_threshold() != before
+    heap.look(0, 1.0)
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0
 
 
 class Knot:
