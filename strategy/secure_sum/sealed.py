@@ -51,6 +51,10 @@ from wallflower.protocol.wire.sum_state_pb2 import ServerState
 from wallflower.strategy.secure_sum.dealt import DealtKey
 from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
 
+# Proofs checked together: their common part is spread over as many, and the last ones
+# are all that is left to do when the set closes.
+PROVED_AT_ONCE = 64
+
 
 class SealedServer(ServerMachine):
     """Collects ciphertexts, then members' answers about their sum."""
@@ -72,6 +76,7 @@ class SealedServer(ServerMachine):
         self._key: DealtKey | None = opening.keyring.dealt
         self._bound = b""
         self._sealed: dict[PartyId, tuple[SealAnswer, Ciphertext]] = {}
+        self._unproved: list[PartyId] = []  # whose proofs of range wait for company
         self._kept: dict[PartyId, SealAnswer] = {}
         self._closed: list[PartyId] = []
         self._users = 0
@@ -166,6 +171,10 @@ class SealedServer(ServerMachine):
         if (self._cut is None) != (not answer.range):
             raise MalformedMessageError("a proof of range is missing, or too much")
         self._sealed[party] = answer, sealed
+        if self._cut is not None:
+            self._unproved.append(party)
+            if len(self._unproved) >= PROVED_AT_ONCE:
+                self._drop_unproved()
 
     def _take_opening(self, party: PartyId, answer: OpenAnswer) -> None:
         assert self._sum is not None
@@ -217,9 +226,7 @@ class SealedServer(ServerMachine):
 
     def _drop_unproved(self) -> None:
         """Leave out, and name, who sent what is not in range or not well formed."""
-        if self._cut is None:
-            return
-        parties = list(self._sealed)
+        parties, self._unproved = self._unproved, []
         claims = [self._claim(party) for party in parties]
         for place in ranges.wrong_claims(self.key.public, claims):
             self.lost[parties[place]] = UnprovedError.code
@@ -303,10 +310,12 @@ class SealedServer(ServerMachine):
                 answer = parse(SealAnswer, body)
                 pair = Ciphertext(Point.parse(answer.one), Point.parse(answer.two))
                 self._sealed[party] = answer, pair
+        self._unproved = list(self._sealed) if self._cut is not None else []
         self._answers = {p: parse(OpenAnswer, b) for p, b in own.openings.items()}
 
     def _forget(self) -> None:
         self._sealed = {}
+        self._unproved = []
         self._kept = {}
         self._answers = {}
 

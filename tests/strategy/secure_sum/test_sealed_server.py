@@ -50,6 +50,7 @@ from wallflower.protocol.secure_sum.session import (
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire import sealed_pb2 as wire
 from wallflower.strategy.secure_sum import ServerKeyring, restore_session
+from wallflower.strategy.secure_sum import sealed as sealed_server
 
 HONEST = Threat(TENTH, TENTH)
 LYING = Threat(TENTH, TENTH, malicious_server=True)
@@ -625,6 +626,41 @@ def test_what_is_out_of_range_or_ill_formed_is_named_and_the_sum_goes_on(
         {liar: "not-proved"},
         {liar: "malformed-message"},
     )
+
+
+def test_proofs_are_checked_as_they_come_and_not_when_the_set_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sealed_server, "PROVED_AT_ONCE", 4)
+    run, liar = Run(8), "node-00002"
+    cohort = run.cohort(proved=True)
+    lie = sealed_as(cohort, run, liar, 10**6, "clamped")
+    for number, (party, body) in enumerate(asks(cohort, "seal").messages.items(), 1):
+        answer = cohort.answer(party, body)
+        if party == liar:
+            answer = forged(answer, wire.SealAnswer, lie)
+        cohort.server.receive(party, answer)
+        assert named(cohort) == ({liar: "not-proved"} if number >= 4 else {})
+
+
+@pytest.mark.parametrize("heard", [1, 3, 5, 8])
+def test_a_liar_is_named_although_the_server_restarted_meanwhile(
+    heard: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealed_server, "PROVED_AT_ONCE", 4)
+    run, liar = Run(8), "node-00000"
+    cohort = run.cohort(proved=True)
+    lie = sealed_as(cohort, run, liar, 10**6, "clamped")
+    messages = asks(cohort, "seal").messages
+    for number, (party, body) in enumerate(messages.items()):
+        if number == heard:
+            cohort.server = restore_session(cohort.server.snapshot(), keyring=run.ring)
+        answer = cohort.answer(party, body)
+        if party == liar:
+            answer = forged(answer, wire.SealAnswer, lie)
+        cohort.server.receive(party, answer)
+    cohort.server.advance()
+    assert cohort.server.out == {liar: "not-proved"}
 
 
 def test_without_proofs_one_node_moves_the_sum_at_will() -> None:
