@@ -138,15 +138,22 @@ bench-start: env  ## the start of a deployed run by its parts, in wall and CPU s
 clean:  ## remove everything that was generated
 	rm -rf $(VENV) $(DOCS) site build dist .coverage *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-bench-secagg: bench-env  ## secure sums, ours against Flower's stock SecAgg+
-	$(BIN)/python -W ignore -m benchmarks.secagg
-	$(BIN)/python -W ignore -m benchmarks.desk
+SIZES ?=
+BACKENDS ?=
+bench-secagg: bench-env  ## secure sums, ours against Flower's stock SecAgg+; a part: SIZES=8,128 BACKENDS=sealed,stock
+	$(BIN)/python -W ignore -m benchmarks.secagg $(if $(SIZES),--sizes $(SIZES)) $(if $(BACKENDS),--backends $(BACKENDS))
+	$(if $(SIZES)$(BACKENDS),,$(BIN)/python -W ignore -m benchmarks.desk)
+
+bench-proofs: bench-env  ## proofs of range: made, checked alone and together, over processes
+	$(BIN)/python -m benchmarks.proofs
 
 soak-secagg: env  ## secure sums at every size, 8,192 nodes included
 	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/secure_sum/test_sums.py
 
-soak-machines: env  ## 10,000 seeded fault schedules and 50,000 changed messages on the secure-sum machines alone
-	$(BIN)/pytest -n $(PYTEST_WORKERS) -m soak --timeout 3000 tests/strategy/secure_sum/test_faults.py tests/strategy/secure_sum/test_sealed_fuzz.py
+SCHEDULES ?= 10000
+MESSAGES ?= 50000
+soak-machines: env  ## fault schedules (SCHEDULES=10000 a back-end, BACKENDS=) and changed messages (MESSAGES=50000) on the secure-sum machines alone
+	$(BIN)/python -m tests.support.machine_soak $(SCHEDULES) $(MESSAGES) $(BACKENDS)
 
 soak-kill: env  ## kill a run's server 20 times, each in a named phase, resume, verify
 	$(BIN)/pytest -m soak -s tests/integration/test_kill.py
@@ -157,11 +164,12 @@ soak-docs: env  ## the documented commands that take minutes
 bench-shuffle: env  ## shuffled sums: messages, bytes, seconds, users a second, regret
 	$(BIN)/python -W ignore -m benchmarks.shuffle
 
-bench-desk: bench-env  ## what one more node costs the server: 1,000, 4,000 and 8,000 nodes; ONE_MESSAGE=10000: visiting ones
-	$(BIN)/python -W ignore -m $(if $(ONE_MESSAGE),benchmarks.desk_visits --nodes $(ONE_MESSAGE),benchmarks.desk_scale)
+bench-desk: bench-env  ## what one more node costs the server: SIZES=1000,4000,8000 nodes; ONE_MESSAGE=10000: visiting ones
+	$(BIN)/python -W ignore -m $(if $(ONE_MESSAGE),benchmarks.desk_visits --nodes $(ONE_MESSAGE),benchmarks.desk_scale $(if $(SIZES),--sizes $(SIZES)))
 
-bench-lag: bench-env  ## how long the server's loop stands still in a cohort of 65,536 nodes
-	$(BIN)/python -W ignore -m benchmarks.loop_lag
+NODES ?= 65536
+bench-lag: bench-env  ## how long the server's loop stands still in a cohort of NODES=65536 nodes
+	$(BIN)/python -W ignore -m benchmarks.loop_lag --nodes $(NODES)
 
 bench-decide: env  ## users until one arm is left, beside other rules
 	$(BIN)/python -m benchmarks.decide
@@ -181,8 +189,8 @@ check-regret: env  ## regret of 20,000 instances a cell against the oracle table
 figures: env  ## the pictures of docs/results.md
 	$(BIN)/wallflower figures --output docs/figures
 
-bench-run: bench-env  ## whole experiments against Flower's stock SecAgg+: users/s, messages
-	$(BIN)/python -W ignore -m benchmarks.run
+bench-run: bench-env  ## whole experiments against Flower's stock SecAgg+: users/s, messages; a part: SIZES=32 PARTS=stock,local
+	$(BIN)/python -W ignore -m benchmarks.run $(if $(SIZES),--sizes $(SIZES)) $(if $(PARTS),--parts $(PARTS))
 
 bench-parts: bench-env  ## where the CPU time of a user goes, one user a node
 	$(BIN)/python -W ignore -m benchmarks.run_parts

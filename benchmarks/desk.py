@@ -21,26 +21,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from benchmarks.desk_nodes import RUN, value_of
+from benchmarks.loop_lag import unwrapped
+from benchmarks.secagg import THREAT, cohort_spec
 from wallflower.protocol.identity.certificates import (
     make_authority,
     make_server_certificate,
 )
 from wallflower.protocol.identity.enrolment import EnrolmentKey, Trust
 from wallflower.protocol.identity.tokens import RunTokens
-from wallflower.protocol.messages.port import Answer, Request
-from wallflower.protocol.secure_sum.session import SecureSum
-from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.protocol.messages.port import Request
+from wallflower.protocol.secure_sum.backends import SEALED
+from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
+from wallflower.protocol.secure_sum.session import Dealt, SecureSum
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
     CloseCohort,
     CohortStage,
-    NodeAnswer,
     NodeRequest,
     Task,
 )
@@ -48,14 +50,8 @@ from wallflower.strategy.desk.admission import Admission, EnrolledKeys
 from wallflower.strategy.desk.desk import Desk
 from wallflower.strategy.desk.settings import DeskSettings
 from wallflower.strategy.record.spool import Spool
-from wallflower.strategy.run.driver import Deadlines, Refusal, run_session
-from wallflower.strategy.secure_sum import (
-    ServerKeyring,
-    backend_modulus,
-    server_session,
-)
-
-THREAT = Threat(Fraction(1, 10), Fraction(1, 10))
+from wallflower.strategy.run.driver import Deadlines, run_dealing, run_session
+from wallflower.strategy.secure_sum import ServerKeyring, server_session
 
 
 @dataclass(frozen=True)
@@ -82,43 +78,36 @@ class Office:
         self._keyring = ServerKeyring(RUN)
         self._due: dict[str, list[str]] = {}
 
-    def spec(self, backend: str, cohort_id: str) -> CohortSpec:
-        """Describe a cohort of all nodes, one user each."""
-        count = len(self._nodes)
-        return CohortSpec(
-            run_id=RUN,
-            batch=1,
-            cohort_id=cohort_id,
-            mechanism="dist-dp",
-            cohort_size=count,
-            honest_floor=1,
-            quorum=max(2, count * 8 // 10),
-            backend=backend,
-            modulus=backend_modulus(backend, 2_000_000_011),
-            threat=THREAT.to_wire(),
+    async def deal(self) -> None:
+        """Deal the key that sealed sums share, as a run does at its start."""
+        parties = dict.fromkeys(self._nodes, 1)
+        spec = dealing_spec(RUN, "dealing", THREAT, parties)
+        dealt = await run_dealing(
+            server_session(spec, parties, trust=self._trust, keyring=self._keyring),
+            self._desk,
+            partial(self._wrapped, spec),
+            unwrapped,
+            Deadlines(300),
         )
+        if not isinstance(dealt, Dealt):
+            raise RuntimeError(f"no key was dealt: {dealt}")
+
+    def _wrapped(
+        self, spec: CohortSpec, party: str, stage: str, message: bytes
+    ) -> Request:
+        # As in a run: a closed cohort is told with a node's next request.
+        tasks = [
+            Task(task_id=f"close {old}", close=CloseCohort(cohort_id=old))
+            for old in self._due.pop(party, ())
+        ]
+        here = CohortStage(spec=spec, message=message)
+        tasks.append(Task(task_id=stage, stage=here))
+        body = NodeRequest(run_id=RUN, tasks=tasks).SerializeToString()
+        return Request(party, f"{spec.cohort_id}/{stage}", body)
 
     async def cohort(self, backend: str, cohort_id: str, spool: Spool) -> None:
         """Run one cohort from start to sum and check the sum."""
-        spec = self.spec(backend, cohort_id)
-
-        def wrap(party: str, stage: str, message: bytes) -> Request:
-            # As in a run: a closed cohort is told with a node's next request.
-            tasks = [
-                Task(task_id=f"close {old}", close=CloseCohort(cohort_id=old))
-                for old in self._due.pop(party, ())
-            ]
-            here = CohortStage(spec=spec, message=message)
-            tasks.append(Task(task_id=stage, stage=here))
-            body = NodeRequest(run_id=RUN, tasks=tasks).SerializeToString()
-            return Request(party, f"{cohort_id}/{stage}", body)
-
-        def unwrap(answer: Answer) -> bytes | Refusal:
-            entry = NodeAnswer.FromString(answer.body).answers[-1]
-            if entry.WhichOneof("kind") == "refusal":
-                return Refusal(entry.refusal.code)
-            return entry.message
-
+        spec = cohort_spec(len(self._nodes), backend, cohort_id)
         outcome = await run_session(
             server_session(
                 spec,
@@ -127,8 +116,8 @@ class Office:
                 keyring=self._keyring,
             ),
             self._desk,
-            wrap,
-            unwrap,
+            partial(self._wrapped, spec),
+            unwrapped,
             Deadlines(300),
             spool.cohort(cohort_id),
         )
@@ -136,7 +125,8 @@ class Office:
             raise RuntimeError(f"the cohort was void: {outcome}")
         if outcome.users != len(self._nodes):
             raise RuntimeError(f"{outcome.users} of {len(self._nodes)} users survived")
-        if outcome.total != sum(map(value_of, self._nodes)) % spec.modulus:
+        total = sum(value_of(node, spec) for node in self._nodes)
+        if outcome.total != total % spec.modulus:
             raise RuntimeError("the sum is wrong")
         await spool.cohort(cohort_id).forget()
         for node in self._nodes:
@@ -200,6 +190,8 @@ async def measure(
             print(f"{count} nodes attend after {seconds:.1f} s", file=sys.stderr)
             trust = Trust(enrolment.public_key, time.time) if enrolled else None
             office = Office(desk, nodes, trust)
+            if backend == SEALED:
+                await office.deal()
             for number in range(cohorts):
                 rows.append(
                     await _one(desk, office, backend, f"cohort-{number}", spool, others)
@@ -283,10 +275,7 @@ def main() -> int:
         }
         print(json.dumps(envelope))
     else:
-        print(
-            "| n | cohort through the desk | users/s | CPU s (server + nodes) ", end=""
-        )
-        print("| bytes up | bytes down | server MiB after |")
+        print(_HEAD)
         print("|---|---|---|---|---|---|---|")
         for row in rows:
             print(_line(row))

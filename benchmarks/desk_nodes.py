@@ -17,14 +17,19 @@ from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity, T
 from wallflower.protocol.identity.tokens import RunToken
 from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.secure_sum.session import ClientSession, Contribution
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import CohortStage, NodeAnswer, NodeRequest
 
 RUN = "bench"
 
 
-def value_of(node_id: str) -> int:
-    """A node's contribution, known to the benchmark so that it can check the sum."""
-    return int(node_id.rpartition("-")[2]) * 7919 + 13
+def value_of(node_id: str, spec: CohortSpec) -> int:
+    """A node's contribution, known to the benchmark so that it can check the sum.
+
+    A sealed sum is decoded in its mechanism's window: rewards, then.
+    """
+    number = int(node_id.rpartition("-")[2]) * 7919 + 13
+    return number % (2 if spec.backend == SEALED else spec.modulus)
 
 
 class Node:
@@ -70,9 +75,7 @@ class Node:
             )
         contribution = None
         if session.needs_contribution(stage.message):
-            # A sealed sum is decoded in its mechanism's window: rewards, then.
-            most = 2 if spec.backend == SEALED else spec.modulus
-            contribution = Contribution(value_of(node_id) % most, 1)
+            contribution = Contribution(value_of(node_id, spec), 1)
         return session.handle(stage.message, contribution)
 
 

@@ -53,25 +53,28 @@ def main() -> int:
     parser.add_argument("--backend", default="sealed")
     parser.add_argument("--cohorts", type=int, default=4)
     options = parser.parse_args()
-    sizes = [
-        measured(int(size), options.backend, options.cohorts)
-        for size in options.sizes.split(",")
-    ]
     print("| nodes | server CPU s per 1,000 users | nodes' | server ÷ nodes | MiB |")
-    print("|---|---|---|---|---|")
-    for size in sizes:
+    print("|---|---|---|---|---|", flush=True)
+    sizes = []
+    for nodes in options.sizes.split(","):
+        size = measured(int(nodes), options.backend, options.cohorts)
+        sizes.append(size)
         cpu_s, mib = size.server_cpu_s_per_1000_users, size.memory_mib
         theirs_s = size.nodes_cpu_s_per_1000_users
-        share = cpu_s / theirs_s
         print(
-            f"| {size.nodes:,} | {cpu_s:.3f} | {theirs_s:.2f} | {share:.3f} "
-            f"| {mib:.0f} |"
+            f"| {size.nodes:,} | {cpu_s:.3f} | {theirs_s:.2f} | {cpu_s / theirs_s:.3f} "
+            f"| {mib:.0f} |",
+            flush=True,
         )
     first, last = sizes[0], sizes[-1]
     costs = [size.server_cpu_s_per_1000_users for size in sizes]
     spread = max(costs) / min(costs) - 1
-    kib = 1024 * (last.memory_mib - first.memory_mib) / (last.nodes - first.nodes)
-    print(f"spread {spread:.0%} (at most {_TOLERANCE:.0%}); {kib:.0f} KiB per node")
+    more = max(1, last.nodes - first.nodes)
+    kib = 1024 * (last.memory_mib - first.memory_mib) / more
+    word = "flat" if spread <= _TOLERANCE else "NOT FLAT"
+    print(
+        f"{word}: spread {spread:.0%} (at most {_TOLERANCE:.0%}); {kib:.0f} KiB a node"
+    )
     return 0 if spread <= _TOLERANCE else 1
 
 

@@ -25,8 +25,8 @@ import psutil
 
 from benchmarks.desk import node_processes
 from benchmarks.desk_nodes import RUN, Node
-from benchmarks.loop_lag import MEMBERS, THREAT, Probe, unwrapped, wrapped
-from benchmarks.secagg import Parties
+from benchmarks.loop_lag import MEMBERS, Probe, on_time, progress, unwrapped, wrapped
+from benchmarks.secagg import THREAT, Parties
 from wallflower.clients.desk.attend import Invitation
 from wallflower.clients.desk.visit import Visitor, VisitSettings
 from wallflower.protocol.identity.certificates import (
@@ -43,6 +43,11 @@ from wallflower.strategy.desk.settings import DeskSettings
 from wallflower.strategy.run.driver import Deadlines, run_dealing, run_session
 from wallflower.strategy.secure_sum import ServerKeyring, server_session
 
+_HEAD = (
+    "| nodes | server CPU s per 1,000 users, their cohort | … coming by first "
+    "| calls a node | memory a node | server MiB | longest lag | wall |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
 _AT_ONCE = 20  # visits under way in one process
 _SETTINGS = VisitSettings(first_wait_s=0.2, longest_wait_s=5, patience_s=900)
 
@@ -138,7 +143,9 @@ async def measure(count: int, processes: int) -> None:
                 probe = Probe()
                 probe.start()
                 arriving = time.process_time()
-                if missing := await desk.wait_for(nodes, timeout_s=1200):
+                async with progress("came by", lambda: desk.stats.visitors, count):
+                    missing = await desk.wait_for(nodes, timeout_s=1200)
+                if missing:
                     raise RuntimeError(f"{len(missing)} nodes did not come by")
                 arriving = time.process_time() - arriving
                 spec = parties.spec("sealed", "trusted")
@@ -162,7 +169,10 @@ async def measure(count: int, processes: int) -> None:
                 for other in others:
                     assert other.stdin is not None
                     other.stdin.write(b"go\n")
-                outcome = await summing
+                async with progress(
+                    "calls of the cohort", lambda: desk.stats.visits - visits, 2 * count
+                ):
+                    outcome = await summing
                 probe.stop()
                 cpu = time.process_time() - cpu
                 seconds = time.perf_counter() - began
@@ -175,6 +185,7 @@ async def measure(count: int, processes: int) -> None:
                 raise RuntimeError(f"not everybody is in the sum: {outcome}")
             mib = own.memory_info().rss / 2**20
             calls = (desk.stats.visits - visits) / count
+            print(_HEAD)
             print(
                 f"| {count:,} | {1000 * cpu / count:.2f} "
                 f"| {1000 * arriving / count:.2f} | {calls:.2f} "
@@ -182,6 +193,7 @@ async def measure(count: int, processes: int) -> None:
                 f"| {1000 * probe.longest_s:.0f} ms | {seconds:.0f} s |",
                 flush=True,
             )
+            print(f"everybody is in the sum; {on_time(probe.longest_s)}")
             await desk.close()
 
 
@@ -197,11 +209,6 @@ def main() -> int:
     if options.visitors is not None:
         asyncio.run(visitors(json.loads(options.visitors.read_text())))
         return 0
-    print(
-        "| nodes | server CPU s per 1,000 users, their cohort | … coming by first "
-        "| calls a node | memory a node | server MiB | longest lag | wall |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
     asyncio.run(measure(options.nodes, options.processes))
     return 0
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
@@ -58,12 +59,13 @@ class Schedule:
 
     seed: int
     tally: Tally
+    backends: Sequence[str] = BACKENDS
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
         dice = self.dice
         self.rate = dice.choice([0.0, 0.02, 0.05, 0.15, 0.3])
-        backend = dice.choice(BACKENDS)
+        backend = dice.choice(self.backends)
         nodes = dice.choice([2, 3, 4, 5, 6, 7, 8])
         lying = dice.random() < 0.15 and nodes >= 5
         threat = Threat(TENTH, TENTH, malicious_server=lying)
@@ -221,11 +223,11 @@ class Schedule:
         return bytes(raw)
 
 
-def run_schedules(seeds: range) -> Tally:
+def run_schedules(seeds: range, backends: Sequence[str] = BACKENDS) -> Tally:
     """Run many; raises AssertionError naming the seed at the first wrong outcome."""
     tally = Tally()
     for seed in seeds:
-        schedule = Schedule(seed, tally)
+        schedule = Schedule(seed, tally, backends)
         outcome = schedule.run()
         if isinstance(outcome, Void):
             assert outcome.code, seed
