@@ -90,7 +90,7 @@ class ShuffleClient(ClientMachine):
         single, together = self._keys(request)
         info = seal_info(self.context, request.shuffler_key)
         messages = plan.write(contribution.value, OsBits())
-        place = batch_info(self.context, setting.party, users)
+        place = batch_info(self.context, setting.party, users, request.sealing_key)
         batch = b"".join(single.seal(message, info) for message in messages)
         address = self._address(request)
         if address:

@@ -61,14 +61,16 @@ class Batch(_message.Message):
     def __init__(self, party: _Optional[str] = ..., answer: _Optional[_Union[SubmitAnswer, _Mapping]] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
-    __slots__ = ("spec", "roster", "batches")
+    __slots__ = ("spec", "roster", "batches", "sealing_key")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     ROSTER_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
+    SEALING_KEY_FIELD_NUMBER: _ClassVar[int]
     spec: _cohort_pb2.CohortSpec
     roster: _secure_sum_pb2.RosterNote
     batches: _containers.RepeatedCompositeFieldContainer[Batch]
-    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ...) -> None: ...
+    sealing_key: bytes
+    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ..., sealing_key: _Optional[bytes] = ...) -> None: ...
 
 class ReleaseAnswer(_message.Message):
     __slots__ = ("heap", "parties", "refused", "refusal")

@@ -81,6 +81,7 @@ class ShuffleServer(ServerMachine):
         release = ReleaseRequest(
             spec=self.opening.spec,
             roster=self.roster_note,
+            sealing_key=self._key.public,
             batches=[
                 Batch(party=party, answer=self._uploads[party])
                 for party in self._closed

@@ -129,7 +129,7 @@ class Shuffler:
             if batch.party in taken:
                 raise WrongContextError("a node is named twice")
             try:
-                heaps.append(self._open(batch, context, plan, roster))
+                heaps.append(self._open(request, batch, context, plan, roster))
             except (ProtocolError, RefusalError) as error:
                 refused[batch.party] = error.code
             else:
@@ -146,13 +146,14 @@ class Shuffler:
 
     def _open(
         self,
+        request: ReleaseRequest,
         batch: Batch,
         context: bytes,
         plan: ShufflePlan,
         roster: dict[str, int] | None,
     ) -> bytes:
         party, answer = batch.party, batch.answer
-        place = batch_info(context, party, answer.users)
+        place = batch_info(context, party, answer.users, request.sealing_key)
         if roster is not None and not 1 <= answer.users <= roster.get(party, 0):
             raise WrongContextError("a node that is not on the roster, or not so large")
         if self._trust is not None:

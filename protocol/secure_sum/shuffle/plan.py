@@ -104,9 +104,13 @@ def _fraction(value: Rational) -> Fraction:
     return Fraction(value.numerator, value.denominator or 1)
 
 
-def batch_info(context: bytes, party: str, users: int) -> bytes:
-    """Bind a node's batch to its cohort, its name and its number of users."""
-    return digest("wallflower/v1/shuffled-batch", context, party, users)
+def batch_info(context: bytes, party: str, users: int, sealing_key: bytes) -> bytes:
+    """Bind a node's batch to its cohort, name, users, and the key of its messages.
+
+    The key, because a server that gave one node a key of its own would know that
+    node's messages in the heap by what opens them.
+    """
+    return digest("wallflower/v1/shuffled-batch", context, party, users, sealing_key)
 
 
 def batch_statement(info: bytes, sealed: bytes) -> bytes:

@@ -136,9 +136,11 @@ def test_all_batches_of_a_cohort_have_one_length_whatever_is_in_them() -> None:
 
 def test_every_message_is_sealed_on_its_own() -> None:
     spec = shuffled_spec()
-    answer = unwrap(ShuffledCohort(spec).node_answer(PARTY, first_message(spec), 3))
+    message = first_message(spec)
+    answer = unwrap(ShuffledCohort(spec).node_answer(PARTY, message, 3))
     submitted = SubmitAnswer.FromString(answer.payload)
-    place = batch_info(answer.context, PARTY, 1)
+    key = SubmitRequest.FromString(unwrap(message).payload).sealing_key
+    place = batch_info(answer.context, PARTY, 1, key)
     messages = KEY.open(submitted.sealed, place)
     plan = ShufflePlan.of(spec, 5)
     singles = {

@@ -174,9 +174,10 @@ def test_both_together_read_a_node_that_its_own_noise_alone_hides() -> None:
     cohort = mixed(direct=True)
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
-    batch = ReleaseRequest.FromString(request).batches[3]
-    context = server.context  # type: ignore[attr-defined]
-    ticket = KEY.open(batch.answer.sealed, batch_info(context, batch.party, 1))
+    release = ReleaseRequest.FromString(request)
+    batch, context = release.batches[3], server.context  # type: ignore[attr-defined]
+    place = batch_info(context, batch.party, 1, release.sealing_key)
+    ticket = KEY.open(batch.answer.sealed, place)
     box = {body[:TICKET_BYTES]: body[TICKET_BYTES:] for body in opened(cohort).values()}
     bodies = server._bodies(box[ticket])  # type: ignore[attr-defined]
     plan = ShufflePlan.of(cohort.spec, NODES)

@@ -183,9 +183,10 @@ def test_a_ticket_serves_one_node_only(tmp_path: Path) -> None:
     parsed = ReleaseRequest.FromString(request)
     context = DepositRequest.FromString(cohort.parcels["node-00000"].body).context
     first, second = parsed.batches[0], parsed.batches[1]
-    ticket = KEY.open(first.answer.sealed, batch_info(context, first.party, 1))
+    key = parsed.sealing_key
+    ticket = KEY.open(first.answer.sealed, batch_info(context, first.party, 1, key))
     second.answer.sealed = SealingKey(HYBRID, KEY.public).seal(
-        ticket, batch_info(context, second.party, 1)
+        ticket, batch_info(context, second.party, 1, key)
     )
     shuffler = new_shuffler(tmp_path, deposits=deposits)
     answer = ReleaseAnswer.FromString(shuffler.release(parsed.SerializeToString()))

@@ -186,9 +186,9 @@ def test_server_and_shuffler_together_learn_a_nodes_messages_and_no_more() -> No
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
     plan = ShufflePlan.of(cohort.spec, 5)
-    batch = ReleaseRequest.FromString(request).batches[3]
-    context = server.context  # type: ignore[attr-defined]
-    place = batch_info(context, batch.party, 1)
+    release = ReleaseRequest.FromString(request)
+    batch, context = release.batches[3], server.context  # type: ignore[attr-defined]
+    place = batch_info(context, batch.party, 1, release.sealing_key)
     opened = KEY.open(batch.answer.sealed, place)
     bodies = server._bodies(opened)  # type: ignore[attr-defined]
     assert plan.read(bodies, 1) == cohort.values[batch.party]

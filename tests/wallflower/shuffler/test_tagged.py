@@ -1,0 +1,116 @@
+"""A server that marks one node, to know its messages again, does not get them.
+
+Nothing that lets a node in may tell it apart: what the server says to all nodes is the
+same, and where it says something else to one, that node's messages are in no heap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.secure_sums import Enrolment
+from tests.support.shuffled_sums import (
+    ShuffledCohort,
+    finished,
+    new_deposits,
+    new_shuffler,
+    shuffled_spec,
+)
+from wallflower.protocol.errors import AuthenticationError
+from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.session import Ask, SecureSum
+from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan
+from wallflower.protocol.secure_sum.shuffle.seals import OpeningKey, seal_info
+from wallflower.protocol.wire.shuffle_pb2 import ReleaseAnswer, SubmitRequest
+from wallflower.strategy.secure_sum import server_session
+
+VICTIM = "node-00003"
+NODES = 10
+Change = Callable[[SubmitRequest], None]
+ROUTES = pytest.mark.parametrize("direct", [True, False], ids=["dialled", "relayed"])
+MODES = pytest.mark.parametrize("mechanism", ["shuffle-dp", "dist-dp"])
+
+
+class Marking(ShuffledCohort):
+    """A cohort whose server says something else to one node."""
+
+    change: Change
+
+    def node_answer(self, party: str, body: bytes, value: int) -> bytes:
+        if party == VICTIM:
+            envelope = unwrap(body)
+            request = SubmitRequest.FromString(envelope.payload)
+            self.change(request)
+            body = wrap(
+                envelope.stage,
+                envelope.context,
+                "",
+                party,
+                request.SerializeToString(),
+            )
+        return super().node_answer(party, body, value)
+
+
+def marking(change: Change, mechanism: str, *, direct: bool) -> Marking:
+    spec = shuffled_spec(NODES, mechanism=mechanism, malicious=True)
+    cohort = Marking(spec, Enrolment(), direct=direct)
+    cohort.change = change
+    return cohort
+
+
+@ROUTES
+@MODES
+def test_messages_for_a_key_that_only_one_node_was_given_are_in_no_heap(
+    direct: bool, mechanism: str, tmp_path: Path
+) -> None:
+    plan = ShufflePlan.of(shuffled_spec(NODES, mechanism=mechanism), NODES)
+    mark = OpeningKey.generate(plan.seal)
+
+    def other_key(request: SubmitRequest) -> None:
+        request.sealing_key = mark.public
+
+    cohort, deposits = marking(other_key, mechanism, direct=direct), None
+    server, asked = cohort.submitted()
+    assert isinstance(asked, bytes)
+    if direct:
+        deposits = new_deposits(tmp_path)
+        for parcel in cohort.parcels.values():
+            deposits.put(parcel.body)
+    body = new_shuffler(tmp_path, cohort.enrolment, deposits).release(asked)
+    answer = ReleaseAnswer.FromString(body)
+    size, keyring = plan.message_bytes, cohort.keyring
+    info = seal_info(server.context, keyring.shuffler)  # type: ignore[attr-defined]
+    heap = [answer.heap[at : at + size] for at in range(0, len(answer.heap), size)]
+    assert len(heap) == (NODES - 1) * plan.messages
+    for message in heap[:: max(1, len(heap) // 400)]:
+        with pytest.raises(AuthenticationError):
+            mark.open(message, info)
+    assert dict(answer.refused) == {VICTIM: AuthenticationError.code}
+    # The others lose nothing by it.
+    outcome = finished(server, body)
+    assert isinstance(outcome, SecureSum)
+    assert VICTIM not in outcome.survivors
+
+
+def test_a_node_with_an_admission_of_its_own_is_not_let_in(tmp_path: Path) -> None:
+    def other_admission(request: SubmitRequest) -> None:
+        request.admission = bytes(len(request.admission))
+
+    cohort = marking(other_admission, "dist-dp", direct=True)
+    cohort.submitted()
+    with pytest.raises(AuthenticationError, match="without admission"):
+        new_deposits(tmp_path).put(cohort.parcels[VICTIM].body)
+
+
+@ROUTES
+def test_all_nodes_of_a_cohort_are_told_the_same(direct: bool) -> None:
+    cohort = marking(lambda _: None, "dist-dp", direct=direct)
+    step = server_session(
+        cohort.spec, cohort.parties, trust=cohort.trust, keyring=cohort.keyring
+    ).start()
+    assert isinstance(step, Ask)
+    assert len(step.messages) == NODES
+    assert len({unwrap(body).payload for body in step.messages.values()}) == 1
