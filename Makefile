@@ -167,6 +167,9 @@ bench-shuffle: env  ## shuffled sums: messages, bytes, seconds, users a second, 
 bench-desk: bench-env  ## what one more node costs the server: SIZES=1000,4000,8000 nodes; ONE_MESSAGE=10000: visiting ones
 	$(BIN)/python -W ignore -m $(if $(ONE_MESSAGE),benchmarks.desk_visits --nodes $(ONE_MESSAGE),benchmarks.desk_scale $(if $(SIZES),--sizes $(SIZES)))
 
+check-shuffle: env  ## the certificate on every table of shuffle-dp: n = 2^6 to 2^16, three ε
+	$(BIN)/python -m benchmarks.shuffle_tables
+
 NODES ?= 65536
 bench-lag: bench-env  ## how long the server's loop stands still in a cohort of NODES=65536 nodes
 	$(BIN)/python -W ignore -m benchmarks.loop_lag --nodes $(NODES)

@@ -14,16 +14,11 @@ from wallflower.planning.plan import (
     Plan,
     PlannedBatch,
 )
+from wallflower.planning.shuffled import messages_sentence, sent_by_user
 from wallflower.planning.typical import RUNS
 from wallflower.protocol.accounting.exact import Bound
-from wallflower.protocol.noise.distance import distance_bits
 from wallflower.protocol.numbers import counted, round_up
-from wallflower.protocol.privacy.mechanism import CohortMechanism
-from wallflower.protocol.privacy.mixed import MixedCohort
 from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
-from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
-from wallflower.protocol.secure_sum.shuffle.mixing import share_bytes, shares_for
-from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, PLAIN, sealed_bytes
 
 _BATCHES = (
     "batch",
@@ -108,11 +103,11 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def _batch_json(planned: PlannedBatch) -> dict[str, Any]:
     cohort = planned.cohort
-    sent = _shuffled(cohort)
+    sent = sent_by_user(cohort)
     shuffled = (
         {}
         if sent is None
-        else {"messages_per_user": sent[0], "sealed_bytes_per_user": sent[1]}
+        else {"messages_per_user": sent.messages, "sealed_bytes_per_user": sent.size}
     )
     return {
         **shuffled,
@@ -153,27 +148,6 @@ def _rounded(epsilon: float) -> float | None:
 # --- the page
 
 
-def _shuffled(cohort: CohortMechanism) -> tuple[int, int] | None:
-    """Messages of a user who is a node alone, and their bytes; None: not shuffled."""
-    if cohort.radix is not None:
-        messages = cohort.radix.messages
-        return messages, messages * sealed_bytes(PLAIN, 1)
-    if isinstance(cohort, MixedCohort):
-        modulus = backend_modulus(SHUFFLE, cohort.modulus)
-        bits = distance_bits(cohort.epsilon)
-        shares = shares_for(max(2, cohort.honest_floor), modulus, bits)
-        return shares, shares * sealed_bytes(HYBRID, share_bytes(modulus))
-    return None
-
-
-def _messages(messages: int, size: int) -> str:
-    return (
-        f"Through the shuffler a user of the largest group sends {messages:,} "
-        f"messages, each sealed on its own: {size / 1000:,.0f} kB and as many key "
-        "agreements."
-    )
-
-
 def _print_page(plan: Plan) -> None:
     request, out = plan.request, console()
     print_text(
@@ -194,8 +168,9 @@ def _print_page(plan: Plan) -> None:
     out.print("[bold]What is sent[/bold] (if no arm falls early)")
     print_table(out, _BATCHES, [_batch(planned) for planned in plan.batches])
     print_text(out, _LEGEND)
-    if (sent := _shuffled(plan.batches[-1].cohort)) is not None:
-        print_text(out, _messages(*sent))
+    largest = plan.batches[-1].cohort
+    if (sent := sent_by_user(largest)) is not None:
+        print_text(out, messages_sentence(largest, sent))
     out.print()
     if plan.dropouts:
         out.print("[bold]When people do not answer[/bold]")

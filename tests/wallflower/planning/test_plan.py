@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from wallflower.planning.plan import Plan, PlanRequest, make_plan
+from wallflower.planning.shuffled import messages_sentence, sent_by_user
 from wallflower.planning.view import plan_json
 from wallflower.protocol.accounting.truncation import truncation
 from wallflower.protocol.errors import InputError
@@ -234,6 +236,25 @@ def test_a_plan_of_mixed_sums_states_a_delta_and_a_dozen_messages() -> None:
     assert "δ = 2⁻³⁹" in plan.sentence  # of both participations
     assert "the shuffler does not work with the operator" in plan.sentence
     assert plan.batches[-1].separates == planned().batches[-1].separates
+
+
+@pytest.mark.parametrize(
+    ("settings", "other"),
+    [
+        ({"mechanism": "shuffle-dp"}, r"mode mixed .* \d\d messages, .* kB,.* a δ of"),
+        ({"shuffle": "mixed"}, r"mode pure .* \d,\d\d\d messages, .* without a δ"),
+    ],
+)
+def test_a_shuffled_plan_says_beside_its_own_cost_what_the_other_mode_would_take(
+    settings: dict[str, str], other: str
+) -> None:
+    cohort = planned(**settings).batches[-1].cohort
+    sent = sent_by_user(cohort)
+    assert sent is not None
+    said = messages_sentence(cohort, sent)
+    assert f"sends {sent.messages:,} messages, " in said
+    assert " s of a slow phone's core" in said
+    assert re.search(other, said)
 
 
 @pytest.mark.parametrize(
