@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.support.world.population import config_of, enrolment, make, trust_of
 from tests.support.world.schedule import DESK, Schedule, node_names
+from tests.support.world.shuffling import place_of
 from wallflower.clients.desk.attend import Invitation, attend
 from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.counter import Counter
@@ -36,6 +37,7 @@ from wallflower.strategy.desk.admission import Admission, EnrolledKeys
 from wallflower.strategy.desk.desk import Desk
 from wallflower.strategy.desk.settings import DeskSettings
 from wallflower.strategy.nodes.memory import MemoryPort
+from wallflower.strategy.nodes.shuffler import shuffled
 from wallflower.strategy.record.events import Listen
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.spool import Spool
@@ -84,15 +86,19 @@ async def serve(
     else:
         opened = Journal.create(home, RUN, config, "deployment")
     inside = _desk if schedule.transport == DESK else _memory
+    place = place_of(schedule, home.parent)
     with opened as journal:
         if schedule.transport != DESK:
             check_hosted_ledger(journal)
-        async with inside(schedule, home, hosted) as (port, spool):
+        async with (
+            inside(schedule, home, hosted) as (bare, spool),
+            shuffled(wrap(bare), place) as port,
+        ):
             orchestrator = Orchestrator(
                 config,
                 journal,
-                wrap(port),
-                session_opener(RUN, trust_of(schedule)),
+                port,
+                session_opener(RUN, trust_of(schedule), place),
                 listen,
                 expected_nodes=schedule.nodes,
                 spool=spool,
@@ -129,7 +135,10 @@ async def _memory(
     """As `wallflower.local_engine` does it: all nodes in the server's process."""
     with hosted_ledger(home) as ledger:
         names = node_names(schedule.nodes)
-        nodes = {name: make(schedule, name, ledger, hosted.shown) for name in names}
+        pins = _pins(schedule, home.parent)
+        nodes = {
+            name: make(schedule, name, ledger, hosted.shown, pins) for name in names
+        }
         port = MemoryPort(_Reachable(nodes, hosted.away))
         yield LedgeredPort(port, ledger), None
 
@@ -155,15 +164,21 @@ async def live(
     _, identities = enrolment(schedule.nodes, schedule.users)
     expiry = int(time.time()) + _DAY_S
     token = RunTokens(RUN, _SECRET).issue(name, expiry=expiry)
+    pins = _pins(schedule, home.parent)
     invitation = Invitation(_ADDRESS, _certificate().certificate, RUN, token)
     while True:
         try:
             with Ledger(home / LEDGER, Counter(home / "ledger.counter")) as ledger:
                 await ledger.claim(Claim.attendance(name, RUN))
-                node = make(schedule, name, ledger, shown)
+                node = make(schedule, name, ledger, shown, pins)
                 node.only_run = RUN
                 if await attend(invitation, identities[name], node) == "finished":
                     return
         except (UnavailableError, RefusalError):
             pass
         await asyncio.sleep(_PAUSE_S)
+
+
+def _pins(schedule: Schedule, world: Path) -> tuple[str, ...]:
+    place = place_of(schedule, world)
+    return () if place is None else (place.files.fingerprint,)

@@ -8,14 +8,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from tests.support.world.deployments import LEDGER
 from tests.support.world.disk import ledger_rows
 from tests.support.world.population import PRECISION, users_of, value_of
-from tests.support.world.schedule import SERVER, Schedule, node_names
+from tests.support.world.schedule import SERVER, SHUFFLE, Schedule, node_names
+from wallflower.clients.node.randomizer import seeded_randomizer
+from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.errors import InputError, WallflowerError
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.elimination import Elimination
 from wallflower.strategy.bandit.policy import USERS_EXHAUSTED
 from wallflower.strategy.bandit.setup import restored_policy
+from wallflower.strategy.record.entries import StoredCohort
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.cohort_spec import floor_rule
 from wallflower.strategy.run.drawing import UserRegistry
@@ -115,9 +121,27 @@ def _sums(schedule: Schedule, journal: Journal, spent: _Spent) -> Iterator[str]:
         ]
         if len(users) != result.survivors:
             yield f"{where}: {result.survivors} summed, {len(users)} in ledgers"
+        if schedule.backend == SHUFFLE:
+            sent = _sent(schedule, cohort, spent) % result.modulus
+            if result.released != sent:
+                yield f"{where}: the sum is {result.released}, its users give {sent}"
+            continue
         total = sum(value_of(cohort.arm, user, schedule) for user in users)
         if (result.total, result.precision) != (total, PRECISION):
             yield f"{where}: the sum is {result.total}, its users give {total}"
+
+
+def _sent(schedule: Schedule, cohort: StoredCohort, spent: _Spent) -> int:
+    """Draw again what the users in a sum sent: their noise follows from the seed."""
+    assert cohort.result is not None
+    spec, total = CohortSpec.FromString(cohort.spec), 0
+    for node_id in cohort.result.nodes:
+        users = spent.get((cohort.cohort_id, node_id), ())
+        values = [value_of(cohort.arm, user, schedule) for user in users]
+        drawn_again = seeded_randomizer(schedule.seed, node_id)
+        rewards = np.array(values, dtype=np.float64) / PRECISION
+        total += drawn_again(spec, cohort_mechanism(spec), users, rewards)
+    return total
 
 
 def _exhaustion(schedule: Schedule, journal: Journal, used: _Invited) -> Iterator[str]:

@@ -10,26 +10,33 @@ missing heartbeats alone. Desk and attendance are the real ones and see the part
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import grpc
 import grpc.aio
 
+from tests.support.world.endpoints import (
+    OK,
+    RESET,
+    Channel,
+    End,
+    Server,
+    ServerContext,
+)
 from tests.support.world.processes import PROCESS, Process
 
 _LATENCY_S = (0.001, 0.04)
-_End = tuple[grpc.StatusCode, str]
-_EOF = grpc.aio.EOF  # type: ignore[attr-defined]
-_OK: _End = (grpc.StatusCode.OK, "")
-_RESET: _End = (grpc.StatusCode.UNAVAILABLE, "connection reset")
-_REFUSED: _End = (grpc.StatusCode.UNAVAILABLE, "connection refused")
+_APART_S = 1e-6
+_ATTEND = "/wallflower.v1.Desk/Attend"
+_REFUSED: End = (grpc.StatusCode.UNAVAILABLE, "connection refused")
 
 
 class Network:
@@ -65,7 +72,7 @@ class Network:
         """Break the streams of a node; each end hears of it, or not."""
         for stream in self._of(name):
             if node_hears:
-                stream.end_call(_RESET)
+                stream.end_call(RESET)
             if server:
                 stream.end_handler()
 
@@ -77,7 +84,7 @@ class Network:
             if stream.client is process and not power:
                 self.link(process.name).carry(stream.end_handler)
             elif stream.server is process:
-                self.link(stream.client.name).carry(stream.end_call, _RESET)
+                self.link(stream.client.name).carry(stream.end_call, RESET)
 
     def listen(self, address: str, server: Server) -> None:
         """Let a server be found."""
@@ -89,11 +96,19 @@ class Network:
             del self._servers[address]
         for stream in [s for s in self.streams if s.server is server.process]:
             stream.end_handler()
-            self.link(stream.client.name).carry(stream.end_call, _RESET)
+            self.link(stream.client.name).carry(stream.end_call, RESET)
 
     def server_at(self, address: str) -> Server | None:
         """Find who listens."""
         return self._servers.get(address)
+
+    def call(
+        self, address: str, method: str, metadata: Sequence[tuple[str, str]]
+    ) -> Stream:
+        """Begin a call of the running process."""
+        process = PROCESS.get()
+        assert process is not None
+        return Stream(self, process, address, method, metadata)
 
     def at(self, when: float, callback: Callable[..., object], *args: Any) -> None:
         """Let something happen that is no process's doing."""
@@ -119,16 +134,19 @@ class Link:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._cuts = 0
-        self._held: list[tuple[Callable[..., object], Any]] = []
+        self._held: list[tuple[Callable[..., object], Any, bool]] = []
         self._latest = 0.0
 
-    def carry(self, arrive: Callable[..., object], *args: Any) -> None:
-        """Let something arrive, later."""
+    def carry(
+        self, arrive: Callable[..., object], *args: Any, apart: bool = False
+    ) -> None:
+        """Let something arrive, later; `apart`: at a moment of its own."""
         if self._cuts:
-            self._held.append((arrive, args))
+            self._held.append((arrive, args, apart))
             return
         now = asyncio.get_running_loop().time()
-        self._latest = max(self._latest, now + self._network.latency())
+        earliest = self._latest + _APART_S if apart else self._latest
+        self._latest = max(earliest, now + self._network.latency())
         self._network.at(self._latest, arrive, *args)
 
     def cut(self) -> None:
@@ -140,39 +158,55 @@ class Link:
         self._cuts -= 1
         if self._cuts == 0:
             held, self._held = self._held, []
-            for arrive, args in held:
-                self.carry(arrive, *args)
+            for arrive, args, apart in held:
+                self.carry(arrive, *args, apart=apart)
 
 
 class Stream:
     """One call from a node to the server: two queues and how it ends."""
 
-    def __init__(self, network: Network, client: Process, address: str) -> None:
+    def __init__(
+        self,
+        network: Network,
+        client: Process,
+        address: str,
+        method: str,
+        metadata: Sequence[tuple[str, str]],
+    ) -> None:
         self.network = network
         self.client = client
+        self.method = method
+        self.metadata = metadata
         self.server: Process | None = None
         self.to_server = _Queue()
         self.to_client = _Queue()
         self._link = network.link(client.name)
         self._handler: asyncio.Task[None] | None = None
         self._cancelled = False
+        # Of two things at the same moment the loop may take either first, which a
+        # desk's stream bears; a call of one message must not end before it came.
+        self._carry = functools.partial(self._link.carry, apart=method != _ATTEND)
         network.streams.append(self)
-        self._link.carry(self._connect, address)
+        self._carry(self._connect, address)
 
     def up(self, message: bytes) -> None:
         """Send to the server."""
-        self._link.carry(self.to_server.put, message)
+        self._carry(self.to_server.put, message)
+
+    def last(self) -> None:
+        """Let the server see that no more is sent."""
+        self._carry(self.to_server.end, OK)
 
     def down(self, message: bytes) -> None:
         """Send to the node."""
-        self._link.carry(self.to_client.put, message)
+        self._carry(self.to_client.put, message)
 
     def hang_up(self) -> None:
         """End it from the node's side."""
         self.to_client.end((grpc.StatusCode.CANCELLED, "cancelled by the node"))
-        self._link.carry(self.end_handler)
+        self._carry(self.end_handler)
 
-    def end_call(self, end: _End) -> None:
+    def end_call(self, end: End) -> None:
         """Let the node see the end."""
         self.to_client.end(end)
         self._forget()
@@ -192,22 +226,38 @@ class Stream:
     def _connect(self, address: str) -> None:
         server = self.network.server_at(address)
         if server is None:
-            self._link.carry(self.end_call, _REFUSED)
+            self._carry(self.end_call, _REFUSED)
         elif not self._cancelled:
             self.server = server.process
             self._handler = server.accept(self)
 
-    async def serve(self, handler: Callable[..., Any]) -> None:
+    async def serve(self, method: Any) -> None:
         """Run the server's handler; its end is the call's end."""
         context = ServerContext(self)
-        end = _OK
+        end = OK
         try:
-            await handler(None, context)
+            await self._handle(method, context)
         except grpc.aio.AbortError:
             end = context.aborted
         except asyncio.CancelledError:
             end = (grpc.StatusCode.CANCELLED, "cancelled")
-        self._link.carry(self.end_call, end)
+        self._carry(self.end_call, end)
+
+    async def _handle(self, method: Any, context: ServerContext) -> None:
+        write = method.response_serializer or bytes
+        if method.unary_unary is not None:
+            request = await self.to_server.take()
+            self.down(write(await method.unary_unary(request, context)))
+        elif inspect.isasyncgenfunction(method.stream_stream):
+            requests = self._requests(method.request_deserializer)
+            async for answer in method.stream_stream(requests, context):
+                self.down(write(answer))
+        else:
+            await method.stream_stream(None, context)
+
+    async def _requests(self, read: Callable[[bytes], Any]) -> AsyncIterator[Any]:
+        while (message := await self.to_server.take()) is not None:
+            yield read(message)
 
 
 class _Queue:
@@ -216,14 +266,14 @@ class _Queue:
     def __init__(self) -> None:
         self._messages: deque[bytes] = deque()
         self._waiting: asyncio.Future[None] | None = None
-        self.over: _End | None = None
+        self.over: End | None = None
 
     def put(self, message: bytes) -> None:
         if self.over is None:
             self._messages.append(message)
             self._wake()
 
-    def end(self, end: _End) -> None:
+    def end(self, end: End) -> None:
         if self.over is None:
             self.over = end
             self._wake()
@@ -240,133 +290,3 @@ class _Queue:
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
-
-
-class Server:
-    """Stands in for `grpc.aio.Server`."""
-
-    def __init__(self, network: Network) -> None:
-        process = PROCESS.get()
-        assert process is not None
-        self.process = process
-        self._network = network
-        self._where = copy_context()
-        self._handlers: list[Any] = []
-        self._address = ""
-
-    def add_generic_rpc_handlers(self, handlers: Any) -> None:
-        self._handlers.extend(handlers)
-
-    def add_registered_method_handlers(self, *_: object) -> None:
-        """Found among the generic ones, too."""
-
-    def add_secure_port(self, address: str, _: object) -> int:
-        self._address = address
-        return int(address.rpartition(":")[2])
-
-    async def start(self) -> None:
-        self._network.listen(self._address, self)
-
-    async def stop(self, grace: float | None) -> None:
-        self._network.close(self)
-
-    def accept(self, stream: Stream) -> asyncio.Task[None]:
-        """Begin to serve a stream, in the process that listens."""
-        called = SimpleNamespace(
-            method="/wallflower.v1.Desk/Attend", invocation_metadata=()
-        )
-        (found,) = [h for each in self._handlers if (h := each.service(called))]
-        loop = asyncio.get_running_loop()
-        where = self._where.copy()
-        return loop.create_task(stream.serve(found.stream_stream), context=where)
-
-
-class ServerContext:
-    """Stands in for `grpc.aio.ServicerContext`."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self.aborted: _End = _OK
-
-    def peer(self) -> str:
-        return f"ipv4:10.0.0.{sum(map(ord, self._stream.client.name)) % 250}:40000"
-
-    def auth_context(self) -> dict[str, tuple[bytes]]:
-        return {"ssl_tls_version": (b"TLSv1.3",)}
-
-    async def read(self) -> object:
-        message = await self._stream.to_server.take()
-        return _EOF if message is None else message
-
-    async def write(self, message: bytes) -> None:
-        self._stream.down(message)
-
-    async def abort(self, code: grpc.StatusCode, details: str = "") -> None:
-        self.aborted = code, details
-        raise grpc.aio.AbortError
-
-
-class Channel:
-    """Stands in for `grpc.aio.Channel`."""
-
-    def __init__(self, network: Network, address: str) -> None:
-        self._network = network
-        self._address = address
-        self._calls: list[Call] = []
-
-    async def __aenter__(self) -> Channel:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for call in self._calls:
-            call.cancel()
-
-    def stream_stream(self, *_: object) -> Callable[..., Call]:
-        def call(_: object) -> Call:
-            process = PROCESS.get()
-            assert process is not None
-            self._calls.append(Call(Stream(self._network, process, self._address)))
-            return self._calls[-1]
-
-        return call
-
-
-class Call:
-    """Stands in for `grpc.aio.StreamStreamCall`."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-
-    def done(self) -> bool:
-        return self._stream.to_client.over is not None
-
-    def cancel(self) -> bool:
-        if self.done():
-            return False
-        self._stream.hang_up()
-        return True
-
-    async def write(self, message: bytes) -> None:
-        if self.done():
-            raise asyncio.InvalidStateError("the call is over")
-        self._stream.up(message)
-
-    async def read(self) -> object:
-        message = await self._stream.to_client.take()
-        if message is not None:
-            return message
-        code, details = self._end()
-        if code is grpc.StatusCode.OK:
-            return _EOF
-        metadata = grpc.aio.Metadata()
-        raise grpc.aio.AioRpcError(code, metadata, metadata, details, "")
-
-    async def code(self) -> grpc.StatusCode:
-        return self._end()[0]
-
-    async def details(self) -> str:
-        return self._end()[1]
-
-    def _end(self) -> _End:
-        end = self._stream.to_client.over
-        return _RESET if end is None else end

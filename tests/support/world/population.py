@@ -2,7 +2,8 @@
 
 Every user's reward is a different multiple of 1/1024, the grid of the mechanism
 ``non-private``. There is no noise and no rounding, so a released sum can be recomputed
-from the users in it, and nobody can be left out, added or counted twice unseen.
+from the users in it, and nobody can be left out, added or counted twice unseen. Behind
+a shuffler there is noise, all of it from the seed: what users sent can be drawn again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from tests.support.world.schedule import REWARD_FAULTS, Schedule, node_names
+from tests.support.world.schedule import (
+    REWARD_FAULTS,
+    SHUFFLE,
+    Schedule,
+    node_names,
+)
 from tests.support.world.threads import block
 from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.ledger import Ledger
@@ -27,7 +33,10 @@ from wallflower.clients.rewards.source import Patience
 from wallflower.engines.population import agreed_policy
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity, Trust
+from wallflower.protocol.secure_sum.shuffle.plan import MIXED, PURE
 from wallflower.strategy.config import (
+    DIRECT,
+    RELAYED,
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
@@ -49,12 +58,17 @@ def config_of(schedule: Schedule) -> ExperimentConfig:
         experiment=ExperimentSettings(
             f"world-{schedule.seed}", tuple(f"arm-{n}" for n in range(schedule.arms))
         ),
-        privacy=PrivacySettings(mechanism="non-private"),
+        # A heap tells more than the sum: nothing is shuffled without noise.
+        privacy=PrivacySettings(
+            mechanism="dist-dp" if schedule.backend == SHUFFLE else "non-private"
+        ),
         policy=PolicySettings(first_batch=schedule.first_batch),
         secure_sum=SecureSumSettings(
             backend=schedule.backend,
             dropout=Fraction(schedule.dropout),
             server=schedule.server,
+            shuffle=MIXED if schedule.backend == SHUFFLE else PURE,
+            shuffler_route=DIRECT if schedule.direct else RELAYED,
         ),
         nodes=NodeSettings(schedule.nodes, schedule.users),
         rewards=RewardSettings(means=(0.5,) * schedule.arms),
@@ -141,12 +155,18 @@ def trust_of(schedule: Schedule) -> Trust:
     return Trust(enrolment(schedule.nodes, schedule.users)[0], time.time)
 
 
-def make(schedule: Schedule, name: str, ledger: Ledger, shown: Counter[str]) -> Node:
-    """Build one node on its ledger."""
+def make(
+    schedule: Schedule,
+    name: str,
+    ledger: Ledger,
+    shown: Counter[str],
+    shufflers: tuple[str, ...] = (),
+) -> Node:
+    """Build one node on its ledger, with the shufflers that its users pinned."""
     key, identities = enrolment(schedule.nodes, schedule.users)
     source = CallableRewards(reward_function(schedule, shown))
     setup = NodeSetup(
-        policy=agreed_policy(config_of(schedule)),
+        policy=agreed_policy(config_of(schedule), shufflers),
         ledger=ledger,
         source=lambda _: source,
         identity=identities.__getitem__,

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-SERVER, EVERY_NODE = "server", "every-node"
+SERVER, EVERY_NODE, SHUFFLER = "server", "every-node", "shuffler"
 DESK, LOCAL = "desk", "local"
 # When faults begin: an undisturbed run takes about three seconds.
 _WINDOWS_S = (3.0, 3.0, 6.0, 25.0)
@@ -26,6 +26,11 @@ KINDS = (
     *REWARD_FAULTS,
     *MESSAGE_FAULTS,
 )
+# In a list of kinds this word puts a shuffler into every world, and faults of its own.
+SHUFFLE = "shuffle"
+# A process dies when so many deposits came, cohorts were claimed, or heaps have left.
+PHASE_FAULTS = ("killed-at-deposit", "killed-at-claim", "killed-at-heap")
+SHUFFLER_FAULTS = ("killed", "power-cut", "stopped", *PHASE_FAULTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +39,10 @@ class Fault:
 
     Attributes
     ----------
-    kind : one of `KINDS`.
-    at : seconds after the start; for a torn write, which of the target's writes.
-    target : ``server``, ``every-node`` or a node's name.
+    kind : one of `KINDS`, or of `PHASE_FAULTS`.
+    at : seconds after the start; for a torn write, which of the target's writes; in a
+        phase, how often that was reached.
+    target : ``server``, ``every-node``, ``shuffler`` or a node's name.
     lasts : seconds until it is over, a dead process started again.
     share : of the users or messages that it strikes.
     """
@@ -64,6 +70,7 @@ class Schedule:
     gap: int  # between the best arm and the worst, in units of 1/1024
     blocking: bool  # rewards come from a plain function in a thread, not a coroutine
     faults: tuple[Fault, ...]
+    direct: bool = True  # nodes take their messages to the shuffler themselves
 
     def only(self, faults: Sequence[Fault]) -> Schedule:
         """Give the same world with these faults alone."""
@@ -82,6 +89,9 @@ def node_names(count: int) -> tuple[str, ...]:
 
 def drawn(seed: int, kinds: Sequence[str] = KINDS) -> Schedule:
     """Draw a world and what goes wrong in it; `kinds` are the faults that may occur."""
+    if SHUFFLE in kinds:
+        others = tuple(kind for kind in kinds if kind != SHUFFLE)
+        return _shuffled(drawn(seed, others or KINDS))
     source = random.Random(f"world {seed}")
     nodes = source.randint(4, 7)
     transport = source.choice((DESK, DESK, LOCAL))
@@ -125,3 +135,20 @@ def _fault(
     if kind == "torn-write":
         return Fault(kind, float(source.randint(1, 30)), someone, lasts)
     return Fault(kind, at, someone, lasts)
+
+
+def _shuffled(world: Schedule) -> Schedule:
+    """Send a world's sums through a shuffler, which fails beside everything else."""
+    source = random.Random(f"shuffled world {world.seed}")
+    faults = list(world.faults)
+    for _ in range(source.choice((1, 1, 2, 3))):
+        kind = source.choice(SHUFFLER_FAULTS)
+        at = round(source.uniform(0.0, source.choice(_WINDOWS_S)), 3)
+        lasts = round(source.choice((0.2, 1.0, 5.0, 20.0)) * source.random(), 3)
+        target = SHUFFLER
+        if kind in PHASE_FAULTS:
+            at = float(source.randint(1, 6 * world.nodes if "deposit" in kind else 4))
+            target = source.choice((SHUFFLER, SHUFFLER, SERVER))
+        faults.append(Fault(kind, at, target, lasts))
+    direct = source.random() < 2 / 3
+    return replace(world, backend=SHUFFLE, direct=direct, faults=tuple(faults))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import secrets
 import shutil
@@ -12,40 +11,44 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from tests.support.faulty_port import Faults, FaultyPort
 from tests.support.virtual_time import HangError
 from tests.support.world.deployments import Hosted, live, serve
 from tests.support.world.disk import leave_files_of, simulated_disks
 from tests.support.world.invariants import finish_reason, problems
+from tests.support.world.messages import MessageFaults
 from tests.support.world.network import Network
 from tests.support.world.processes import Process, WorldLoop
 from tests.support.world.schedule import (
     DESK,
     EVERY_NODE,
     MESSAGE_FAULTS,
+    PHASE_FAULTS,
     REWARD_FAULTS,
     SERVER,
+    SHUFFLE,
+    SHUFFLER,
     Fault,
     Schedule,
     node_names,
 )
+from tests.support.world.shuffling import place_of, shuffle
 from tests.support.world.threads import (
     ThreadsOfEachProcess,
     VirtualExecutor,
     VirtualThread,
 )
+from wallflower.clients.node import courier
 from wallflower.clients.rewards.threads import RewardThreads
 from wallflower.protocol.errors import JournalError, UnavailableError, WallflowerError
-from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
 from wallflower.strategy.record.events import Event
 
 _OURS = "wallflower"
@@ -93,6 +96,11 @@ def simulate(schedule: Schedule, keep: Path | None = None) -> Outcome:
             for user, times in world.shown.items()
             if times > 1
         ]
+        world.outcome.broken += [
+            f"cohort {cohort_id} has {times} heaps"
+            for cohort_id, times in world.heaps.items()
+            if times > 1
+        ]
         world.outcome.broken += problems(schedule, folder, world.outcome.ended)
         if keep is not None:
             shutil.copytree(folder, keep, dirs_exist_ok=True)
@@ -114,7 +122,9 @@ class _World:
         self._full: Counter[str] = Counter()
         self._server_ended: asyncio.Future[BaseException | str | None] | None = None
         self._resume_after = 0.0
-        self._wrap = _Messages(schedule, self.outcome.injected)
+        self._wrap = MessageFaults(schedule, self.outcome.injected)
+        self._phases: Counter[str] = Counter()
+        self.heaps: Counter[str] = Counter()  # that the shuffler made, by cohort
 
     @property
     def shown(self) -> Counter[str]:
@@ -131,6 +141,8 @@ class _World:
             stack.enter_context(simulated_disks())
             stack.enter_context(self._network.installed())
             patch = mock.patch.object
+            chance = random.Random(f"courier {self.schedule.seed}")
+            stack.enter_context(patch(courier, "random", chance))
             stack.enter_context(patch(secrets, "token_bytes", drawn.randbytes))
             stack.enter_context(
                 patch(secrets, "token_hex", lambda count: drawn.randbytes(count).hex())
@@ -175,6 +187,9 @@ class _World:
         loop = asyncio.get_running_loop()
         for fault in self.schedule.faults:
             self._plan(fault)
+        if self.schedule.backend == SHUFFLE:
+            place_of(self.schedule, self._folder)
+            self._start(SHUFFLER)
         if self.schedule.transport == DESK:
             for name in node_names(self.schedule.nodes):
                 self._start(name)
@@ -215,7 +230,11 @@ class _World:
             work = serve(self.schedule, home, self._wrap, self._listen, self._hosted)
             loop.spawn(process, work).add_done_callback(self._server_over)
         else:
-            work = live(self.schedule, name, home, self._hosted.shown)
+            work = (
+                shuffle(self.schedule, home, self._reached, self.heaps)
+                if name == SHUFFLER
+                else live(self.schedule, name, home, self._hosted.shown)
+            )
             loop.spawn(process, work).add_done_callback(
                 lambda task: self._node_over(name, task)
             )
@@ -254,7 +273,7 @@ class _World:
     def _plan(self, fault: Fault) -> None:
         if fault.kind in REWARD_FAULTS:
             self.outcome.injected[fault.kind] += 1
-        elif fault.kind not in MESSAGE_FAULTS and fault.kind != "torn-write":
+        elif fault.kind not in (*MESSAGE_FAULTS, *PHASE_FAULTS, "torn-write"):
             asyncio.get_running_loop().call_at(fault.at, self._strike, fault)
 
     def _wrote(self, process: Process) -> None:
@@ -267,6 +286,15 @@ class _World:
             ):
                 now = asyncio.get_running_loop().time()
                 self._network.at(now, self._kill, fault, process)
+
+    def _reached(self, phase: str) -> None:
+        """The shuffler has just done something: the time to die, for it or another."""
+        self._phases[phase] += 1
+        for fault in self.schedule.faults:
+            if (fault.kind, fault.at) == (f"killed-at-{phase}", self._phases[phase]):
+                now = asyncio.get_running_loop().time()
+                target = self._processes.get(fault.target)
+                self._network.at(now, self._kill, fault, target)
 
     def _strike(self, fault: Fault) -> None:
         kind, lasts = fault.kind, fault.lasts
@@ -291,7 +319,10 @@ class _World:
         if process is None or not process.alive:
             return
         process.die()
-        torn = leave_files_of(process, self._source, torn=fault.kind == "torn-write")
+        torn = 0
+        if process.name != SHUFFLER:  # whose files are whole: it makes empty ones
+            tears = fault.kind == "torn-write"
+            torn = leave_files_of(process, self._source, torn=tears)
         self._count(fault)
         self.outcome.injected["files torn"] += torn
         self._network.process_died(process, power=fault.kind == "power-cut")
@@ -330,49 +361,6 @@ class _World:
     def _count(self, fault: Fault) -> None:
         self.outcome.injected[fault.kind] += 1
         self._tell(f"fault: {fault}")
-
-
-class _Messages:
-    """Faults of messages, until everything is quiet."""
-
-    def __init__(self, schedule: Schedule, injected: Counter[str]) -> None:
-        shares = {f.kind: f.share for f in schedule.faults if f.kind in MESSAGE_FAULTS}
-        self._faults = replace(Faults(delay_s=30.0), **shares)  # type: ignore[arg-type]
-        self._schedule = schedule
-        self._injected = injected
-
-    def __call__(self, port: NodePort) -> NodePort:
-        """Wrap a port, if there is anything to inject."""
-        if self._faults == Faults(delay_s=30.0):
-            return port
-        return _UntilQuiet(port, self._faults, self._schedule, self._injected)
-
-
-class _UntilQuiet:
-    def __init__(
-        self, port: NodePort, faults: Faults, plan: Schedule, injected: Counter[str]
-    ) -> None:
-        self._port = port
-        self._faulty = FaultyPort(port, faults, plan.seed)
-        self._until = plan.quiet_at
-        self._injected = injected
-
-    async def nodes(self) -> Sequence[NodeId]:
-        return await self._port.nodes()
-
-    async def ask(
-        self, requests: Sequence[Request], *, timeout_s: float
-    ) -> AsyncGenerator[Answer, None]:
-        quiet = asyncio.get_running_loop().time() > self._until
-        port = self._port if quiet else self._faulty
-        before = Counter(self._faulty.injected)
-        stream = port.ask(requests, timeout_s=timeout_s)
-        try:
-            async with contextlib.aclosing(stream) as answers:
-                async for answer in answers:
-                    yield answer
-        finally:
-            self._injected.update(Counter(self._faulty.injected) - before)
 
 
 class _VirtualClock:
