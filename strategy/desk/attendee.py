@@ -84,7 +84,7 @@ class Attendee:
             self._pending[request.request_id] = pending
             self._waiting.append(request.request_id)
         elif pending.request.body != request.body:
-            inbox.deliver(Answer(self.node_id, request.request_id, failure=REUSED))
+            inbox.refuse(request, REUSED)
             return
         pending.inboxes.append(inbox)
 

@@ -34,12 +34,12 @@ from wallflower.strategy.desk.stats import DeskStats
 from wallflower.strategy.desk.stream import NodeStream, greet
 from wallflower.strategy.desk.visits import Lobby
 from wallflower.strategy.nodes.inbox import Inbox
+from wallflower.strategy.nodes.outstanding import ask_all
 
 _log = logging.getLogger(__name__)
 _SERVICE = "wallflower.v1.Desk"
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 _REFUSALS_LOGGED_PER_S = 10
-_POSTED_AT_ONCE = 512
 # Room for field numbers, lengths and ids around the body of a request.
 _FRAME_BYTES = 1024
 
@@ -200,27 +200,20 @@ class Desk:
         if node_id in self._streams:
             self._streams[node_id].end("revoked")
 
-    async def ask(
+    def ask(
         self, requests: Sequence[Request], *, timeout_s: float
     ) -> AsyncGenerator[Answer, None]:
         """Ask nodes through their streams (see `NodePort.ask`)."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        inbox = Inbox(requests)
-        try:
-            for number, request in enumerate(inbox.requests.values()):
-                self._post(request, inbox, loop.time())
-                if number % _POSTED_AT_ONCE == 0:  # nodes are heard meanwhile
-                    await asyncio.sleep(0)
-            while (answer := await inbox.next_before(deadline)) is not None:
-                yield answer
-        finally:
-            for node_id, request_id in inbox.close():
-                if node_id in self._attendees:
-                    self._attendees[node_id].leave_alone(request_id, inbox)
-                    self._wake(node_id)
+        return ask_all(requests, timeout_s, self._post, self._abandon)
 
-    def _post(self, request: Request, inbox: Inbox, now: float) -> None:
+    async def _abandon(self, inbox: Inbox) -> None:
+        for node_id, request_id in inbox.close():
+            if node_id in self._attendees:
+                self._attendees[node_id].leave_alone(request_id, inbox)
+                self._wake(node_id)
+
+    def _post(self, request: Request, inbox: Inbox, _deadline: float) -> None:
+        now = asyncio.get_running_loop().time()
         failure = None
         attendee = self._attendees.get(request.node_id)
         if attendee is None:
@@ -232,7 +225,7 @@ class Desk:
         elif attendee.away(now, self._settings.return_s):
             failure = "node-gone"
         if attendee is None or failure is not None:
-            inbox.deliver(Answer(request.node_id, request.request_id, failure=failure))
+            inbox.refuse(request, failure or "not-attending")
             return
         attendee.ask(request, inbox, now)
         self._wake(request.node_id)

@@ -12,22 +12,18 @@ import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from google.protobuf.message import DecodeError
 
 from wallflower.protocol.errors import UnavailableError
-from wallflower.protocol.messages.answers import (
-    ABANDONED,
-    MemoryAnswers,
-    Progress,
-    StoredAnswer,
-)
+from wallflower.protocol.messages.answers import StoredAnswer
 from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
 from wallflower.protocol.wire.node_pb2 import NodeAnswer, NodeRequest
 from wallflower.strategy.nodes.inbox import Inbox, Key
+from wallflower.strategy.nodes.outstanding import Outstanding, ask_all
 
 # Protobuf refuses messages of 2 GB; far below that a bundle stops being a help.
 _MOST_BYTES = 32 * 2**20
@@ -40,7 +36,6 @@ class _Member:
     key: Key
     request: Request
     deadline: float
-    waiting: list[Inbox] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -67,8 +62,7 @@ class BundlingPort:
     def __init__(self, port: NodePort, *, linger_s: float = 0.01) -> None:
         self._port = port
         self._linger_s = linger_s
-        self._answers = MemoryAnswers()
-        self._members: dict[Key, _Member] = {}
+        self._outstanding: Outstanding[_Member] = Outstanding()
         self._queues: dict[NodeId, list[_Member]] = {}
         self._busy: set[NodeId] = set()
         self._carriers: set[asyncio.Task[None]] = set()
@@ -99,35 +93,26 @@ class BundlingPort:
         """Name the nodes that can be asked now."""
         return await self._port.nodes()
 
-    async def ask(
+    def ask(
         self, requests: Sequence[Request], *, timeout_s: float
     ) -> AsyncGenerator[Answer, None]:
         """Send all requests, bundled by node; see `NodePort.ask`."""
-        if not self._open:
-            raise UnavailableError("the bundling port is closed")
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        inbox = Inbox(requests)
-        try:
-            for request in inbox.requests.values():
-                self._post(request, inbox, deadline)
-            while (answer := await inbox.next_before(deadline)) is not None:
-                yield answer
-        finally:
-            self._abandon(inbox)
+        return ask_all(requests, timeout_s, self._post, self._abandon)
 
     def _post(self, request: Request, inbox: Inbox, deadline: float) -> None:
-        key = (request.node_id, request.request_id)
-        known = self._answers.begin(_name(key), request.body)
-        if isinstance(known, StoredAnswer):
-            inbox.deliver(Answer(*key, known.body, known.failure))
-            return
-        if known is Progress.NEW:
-            self._members[key] = _Member(key, request, deadline)
-            self._queues.setdefault(request.node_id, []).append(self._members[key])
-            self._flush_soon()
-        member = self._members[key]
-        member.deadline = max(member.deadline, deadline)
-        member.waiting.append(inbox)
+        if not self._open:
+            raise UnavailableError("the bundling port is closed")
+        member = self._outstanding.join(
+            request, inbox, lambda: self._queue(request, deadline)
+        )
+        if member is not None:
+            member.deadline = max(member.deadline, deadline)
+
+    def _queue(self, request: Request, deadline: float) -> _Member:
+        member = _Member((request.node_id, request.request_id), request, deadline)
+        self._queues.setdefault(request.node_id, []).append(member)
+        self._flush_soon()
+        return member
 
     def _flush_soon(self) -> None:
         if self._flushing is None and self._open:
@@ -199,7 +184,7 @@ class BundlingPort:
         finally:
             for node_id, bundle in bundles.items():
                 for member in bundle.members:
-                    self._finish(member, StoredAnswer(failure=ABANDONED), tell=False)
+                    self._outstanding.abandon(member.key)
                 self._free(node_id)
 
     def _free(self, node_id: NodeId) -> None:
@@ -209,48 +194,28 @@ class BundlingPort:
 
     def _settle(self, bundle: _Bundle, answer: Answer) -> None:
         """Give every member its part of the answer."""
-        if answer.failure is not None or bundle.tasks is None:
-            for member in bundle.members:
-                self._finish(member, StoredAnswer(answer.body, answer.failure))
-            return
-        try:
-            reply = NodeAnswer.FromString(answer.body)
-        except DecodeError:
-            for member in bundle.members:
-                self._finish(member, StoredAnswer(failure="malformed-reply"))
-            return
-        parts: dict[Key, NodeAnswer] = {m.key: NodeAnswer() for m in bundle.members}
-        for task in reply.answers:
-            owner = bundle.tasks.get(task.task_id)
-            if owner is not None:
-                parts[owner.key].answers.append(task)
-        for member in bundle.members:
-            body = parts[member.key].SerializeToString()
-            self._finish(member, StoredAnswer(body))
+        whole = StoredAnswer(answer.body, answer.failure)
+        parts: dict[Key, NodeAnswer] = {}
+        if answer.failure is None and bundle.tasks is not None:
+            try:
+                reply = NodeAnswer.FromString(answer.body)
+            except DecodeError:
+                whole = StoredAnswer(failure="malformed-reply")
+            else:
+                parts = {member.key: NodeAnswer() for member in bundle.members}
+                for task in reply.answers:
+                    if (owner := bundle.tasks.get(task.task_id)) is not None:
+                        parts[owner.key].answers.append(task)
+        for key in [member.key for member in bundle.members]:
+            part = StoredAnswer(parts[key].SerializeToString()) if parts else whole
+            self._outstanding.settle(key, part)
 
-    def _finish(
-        self, member: _Member, answer: StoredAnswer, *, tell: bool = True
-    ) -> None:
-        stored = self._answers.finish(_name(member.key), answer)
-        self._members.pop(member.key, None)
-        for inbox in member.waiting if tell else ():
-            inbox.deliver(Answer(*member.key, stored.body, stored.failure))
-
-    def _abandon(self, inbox: Inbox) -> None:
+    async def _abandon(self, inbox: Inbox) -> None:
         """Forget what nobody waits for; what is on its way keeps its node busy."""
-        for key in inbox.close():
-            member = self._members.get(key)
-            if member is None or inbox not in member.waiting:
-                continue
-            member.waiting.remove(inbox)
+        for key, member in self._outstanding.leave(inbox):
             queue = self._queues.get(key[0], [])
-            if not member.waiting and member in queue:
+            if member in queue:
                 queue.remove(member)
                 if not queue:
-                    self._queues.pop(key[0], None)
-                self._finish(member, StoredAnswer(failure=ABANDONED))
-
-
-def _name(key: Key) -> str:
-    node_id, request_id = key
-    return f"{len(node_id)}:{node_id}{request_id}"
+                    del self._queues[key[0]]
+                self._outstanding.abandon(key)

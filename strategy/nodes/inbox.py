@@ -38,6 +38,10 @@ class Inbox:
         self._arrived.put_nowait(answer)
         return True
 
+    def refuse(self, request: Request, failure: str) -> None:
+        """Say that one of the requests has no answer, and why."""
+        self.deliver(Answer(request.node_id, request.request_id, failure=failure))
+
     async def next_before(self, deadline: float) -> Answer | None:
         """Give the next answer, or None at the end.
 

@@ -5,26 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from wallflower.protocol.messages.answers import (
-    ABANDONED,
-    MemoryAnswers,
-    Progress,
-    StoredAnswer,
-)
+from wallflower.protocol.messages.answers import StoredAnswer
 from wallflower.protocol.messages.port import Answer, NodeHandler, NodeId, Request
-from wallflower.strategy.nodes.inbox import Inbox, Key
+from wallflower.strategy.nodes.inbox import Inbox
+from wallflower.strategy.nodes.outstanding import (
+    MOST_ANSWER_BYTES,
+    Outstanding,
+    ask_all,
+)
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Work:
-    """A handler at work and everyone who waits for it."""
-
-    task: asyncio.Task[None]
-    waiting: list[Inbox] = field(default_factory=list)
 
 
 class MemoryPort:
@@ -42,47 +33,33 @@ class MemoryPort:
         self,
         handlers: Mapping[NodeId, NodeHandler],
         *,
-        most_answer_bytes: int = 64 * 2**20,
+        most_answer_bytes: int = MOST_ANSWER_BYTES,
     ) -> None:
         self._handlers = handlers
-        self._answers = MemoryAnswers(most_bytes=most_answer_bytes)
-        self._work: dict[Key, _Work] = {}
+        self._outstanding: Outstanding[asyncio.Task[None]] = Outstanding(
+            most_answer_bytes
+        )
 
     async def nodes(self) -> Sequence[NodeId]:
         """Name every node."""
         return sorted(self._handlers)
 
-    async def ask(
+    def ask(
         self, requests: Sequence[Request], *, timeout_s: float
     ) -> AsyncGenerator[Answer, None]:
         """Run the handlers; yield answers as they come (see `NodePort.ask`)."""
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        inbox = Inbox(requests)
-        try:
-            for request in inbox.requests.values():
-                self._post(request, inbox)
-            while (answer := await inbox.next_before(deadline)) is not None:
-                yield answer
-        finally:
-            await self._abandon(inbox)
+        return ask_all(requests, timeout_s, self._post, self._abandon)
 
-    def _post(self, request: Request, inbox: Inbox) -> None:
-        key = (request.node_id, request.request_id)
+    def _post(self, request: Request, inbox: Inbox, _deadline: float) -> None:
         handler = self._handlers.get(request.node_id)
         if handler is None:
-            inbox.deliver(Answer(*key, failure="not-attending"))
+            inbox.refuse(request, "not-attending")
             return
-        known = self._answers.begin(_name(key), request.body)
-        if isinstance(known, StoredAnswer):
-            inbox.deliver(Answer(*key, known.body, known.failure))
-            return
-        if known is Progress.NEW:
-            task = asyncio.create_task(self._run(handler, request))
-            self._work[key] = _Work(task)
-        self._work[key].waiting.append(inbox)
+        self._outstanding.join(
+            request, inbox, lambda: asyncio.create_task(self._run(handler, request))
+        )
 
     async def _run(self, handler: NodeHandler, request: Request) -> None:
-        key = (request.node_id, request.request_id)
         try:
             result = StoredAnswer(await handler.handle(request.body))
         except Exception as error:
@@ -96,28 +73,14 @@ class MemoryPort:
                 },
             )
             result = StoredAnswer(failure="node-failed")
-        result = self._answers.finish(_name(key), result)
-        work = self._work.pop(key, None)  # None: abandoned meanwhile
-        for inbox in work.waiting if work else ():
-            inbox.deliver(Answer(*key, result.body, result.failure))
+        self._outstanding.settle((request.node_id, request.request_id), result)
 
     async def _abandon(self, inbox: Inbox) -> None:
         """Stop the handlers that only this ask was waiting for."""
         stopped = []
-        for key in inbox.close():
-            work = self._work.get(key)
-            if work is None or inbox not in work.waiting:
-                continue
-            work.waiting.remove(inbox)
-            if not work.waiting:
-                self._answers.finish(_name(key), StoredAnswer(failure=ABANDONED))
-                del self._work[key]
-                work.task.cancel()
-                stopped.append(work.task)
+        for key, task in self._outstanding.leave(inbox):
+            self._outstanding.abandon(key)
+            task.cancel()
+            stopped.append(task)
         if stopped:
             await asyncio.wait(stopped)
-
-
-def _name(key: Key) -> str:
-    node_id, request_id = key
-    return f"{len(node_id)}:{node_id}{request_id}"

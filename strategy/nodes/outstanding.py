@@ -1,0 +1,107 @@
+"""What ports have in common: asking, and work that several may wait for.
+
+A request is worked on once, whoever asks it and how often; who asks the same while it
+is under way waits along, who asks later gets what is stored, and what nobody waits for
+any more is never begun again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from wallflower.protocol.messages.answers import (
+    ABANDONED,
+    MemoryAnswers,
+    Progress,
+    StoredAnswer,
+)
+from wallflower.protocol.messages.port import Answer, Request
+from wallflower.strategy.nodes.inbox import Inbox, Key
+
+Work = TypeVar("Work")
+
+MOST_ANSWER_BYTES = 64 * 2**20
+_POSTED_AT_ONCE = 512
+
+
+async def ask_all(
+    requests: Sequence[Request],
+    timeout_s: float,
+    post: Callable[[Request, Inbox, float], None],
+    abandon: Callable[[Inbox], Awaitable[None]],
+) -> AsyncGenerator[Answer, None]:
+    """Post every request, yield answers as they come (see `NodePort.ask`).
+
+    `post` is told who waits for the answer and till when, in the loop's time; `abandon`
+    closes the inbox and gives up what only it was waiting for.
+    """
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    inbox = Inbox(requests)
+    try:
+        for number, request in enumerate(inbox.requests.values(), start=1):
+            post(request, inbox, deadline)
+            if number % _POSTED_AT_ONCE == 0:  # nodes are heard meanwhile
+                await asyncio.sleep(0)
+        while (answer := await inbox.next_before(deadline)) is not None:
+            yield answer
+    finally:
+        await abandon(inbox)
+
+
+@dataclass(slots=True)
+class _UnderWay(Generic[Work]):
+    work: Work
+    waiting: list[Inbox] = field(default_factory=list)
+
+
+class Outstanding(Generic[Work]):
+    """The requests of a port under way, and the answers of those that ended."""
+
+    def __init__(self, most_answer_bytes: int = MOST_ANSWER_BYTES) -> None:
+        self._answers = MemoryAnswers(most_bytes=most_answer_bytes)
+        self._under_way: dict[Key, _UnderWay[Work]] = {}
+
+    def join(
+        self, request: Request, inbox: Inbox, start: Callable[[], Work]
+    ) -> Work | None:
+        """Wait for a request, started now if it is new; None if it has its answer."""
+        key = (request.node_id, request.request_id)
+        known = self._answers.begin(_name(key), request.body)
+        if isinstance(known, StoredAnswer):
+            inbox.deliver(Answer(*key, known.body, known.failure))
+            return None
+        if known is Progress.NEW:
+            self._under_way[key] = _UnderWay(start())
+        self._under_way[key].waiting.append(inbox)
+        return self._under_way[key].work
+
+    def settle(self, key: Key, answer: StoredAnswer) -> None:
+        """Store an answer, unless there is one, and tell everyone who waits."""
+        stored = self._answers.finish(_name(key), answer)
+        under_way = self._under_way.pop(key, None)
+        for inbox in under_way.waiting if under_way else ():
+            inbox.deliver(Answer(*key, stored.body, stored.failure))
+
+    def abandon(self, key: Key) -> None:
+        """Have a request never be worked on again; nobody hears of it."""
+        self._answers.finish(_name(key), StoredAnswer(failure=ABANDONED))
+        self._under_way.pop(key, None)
+
+    def leave(self, inbox: Inbox) -> list[tuple[Key, Work]]:
+        """Close an inbox; give the work under way that nobody waits for any more."""
+        left = []
+        for key in inbox.close():
+            under_way = self._under_way.get(key)
+            if under_way is not None and inbox in under_way.waiting:
+                under_way.waiting.remove(inbox)
+                if not under_way.waiting:
+                    left.append((key, under_way.work))
+        return left
+
+
+def _name(key: Key) -> str:
+    node_id, request_id = key
+    return f"{len(node_id)}:{node_id}{request_id}"
