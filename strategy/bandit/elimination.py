@@ -16,40 +16,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit.arm_record import ArmRecord, check_outcomes, retire
-from wallflower.strategy.bandit.confidence import Bound, confidence_for
-from wallflower.strategy.bandit.evidence import Heard, evidence_for
+from wallflower.strategy.bandit.arm_record import check_outcomes
+from wallflower.strategy.bandit.confidence import Bound
+from wallflower.strategy.bandit.evidence import Heard
 from wallflower.strategy.bandit.noise_bound import Doubles
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
     Arm,
-    ArmView,
     CohortOutcome,
     CohortWish,
 )
-from wallflower.strategy.bandit.schedule import Schedule, last_size
-from wallflower.strategy.bandit.spec import PolicySpec
+from wallflower.strategy.bandit.recorded import RecordedPolicy
+from wallflower.strategy.bandit.schedule import last_size
 
 
-class Elimination:
+class Elimination(RecordedPolicy):
     """One experiment of successive elimination."""
-
-    def __init__(self, spec: PolicySpec) -> None:
-        self.spec = spec.resolved()
-        assert self.spec.ratio is not None
-        self._schedule = Schedule(self.spec.ratio, self.spec.first_batch)
-        self._confidence = confidence_for(self.spec)
-        self._evidence = evidence_for(self.spec)
-        self._records = [ArmRecord() for _ in range(self.spec.arms)]
-        self._batch = 1
-        self._limit: int | None = None  # of users in all, after the next batch
-        self._finished: str | None = None
-        self._close_if_over()
-
-    # --- the Policy interface
 
     def wishes(self) -> Sequence[CohortWish]:
         """One cohort for every active arm; none when the experiment is over."""
@@ -76,35 +60,6 @@ class Elimination:
         self._limit = None  # whoever came or was given back since counts anew
         self._close_if_over()
 
-    def arms(self) -> Sequence[ArmView]:
-        """Every arm's estimate, interval and status."""
-        return tuple(self._view(arm) for arm in range(self.spec.arms))
-
-    @property
-    def finished(self) -> str | None:
-        """Why it is over, or None."""
-        return self._finished
-
-    def limit(self, users: int) -> None:
-        """Take note that the next batch can ask no more than `users` users."""
-        self._limit = min(self.users + users, self.spec.most_users)
-        self._close_if_over()
-
-    def stop(self, reason: str) -> None:
-        """End it from outside; a first reason stays."""
-        self._finished = self._finished or reason
-
-    def retire(self, arm: Arm, reason: str) -> None:
-        """Take an arm out by hand; whoever is left alone has won.
-
-        Levels are shared as before: an arm that is left falls to one that is no better
-        with probability at most p, whatever the retirement was decided by.
-        """
-        if self._finished:
-            raise InputError("arm", arm, "none: the experiment is over")
-        retire(self._records, arm, reason, self._batch - 1)
-        self._close_if_over()
-
     def assignment(self, users: int) -> Mapping[Arm, int]:
         """Users who are not aggregated: the winner's, or who leads.
 
@@ -120,47 +75,7 @@ class Elimination:
             assigned[arm] = min(size, users - sum(assigned.values()))
         return assigned
 
-    def state(self) -> Mapping[str, Any]:
-        """JSON-ready state; decisions are kept, never recomputed."""
-        return {
-            "schema_version": 1,
-            "spec": self.spec.as_json(),
-            "batch": self._batch,
-            "limit": self._limit,
-            "finished": self._finished,
-            "arms": [record.as_json() for record in self._records],
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Elimination:
-        """Restore exactly what `state` gave."""
-        policy = cls(PolicySpec.from_json(state["spec"]))
-        policy._batch = state["batch"]
-        policy._limit = state.get("limit")
-        policy._finished = state["finished"]
-        policy._records = [ArmRecord.from_json(row) for row in state["arms"]]
-        return policy
-
     # --- inside
-
-    @property
-    def batch(self) -> int:
-        """Number of the batch that is wished for next."""
-        return self._batch
-
-    @property
-    def users(self) -> int:
-        """Users asked so far, void cohorts included."""
-        return sum(record.users for record in self._records)
-
-    @property
-    def _most(self) -> int:
-        """Users that may be asked in all, as far as is known."""
-        most = self.spec.most_users
-        return most if self._limit is None else min(most, self._limit)
-
-    def _active(self) -> list[Arm]:
-        return [arm for arm, record in enumerate(self._records) if record.active]
 
     def _leader(self, active: Sequence[Arm]) -> Arm:
         known = [arm for arm in active if self._records[arm].facts]
@@ -257,24 +172,6 @@ class Elimination:
         facts = (self._records[arm].facts[-1] for arm in (one, other))
         radii = (self._confidence.paper(f, self._batch, active) for f in facts)
         return Bound(sum(radii), 1)
-
-    def _view(self, arm: Arm) -> ArmView:
-        record = self._records[arm]
-        estimate: float | None
-        estimate, lower, upper = None, 0.0, 1.0
-        if record.facts:
-            estimate, lower, upper = self._interval(arm)
-        return ArmView(
-            arm,
-            record.users,
-            estimate,
-            lower,
-            upper,
-            record.active,
-            record.eliminated_in,
-            record.reason,
-            record.retired,
-        )
 
     def _interval(self, arm: Arm) -> tuple[float, float, float]:
         """Give the estimate and the interval of an arm that was heard."""

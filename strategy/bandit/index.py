@@ -21,40 +21,29 @@ from typing import Any
 import numpy as np
 
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit.arm_record import ArmRecord, check_outcomes, retire
-from wallflower.strategy.bandit.confidence import confidence_for
+from wallflower.strategy.bandit.arm_record import check_outcomes
 from wallflower.strategy.bandit.divergence import divergence_for
-from wallflower.strategy.bandit.evidence import evidence_for
 from wallflower.strategy.bandit.index_choice import CHOICES, Standing
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
     Arm,
-    ArmView,
     CohortOutcome,
     CohortWish,
 )
-from wallflower.strategy.bandit.schedule import Schedule, last_size
+from wallflower.strategy.bandit.recorded import RecordedPolicy
+from wallflower.strategy.bandit.schedule import last_size
 from wallflower.strategy.bandit.spec import PolicySpec
 
 
-class IndexPolicy:
-    """One experiment of an index policy."""
+class IndexPolicy(RecordedPolicy):
+    """One experiment of an index policy; all but retired arms stay active."""
 
-    def __init__(self, spec: PolicySpec) -> None:
-        self.spec = spec.resolved()
-        assert self.spec.ratio is not None
-        self._schedule = Schedule(self.spec.ratio, self.spec.first_batch)
-        self._confidence = confidence_for(self.spec)
-        self._evidence = evidence_for(self.spec)
-        self._divergence = divergence_for(self.spec.built)
-        self._records = [ArmRecord() for _ in range(self.spec.arms)]
-        self._attempts = [0] * self.spec.arms
-        self._batch = 1
-        self._limit: int | None = None  # of users in all, after the next batch
-        self._finished: str | None = None
-        self._close_if_over()
-
-    # --- the Policy interface
+    def __init__(
+        self, spec: PolicySpec, state: Mapping[str, Any] | None = None
+    ) -> None:
+        self._attempts = list(state["attempts"]) if state else [0] * spec.arms
+        self._divergence = divergence_for(spec.resolved().built)
+        super().__init__(spec, state)
 
     def wishes(self) -> Sequence[CohortWish]:
         """Cohorts for the arms never heard, else one for the arm of best index."""
@@ -81,77 +70,16 @@ class IndexPolicy:
         self._limit = None  # whoever came or was given back since counts anew
         self._close_if_over(last)
 
-    def arms(self) -> Sequence[ArmView]:
-        """Every arm's estimate and interval; all but retired ones stay active."""
-        return tuple(self._view(arm) for arm in range(self.spec.arms))
-
-    @property
-    def finished(self) -> str | None:
-        """Why it is over, or None."""
-        return self._finished
-
-    def limit(self, users: int) -> None:
-        """Take note that the next batch can ask no more than `users` users."""
-        self._limit = min(self.users + users, self.spec.most_users)
-        self._close_if_over()
-
-    def stop(self, reason: str) -> None:
-        """End it from outside; a first reason stays."""
-        self._finished = self._finished or reason
-
-    def retire(self, arm: Arm, reason: str) -> None:
-        """Take an arm out by hand; with one arm left there is nothing to learn."""
-        if self._finished:
-            raise InputError("arm", arm, "none: the experiment is over")
-        retire(self._records, arm, reason, self._batch - 1)
-        self._close_if_over()
-
     def assignment(self, users: int) -> Mapping[Arm, int]:
         """Users who are not aggregated get the arm that leads."""
         active = self._active()
         heard = all(self._records[arm].facts for arm in active)
         return {active[int(self._standing().leader) if heard else 0]: users}
 
-    def state(self) -> Mapping[str, Any]:
-        """JSON-ready state."""
-        return {
-            "schema_version": 1,
-            "spec": self.spec.as_json(),
-            "batch": self._batch,
-            "limit": self._limit,
-            "finished": self._finished,
-            "attempts": list(self._attempts),
-            "arms": [record.as_json() for record in self._records],
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> IndexPolicy:
-        """Restore exactly what `state` gave."""
-        policy = cls(PolicySpec.from_json(state["spec"]))
-        policy._batch = state["batch"]
-        policy._limit = state.get("limit")
-        policy._finished = state["finished"]
-        policy._attempts = list(state["attempts"])
-        policy._records = [ArmRecord.from_json(row) for row in state["arms"]]
-        return policy
-
     # --- inside
 
-    @property
-    def batch(self) -> int:
-        """Number of the step that is wished for next."""
-        return self._batch
-
-    @property
-    def users(self) -> int:
-        """Users asked so far, void cohorts included."""
-        return sum(record.users for record in self._records)
-
-    @property
-    def _most(self) -> int:
-        """Users that may be asked in all, as far as is known."""
-        most = self.spec.most_users
-        return most if self._limit is None else min(most, self._limit)
+    def _own_state(self) -> Mapping[str, Any]:
+        return {"attempts": list(self._attempts)}
 
     def _next(self) -> Sequence[CohortWish]:
         unheard = [arm for arm in self._active() if not self._records[arm].facts]
@@ -168,9 +96,6 @@ class IndexPolicy:
             size = max(last_size(left), self.spec.least_size(number))
         wrap = self._confidence.wrap(self._attempts[arm] + 1)
         return CohortWish(self._batch, arm, size, wrap)
-
-    def _active(self) -> list[Arm]:
-        return [arm for arm, record in enumerate(self._records) if record.active]
 
     def _choice(self) -> Arm:
         choose = CHOICES[self.spec.policy]
@@ -202,18 +127,15 @@ class IndexPolicy:
             whole = self._most == self.spec.horizon
             self._finished = "horizon" if whole else "budget"
 
-    def _view(self, arm: Arm) -> ArmView:
-        record = self._records[arm]
-        out = (record.active, record.eliminated_in, record.reason, record.retired)
-        if not record.facts:
-            return ArmView(arm, record.users, None, 0.0, 1.0, *out)
-        places = range(1, len(record.facts) + 1)
+    def _interval(self, arm: Arm) -> tuple[float, float, float]:
+        facts = self._records[arm].facts
+        places = range(1, len(facts) + 1)
         estimate, lower, upper = (
             float(values[0])
             for values in self._evidence.interval(
-                tuple(zip(places, record.facts, strict=True)),
-                record.row(places, len(record.facts)),
+                tuple(zip(places, facts, strict=True)),
+                self._records[arm].row(places, len(facts)),
                 self._attempts[arm],
             )
         )
-        return ArmView(arm, record.users, estimate, lower, upper, *out)
+        return estimate, lower, upper

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from wallflower.protocol.errors import JournalError
@@ -11,19 +11,15 @@ from wallflower.strategy.bandit.index import IndexPolicy
 from wallflower.strategy.bandit.policy import Policy
 from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, PolicySpec
 
-_BUILDERS: dict[str, Callable[[PolicySpec], Policy]] = {
+_POLICIES: Mapping[str, type[Elimination | IndexPolicy]] = {
     ELIMINATION: Elimination,
     **dict.fromkeys(INDEX_POLICIES, IndexPolicy),
-}
-_RESTORERS: dict[str, Callable[[Mapping[str, Any]], Policy]] = {
-    ELIMINATION: Elimination.from_state,
-    **dict.fromkeys(INDEX_POLICIES, IndexPolicy.from_state),
 }
 
 
 def build_policy(spec: PolicySpec) -> Policy:
     """Start an experiment; the spec has checked the name already."""
-    return _BUILDERS[spec.policy](spec)
+    return _POLICIES[spec.policy](spec)
 
 
 def policy_from_state(state: Mapping[str, Any]) -> Policy:
@@ -34,7 +30,7 @@ def policy_from_state(state: Mapping[str, Any]) -> Policy:
                 f"policy state has schema {state['schema_version']}; this version "
                 "reads 1: use the Wallflower that wrote it"
             )
-        return _RESTORERS[state["spec"]["policy"]](state)
+        return _POLICIES[state["spec"]["policy"]].from_state(state)
     except (KeyError, TypeError, ValueError) as error:
         raise JournalError(
             f"policy state is damaged ({type(error).__name__}: {error}); "

@@ -1,0 +1,138 @@
+"""What every policy keeps: a record of each arm, the batch, and why it is over."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from wallflower.protocol.errors import InputError
+from wallflower.strategy.bandit.arm_record import ArmRecord, retire
+from wallflower.strategy.bandit.confidence import confidence_for
+from wallflower.strategy.bandit.evidence import evidence_for
+from wallflower.strategy.bandit.policy import Arm, ArmView
+from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.spec import PolicySpec
+
+
+class RecordedPolicy(ABC):
+    """The part of `Policy` that does not depend on which arm is asked next.
+
+    Parameters
+    ----------
+    spec : PolicySpec
+        What is promised, and to whom.
+    state : Mapping[str, Any], optional
+        What `state` gave: decisions are kept, never recomputed.
+    """
+
+    def __init__(
+        self, spec: PolicySpec, state: Mapping[str, Any] | None = None
+    ) -> None:
+        self.spec = spec.resolved()
+        assert self.spec.ratio is not None
+        self._schedule = Schedule(self.spec.ratio, self.spec.first_batch)
+        self._confidence = confidence_for(self.spec)
+        self._evidence = evidence_for(self.spec)
+        self._records = [ArmRecord() for _ in range(self.spec.arms)]
+        self._batch = 1
+        self._limit: int | None = None  # of users in all, after the next batch
+        self._finished: str | None = None
+        if state is None:
+            self._close_if_over()
+            return
+        self._batch, self._limit = state["batch"], state.get("limit")
+        self._finished = state["finished"]
+        self._records = [ArmRecord.from_json(row) for row in state["arms"]]
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Restore exactly what `state` gave."""
+        return cls(PolicySpec.from_json(state["spec"]), state)
+
+    def state(self) -> Mapping[str, Any]:
+        """Give JSON-ready state."""
+        return {
+            "schema_version": 1,
+            "spec": self.spec.as_json(),
+            "batch": self._batch,
+            "limit": self._limit,
+            "finished": self._finished,
+            **self._own_state(),
+            "arms": [record.as_json() for record in self._records],
+        }
+
+    @property
+    def finished(self) -> str | None:
+        """Why it is over, or None."""
+        return self._finished
+
+    @property
+    def batch(self) -> int:
+        """Number of the batch that is wished for next."""
+        return self._batch
+
+    @property
+    def users(self) -> int:
+        """Users asked so far, void cohorts included."""
+        return sum(record.users for record in self._records)
+
+    def arms(self) -> Sequence[ArmView]:
+        """Every arm's estimate, interval and status."""
+        return tuple(self._view(arm) for arm in range(self.spec.arms))
+
+    def limit(self, users: int) -> None:
+        """Take note that the next batch can ask no more than `users` users."""
+        self._limit = min(self.users + users, self.spec.most_users)
+        self._close_if_over()
+
+    def stop(self, reason: str) -> None:
+        """End it from outside; a first reason stays."""
+        self._finished = self._finished or reason
+
+    def retire(self, arm: Arm, reason: str) -> None:
+        """Take an arm out by hand; with one arm left there is nothing to learn.
+
+        Levels are shared as before: elimination drops an arm for one that is no better
+        with probability at most p, whatever the retirement was decided by.
+        """
+        if self._finished:
+            raise InputError("arm", arm, "none: the experiment is over")
+        retire(self._records, arm, reason, self._batch - 1)
+        self._close_if_over()
+
+    @abstractmethod
+    def _close_if_over(self) -> None:
+        """Say why it is over, if it is."""
+
+    @abstractmethod
+    def _interval(self, arm: Arm) -> tuple[float, float, float]:
+        """Give the estimate and the interval of an arm that was heard."""
+
+    def _own_state(self) -> Mapping[str, Any]:
+        return {}
+
+    @property
+    def _most(self) -> int:
+        """Users that may be asked in all, as far as is known."""
+        most = self.spec.most_users
+        return most if self._limit is None else min(most, self._limit)
+
+    def _active(self) -> list[Arm]:
+        return [arm for arm, record in enumerate(self._records) if record.active]
+
+    def _view(self, arm: Arm) -> ArmView:
+        record = self._records[arm]
+        heard = bool(record.facts)
+        estimate, lower, upper = self._interval(arm) if heard else (None, 0.0, 1.0)
+        return ArmView(
+            arm,
+            record.users,
+            estimate,
+            lower,
+            upper,
+            active=record.active,
+            eliminated_in=record.eliminated_in,
+            reason=record.reason,
+            retired=record.retired,
+        )
