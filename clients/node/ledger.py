@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from wallflower.clients.node import claims
 from wallflower.clients.node.claims import Claim
@@ -29,6 +28,7 @@ from wallflower.clients.node.ledger_thread import LedgerThread
 from wallflower.clients.node.spends import NodeAccount, Spend
 from wallflower.protocol.accounting.account import NOTHING, Account, Cost
 from wallflower.protocol.errors import RefusalError, UnavailableError
+from wallflower.protocol.files.closing import Closing
 from wallflower.protocol.files.sqlite import open_database, transaction
 
 # 1: every row says its own ε̂ and g, so that spends of all kinds add up.
@@ -58,7 +58,7 @@ _SCHEMA = (
 _Look: TypeAlias = Callable[[], Any]
 
 
-class Ledger:
+class Ledger(Closing):
     """The spends of all nodes of this process, in one file.
 
     Parameters
@@ -84,17 +84,6 @@ class Ledger:
         except BaseException:
             self._thread.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Write what waits, close the file, end the thread."""

@@ -13,7 +13,6 @@ import itertools
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from google.protobuf.message import DecodeError
@@ -75,12 +74,7 @@ class BundlingPort:
         self._open = True
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._open = False
         if self._flushing is not None:
             self._flushing.cancel()

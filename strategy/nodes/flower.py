@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from flwr.serverapp import Grid
@@ -69,12 +68,7 @@ class FlowerPort:
         self._dispatcher.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._dispatcher.stop()
 
     async def nodes(self) -> Sequence[NodeId]:

@@ -13,10 +13,11 @@ import json
 import typing
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType, UnionType
-from typing import Any, Self
+from types import UnionType
+from typing import Any
 
 from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.files.closing import Closing
 from wallflower.protocol.files.private import private_file
 from wallflower.strategy.record import events
 from wallflower.strategy.record.events import Event
@@ -28,7 +29,7 @@ _CLASSES: Mapping[str, type[Any]] = {
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
 
-class EventLog:
+class EventLog(Closing):
     """Appends events to a run's file; each line is complete before the next starts."""
 
     def __init__(self, run_dir: Path) -> None:
@@ -41,15 +42,8 @@ class EventLog:
         except OSError as error:
             raise self._cannot(error) from None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the file."""
         with contextlib.suppress(OSError):  # a full disk was said by `listen`
             self._file.close()
 

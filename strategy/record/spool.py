@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from wallflower.protocol.errors import JournalError
+from wallflower.protocol.files.closing import Closing
 from wallflower.protocol.files.sqlite import open_database, transaction
 from wallflower.protocol.secure_sum.session import PartyId, SecureSum, Void
 
@@ -66,7 +66,7 @@ class Loss:
     code: str
 
 
-class Spool:
+class Spool(Closing):
     """One SQLite file (WAL) for all cohorts of a run; one thread writes it.
 
     Parameters
@@ -98,19 +98,6 @@ class Spool:
 
     def _cannot_open(self, error: Exception) -> JournalError:
         return JournalError(f"spool {self._path} cannot be opened: {error}")
-
-    def __enter__(self) -> Spool:
-        """Use as a context manager: closed at the end."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the file."""
-        self.close()
 
     def close(self) -> None:
         """Write what is noted, close the file, end the thread."""

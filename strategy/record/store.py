@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from wallflower.protocol.errors import JournalError, UnavailableError
+from wallflower.protocol.files.closing import Closing
 from wallflower.protocol.files.sqlite import (
     open_database,
     read_database,
@@ -90,7 +90,7 @@ def _locked(file: int, kind: int, attempts: int) -> bool:
     return False
 
 
-class RunStore:
+class RunStore(Closing):
     """The file, for one writer (who holds the lock) and any number of readers.
 
     A reader sees the record as it was when it was opened, whatever a server writes
@@ -119,17 +119,6 @@ class RunStore:
         self._database = self._connect(read_only=lock is None)
         # Of its own: a write waits for no thread that something else holds.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file and release the lock."""

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
@@ -88,12 +87,7 @@ class InProcessGrid(Grid):
         TaskIdentity.node_id = _SERVER_NODE_ID
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
         for name, value in self._identity.items():
             setattr(TaskIdentity, name, value)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from wallflower.protocol.numbers import counted
@@ -49,12 +48,7 @@ class RunView:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 
