@@ -1,97 +1,49 @@
-"""What the desk counts; `deploy` turns it into Prometheus metrics."""
+"""What the desk counts, and under which names Prometheus sees it."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-# Seconds; the last bucket is everything above.
-LATENCY_BOUNDS_S = (
-    0.005,
-    0.02,
-    0.1,
-    0.5,
-    1.0,
-    5.0,
-    20.0,
-    60.0,
-    300.0,
-    3600.0,
-)
+from prometheus_client import Histogram
 
+from wallflower.strategy.record.measured import counter, gauge, histogram, labelled
 
-class Histogram:
-    """Counts of values at or below each bound, as Prometheus wants them."""
-
-    def __init__(self, bounds: Sequence[float] = LATENCY_BOUNDS_S) -> None:
-        self.bounds = tuple(bounds)
-        self.counts = [0] * (len(self.bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    @property
-    def count(self) -> int:
-        """How many values were counted."""
-        return sum(self.counts)
+_LATENCY_BOUNDS_S = (0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0, 300.0, 3600.0)
 
 
 @dataclass(slots=True)
 class DeskStats:
     """Counters and gauges of one desk, since it opened.
 
-    Attributes
-    ----------
-    connected : int
-        Nodes that attend now.
-    greeting : int
-        Streams that have not proved who they are yet.
-    watching : int
-        Health checks that stay open.
-    attended : int
-        Streams that were let in.
-    reconnects : int
-        … of these, by a node that had been here before.
-    refused : Counter[str]
-        Streams not let in, by reason.
-    ended : Counter[str]
-        Streams that were let in and ended, by reason (``hung-up``: by the node).
-    requests : int
-        Requests sent, repetitions included.
-    repeated : int
-        … of these, sent again after a reconnect.
-    answers : Counter[str]
-        Answers taken, by failure (``ok`` for none).
-    unasked : int
-        Answers nobody was waiting for: late, repeated, invented.
-    visits : int
-        Visits that were let in.
-    visitors : int
-        Nodes that came by and are expected again.
-    bytes_in, bytes_out : int
-        Message bytes of let-in nodes, without TLS and HTTP/2.
-    latency : Histogram
-        Seconds between asking and the answer.
+    Bytes are those of messages of let-in nodes, without TLS and HTTP/2; a stream that
+    its node ended has the reason ``hung-up``.
     """
 
-    connected: int = 0
-    greeting: int = 0
-    watching: int = 0
-    attended: int = 0
-    reconnects: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    ended: Counter[str] = field(default_factory=Counter)
-    requests: int = 0
-    repeated: int = 0
-    answers: Counter[str] = field(default_factory=Counter)
-    unasked: int = 0
-    visits: int = 0
-    visitors: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    latency: Histogram = field(default_factory=Histogram)
+    connected: int = gauge("desk_nodes_connected", "Nodes that attend now")
+    greeting: int = gauge(
+        "desk_streams_greeting", "Streams that have not proved who they are yet"
+    )
+    watching: int = gauge("desk_streams_watching", "Health checks that stay open")
+    visitors: int = gauge("desk_visitors", "Nodes that came by and are expected again")
+    visits: int = counter("desk_visits", "Visits that were let in")
+    attended: int = counter("desk_streams", "Streams that were let in")
+    reconnects: int = counter("desk_reconnects", "Streams of nodes that came back")
+    refused: Counter[str] = labelled(
+        "desk_refused", "Streams not let in, by reason", "reason"
+    )
+    ended: Counter[str] = labelled("desk_ended", "Streams that ended", "reason")
+    requests: int = counter("desk_requests", "Requests sent to nodes")
+    repeated: int = counter("desk_requests_repeated", "… sent again after a reconnect")
+    answers: Counter[str] = labelled(
+        "desk_answers", "Answers, by failure or ok", "failure"
+    )
+    unasked: int = counter(
+        "desk_answers_unasked",
+        "Answers nobody was waiting for: late, repeated or invented",
+    )
+    bytes_in: int = counter("desk_bytes_in", "Message bytes from nodes")
+    bytes_out: int = counter("desk_bytes_out", "Message bytes to nodes")
+    latency: Histogram = histogram(
+        "desk_answer_seconds", "From asking to the answer", _LATENCY_BOUNDS_S
+    )

@@ -15,7 +15,7 @@ from wallflower.protocol.files.logs import installed_from
 from wallflower.strategy.desk.stats import DeskStats
 from wallflower.strategy.record import events
 from wallflower.strategy.watch.endpoint import health_endpoint
-from wallflower.strategy.watch.metrics import DeskMetrics, Metrics
+from wallflower.strategy.watch.metrics import Metrics
 from wallflower.strategy.watch.telemetry import RunLog, RunMetrics, fan_out
 
 METRICS = "WALLFLOWER_METRICS"
@@ -44,9 +44,7 @@ async def observed(
             listeners.append(RunLog(run_id))
         if environment.get(METRICS):
             run = RunMetrics(run_id)
-            metrics = Metrics(run)
-            if stats is not None:
-                metrics.add(DeskMetrics(stats))
+            metrics = Metrics(run) if stats is None else Metrics(run, stats)
             listeners.append(run)
 
             def ready() -> str | None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import Histogram
 
 from wallflower.protocol.files.logs import log_context
 from wallflower.protocol.rewards.seeded import TEST_MODE
-from wallflower.strategy.desk.stats import Histogram
 from wallflower.strategy.record.events import (
     ArmRetired,
     CohortAsked,
@@ -32,12 +31,12 @@ from wallflower.strategy.record.events import (
     TermsRefused,
     WaitingForNodes,
 )
-from wallflower.strategy.watch.metrics import (
-    PREFIX,
+from wallflower.strategy.record.measured import (
     counter,
     gauge,
     histogram,
     labelled,
+    named,
 )
 
 _log = logging.getLogger("wallflower.run")
@@ -169,22 +168,32 @@ class RunMetrics:
     stuck run from a slow one.
     """
 
-    run_id: str
+    run_id: str = named("run_info", "The run this process works on", "run")
     clock: Callable[[], float] = time.time
-    nodes: int = 0
-    batch: int = 0
-    active_arms: int = 0
-    invited: int = 0
-    answered: int = 0
-    lost: int = 0
-    cohorts_open: int = 0
-    cohorts: Counter[str] = field(default_factory=Counter)
-    refusals: Counter[str] = field(default_factory=Counter)
-    losses: Counter[str] = field(default_factory=Counter)
-    last_progress: float = 0.0
-    finished: bool = False
-    test_mode: bool = False
-    rounds: Histogram = field(default_factory=lambda: Histogram(_ROUND_BOUNDS_S))
+    nodes: int = gauge("run_nodes", "Nodes that described their users")
+    batch: int = gauge("run_batch", "Batch under way")
+    active_arms: int = gauge("run_arms_active", "Arms still compared")
+    cohorts_open: int = gauge("run_cohorts_open", "Cohorts under way")
+    finished: bool = gauge("run_finished", "1 when the experiment is over", False)
+    test_mode: bool = gauge("run_test_mode", "1 when nobody is protected", False)
+    last_progress: float = gauge(
+        "run_last_progress_timestamp_seconds", "Unix time of the last sign of progress"
+    )
+    invited: int = counter("run_users_invited", "Users asked")
+    answered: int = counter("run_users_answered", "Users in a released sum")
+    lost: int = counter("run_users_lost", "Users asked who are in no sum")
+    losses: Counter[str] = labelled(
+        "run_users_lost_by_reason", "Why they are in no sum", "reason"
+    )
+    cohorts: Counter[str] = labelled(
+        "run_cohorts", "Cohorts ended: sum, or why void", "end"
+    )
+    refusals: Counter[str] = labelled(
+        "run_refusals", "Refusals and losses of nodes", "code"
+    )
+    rounds: Histogram = histogram(
+        "run_batch_seconds", "Wall time of a batch", _ROUND_BOUNDS_S
+    )
 
     async def __call__(self, event: Event) -> None:
         """Count one event."""
@@ -218,35 +227,3 @@ class RunMetrics:
                 self.finished = event.finished is not None
             case CohortProgress():
                 pass
-
-    def families(self) -> Iterable[Metric]:
-        """Give the metric families as they stand now."""
-        info = GaugeMetricFamily(
-            f"{PREFIX}_run_info", "The run this process works on", labels=["run"]
-        )
-        info.add_metric([self.run_id], 1)
-        yield info
-        yield gauge("run_nodes", "Nodes that described their users", self.nodes)
-        yield gauge("run_batch", "Batch under way", self.batch)
-        yield gauge("run_arms_active", "Arms still compared", self.active_arms)
-        yield gauge("run_cohorts_open", "Cohorts under way", self.cohorts_open)
-        yield gauge("run_finished", "1 when the experiment is over", self.finished)
-        yield gauge("run_test_mode", "1 when nobody is protected", self.test_mode)
-        yield gauge(
-            "run_last_progress_timestamp_seconds",
-            "Unix time of the last sign of progress",
-            self.last_progress,
-        )
-        yield counter("run_users_invited", "Users asked", self.invited)
-        yield counter("run_users_answered", "Users in a released sum", self.answered)
-        yield counter("run_users_lost", "Users asked who are in no sum", self.lost)
-        yield labelled(
-            "run_users_lost_by_reason", "Why they are in no sum", "reason", self.losses
-        )
-        yield labelled(
-            "run_cohorts", "Cohorts ended: sum, or why void", "end", self.cohorts
-        )
-        yield labelled(
-            "run_refusals", "Refusals and losses of nodes", "code", self.refusals
-        )
-        yield histogram("run_batch_seconds", "Wall time of a batch", self.rounds)

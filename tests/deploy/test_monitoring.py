@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from wallflower.strategy.desk.stats import DeskStats
-from wallflower.strategy.watch.metrics import DeskMetrics, Metrics
+from wallflower.strategy.watch.metrics import Metrics
 from wallflower.strategy.watch.telemetry import RunMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ RULES: list[dict[str, Any]] = yaml.safe_load(
 def exported() -> set[str]:
     stats, run = DeskStats(), RunMetrics("r")
     stats.refused["x"] = run.cohorts["x"] = 1
-    text = Metrics(DeskMetrics(stats), run).text().decode()
+    text = Metrics(stats, run).text().decode()
     return set(re.findall(r"^([a-z_]+)", text, re.MULTILINE)) - {"up"}
 
 

@@ -31,7 +31,6 @@ from wallflower.protocol.messages.port import Answer
 from wallflower.strategy.desk.desk import Desk
 from wallflower.strategy.desk.limits import Blame, TokenBucket, address_of
 from wallflower.strategy.desk.settings import DeskSettings
-from wallflower.strategy.desk.stats import Histogram
 
 
 def test_a_bucket_allows_a_burst_and_then_its_rate() -> None:
@@ -70,14 +69,6 @@ def test_blame_is_per_address_fades_and_is_bounded() -> None:
 )
 def test_an_address_has_no_port(peer: str, address: str) -> None:
     assert address_of(peer) == address
-
-
-def test_a_histogram_puts_a_value_at_or_below_its_bound() -> None:
-    histogram = Histogram((1.0, 2.0))
-    for value in (0.5, 1.0, 1.5, 9.0):
-        histogram.observe(value)
-    assert histogram.counts == [2, 1, 1]
-    assert (histogram.count, histogram.total) == (4, 12.0)
 
 
 @pytest.mark.parametrize(
