@@ -201,12 +201,12 @@ async def _try(
     """Open one connection, attend on it until it ends."""
     async with open_channel(invitation, settings.most_bytes) as channel:
         return await attend_once(
-            channel,
-            invitation.run_id,
-            invitation.token,
-            identity,
-            answering,
-            instance,
+            channel=channel,
+            run_id=invitation.run_id,
+            token=invitation.token,
+            identity=identity,
+            answering=answering,
+            instance=instance,
             greeting_s=settings.greeting_s,
             server_fingerprint=invitation.server_fingerprint,
         )

@@ -67,7 +67,12 @@ async def attend_once(
     try:
         async with asyncio.timeout(greeting_s):
             welcome = await _greet(
-                call, run_id, token, identity, instance, server_fingerprint
+                call,
+                run_id,
+                token,
+                identity=identity,
+                instance=instance,
+                server_fingerprint=server_fingerprint,
             )
         welcomed = True
         over = await _Stream(call, answering, welcome).serve()

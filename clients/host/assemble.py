@@ -66,12 +66,12 @@ class SessionOpener:
     def open(self, spec: CohortSpec) -> ClientSession:
         """Begin a cohort."""
         return client_session(
-            spec,
-            self._node_id,
-            self._identity,
-            self._trust,
-            self._limits,
-            self._keyring(spec.run_id),
+            spec=spec,
+            party=self._node_id,
+            identity=self._identity,
+            trust=self._trust,
+            limits=self._limits,
+            keyring=self._keyring(spec.run_id),
         )
 
     def restore(self, snapshot: bytes) -> ClientSession:

@@ -324,13 +324,13 @@ class Node:
         pulled = await pull_rewards(
             self._parts.source,
             Pull(
-                spec.run_id,
-                spec.cohort_id,
-                spec.batch,
-                spec.arm,
-                spec.arm_name,
-                self.node_id,
-                users,
+                run_id=spec.run_id,
+                cohort_id=spec.cohort_id,
+                batch=spec.batch,
+                arm=spec.arm,
+                arm_name=spec.arm_name,
+                node_id=self.node_id,
+                users=users,
             ),
             self._parts.patience.within(stage.reward_timeout_s),
         )

@@ -56,7 +56,12 @@ class SyntheticRewards:
         if self._seed is None:
             return self._model.sample(pull.arm, len(pull.users), self._generator)
         return seeded_rewards(
-            self._model, self._seed, pull.node_id, pull.users, pull.batch, pull.arm
+            self._model,
+            self._seed,
+            pull.node_id,
+            pseudonyms=pull.users,
+            batch=pull.batch,
+            arm=pull.arm,
         )
 
     async def close(self) -> None:
@@ -78,8 +83,11 @@ class TableRewards:
     def only(self, users: Sequence[str]) -> TableRewards:
         """Give the part of the table that one of several nodes holds."""
         part = copy.copy(self)
-        part._rows = {user: self._rows[user] for user in users}
+        part._keep(users)
         return part
+
+    def _keep(self, users: Sequence[str]) -> None:
+        self._rows = {user: self._rows[user] for user in users}
 
     @property
     def users(self) -> tuple[str, ...]:

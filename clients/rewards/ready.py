@@ -58,7 +58,9 @@ async def lost_of(
     source: Rewards, arm: int, arm_name: str, users: Sequence[str]
 ) -> Mapping[str, int]:
     """Count, by reason, whose outcomes would be lost; the outcomes are thrown away."""
-    pull = Pull(CHECK, CHECK, 0, arm, arm_name, CHECK, tuple(users))
+    pull = Pull(
+        CHECK, CHECK, 0, arm=arm, arm_name=arm_name, node_id=CHECK, users=tuple(users)
+    )
     pulled = await pull_rewards(source, pull, Patience(READY_S))
     return Counter(pulled.reasons)
 

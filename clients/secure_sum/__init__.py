@@ -59,7 +59,9 @@ def client_session(
     keyring : ClientKeyring
         The node's keys for the run; the same object for all of its sessions.
     """
-    return _machine(Setting(spec, party, identity, trust, limits, keyring))
+    return _machine(
+        Setting(spec, party, identity, trust=trust, limits=limits, keyring=keyring)
+    )
 
 
 def restore_session(
@@ -72,7 +74,14 @@ def restore_session(
     """Go on with a session from its `snapshot`, maybe in another process."""
     state = parse(ClientState, snapshot)
     machine = _machine(
-        Setting(state.spec, state.party, identity, trust, limits, keyring)
+        Setting(
+            state.spec,
+            state.party,
+            identity,
+            trust=trust,
+            limits=limits,
+            keyring=keyring,
+        )
     )
     machine.resume(state)
     return machine

@@ -112,12 +112,12 @@ class SealedClient(ClientMachine):
         self._bind(request.dealing)
         key = opening_key(request, self.setting)
         summed = opened_sum(
-            request,
-            self.setting,
-            self.threat,
-            self.roster,
-            self.roster_size,
-            self._bound,
+            request=request,
+            setting=self.setting,
+            threat=self.threat,
+            roster=self.roster,
+            roster_size=self.roster_size,
+            context=self._bound,
         )
         self._opening = summed, key
 

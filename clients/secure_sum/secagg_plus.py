@@ -123,12 +123,12 @@ class SecaggPlusClient(ClientMachine):
         survivors = self._stands(request.survivors)
         threshold = self._sizes().threshold
         check_unmask(
-            request,
-            self.memory.senders,
-            list(self.memory.request.neighbours),
-            threshold,
-            read_standing(self.memory.sharers),
-            survivors,
+            request=request,
+            senders=self.memory.senders,
+            neighbours=list(self.memory.request.neighbours),
+            threshold=threshold,
+            sharers=read_standing(self.memory.sharers),
+            survivors=survivors,
         )
         if self.threat.malicious_server:
             self._demand(CONFIRM)

@@ -91,12 +91,12 @@ class Certificate:
         if len(message.public_key) != 32 or len(message.signature) != 64:
             raise MalformedMessageError("an enrolment certificate is incomplete")
         return cls(
-            message.node_id,
-            message.public_key,
-            message.serial,
-            message.not_after,
-            message.capacity,
-            message.signature,
+            node_id=message.node_id,
+            public_key=message.public_key,
+            serial=message.serial,
+            not_after=message.not_after,
+            capacity=message.capacity,
+            signature=message.signature,
         )
 
 
@@ -151,12 +151,12 @@ class EnrolmentKey:
         )
         signature = self._private_key.sign(bare.signed_part())
         return Certificate(
-            bare.node_id,
-            bare.public_key,
-            bare.serial,
-            bare.not_after,
-            bare.capacity,
-            signature,
+            node_id=bare.node_id,
+            public_key=bare.public_key,
+            serial=bare.serial,
+            not_after=bare.not_after,
+            capacity=bare.capacity,
+            signature=signature,
         )
 
 

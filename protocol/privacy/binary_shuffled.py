@@ -51,7 +51,13 @@ class BinaryShuffled(Mechanism):
         bound = CentredBinomial(coins).two_sided_bound(wrap_probability)
         modulus = modulus_for(cohort_size, 1, bound)
         return BinaryCohort(
-            cohort_size, honest_floor, 1, bound, modulus, self.epsilon, coins
+            cohort_size,
+            honest_floor,
+            1,
+            noise_bound=bound,
+            modulus=modulus,
+            epsilon=self.epsilon,
+            coins=coins,
         )
 
 

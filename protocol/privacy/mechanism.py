@@ -198,7 +198,12 @@ class Mechanism(abc.ABC):
             allowed = f"at least {float(SMALLEST_WRAP_PROBABILITY):g} and below 1"
             raise InputError("wrap_probability", float(level), allowed)
         return _remembered(
-            type(self), self.epsilon, self.scale, size, floor, Fraction(level)
+            type(self),
+            self.epsilon,
+            self.scale,
+            cohort_size=size,
+            honest_floor=floor,
+            wrap_probability=Fraction(level),
         )
 
     @abc.abstractmethod

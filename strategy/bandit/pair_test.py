@@ -103,7 +103,9 @@ class PairDesign:
         spread = np.sqrt(2) * spread  # of two arms
         most = np.array([INSIDE * bound.limit for bound in noises])
         at_most = np.minimum(most, LARGEST_EXPONENT)
-        best = _smallest_lead(plan, weights, spread, threshold, at_most, cells)
+        best = _smallest_lead(
+            plan, weights, spread, threshold=threshold, most=at_most, cells=cells
+        )
         room = np.minimum(best, np.maximum(most - best, 0.0))
         leading, trailing = [best], [-best]
         for tilt in TILTS:

@@ -310,13 +310,13 @@ class Desk:
         )
         attendee.arrive(hello.instance, loop.time())
         stream = NodeStream(
-            context,
-            hello,
-            attendee,
-            self._settings,
-            self.stats,
-            loop.time,
-            self._pace,
+            wire=context,
+            hello=hello,
+            attendee=attendee,
+            settings=self._settings,
+            stats=self.stats,
+            clock=loop.time,
+            pace=self._pace,
         )
         self._streams[node_id] = stream
         self.stats.attended += 1

@@ -126,7 +126,7 @@ def append(
         number += 1
         at = time.time()
         digest = _digest(rows, kind, subject)
-        link = _link(link, number, at, kind, subject, digest)
+        link = _link(link, number, at, kind=kind, subject=subject, digest=digest)
         database.execute(
             "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)",
             (number, at, kind, subject, digest, link),
@@ -153,7 +153,12 @@ def breaks(rows: Rows) -> Iterator[str]:
         if entry.digest != _digest(rows, entry.kind, entry.subject):
             yield f"{what}: its rows were changed after they were written"
         expected = _link(
-            link, number, entry.at, entry.kind, entry.subject, entry.digest
+            link,
+            number,
+            entry.at,
+            kind=entry.kind,
+            subject=entry.subject,
+            digest=entry.digest,
         )
         if entry.link != expected:
             yield f"{what}: it or its time was changed, or one before it"

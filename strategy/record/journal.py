@@ -74,7 +74,6 @@ class Journal(JournalReader):
             journal = cls(run_dir, lock, new=True)
             try:
                 journal._found(run_id, config, engine)
-                journal._new = False
             except BaseException:
                 journal.close()
                 raise
@@ -141,6 +140,7 @@ class Journal(JournalReader):
                 ],
             )
             chain.append(database, chain.FOUNDED)
+        self._new = False
 
     # --- writing ---------------------------------------------------------------
 

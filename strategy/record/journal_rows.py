@@ -112,14 +112,14 @@ def sum_from(
         return None
     value = json.loads(text)
     return SumRecord(
-        cohort_id,
-        None if value["released"] is None else int(value["released"]),
-        int(value["modulus"]),
-        int(value["total"]),
-        value["precision"],
-        value["survivors"],
-        tuple(value["nodes"]),
-        losses,
+        cohort_id=cohort_id,
+        released=None if value["released"] is None else int(value["released"]),
+        modulus=int(value["modulus"]),
+        total=int(value["total"]),
+        precision=value["precision"],
+        survivors=value["survivors"],
+        nodes=tuple(value["nodes"]),
+        losses=losses,
     )
 
 
@@ -140,12 +140,12 @@ def dealing_from(row: Sequence[Any]) -> DealingRecord:
     """Read back what `dealing_row` wrote."""
     dealing_id, nodes, reason, dealers, members, findings = row
     return DealingRecord(
-        dealing_id,
-        nodes,
-        reason,
-        tuple(json.loads(dealers)),
-        tuple(json.loads(members)),
-        tuple(Finding(*one) for one in json.loads(findings)),
+        dealing_id=dealing_id,
+        nodes=nodes,
+        reason=reason,
+        dealers=tuple(json.loads(dealers)),
+        members=tuple(json.loads(members)),
+        findings=tuple(Finding(*one) for one in json.loads(findings)),
     )
 
 

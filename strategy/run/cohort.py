@@ -102,13 +102,13 @@ class CohortRunner:
         self.tally.invited += users
         await self._listen(
             events.CohortAsked(
-                record.cohort_id,
-                record.round_number,
-                record.batch,
-                record.arm,
-                record.attempt,
-                users,
-                len(record.users),
+                cohort_id=record.cohort_id,
+                number=record.round_number,
+                batch=record.batch,
+                arm=record.arm,
+                attempt=record.attempt,
+                users=users,
+                nodes=len(record.users),
             )
         )
         ticker = asyncio.create_task(self._tell_progress(asked))
@@ -117,12 +117,12 @@ class CohortRunner:
                 asked.traffic.spec, {n: len(u) for n, u in record.users.items()}
             )
             end = await run_session(
-                session,
-                self._port,
-                asked.traffic.wrap,
-                asked.traffic.unwrap,
-                self._deadlines,
-                kept,
+                session=session,
+                port=self._port,
+                wrap=asked.traffic.wrap,
+                unwrap=asked.traffic.unwrap,
+                deadlines=self._deadlines,
+                spool=kept,
             )
         finally:
             ticker.cancel()
@@ -148,17 +148,17 @@ class CohortRunner:
             await self._open.forget([record.cohort_id])
         await self._listen(
             events.CohortEnded(
-                record.cohort_id,
-                record.arm,
-                record.attempt,
-                survivors,
-                lost,
-                void,
-                tuple(sorted(asked.traffic.refusals.items())),
-                time.monotonic() - started,
-                tuple(why.items()),
-                returned,
-                findings,
+                cohort_id=record.cohort_id,
+                arm=record.arm,
+                attempt=record.attempt,
+                survivors=survivors,
+                lost=lost,
+                void=void,
+                refusals=tuple(sorted(asked.traffic.refusals.items())),
+                seconds=time.monotonic() - started,
+                losses=tuple(why.items()),
+                returned=returned,
+                findings=findings,
             )
         )
         if not isinstance(end, SecureSum):

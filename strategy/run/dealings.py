@@ -119,25 +119,25 @@ class Dealings:
         void = None if isinstance(outcome, Dealt) else outcome.code
         findings = blame.told(void, session.findings)
         record = DealingRecord(
-            dealing_id,
-            len(nodes),
-            void or "",
-            outcome.dealers if isinstance(outcome, Dealt) else (),
-            outcome.members if isinstance(outcome, Dealt) else (),
-            findings,
+            dealing_id=dealing_id,
+            nodes=len(nodes),
+            reason=void or "",
+            dealers=outcome.dealers if isinstance(outcome, Dealt) else (),
+            members=outcome.members if isinstance(outcome, Dealt) else (),
+            findings=findings,
         )
         await self._journal.call(self._journal.deal, record)
         if not record.reason:
             self.sizes.append(record.nodes)
         await self._listen(
             events.KeyDealt(
-                dealing_id,
-                len(nodes),
-                len(record.dealers),
-                len(record.members),
-                record.reason or None,
-                time.monotonic() - started,
-                findings,
+                dealing_id=dealing_id,
+                nodes=len(nodes),
+                dealers=len(record.dealers),
+                members=len(record.members),
+                void=record.reason or None,
+                seconds=time.monotonic() - started,
+                findings=findings,
             )
         )
         return outcome

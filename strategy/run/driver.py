@@ -108,7 +108,9 @@ async def run_session(
             return outcome
         events = await spool.events()
         await _worked(partial(_replay, session, events), len(events))
-    step = await _drive(session, port, wrap, unwrap, deadlines, spool)
+    step = await _drive(
+        session, port, wrap, unwrap=unwrap, deadlines=deadlines, spool=spool
+    )
     if isinstance(step, Dealt):
         raise InputError("session", "a dealing", "a cohort; see run_dealing")
     if spool is not None:
@@ -124,7 +126,9 @@ async def run_dealing(
     deadlines: Deadlines,
 ) -> Dealt | Void:
     """Bring a dealing to its end; none of it is spooled, it is simply dealt again."""
-    step = await _drive(session, port, wrap, unwrap, deadlines, None)
+    step = await _drive(
+        session, port, wrap, unwrap=unwrap, deadlines=deadlines, spool=None
+    )
     if isinstance(step, SecureSum):
         raise InputError("session", "a cohort", "a dealing; see run_session")
     return step
@@ -145,7 +149,15 @@ async def _drive(
             snapshot = await _worked(session.snapshot, size)
             await spool.enter_stage(step.stage, snapshot)
         if step.messages:
-            await _collect(session, step, port, wrap, unwrap, deadlines, spool)
+            await _collect(
+                session,
+                step,
+                port,
+                wrap=wrap,
+                unwrap=unwrap,
+                deadlines=deadlines,
+                spool=spool,
+            )
         # A heap is one message, and is opened message by message.
         step = await _worked(
             session.advance, LARGE if SHUFFLER in step.messages else size

@@ -144,12 +144,12 @@ class OpenCohorts:
             if cohort_id == cohort.cohort_id
         }
         return CohortRecord(
-            cohort.cohort_id,
-            cohort.round_number,
-            cohort.batch,
-            cohort.arm,
-            cohort.attempt,
-            cohort.size,
-            cohort.spec,
-            users,
+            cohort_id=cohort.cohort_id,
+            round_number=cohort.round_number,
+            batch=cohort.batch,
+            arm=cohort.arm,
+            attempt=cohort.attempt,
+            size=cohort.size,
+            spec=cohort.spec,
+            users=users,
         )

@@ -105,11 +105,21 @@ class Orchestrator:
         )
         terms = Terms(port, self._run_id, transport.stage_timeout_s)
         self._recruiter = Recruiter(
-            config, journal, self._roll_call, self._registry, terms, listen
+            config,
+            journal,
+            self._roll_call,
+            registry=self._registry,
+            terms=terms,
+            listen=listen,
         )
         self._runner = CohortRunner(journal, port, self._open, listen, transport)
         self._dealings = Dealings(
-            config, journal, port, open_session, self._runner.closings, listen
+            config,
+            journal,
+            port,
+            open_session=open_session,
+            closings=self._runner.closings,
+            listen=listen,
         )
         self._tally = self._runner.tally
         self._asked: list[Asked] = []
@@ -140,14 +150,14 @@ class Orchestrator:
             await self._journal.call(self._journal.note_resumed, number)
         await self._listen(
             events.RunStarted(
-                self._run_id,
-                self._config.experiment.arms,
-                nodes,
-                self._registry.population,
-                self._config.horizon,
-                number - 1,
-                await self._journal.call(lambda: self._journal.head),
-                self._config.test_mode,
+                run_id=self._run_id,
+                arms=self._config.experiment.arms,
+                nodes=nodes,
+                population=self._registry.population,
+                horizon=self._config.horizon,
+                rounds_done=number - 1,
+                head=await self._journal.call(lambda: self._journal.head),
+                test_mode=self._config.test_mode,
             )
         )
         while True:
@@ -270,14 +280,14 @@ class Orchestrator:
         await self._open.forget(one.cohort_id for one in sums)
         await self._listen(
             events.RoundFinished(
-                number,
-                views,
-                self._tally.invited,
-                self._tally.answered,
-                self._tally.lost,
-                policy.finished,
-                time.monotonic() - started,
-                head,
+                number=number,
+                views=views,
+                invited=self._tally.invited,
+                answered=self._tally.answered,
+                lost=self._tally.lost,
+                finished=policy.finished,
+                seconds=time.monotonic() - started,
+                head=head,
             )
         )
 
@@ -296,14 +306,14 @@ class Orchestrator:
         for one in found:
             wish, spec, users = one.wish, one.spec, one.draw.users
             record = CohortRecord(
-                spec.cohort_id,
-                number,
-                wish.batch,
-                wish.arm,
-                self._attempts[number, wish.arm] + 1,
-                wish.size,
-                spec.SerializeToString(deterministic=True),
-                users,
+                cohort_id=spec.cohort_id,
+                round_number=number,
+                batch=wish.batch,
+                arm=wish.arm,
+                attempt=self._attempts[number, wish.arm] + 1,
+                size=wish.size,
+                spec=spec.SerializeToString(deterministic=True),
+                users=users,
             )
             traffic = self._runner.traffic(spec, users)
             asked.append(AskedCohort(wish, record, traffic, spec.cohort_size))

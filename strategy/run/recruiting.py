@@ -238,12 +238,12 @@ class Recruiter:
         self, wishes: Sequence[CohortWish], present: Sequence[str], why: str
     ) -> events.WaitingForNodes:
         return events.WaitingForNodes(
-            len(present),
-            len(self._registry.known),
-            sum(wish.size for wish in wishes),
-            self._registry.left_on(present),
-            self._config.transport.return_timeout_s,
-            why,
+            present=len(present),
+            known=len(self._registry.known),
+            wanted=sum(wish.size for wish in wishes),
+            available=self._registry.left_on(present),
+            patience_s=self._config.transport.return_timeout_s,
+            why=why,
         )
 
 

@@ -76,6 +76,13 @@ async def heed(
             head = await journal.call(journal.retire, record)
             views = tuple(policy.arms())
             await listen(
-                events.ArmRetired(arm, number, reason, views, policy.finished, head)
+                events.ArmRetired(
+                    arm,
+                    number,
+                    reason,
+                    views=views,
+                    finished=policy.finished,
+                    head=head,
+                )
             )
         retiring.forget(journal.run_dir, arm)

@@ -54,18 +54,18 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
     cohorts = journal.cohorts()
     links = journal.entries()
     evidence = Evidence(
-        journal.config,
-        cohorts,
-        {cohort.cohort_id: CohortSpec.FromString(cohort.spec) for cohort in cohorts},
-        invited,
-        journal.rounds(),
-        {(cohort_id, node_id) for cohort_id, node_id, _ in journal.returned()},
-        journal.blame(),
-        {member for one in journal.dealings() for member in one.members},
-        _keys_by_round(journal),
-        {one.arm: one for one in journal.retired()},
-        journal.meetings(),
-        links,
+        config=journal.config,
+        cohorts=cohorts,
+        specs={one.cohort_id: CohortSpec.FromString(one.spec) for one in cohorts},
+        invited=invited,
+        rounds=journal.rounds(),
+        returned={(cohort_id, node_id) for cohort_id, node_id, _ in journal.returned()},
+        blame=journal.blame(),
+        members={member for one in journal.dealings() for member in one.members},
+        keys=_keys_by_round(journal),
+        retired={one.arm: one for one in journal.retired()},
+        meetings=journal.meetings(),
+        links=links,
     )
     return (
         checked(

@@ -186,12 +186,12 @@ class DealingServer(ServerMachine):
         sealed = dealing.sealed[list(self._holders).index(party)]
         try:
             return upheld(
-                self._terms,
-                self._holders[party],
-                dealing,
-                sealed,
-                complaint.shared,
-                complaint.proof,
+                terms=self._terms,
+                holder=self._holders[party],
+                dealing=dealing,
+                sealed=sealed,
+                shared=complaint.shared,
+                proof=complaint.proof,
             )
         except ProtocolError:
             return False

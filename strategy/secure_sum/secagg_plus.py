@@ -250,13 +250,13 @@ class SecaggPlusServer(ServerMachine):
                         whose = self.neighbours[party][position]
                         kind.setdefault(whose, {})[positions[whose][party]] = share
         unmasking = Unmasking(
-            self.context,
-            spec.modulus,
-            self.sizes.threshold,
-            {party: self.masked[party] for party in survivors},
-            [party for party in self.sharers if party not in self.masked],
-            self.neighbours,
-            {party: key.mask_key for party, key in self.keys.items()},
+            context=self.context,
+            modulus=spec.modulus,
+            threshold=self.sizes.threshold,
+            masked={party: self.masked[party] for party in survivors},
+            dropped=[party for party in self.sharers if party not in self.masked],
+            neighbours=self.neighbours,
+            mask_keys={party: key.mask_key for party, key in self.keys.items()},
         )
         try:
             total, wrong = unmasking.total(self_shares, mask_shares)

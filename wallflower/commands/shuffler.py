@@ -31,4 +31,4 @@ def shuffler(
     from wallflower.shuffler.serve import serve
 
     hosts = address or [listen.rpartition(":")[0]]
-    asyncio.run(serve(home, listen, hosts, enrolment, metrics, hold_s))
+    asyncio.run(serve(home, listen, hosts, enrolment, metrics=metrics, hold_s=hold_s))

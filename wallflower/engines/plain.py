@@ -106,14 +106,14 @@ class _Rehearsal:
         policy = policy_for(self._config)
         await self._job.listen(
             events.RunStarted(
-                self._job.run_id,
-                self._config.experiment.arms,
-                len(self._registry.nodes),
-                self._registry.population,
-                self._config.horizon,
-                0,
-                self._journal.head,
-                self._config.test_mode,
+                run_id=self._job.run_id,
+                arms=self._config.experiment.arms,
+                nodes=len(self._registry.nodes),
+                population=self._registry.population,
+                horizon=self._config.horizon,
+                rounds_done=0,
+                head=self._journal.head,
+                test_mode=self._config.test_mode,
             )
         )
         self._journal.meet(self._registry.known)
@@ -156,14 +156,14 @@ class _Rehearsal:
         head = await self._journal.call(self._write, number, policy, cohorts)
         await self._job.listen(
             events.RoundFinished(
-                number,
-                tuple(policy.arms()),
-                self._asked,
-                self._answered,
-                self._asked - self._answered,
-                policy.finished,
-                time.monotonic() - started,
-                head,
+                number=number,
+                views=tuple(policy.arms()),
+                invited=self._asked,
+                answered=self._answered,
+                lost=self._asked - self._answered,
+                finished=policy.finished,
+                seconds=time.monotonic() - started,
+                head=head,
             )
         )
 
@@ -203,13 +203,13 @@ class _Rehearsal:
         for node_id, users in draw.users.items():
             source: Rewards = self._source(node_id)
             pull = Pull(
-                spec.run_id,
-                spec.cohort_id,
-                spec.batch,
-                spec.arm,
-                spec.arm_name,
-                node_id,
-                users,
+                run_id=spec.run_id,
+                cohort_id=spec.cohort_id,
+                batch=spec.batch,
+                arm=spec.arm,
+                arm_name=spec.arm_name,
+                node_id=node_id,
+                users=users,
             )
             pulled = await pull_rewards(source, pull, hosted_patience(self._config))
             losses.update(pulled.reasons)
@@ -226,14 +226,14 @@ class _Rehearsal:
         self._asked += spec.cohort_size
         self._all.append((spec, len(draw.users)))
         record = CohortRecord(
-            spec.cohort_id,
-            number,
-            wish.batch,
-            wish.arm,
-            attempt,
-            wish.size,
-            spec.SerializeToString(deterministic=True),
-            draw.users,
+            cohort_id=spec.cohort_id,
+            round_number=number,
+            batch=wish.batch,
+            arm=wish.arm,
+            attempt=attempt,
+            size=wish.size,
+            spec=spec.SerializeToString(deterministic=True),
+            users=draw.users,
         )
         if survivors < spec.quorum:
             return _Cohort(record, losses)
@@ -253,14 +253,14 @@ class _Rehearsal:
                 total=value,
             ),
             SumRecord(
-                spec.cohort_id,
-                None if mechanism.server_noise() is not None else released,
-                spec.modulus,
-                value,
-                mechanism.precision,
-                survivors,
-                tuple(nodes),
-                losses,
+                cohort_id=spec.cohort_id,
+                released=None if mechanism.server_noise() is not None else released,
+                modulus=spec.modulus,
+                total=value,
+                precision=mechanism.precision,
+                survivors=survivors,
+                nodes=tuple(nodes),
+                losses=losses,
             ),
         )
 

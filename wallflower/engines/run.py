@@ -70,7 +70,15 @@ def start_run(
     except InputError as error:
         raise named(experiment, error) from None
     Journal.create(directory, run_id, config, engine).close()
-    return _carry_out(directory, config, engine, run_id, options, until_s, page)
+    return _carry_out(
+        directory,
+        config,
+        engine,
+        run_id=run_id,
+        options=options,
+        until_s=until_s,
+        page=page,
+    )
 
 
 def resume_run(
@@ -85,7 +93,13 @@ def resume_run(
         return result
     _preflight(Preflight(result.config, result.engine, directory, options))
     return _carry_out(
-        directory, result.config, result.engine, result.run_id, options, until_s, page
+        directory,
+        result.config,
+        result.engine,
+        run_id=result.run_id,
+        options=options,
+        until_s=until_s,
+        page=page,
     )
 
 

@@ -114,12 +114,12 @@ def prepare(request: Request) -> Prepared:
     model = rewards(arms)
     simulation = Simulation(spec, model, request.instances, request.seed)
     return Prepared(
-        simulation,
-        build_engine(simulation, request.engine),
-        request.engine,
-        names,
-        _or(request.rewards, "gaussian"),
-        "given" if names is not None else _or(request.instance, "easy"),
+        simulation=simulation,
+        engine=build_engine(simulation, request.engine),
+        engine_name=request.engine,
+        arm_names=names,
+        rewards=_or(request.rewards, "gaussian"),
+        instance="given" if names is not None else _or(request.instance, "easy"),
     )
 
 

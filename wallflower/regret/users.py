@@ -83,13 +83,13 @@ class UsersEngine:
             asked += count
             yield None
         yield CohortOutcome(
-            wish.batch,
-            wish.arm,
-            cohort.cohort_size,
-            cohort.honest_floor,
-            cohort.cohort_size,
-            cohort.precision,
-            analyze(cohort, total % cohort.modulus, bits=self._bits),
+            batch=wish.batch,
+            arm=wish.arm,
+            cohort_size=cohort.cohort_size,
+            honest_floor=cohort.honest_floor,
+            survivors=cohort.cohort_size,
+            precision=cohort.precision,
+            total=analyze(cohort, total % cohort.modulus, bits=self._bits),
         )
 
     def _chunk(self, arm: int, count: int, cohort: CohortMechanism) -> int:

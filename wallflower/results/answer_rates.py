@@ -102,7 +102,13 @@ def homogeneity(unit: str, strata: Sequence[Stratum]) -> RateTest:
     worst = min(names, key=lambda name: found[name][0])
     p_value, arm_lost, expected = found[worst]
     return RateTest(
-        unit, asked, lost, min(1.0, len(names) * p_value), worst, arm_lost, expected
+        unit,
+        asked,
+        lost,
+        p_value=min(1.0, len(names) * p_value),
+        arm=worst,
+        arm_lost=arm_lost,
+        expected=expected,
     )
 
 

@@ -167,16 +167,16 @@ def arm_rows(
                 out.add(view["arm"])
             rows.append(
                 ArmRow(
-                    number,
-                    names[view["arm"]],
-                    view["users"],
-                    view["estimate"],
-                    view["lower"],
-                    view["upper"],
-                    view["active"],
-                    fell,
-                    view["reason"],
-                    view["retired"],
+                    round=number,
+                    arm=names[view["arm"]],
+                    users=view["users"],
+                    estimate=view["estimate"],
+                    lower=view["lower"],
+                    upper=view["upper"],
+                    active=view["active"],
+                    fell=fell,
+                    reason=view["reason"],
+                    retired=view["retired"],
                 )
             )
     return tuple(rows)

@@ -70,18 +70,18 @@ def state_of(
             f"invited {result.invited:,}, answered {result.answered:,}, lost {lost:,}"
         )
     return State(
-        label,
-        tone,
-        sentence,
-        f"People {people}",
-        f"wallflower resume {directory}" if stopped else "",
-        ()
+        label=label,
+        tone=tone,
+        sentence=sentence,
+        people=f"People {people}",
+        command=f"wallflower resume {directory}" if stopped else "",
+        cohorts=()
         if stopped or finished
         else tuple(
             _line(cohort, arms) for cohort in list(now.cohorts.values())[:_MOST_COHORTS]
         ),
-        now.told,
-        seen,
+        told=now.told,
+        seen=seen,
     )
 
 

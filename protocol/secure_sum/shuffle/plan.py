@@ -64,7 +64,7 @@ class ShufflePlan:
                 _fraction(spec.epsilon),
                 _fraction(spec.wrap_probability),
             )
-            return cls(modulus, radix.messages, 1, PLAIN, least, radix)
+            return cls(modulus, radix.messages, 1, seal=PLAIN, least=least, radix=radix)
         # Who colludes or is absent does not mix; fewer than this are not released.
         corrupt = threat.corrupt_nodes(nodes)
         honest = max(2, nodes - corrupt - threat.dropped_nodes(nodes))
@@ -72,7 +72,7 @@ class ShufflePlan:
         shares = mixing.shares_for(honest, modulus, bits)
         length = mixing.share_bytes(modulus)
         least = max(least, min(nodes, honest + corrupt))
-        return cls(modulus, shares, length, HYBRID, least, None)
+        return cls(modulus, shares, length, seal=HYBRID, least=least, radix=None)
 
     @property
     def message_bytes(self) -> int:
