@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import csv
 import dataclasses
 import inspect
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,11 +24,11 @@ from wallflower.clients.rewards.source import (
     Rewards,
 )
 from wallflower.clients.rewards.threads import REWARD_THREADS
-from wallflower.protocol.errors import ConfigError, UnavailableError, optional_module
+from wallflower.protocol.errors import ConfigError, UnavailableError
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.rewards.models import RewardModel, synthetic_rewards
 from wallflower.protocol.rewards.seeded import seeded_rewards
-from wallflower.protocol.rewards.tables import dealt_out
+from wallflower.protocol.rewards.tables import dealt_out, table_rows
 
 Rows: TypeAlias = dict[str, tuple[float | None, ...]]  # by user, a cell per arm
 
@@ -247,24 +246,12 @@ SOURCES: dict[str, Callable[[RewardSettings, str, Sequence[str]], Rewards]] = {
 
 def read_table(path: Path, arms: Sequence[str], user_column: str) -> Rows:
     """Read user → one cell per arm; the cells themselves are screened when pulled."""
-    if not path.is_file():
-        raise ConfigError(str(path), "no such file")
-    suffix = path.suffix.lower()
-    if suffix == ".csv":
-        records = _csv_records(path)
-    elif suffix == ".parquet":
-        records = _parquet_records(path)
-    else:
-        raise ConfigError(str(path), "is not a .csv or .parquet file")
     rows: Rows = {}
-    for record in records:
-        for column in (user_column, *arms):
-            if column not in record:
-                raise ConfigError(str(path), f'no column "{column}"')
-        user = str(record[user_column] or "").strip()
+    for where, (name, *cells) in table_rows(path, (user_column, *arms)):
+        user = str(name or "").strip()
         if not user or user in rows:
-            raise ConfigError(str(path), f"row {len(rows) + 1}: user missing or twice")
-        rows[user] = tuple(_cell(record[arm]) for arm in arms)
+            raise ConfigError(where, "user missing or twice")
+        rows[user] = tuple(_cell(cell) for cell in cells)
     if not rows:
         raise ConfigError(str(path), "holds no users")
     return rows
@@ -277,21 +264,3 @@ def _cell(value: object) -> float | None:
         return float(str(value))
     except ValueError:
         return None
-
-
-def _csv_records(path: Path) -> list[Mapping[str, object]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return list(csv.DictReader(file, strict=True))
-    except (csv.Error, UnicodeDecodeError):
-        raise ConfigError(str(path), "is not a readable CSV file") from None
-
-
-def _parquet_records(path: Path) -> list[Mapping[str, object]]:
-    pyarrow = optional_module("pyarrow", "parquet")
-    parquet = optional_module("pyarrow.parquet", "parquet")
-    try:
-        records: list[Mapping[str, object]] = parquet.read_table(path).to_pylist()
-    except (pyarrow.ArrowException, OSError):
-        raise ConfigError(str(path), "is not a readable Parquet file") from None
-    return records

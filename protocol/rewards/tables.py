@@ -45,7 +45,7 @@ def looks_like_table(text: str) -> bool:
 def read_reward_table(path: Path) -> RewardTable:
     """Read a log with the columns arm and reward; errors name the file and line."""
     groups: dict[str, list[float]] = {}
-    for where, (arm, reward) in _rows(path, ("arm", "reward")):
+    for where, (arm, reward) in table_rows(path, ("arm", "reward")):
         name = "" if arm is None else str(arm).strip()
         if not name:
             raise ConfigError(where, "the arm is missing")
@@ -62,7 +62,7 @@ def read_outcome_tables(paths: Sequence[Path], arms: Sequence[str]) -> RewardTab
     """
     groups: dict[str, list[float]] = {arm: [] for arm in arms}
     for path in paths:
-        for where, rewards in _rows(path, arms):
+        for where, rewards in table_rows(path, arms):
             for arm, reward in zip(arms, rewards, strict=True):
                 if reward is not None and str(reward).strip():
                     groups[arm].append(_reward(where, reward))
@@ -78,10 +78,10 @@ def dealt_out(path: Path, node_column: str, count: int) -> tuple[int, ...]:
     By the column that says so, nodes in the order of their names; else in turn.
     """
     if not node_column:
-        rows = sum(1 for _ in _rows(path, ()))
+        rows = sum(1 for _ in table_rows(path, ()))
         return tuple(row % count for row in range(rows))
     names = []
-    for where, (name,) in _rows(path, (node_column,)):
+    for where, (name,) in table_rows(path, (node_column,)):
         names.append("" if name is None else str(name).strip())
         if not names[-1]:
             raise ConfigError(where, f'"{node_column}" is missing')
@@ -95,7 +95,10 @@ def _table(groups: dict[str, list[float]]) -> RewardTable:
     )
 
 
-def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[object]]]:
+def table_rows(
+    path: Path, columns: Sequence[str]
+) -> Iterator[tuple[str, list[object]]]:
+    """Give every row's place, for messages, and its cells in the named columns."""
     if path.suffix.lower() not in _SUFFIXES:
         raise ConfigError(str(path), "is not a .csv or .parquet file")
     if not path.is_file():
@@ -140,11 +143,11 @@ def _parquet_rows(
         _check_header(str(path), file.schema_arrow.names, columns)
         row = 0
         for batch in file.iter_batches(columns=list(columns)):
-            lists = [batch.column(name).to_pylist() for name in columns]
-            for values in zip(*lists, strict=True):
+            cells = [batch.column(name).to_pylist() for name in columns]
+            for place in range(batch.num_rows):  # rows count without columns too
                 row += 1
-                yield f"{path}, row {row}", list(values)
-    except pyarrow.ArrowException:
+                yield f"{path}, row {row}", [column[place] for column in cells]
+    except (pyarrow.ArrowException, OSError):
         raise ConfigError(str(path), "is not a readable Parquet file") from None
 
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from wallflower.protocol.errors import ConfigError
-from wallflower.protocol.rewards.tables import read_reward_table
+from wallflower.protocol.rewards.tables import dealt_out, read_reward_table
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -78,6 +78,16 @@ def test_a_file_that_cannot_be_a_table_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         read_reward_table(tmp_path / name)
+
+
+def test_users_of_a_parquet_table_are_dealt_to_nodes_as_those_of_a_csv(
+    tmp_path: Path,
+) -> None:
+    csv_path, parquet_path = tmp_path / "t.csv", tmp_path / "t.parquet"
+    csv_path.write_text("user,a\nu1,1\nu2,0\nu3,1\n")
+    users = {"user": ["u1", "u2", "u3"], "a": [1.0, 0.0, 1.0]}
+    pq.write_table(pa.table(users), parquet_path)
+    assert dealt_out(parquet_path, "", 2) == dealt_out(csv_path, "", 2) == (0, 1, 0)
 
 
 def test_garbage_with_a_parquet_name_is_refused(tmp_path: Path) -> None:
