@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -30,6 +31,14 @@ from wallflower.protocol.messages.port import NodeHandler
 
 _log = logging.getLogger(__name__)
 _jitter = secrets.SystemRandom()
+
+
+def check_waits(settings: Any) -> None:
+    """Refuse settings under which nothing would ever happen: a wait of no time."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if field.name.endswith("_s") and not value > 0:
+            raise InputError(field.name.replace("_", "-"), value, "above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +68,9 @@ class AttendanceSettings:
     most_bytes: int = 65 * 2**20
 
     def __post_init__(self) -> None:
-        """Refuse settings under which nothing would ever happen."""
+        check_waits(self)
         if self.concurrency < 1:
             raise InputError("concurrency", self.concurrency, "at least 1")
-        for name in ("patience_s", "first_wait_s", "longest_wait_s", "greeting_s"):
-            if not getattr(self, name) > 0:
-                raise InputError(name.replace("_", "-"), getattr(self, name), "above 0")
 
 
 @dataclass(frozen=True, slots=True)

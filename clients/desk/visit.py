@@ -20,13 +20,13 @@ from google.protobuf.message import DecodeError
 from wallflower.clients.desk.attend import (
     Invitation,
     certificate_refused,
+    check_waits,
     not_reached,
     open_channel,
 )
 from wallflower.clients.desk.stream import CERTIFICATE_REFUSED, new_hello, reason_of
 from wallflower.protocol.errors import (
     AuthenticationError,
-    InputError,
     MalformedMessageError,
 )
 from wallflower.protocol.identity.enrolment import NodeIdentity
@@ -78,10 +78,7 @@ class VisitSettings:
     most_bytes: int = 65 * 2**20
 
     def __post_init__(self) -> None:
-        """Refuse settings under which nothing would ever happen."""
-        for name in ("patience_s", "first_wait_s", "longest_wait_s", "call_s"):
-            if not getattr(self, name) > 0:
-                raise InputError(name.replace("_", "-"), getattr(self, name), "above 0")
+        check_waits(self)
 
 
 class Visitor:

@@ -7,7 +7,7 @@ and the decision that followed. For successive elimination round and batch coinc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from wallflower.protocol.messages.port import NodeId
@@ -18,11 +18,8 @@ DEALING = "deal-"  # how the ids of dealings begin
 
 
 @dataclass(frozen=True, slots=True)
-class CohortRecord:
-    """One attempt to fill one wish: who is asked, and on what terms.
-
-    `spec` is the serialized `CohortSpec` that every client gets.
-    """
+class CohortTerms:
+    """One attempt to fill one wish; `spec` is the `CohortSpec` every client gets."""
 
     cohort_id: str
     round_number: int
@@ -31,7 +28,21 @@ class CohortRecord:
     attempt: int
     size: int
     spec: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CohortRecord(CohortTerms):
+    """A cohort about to be asked: whom, and on what terms."""
+
     users: Mapping[NodeId, tuple[str, ...]]
+
+    @classmethod
+    def of(
+        cls, terms: CohortTerms, users: Mapping[NodeId, tuple[str, ...]]
+    ) -> CohortRecord:
+        """Put users to the terms they were asked on."""
+        facts = {one.name: getattr(terms, one.name) for one in fields(CohortTerms)}
+        return cls(**facts, users=users)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +71,12 @@ class SumRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredCohort:
+class StoredCohort(CohortTerms):
     """A cohort as the journal has it: asked, and how it ended.
 
     `losses` counts by reason the users who were asked and are in no sum.
     """
 
-    cohort_id: str
-    round_number: int
-    batch: int
-    arm: int
-    attempt: int
-    size: int
-    spec: bytes
     state: str
     reason: str
     losses: Mapping[str, int]

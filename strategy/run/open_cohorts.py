@@ -143,13 +143,4 @@ class OpenCohorts:
             for cohort_id, node_id, users in self._journal.invitations()
             if cohort_id == cohort.cohort_id
         }
-        return CohortRecord(
-            cohort_id=cohort.cohort_id,
-            round_number=cohort.round_number,
-            batch=cohort.batch,
-            arm=cohort.arm,
-            attempt=cohort.attempt,
-            size=cohort.size,
-            spec=cohort.spec,
-            users=users,
-        )
+        return CohortRecord.of(cohort, users)
