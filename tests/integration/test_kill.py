@@ -103,7 +103,8 @@ def state_of(run_dir: Path) -> str:
 
 def kill_and_resume(
     folder: Path, backend: str, deaths: Sequence[tuple[str, int]]
-) -> None:
+) -> tuple[str, str]:
+    """Give the winner, and what `verify` says of the record."""
     experiment = write(folder, EXPERIMENT.replace("BACKEND", backend))
     run_dir = folder / "run"
     words: Sequence[str | Path] = ("run", experiment, "--run-dir", run_dir)
@@ -114,11 +115,10 @@ def kill_and_resume(
         print(f"  {landed:>2} {backend:<11} {phase:<28} {state_of(run_dir)}")
         words = ("resume", run_dir)
     result = as_json(wallflower("resume", run_dir, "--format", "json", cwd=folder))
-    assert result["winner"] == "d"
     print(f"{landed} of {len(deaths)} kills landed; then {state_of(run_dir)}")
     assert landed == len(deaths)
     done = wallflower("verify", run_dir, "--head", result["head"], cwd=folder)
-    assert done.returncode == 0, done.stdout
+    return result["winner"], "holds" if done.returncode == 0 else done.stdout
 
 
 @pytest.mark.slow  # starts a server several times, a second each
@@ -129,7 +129,7 @@ def kill_and_resume(
 def test_a_killed_server_resumes_to_the_same_winner(
     backend: str, deaths: Sequence[tuple[str, int]], tmp_path: Path
 ) -> None:
-    kill_and_resume(tmp_path, backend, deaths)
+    assert kill_and_resume(tmp_path, backend, deaths) == ("d", "holds")
 
 
 @pytest.mark.soak
@@ -140,4 +140,4 @@ def test_a_killed_server_resumes_to_the_same_winner(
 def test_a_server_killed_in_every_phase_resumes_to_the_same_winner(
     backend: str, deaths: Sequence[tuple[str, int]], tmp_path: Path
 ) -> None:
-    kill_and_resume(tmp_path, backend, deaths)
+    assert kill_and_resume(tmp_path, backend, deaths) == ("d", "holds")

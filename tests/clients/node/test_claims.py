@@ -27,6 +27,8 @@ async def test_the_same_answer_to_the_same_request_may_leave_again(
     with Ledger(tmp_path / "ledger") as ledger:
         await ledger.claim(tally())
         await ledger.claim(tally())
+    with sqlite3.connect(tmp_path / "ledger") as database:
+        assert database.execute("SELECT count(*) FROM claim").fetchone() == (1,)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,7 @@ async def test_claims_are_each_nodes_own(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         await ledger.claim(tally())
         await ledger.claim(tally(answer=b"mine", node="m"))
+        assert await refused(ledger, tally(answer=b"mine")) == "cohort-already-answered"
 
 
 async def test_a_claimed_cohort_counts_as_answered(tmp_path: Path) -> None:

@@ -62,6 +62,11 @@ def empty(home: Path) -> None:
 async def test_a_ledger_and_its_counter_go_on_together(tmp_path: Path) -> None:
     for number in range(3):
         await answer(tmp_path, tally(b"sum", f"c{number}"))
+    with opened(tmp_path) as ledger:
+        assert [await ledger.answered("n", "run", f"c{n}") for n in range(4)] == [
+            *(True, True, True),
+            False,
+        ]
 
 
 async def test_a_ledger_put_back_to_a_backup_answers_nothing(tmp_path: Path) -> None:
@@ -159,6 +164,9 @@ async def test_a_commit_without_its_counter_is_no_reason_for_alarm(
     await answer(tmp_path, tally(b"sum", "c2"))
     (tmp_path / "ledger.counter").write_bytes(before)
     await answer(tmp_path, tally(b"sum", "c3"))
+    with opened(tmp_path) as ledger:
+        assert await ledger.answered("n", "run", "c2")
+        assert await ledger.answered("n", "run", "c3")
 
 
 async def test_a_torn_counter_falls_back_to_the_mark_before(tmp_path: Path) -> None:

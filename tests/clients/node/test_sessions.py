@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sqlite3
 from pathlib import Path
 
@@ -183,11 +184,21 @@ def test_a_second_message_at_the_same_time_is_turned_away(tmp_path: Path) -> Non
 
 
 def test_the_lock_of_a_process_that_died_is_free(tmp_path: Path) -> None:
+    heard, said = os.pipe()
     child = os.fork()
     if child == 0:
-        lock = node_lock(tmp_path)
-        lock.__enter__()
-        os._exit(0)
-    os.waitpid(child, 0)
+        try:
+            with node_lock(tmp_path):
+                os.write(said, b"held")
+                signal.pause()
+        finally:
+            os._exit(1)
+    try:
+        assert os.read(heard, 4) == b"held"
+        with pytest.raises(RefusalError, match="node-busy"), node_lock(tmp_path):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
     with node_lock(tmp_path):
         pass

@@ -3,14 +3,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import subprocess
-import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
-import grpc
 import numpy as np
 import pytest
 
@@ -23,8 +20,6 @@ from wallflower.clients.rewards.local import (
     TableRewards,
     reward_source,
 )
-from wallflower.clients.rewards.ready import check_test_users, require_ready
-from wallflower.clients.rewards.service import ServiceRewards
 from wallflower.clients.rewards.source import (
     Patience,
     Pull,
@@ -33,10 +28,9 @@ from wallflower.clients.rewards.source import (
     pull_rewards,
 )
 from wallflower.clients.rewards.threads import RewardThreads
-from wallflower.protocol.errors import ConfigError, InputError, UnavailableError
+from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.rewards.models import synthetic_rewards
-from wallflower.protocol.wire import rewards_pb2, rewards_pb2_grpc
 
 ROOT = Path(__file__).parents[3]
 
@@ -152,13 +146,6 @@ async def test_one_late_user_costs_only_herself(
 ) -> None:
     pulled = await ask(CallableRewards(function), "a", "stuck", "b", timeout_s=1)
     assert pulled.values[[0, 2]].tolist() == [0.5, 0.5]
-    assert pulled.reasons == {"reward-late": 1}
-
-
-async def test_a_late_user_of_a_service_costs_only_herself() -> None:
-    async with served(Service()) as address:
-        pulled = await ask(ServiceRewards(address), "fast1", "slow1", timeout_s=1)
-    assert pulled.values[0] == 0.5
     assert pulled.reasons == {"reward-late": 1}
 
 
@@ -310,167 +297,3 @@ def test_a_broken_table_is_refused_in_one_line(
         TableRewards(tmp_path / "none.csv", ("a", "b"))
     with pytest.raises(ConfigError, match=r"is not a \.csv"):
         TableRewards(Path(__file__), ("a", "b"))
-
-
-class Service(rewards_pb2_grpc.RewardSourceServicer):
-    """Answers `fast` users at once, `slow` ones when released, `gone` ones never."""
-
-    def __init__(self) -> None:
-        self.release = asyncio.Event()
-        self.asked = asyncio.Event()
-        self.pulled: list[rewards_pb2.PullRequest] = []
-
-    async def Pull(  # noqa: N802
-        self, request: rewards_pb2.PullRequest, context: object
-    ) -> AsyncIterator[rewards_pb2.Reward]:
-        self.pulled.append(request)
-        self.asked.set()
-        for user in request.users:
-            if user == "liar":
-                yield rewards_pb2.Reward(user=user, value=17.5)
-            elif user == "absent":
-                yield rewards_pb2.Reward(user=user, failure="no-show")
-            elif user.startswith("fast"):
-                yield rewards_pb2.Reward(user=user, value=0.5)
-                yield rewards_pb2.Reward(user=user, value=0.9)
-                yield rewards_pb2.Reward(user="somebody-else", value=0.9)
-        if any(user.startswith("slow") for user in request.users):
-            await self.release.wait()
-            for user in request.users:
-                if user.startswith("slow"):
-                    yield rewards_pb2.Reward(user=user, value=1.0)
-
-
-@asynccontextmanager
-async def served(service: Service) -> AsyncIterator[str]:
-    server = grpc.aio.server()
-    rewards_pb2_grpc.add_RewardSourceServicer_to_server(  # type: ignore[no-untyped-call]
-        service, server
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        await server.stop(0)
-
-
-async def test_a_service_answers_and_its_lies_and_failures_are_counted() -> None:
-    service = Service()
-    async with served(service) as address:
-        pulled = await ask(ServiceRewards(address), "fast1", "liar", "absent", "gone")
-    assert pulled.values[0] == 0.5
-    assert pulled.reasons == {"reward-out-of-range": 1, "reward-source-failed": 2}
-    assert service.pulled[0].arm_name == "a"
-
-
-async def test_a_slow_reward_blocks_no_other_question() -> None:
-    service = Service()
-    async with served(service) as address:
-        source = ServiceRewards(address)
-        slow = asyncio.create_task(
-            pull_rewards(source, pull("slow1", "fast1"), Patience())
-        )
-        await service.asked.wait()
-        fast = await pull_rewards(source, pull("fast2"), Patience())
-        assert fast.values.tolist() == [0.5]
-        assert not slow.done()
-        service.release.set()
-        assert (await slow).values.tolist() == [1.0, 0.5]
-        await source.close()
-
-
-async def test_a_service_is_asked_about_nobody_whether_it_is_ready() -> None:
-    service = Service()
-    async with served(service) as address:
-        source = ServiceRewards(address, test_users=("fast-test",))
-        await require_ready(source, 0, "a")
-        await source.close()
-    assert [list(asked.users) for asked in service.pulled] == [[], ["fast-test"]]
-
-
-@pytest.mark.parametrize(
-    ("user", "why"),
-    [("liar", "reward-out-of-range"), ("absent", "reward-source-failed")],
-)
-async def test_a_service_that_gives_test_users_no_reward_in_range_is_not_ready(
-    user: str, why: str
-) -> None:
-    async with served(Service()) as address:
-        source = ServiceRewards(address, test_users=(user,))
-        with pytest.raises(UnavailableError, match=why) as caught:
-            await require_ready(source, 0, "a")
-        await source.close()
-    assert "17.5" not in str(caught.value)
-
-
-async def test_a_service_that_is_down_is_not_ready_and_says_what_to_do() -> None:
-    source = ServiceRewards("127.0.0.1:1")
-    with pytest.raises(UnavailableError, match=r"UNAVAILABLE.*rewards\.address"):
-        await require_ready(source, 0, "a")
-    await source.close()
-
-
-async def test_a_source_that_cannot_say_is_taken_to_be_ready() -> None:
-    await require_ready(Given(), 0, "a")
-
-
-async def test_what_a_source_says_of_its_failure_is_not_repeated() -> None:
-    class Talkative(Given):
-        async def ready(self, arm: int, arm_name: str) -> None:
-            raise ValueError("the last reward was 0.4711")
-
-    with pytest.raises(UnavailableError, match="ValueError") as caught:
-        await require_ready(Talkative(), 0, "a")
-    assert "4711" not in str(caught.value)
-
-
-async def test_a_table_whose_arms_are_in_another_order_is_not_ready(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("user,a,b\nx,0,1\n")
-    source = TableRewards(path, ("b", "a"))
-    await require_ready(source, 1, "a")
-    with pytest.raises(UnavailableError, match="same order"):
-        await require_ready(source, 0, "a")
-
-
-def test_a_test_user_is_nobody_real() -> None:
-    with pytest.raises(ConfigError, match='"u7" is a real user'):
-        check_test_users(("u7", "x"), ("u1", "u7"))
-
-
-async def test_an_unreachable_service_loses_its_users() -> None:
-    pulled = await ask(ServiceRewards("127.0.0.1:1"), "a", "b")
-    assert pulled.reasons == {"reward-source-failed": 2}
-
-
-def test_rewards_never_travel_in_clear_over_a_network() -> None:
-    with pytest.raises(InputError, match="never sent in clear"):
-        ServiceRewards("hospital.example:7070")
-    ServiceRewards("unix:/run/rewards.sock")
-    ServiceRewards("localhost:7070")
-    ServiceRewards("[::1]:7070")
-
-
-async def test_the_example_server_answers_everyone_it_is_asked_for() -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "examples/reward_server.py",
-        "--delay=0.1",
-        "--no-show=0",
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
-        users = tuple(f"u{i}" for i in range(20))
-        pulled = await ask(ServiceRewards(line.split()[-1]), *users)
-    finally:
-        process.terminate()
-        await process.wait()
-    assert set(pulled.values.tolist()) <= {0.0, 1.0}
-    assert not pulled.reasons

@@ -8,7 +8,6 @@ import datetime
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -31,8 +30,7 @@ from tests.support.intruder import (
 )
 from tests.support.port_contract import Echo, gather, request
 from wallflower.clients.desk.attend import attend
-from wallflower.protocol.errors import AuthenticationError, ConfigError, InputError
-from wallflower.protocol.files.watched import RevokedSerials
+from wallflower.protocol.errors import AuthenticationError, InputError
 from wallflower.protocol.identity.certificates import (
     make_authority,
     make_server_certificate,
@@ -40,10 +38,7 @@ from wallflower.protocol.identity.certificates import (
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import RunToken, RunTokens
 from wallflower.strategy.desk.admission import (
-    Admission,
-    EnrolledKeys,
     FirstUseKeys,
-    RevokedNodes,
 )
 from wallflower.strategy.desk.desk import Desk
 
@@ -301,71 +296,6 @@ async def test_a_revoked_node_loses_its_stream(office: Office) -> None:
         with pytest.raises(AuthenticationError, match="revoked"):
             await tasks["b"]
     assert desk.stats.ended["revoked"] == 1
-
-
-async def test_a_line_added_to_the_revocation_file_is_enough(tmp_path: Path) -> None:
-    path = tmp_path / "revoked.txt"
-    path.write_text("# nobody yet\n")
-    house = House(revoked=RevokedNodes(path))
-    async with open_desk(house, faster(SETTINGS, heartbeat_s=0.2)) as (desk, port):
-        async with attending(house, port, {"b": Echo("b")}) as tasks:
-            await desk.wait_for(["b"], timeout_s=60)
-            path.write_text("b  # lost laptop\n")
-            with pytest.raises(AuthenticationError, match="revoked"):
-                await tasks["b"]
-
-
-async def test_a_serial_added_to_the_revocation_file_is_enough(tmp_path: Path) -> None:
-    path = tmp_path / "revoked.txt"
-    house = House()
-    keys = EnrolledKeys(house.enrolment.public_key, RevokedSerials(path))
-    settings = faster(SETTINGS, heartbeat_s=0.2)
-    identity = house.identity("b")
-    assert identity.certificate is not None
-    async with open_desk(house, settings, keys) as (desk, port):
-        attendance = asyncio.create_task(
-            attend(house.invitation(port, "b"), identity, Echo("b"), settings=QUICK)
-        )
-        await desk.wait_for(["b"], timeout_s=60)
-        path.write_text(f"{identity.certificate.serial}\n")
-        with pytest.raises(AuthenticationError, match="revoked"):
-            await attendance
-
-
-async def test_a_certificate_that_expires_ends_the_stream_of_its_node() -> None:
-    house, later = House(), 0.0
-    rule = EnrolledKeys(house.enrolment.public_key)
-    admission = Admission(house.tokens, rule, clock=lambda: time.time() + later)
-    desk = Desk(admission, house.server, faster(SETTINGS, heartbeat_s=0.2))
-    port = await desk.open("127.0.0.1:0")
-    async with attending(house, port, {"b": Echo("b")}) as tasks:
-        await desk.wait_for(["b"], timeout_s=60)
-        later = 3601.0
-        with pytest.raises(AuthenticationError, match="certificate-expired"):
-            await tasks["b"]
-    await desk.close()
-
-
-async def test_a_missing_revocation_file_lets_nobody_new_in(tmp_path: Path) -> None:
-    path = tmp_path / "revoked.txt"
-    path.write_text("")
-    house = House(revoked=RevokedNodes(path))
-    async with open_desk(house, faster(SETTINGS, heartbeat_s=0.1)) as (desk, port):
-        async with attending(house, port, {"in": Echo("in")}):
-            await desk.wait_for(["in"], timeout_s=60)
-            path.unlink()
-            with pytest.raises(ConfigError, match="unreadable"):
-                house.revoked.read()
-            async with intruder_at(port) as late:
-                await late.greet(house, house.identity("late"))
-                assert await late.status() == ("UNAVAILABLE", "desk-unready")
-            await asyncio.sleep(0.2)  # past a few looks at the file
-            [answer] = await gather(desk, request("in"))
-            assert answer.failure is None
-            path.write_text("in\n")
-            async with asyncio.timeout(60):
-                while await desk.nodes():  # noqa: ASYNC110 - the desk tells nobody
-                    await asyncio.sleep(0.01)
 
 
 async def test_the_first_key_of_a_name_stays_its_key() -> None:

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.support.desk_fixtures import (
+    FAST,
+    SERVER,
+    House,
+    faster,
+    open_desk,
+)
+from tests.support.port_contract import Echo, gather, request
+from wallflower.clients.desk.visit import Visitor, VisitSettings
+from wallflower.protocol.errors import AuthenticationError, UnavailableError
+from wallflower.protocol.identity.certificates import fingerprint
+
+QUICK = VisitSettings(first_wait_s=0.01, longest_wait_s=0.05, patience_s=60)
+
+
+async def test_one_invocation_asks_answers_and_leaves() -> None:
+    house, echo = House(), Echo("a")
+    async with open_desk(house, run_over=None) as (desk, port):
+        identity = house.identity("a")
+        visitor = Visitor(house.invitation(port, "a"), identity, echo, settings=QUICK)
+        assert await visitor.once() is None
+        asking = asyncio.create_task(
+            gather(desk, request("a", "r1", b"x"), request("a", "r2", b"y"))
+        )
+        await asyncio.sleep(0)
+        assert await visitor.once() is None
+        assert {answer.request_id for answer in await asking} == {"r1", "r2"}
+        assert desk.stats.connected == 0
+        assert desk.stats.visits == 3  # come by; ask; answer both
+
+
+async def test_the_same_request_has_the_same_answer_after_the_desk_restarted() -> None:
+    house, echo = House(), Echo("a")
+    identity = house.identity("a")
+    async with open_desk(house, run_over=None) as (desk, port):
+        visitor = Visitor(house.invitation(port, "a"), identity, echo, settings=QUICK)
+        await visitor.once()
+        asking = asyncio.create_task(gather(desk, request("a", "r1")))
+        await asyncio.sleep(0)
+        await visitor.once()
+        [first] = await asking
+    async with open_desk(house, run_over=None) as (desk, port):
+        visitor._invitation = house.invitation(port, "a")
+        await visitor.once()
+        asking = asyncio.create_task(gather(desk, request("a", "r1")))
+        await asyncio.sleep(0)
+        await visitor.once()
+        assert await asking == [first]
+
+
+async def test_a_visitor_hears_that_the_run_is_over() -> None:
+    house = House()
+    async with open_desk(house, faster(FAST, visit_s=0.02)) as (desk, port):
+        visitor = Visitor(
+            house.invitation(port, "a"), house.identity("a"), Echo(), settings=QUICK
+        )
+        staying = asyncio.create_task(visitor.keep())
+        assert not await desk.wait_for(["a"], timeout_s=60)
+        await desk.close("finished")
+        assert await staying == "finished"
+
+
+async def test_a_desk_that_does_not_know_the_run_is_not_believed() -> None:
+    house, impostor = House(), House(secret=b"t" * 32)
+    impostor.enrolment = house.enrolment
+    async with open_desk(impostor, run_over=None) as (desk, port):
+        # It lets everybody in, and knows all but the run's secret.
+        desk._admission._prove = lambda *_: None  # type: ignore[method-assign]
+        visitor = Visitor(
+            house.invitation(port, "a"), house.identity("a"), Echo(), settings=QUICK
+        )
+        with pytest.raises(AuthenticationError, match="token"):
+            await visitor.once()
+
+
+async def test_a_visitor_may_insist_on_one_certificate() -> None:
+    house = House()
+    async with open_desk(house, run_over=None) as (_, port):
+        own = house.invitation(port, "a")
+        pinned: Any = type(own)(
+            own.address,
+            own.root_certificate,
+            own.run_id,
+            own.token,
+            fingerprint(SERVER.certificate),
+        )
+        visitor = Visitor(pinned, house.identity("a"), Echo(), settings=QUICK)
+        assert await visitor.once() is None
+        other: Any = type(own)(
+            own.address, own.root_certificate, own.run_id, own.token, b"x" * 32
+        )
+        with pytest.raises(AuthenticationError, match="wrong-desk"):
+            await Visitor(other, house.identity("b"), Echo(), settings=QUICK).once()
+
+
+async def test_a_desk_that_is_away_is_tried_for_a_while() -> None:
+    house = House()
+    async with open_desk(house, run_over=None) as (_, port):
+        invitation = house.invitation(port, "a")
+    hasty = VisitSettings(first_wait_s=0.01, longest_wait_s=0.01, patience_s=0.02)
+    with pytest.raises(UnavailableError, match="not reached"):
+        await Visitor(invitation, house.identity("a"), Echo(), settings=hasty).once()

@@ -1,0 +1,279 @@
+"""Which sets a member opens, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+from tests.clients.secure_sum.test_sealed_rules import HONEST, NODE, fresh, refused
+from tests.support.lying_server import refusal
+from tests.support.secure_sums import (
+    TENTH,
+    asks,
+    cohort_spec,
+    deal_key,
+    forged,
+    names,
+    open_cohort,
+    run_dealing,
+)
+from wallflower.clients.secure_sum import ClientLimits, client_session
+from wallflower.protocol.errors import (
+    AuthenticationError,
+    MalformedMessageError,
+    ProtocolError,
+    RefusalError,
+    ReplayedMessageError,
+    WrongContextError,
+)
+from wallflower.protocol.secure_sum.envelope import unwrap
+from wallflower.protocol.secure_sum.sealed.group import (
+    Point,
+    base,
+)
+from wallflower.protocol.secure_sum.session import Dealt, SecureSum
+from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.protocol.wire import sealed_pb2 as wire
+from wallflower.strategy.secure_sum import ServerKeyring
+
+
+def test_a_member_opens_a_cohort_once_and_no_overlapping_set_after_it() -> None:
+    cohort = fresh()
+    ask = asks(cohort, "open")
+    body = ask.messages[NODE]
+    answer = cohort.answer(NODE, body)
+    assert cohort.clients[NODE].handle(body) == answer
+
+    def fewer(request: wire.OpenRequest) -> None:
+        request.contributors -= 1
+        request.users -= 1
+        request.sum = bytes(Point.parse(request.sum) + base(1))
+
+    error = refusal(cohort, NODE, forged(body, wire.OpenRequest, fewer))
+    assert isinstance(error, ReplayedMessageError)
+
+
+def test_a_member_opens_no_second_set_in_a_session_of_its_own_either() -> None:
+    cohort = fresh()
+    body = asks(cohort, "open").messages[NODE]
+    cohort.answer(NODE, body)
+    again = client_session(
+        cohort.spec, NODE, None, None, ClientLimits(), cohort.keyrings[NODE]
+    )
+    with pytest.raises(RefusalError) as caught:
+        again.handle(body)
+    assert caught.value.code == "cohort-already-answered"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "code"),
+    [("contributors", 2, "set-too-small"), ("users", 1, "quorum-not-met")],
+)
+@pytest.mark.parametrize("lying", [False, True])
+def test_a_set_below_the_quorum_is_not_opened(
+    lying: bool, field: str, value: int, code: str
+) -> None:
+    error = refused(
+        fresh(lying),
+        "open",
+        wire.OpenRequest,
+        lambda request: setattr(request, field, value),
+    )
+    assert isinstance(error, RefusalError)
+    assert error.code == code
+
+
+def test_more_contributors_than_nodes_are_refused() -> None:
+    error = refused(
+        fresh(),
+        "open",
+        wire.OpenRequest,
+        lambda request: setattr(request, "contributors", 7),
+    )
+    assert isinstance(error, WrongContextError)
+
+
+def leave_one_out(request: wire.OpenRequest) -> None:
+    del request.senders[0], request.sealed[0]
+
+
+def leave_one_out_of_everything(request: wire.OpenRequest) -> None:
+    """A smaller set, every number adjusted, with the old sum."""
+    del request.senders[0], request.sealed[0]
+    request.contributors -= 1
+    request.users -= 1
+
+
+def name_one_twice(request: wire.OpenRequest) -> None:
+    request.senders[1] = request.senders[0]
+    request.sealed[1].CopyFrom(request.sealed[0])
+
+
+def take_over(request: wire.OpenRequest) -> None:
+    """Somebody's ciphertext under another name."""
+    request.sealed[1].CopyFrom(request.sealed[0])
+
+
+def claim_more_users(request: wire.OpenRequest) -> None:
+    request.sealed[0].users += 1
+    request.users += 1
+
+
+def invent_a_sender(request: wire.OpenRequest) -> None:
+    request.senders[5] = "node-99999"
+
+
+def unsign(request: wire.OpenRequest) -> None:
+    request.sealed[0].signature = b""
+
+
+def unenrol(request: wire.OpenRequest) -> None:
+    request.sealed[0].certificate = b""
+
+
+def unprove(request: wire.OpenRequest) -> None:
+    request.sealed[0].proof = bytes(64)
+
+
+def shift_the_value(request: wire.OpenRequest) -> None:
+    request.sealed[0].two = bytes(Point.parse(request.sealed[0].two) + base(1))
+
+
+def rerandomise(request: wire.OpenRequest) -> None:
+    extra = Point.parse(request.sealed[0].one) + base(7)
+    request.sealed[1].one = bytes(extra)
+
+
+def another_sum(request: wire.OpenRequest) -> None:
+    """Open something else than what the set adds up to: one ciphertext, say."""
+    request.sum = request.sealed[0].one
+
+
+def infinity(request: wire.OpenRequest) -> None:
+    request.sealed[0].one = bytes(33)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        leave_one_out,
+        leave_one_out_of_everything,
+        name_one_twice,
+        take_over,
+        claim_more_users,
+        invent_a_sender,
+        unsign,
+        unenrol,
+        unprove,
+        shift_the_value,
+        rerandomise,
+        another_sum,
+        infinity,
+    ],
+)
+def test_a_set_that_a_lying_server_changed_is_not_opened(
+    change: Callable[[wire.OpenRequest], object],
+) -> None:
+    error = refused(fresh(lying=True), "open", wire.OpenRequest, change)
+    assert isinstance(error, ProtocolError)
+
+
+def test_contributions_of_another_cohort_are_not_opened_with_this_one() -> None:
+    old = fresh(lying=True, cohort_id="old")
+    theirs = wire.OpenRequest.FromString(
+        unwrap(asks(old, "open").messages[NODE]).payload
+    )
+
+    def transplant(request: wire.OpenRequest) -> None:
+        request.sealed[2].CopyFrom(theirs.sealed[2])
+
+    error = refused(fresh(lying=True), "open", wire.OpenRequest, transplant)
+    assert isinstance(error, AuthenticationError)
+
+
+def test_what_was_sealed_under_one_dealing_is_not_opened_under_another() -> None:
+    """The same nodes, the same cohort, another set of dealers: another name."""
+    cohort = fresh(lying=True)
+
+    def fewer_dealers(request: wire.OpenRequest) -> None:
+        del request.dealers[0]
+
+    error = refused(cohort, "open", wire.OpenRequest, fewer_dealers)
+    assert isinstance(error, WrongContextError)
+
+
+def test_a_dealing_of_too_few_dealers_is_not_opened() -> None:
+    def one_dealer(request: wire.OpenRequest) -> None:
+        del request.dealers[1:]
+
+    error = refused(fresh(), "open", wire.OpenRequest, one_dealer)
+    assert isinstance(error, RefusalError)
+    assert error.code == "too-few-dealers"
+
+
+def test_dealers_listed_twice_or_out_of_order_are_refused() -> None:
+    def repeat(request: wire.OpenRequest) -> None:
+        request.dealers.append(request.dealers[0])
+
+    error = refused(fresh(), "open", wire.OpenRequest, repeat)
+    assert isinstance(error, MalformedMessageError)
+
+
+def test_a_dealer_whose_share_this_member_does_not_hold_is_refused() -> None:
+    def stranger(request: wire.OpenRequest) -> None:
+        request.dealers.append("zzz")
+
+    error = refused(fresh(), "open", wire.OpenRequest, stranger)
+    assert isinstance(error, RefusalError)
+    assert error.code == "no-share"
+
+
+def test_a_node_without_a_share_says_so() -> None:
+    def elsewhere(request: wire.OpenRequest) -> None:
+        request.dealing_id = "another"
+
+    error = refused(fresh(), "open", wire.OpenRequest, elsewhere)
+    assert isinstance(error, RefusalError)
+    assert error.code == "not-a-member"
+
+
+@pytest.mark.parametrize("summed", [b"", bytes(33), b"\x02" + b"\xff" * 32])
+def test_a_sum_that_is_no_point_is_refused(summed: bytes) -> None:
+    def spoil(request: wire.OpenRequest) -> None:
+        request.sum = summed
+
+    error = refused(fresh(), "open", wire.OpenRequest, spoil)
+    assert isinstance(error, MalformedMessageError)
+
+
+def test_a_key_dealt_for_a_milder_threat_opens_nothing() -> None:
+    cohort = fresh()
+    state = cohort.keyrings[NODE].vault
+    ask = asks(cohort, "open")
+    request = wire.OpenRequest.FromString(unwrap(ask.messages[NODE]).payload)
+    held = state.read(request.dealing_id)
+    assert held is not None
+    member = wire.MemberState.FromString(held)
+    member.threat = Threat(Fraction(0), TENTH).to_wire().SerializeToString()
+    state.write(request.dealing_id, member.SerializeToString())
+    assert isinstance(refusal(cohort, NODE, ask.messages[NODE]), WrongContextError)
+
+
+def test_a_member_that_is_in_no_cohort_opens_it_all_the_same() -> None:
+    """Members serve the run; their own users may be all used, or never asked."""
+    parties, rings, ring = names(9), {}, ServerKeyring("run-1")  # type: ignore[var-annotated]
+    assert isinstance(
+        run_dealing(deal_key("run-1", HONEST, parties, rings, ring)), Dealt
+    )
+    few = dict(list(parties.items())[:5])
+    spec = cohort_spec("sealed", few)
+    cohort = open_cohort(spec, few, keyrings=rings, server_keyring=ring)
+    for party in list(parties)[5:]:
+        cohort.clients[party] = client_session(
+            spec, party, None, None, ClientLimits(), rings[party]
+        )
+    outcome = cohort.run(up=lambda stage, party: stage == "seal" or party not in few)
+    assert isinstance(outcome, SecureSum)
+    assert outcome.total == cohort.expected(outcome.survivors)
