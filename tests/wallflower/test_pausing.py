@@ -130,9 +130,7 @@ async def told(
         ended = True
 
     job = EngineJob(load_config(write(tmp_path)), tmp_path, "run", events.ignore)
-    task = asyncio.create_task(
-        run_until_told(engine, job, said.append, until_s, pauses=True)
-    )
+    task = asyncio.create_task(run_until_told(engine, job, said.append, until_s))
     await asyncio.wait([task])
     return ended, said
 

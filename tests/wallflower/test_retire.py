@@ -183,8 +183,12 @@ async def test_an_arm_that_the_sums_dropped_needs_no_retiring(tmp_path: Path) ->
     assert (code, "it is out since batch 1" in said) == (2, True)
 
 
-def test_a_rehearsal_that_cannot_be_resumed_is_refused(tmp_path: Path) -> None:
-    small = load_config(write(tmp_path))
-    Journal.create(tmp_path / "run", "run", small, "fast").close()
-    code, said = invoke("retire", tmp_path / "run", "a", "--reason", "x")
-    assert (code, "engine fast" in said) == (2, True)
+def test_an_arm_of_a_rehearsal_without_crypto_is_retired_too(tmp_path: Path) -> None:
+    small, run_dir = load_config(write(tmp_path)), tmp_path / "run"
+    Journal.create(run_dir, "run", small, "fast").close()
+    assert invoke("retire", run_dir, "a", "--reason", "x")[0] == 0
+    assert invoke("resume", run_dir)[0] == 0
+    with Journal.read(run_dir) as journal:
+        assert [one.arm for one in journal.retired()] == [0]
+        assert {cohort.arm for cohort in journal.cohorts()} == {1, 2}
+    assert invoke("verify", run_dir)[0] == 0

@@ -139,15 +139,7 @@ def _carry_out(
         view = stack.enter_context(RunView(config.experiment.arms))
         job = EngineJob(config, directory, run_id, view.listen, options)
         try:
-            asyncio.run(
-                run_until_told(
-                    engine_named(engine),
-                    job,
-                    view.say,
-                    until_s,
-                    pauses=engine != "fast",
-                )
-            )
+            asyncio.run(run_until_told(engine_named(engine), job, view.say, until_s))
         except (KeyboardInterrupt, asyncio.CancelledError):
             raise InterruptedRun(directory) from None
         except WallflowerError:
@@ -223,8 +215,6 @@ def _in_the_race(journal: Journal, name: str) -> int:
     if not view.active:
         allowed = f"one in the race: it is out since batch {view.eliminated_in}"
         raise InputError("arm", f'"{name}"', allowed)
-    if journal.engine == "fast":
-        raise InputError("run", "engine fast", "one that can be resumed")
     return view.arm
 
 

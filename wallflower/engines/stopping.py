@@ -67,7 +67,7 @@ class _Told:
 
 
 async def run_until_told(
-    engine: Engine, job: EngineJob, say: Say, until_s: float | None, *, pauses: bool
+    engine: Engine, job: EngineJob, say: Say, until_s: float | None
 ) -> None:
     """Run an engine until its end or until it is told to stop.
 
@@ -79,16 +79,13 @@ async def run_until_told(
         Tells the operator what was understood.
     until_s : float, optional
         Seconds after which no further round is begun.
-    pauses : bool
-        Whether the engine can be resumed; one that cannot stops at once.
     """
     task = asyncio.current_task()
     assert task is not None
     told = _Told(job, task.cancel, say)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    if pauses:
-        loop.add_signal_handler(signal.SIGINT, told.after_the_round)
+    loop.add_signal_handler(signal.SIGINT, told.after_the_round)
     timer = None if until_s is None else loop.call_later(until_s, told.after_the_round)
     try:
         await engine(dataclasses.replace(job, listen=told.listen))
