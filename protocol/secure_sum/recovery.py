@@ -7,12 +7,13 @@ secret is still right.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wallflower.protocol.errors import InputError, ProtocolError
+from flint import fmpz_mod_ctx, fmpz_mod_poly_ctx
 
-Polynomial = list[int]  # from the constant up
+from wallflower.protocol.errors import InputError, ProtocolError
 
 
 class InconsistentSharesError(ProtocolError):
@@ -124,86 +125,18 @@ def _decode(
     xs: tuple[int, ...], ys: list[int], threshold: int, modulus: int
 ) -> Recovered:
     """Gao 2003: stop Euclid on (Π(x−x_i), interpolant) at degree (r + t)/2."""
-    vanishing: Polynomial = [1]
-    for x in xs:
-        vanishing = _multiply(vanishing, [-x % modulus, 1], modulus)
-    before, now = vanishing, _interpolate(xs, ys, vanishing, modulus)
-    factor_before: Polynomial = []
-    factor_now: Polynomial = [1]
-    while 2 * (len(now) - 1) >= len(xs) + threshold:
-        quotient, rest = _divide(before, now, modulus)
+    ring = fmpz_mod_poly_ctx(fmpz_mod_ctx(modulus))
+    roots = [ring([-x, 1]) for x in xs]
+    before, now = math.prod(roots, start=ring([1])), ring([0])
+    for root, y, weight in zip(roots, ys, barycentric(xs, modulus), strict=True):
+        now += before // root * (y * weight)
+    factor_before, factor = ring([0]), ring([1])
+    while 2 * now.degree() >= len(xs) + threshold:
+        quotient, rest = divmod(before, now)
         before, now = now, rest
-        product = _multiply(quotient, factor_now, modulus)
-        factor_before, factor_now = (
-            factor_now,
-            _subtract(factor_before, product, modulus),
-        )
-    message, rest = _divide(now, factor_now, modulus)
-    if rest or len(message) > threshold:
+        factor_before, factor = factor, factor_before - quotient * factor
+    message, rest = divmod(now, factor)
+    wrong = tuple(x for x, y in zip(xs, ys, strict=True) if int(message(x)) != y)
+    if rest or message.degree() >= threshold or 2 * len(wrong) > len(xs) - threshold:
         raise InconsistentSharesError("too many shares are wrong to tell which")
-    wrong = tuple(
-        x for x, y in zip(xs, ys, strict=True) if _value(message, x, modulus) != y
-    )
-    if 2 * len(wrong) > len(xs) - threshold:
-        raise InconsistentSharesError("too many shares are wrong to tell which")
-    return Recovered(message[0] if message else 0, wrong)
-
-
-def _interpolate(
-    xs: tuple[int, ...], ys: list[int], vanishing: Polynomial, modulus: int
-) -> Polynomial:
-    result: Polynomial = [0] * len(xs)
-    weights = barycentric(xs, modulus)
-    for x, y, weight in zip(xs, ys, weights, strict=True):
-        quotient, _ = _divide(vanishing, [-x % modulus, 1], modulus)
-        scale = y * weight % modulus
-        for power, coefficient in enumerate(quotient):
-            result[power] = (result[power] + scale * coefficient) % modulus
-    return _trim(result)
-
-
-def _value(polynomial: Polynomial, x: int, modulus: int) -> int:
-    value = 0
-    for coefficient in reversed(polynomial):
-        value = (value * x + coefficient) % modulus
-    return value
-
-
-def _trim(polynomial: Polynomial) -> Polynomial:
-    while polynomial and polynomial[-1] == 0:
-        polynomial.pop()
-    return polynomial
-
-
-def _subtract(left: Polynomial, right: Polynomial, modulus: int) -> Polynomial:
-    size = max(len(left), len(right))
-    padded = zip(
-        left + [0] * (size - len(left)), right + [0] * (size - len(right)), strict=True
-    )
-    return _trim([(a - b) % modulus for a, b in padded])
-
-
-def _multiply(left: Polynomial, right: Polynomial, modulus: int) -> Polynomial:
-    if not left or not right:
-        return []
-    result = [0] * (len(left) + len(right) - 1)
-    for i, a in enumerate(left):
-        for j, b in enumerate(right):
-            result[i + j] = (result[i + j] + a * b) % modulus
-    return _trim(result)
-
-
-def _divide(
-    dividend: Polynomial, divisor: Polynomial, modulus: int
-) -> tuple[Polynomial, Polynomial]:
-    rest = list(dividend)
-    if not divisor:
-        return [], _trim(rest)
-    quotient = [0] * max(0, len(rest) - len(divisor) + 1)
-    inverse = pow(divisor[-1], -1, modulus)
-    for shift in range(len(quotient) - 1, -1, -1):
-        scale = rest[shift + len(divisor) - 1] * inverse % modulus
-        quotient[shift] = scale
-        for index, coefficient in enumerate(divisor):
-            rest[shift + index] = (rest[shift + index] - scale * coefficient) % modulus
-    return _trim(quotient), _trim(rest)
+    return Recovered(int(message(0)), wrong)
