@@ -14,7 +14,6 @@ from wallflower.protocol.privacy.calibration import (
     SQRT2,
     Calibration,
     check_share,
-    modulus_for,
     noise_bound,
     precision_for,
     widened,
@@ -66,14 +65,7 @@ class ConcentratedDistributed(Mechanism):
         total = SumOfDiscreteGaussians(cohort_size, share)
         variance = share * cohort_size
         bound = noise_bound(total, wrap_probability, variance, Fraction(0))
-        return ConcentratedCohort(
-            cohort_size=cohort_size,
-            honest_floor=honest_floor,
-            precision=precision,
-            noise_bound=bound,
-            modulus=modulus_for(cohort_size, precision, bound),
-            epsilon=self.epsilon,
-        )
+        return ConcentratedCohort.of(facts, bound)
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """A Gaussian tail, which has no linear part."""

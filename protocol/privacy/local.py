@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.privacy.calibration import (
-    modulus_for,
+    Calibration,
     precision_for,
     sub_gamma_bound,
 )
@@ -49,18 +49,12 @@ class PureLocal(Mechanism):
     ) -> CohortMechanism:
         """Full noise from each user; the floor plays no part."""
         precision = precision_for(self.epsilon, cohort_size)
+        facts = Calibration(self.epsilon, cohort_size, honest_floor, precision)
         noise_scale = precision / self.epsilon
         bound = sub_gamma_bound(
             2 * cohort_size * noise_scale**2, noise_scale, wrap_probability
         )
-        return LocalCohort(
-            cohort_size=cohort_size,
-            honest_floor=honest_floor,
-            precision=precision,
-            noise_bound=bound,
-            modulus=modulus_for(cohort_size, precision, bound),
-            epsilon=self.epsilon,
-        )
+        return LocalCohort.of(facts, bound)
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """As many noises as survivors; the floor plays no part.

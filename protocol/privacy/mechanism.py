@@ -14,12 +14,13 @@ import functools
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from wallflower.protocol.errors import InputError, nearest
 from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.numbers import exact, whole
+from wallflower.protocol.privacy.calibration import Calibration, modulus_for
 from wallflower.protocol.privacy.guarantee import Guarantee as Guarantee
 
 # Beyond these nothing meaningful is asked for, and a hostile request would cost a
@@ -121,6 +122,20 @@ class SharedNoise(CohortMechanism):
     """
 
     epsilon: Fraction
+
+    @classmethod
+    def of(cls, facts: Calibration, noise_bound: int) -> Self:
+        """Give a cohort with this bound and the smallest modulus for it."""
+        size, precision = facts.cohort_size, facts.precision
+        modulus = modulus_for(size, precision, noise_bound)
+        return cls(
+            cohort_size=size,
+            honest_floor=facts.honest_floor,
+            precision=precision,
+            noise_bound=noise_bound,
+            modulus=modulus,
+            epsilon=facts.epsilon,
+        )
 
     @abc.abstractmethod
     def shares(self, users: int) -> NoiseLaw:

@@ -12,7 +12,6 @@ from wallflower.protocol.privacy.calibration import (
     SQRT2,
     WIDEST_EXACT_LAPLACE,
     Calibration,
-    modulus_for,
     noise_bound,
     precision_for,
     sub_gamma_bound,
@@ -90,14 +89,7 @@ class PureDistributed(Mechanism):
         precision = precision_for(self.epsilon, cohort_size)
         facts = Calibration(self.epsilon, cohort_size, honest_floor, precision)
         bound = laplace_bound(facts.shape(cohort_size), facts.rate, wrap_probability)
-        return PureCohort(
-            cohort_size=cohort_size,
-            honest_floor=honest_floor,
-            precision=precision,
-            noise_bound=bound,
-            modulus=modulus_for(cohort_size, precision, bound),
-            epsilon=self.epsilon,
-        )
+        return PureCohort.of(facts, bound)
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """One discrete Laplace noise, as many more as users answer beyond the floor."""

@@ -12,7 +12,6 @@ from wallflower.protocol.privacy.calibration import (
     SQRT2,
     Calibration,
     check_share,
-    modulus_for,
     noise_bound,
     precision_for,
     widened,
@@ -66,14 +65,7 @@ class RenyiDistributed(Mechanism):
         bound = noise_bound(
             skellam(variance), wrap_probability, variance, Fraction(1, 3)
         )
-        return RenyiCohort(
-            cohort_size=cohort_size,
-            honest_floor=honest_floor,
-            precision=precision,
-            noise_bound=bound,
-            modulus=modulus_for(cohort_size, precision, bound),
-            epsilon=self.epsilon,
-        )
+        return RenyiCohort.of(facts, bound)
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """The paper's bound on Skellam noise and the rounding."""
