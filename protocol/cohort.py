@@ -49,16 +49,6 @@ def from_rational(name: str, message: Rational) -> Fraction:
     return Fraction(message.numerator, message.denominator)
 
 
-def rounded_down(value: Fraction) -> Fraction:
-    """Shrink a probability in (0, 1) to a unit fraction that fits the wire.
-
-    A smaller failure level is always valid, only minutely more costly.
-    """
-    if not 0 < value < 1 or value.denominator // value.numerator > 2**62:
-        raise InputError("probability", value, "between 2^-62 and 1")
-    return Fraction(1, -(-value.denominator // value.numerator))
-
-
 def cohort_mechanism(spec: CohortSpec) -> CohortMechanism:
     """Calibrate the mechanism a spec describes; raises InputError naming the field.
 

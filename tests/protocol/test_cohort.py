@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from wallflower.protocol.cohort import (
     cohort_mechanism,
     from_rational,
-    rounded_down,
     to_rational,
 )
 from wallflower.protocol.errors import InputError
@@ -105,14 +104,6 @@ def test_rationals_survive_the_wire(value: Fraction) -> None:
 def test_a_rational_that_does_not_fit_the_wire_is_refused(value: Fraction) -> None:
     with pytest.raises(InputError, match="rational"):
         to_rational(value)
-
-
-@given(st.fractions(min_value=Fraction(1, 2**60), max_value=Fraction(999, 1000)))
-def test_a_level_is_rounded_down_to_what_fits_the_wire(value: Fraction) -> None:
-    level = rounded_down(value)
-    assert level <= value
-    assert value < 2 * level
-    to_rational(level)
 
 
 @given(st.binary(max_size=60))

@@ -50,11 +50,6 @@ def register_nodes(keys: Path, names: Sequence[str], superlink: str) -> list[str
     return new
 
 
-def unregister_node(node_id: int, superlink: str) -> None:
-    """Take a node off SuperLink's list; it is refused from then on."""
-    _flwr("supernode", "unregister", str(node_id), superlink)
-
-
 def nodes_online(superlink: str) -> dict[int, str]:
     """Give each node's Flower id and status."""
     listed = json.loads(_flwr("supernode", "list", superlink, "--format", "json"))
