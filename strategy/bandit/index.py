@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from wallflower.strategy.bandit.policy import (
     CohortOutcome,
     CohortWish,
 )
-from wallflower.strategy.bandit.recorded import RecordedPolicy
+from wallflower.strategy.bandit.recorded import RecordedPolicy, State
 from wallflower.strategy.bandit.schedule import last_size
 from wallflower.strategy.bandit.spec import PolicySpec
 
@@ -38,9 +37,7 @@ from wallflower.strategy.bandit.spec import PolicySpec
 class IndexPolicy(RecordedPolicy):
     """One experiment of an index policy; all but retired arms stay active."""
 
-    def __init__(
-        self, spec: PolicySpec, state: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, spec: PolicySpec, state: State | None = None) -> None:
         self._attempts = list(state["attempts"]) if state else [0] * spec.arms
         self._divergence = divergence_for(spec.resolved().built)
         super().__init__(spec, state)
@@ -78,7 +75,7 @@ class IndexPolicy(RecordedPolicy):
 
     # --- inside
 
-    def _own_state(self) -> Mapping[str, Any]:
+    def _own_state(self) -> State:
         return {"attempts": list(self._attempts)}
 
     def _next(self) -> Sequence[CohortWish]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from wallflower.protocol.errors import JournalError
 from wallflower.strategy.bandit.elimination import Elimination
 from wallflower.strategy.bandit.index import IndexPolicy
 from wallflower.strategy.bandit.policy import Policy
+from wallflower.strategy.bandit.recorded import State
 from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, PolicySpec
 
-_POLICIES: Mapping[str, type[Elimination | IndexPolicy]] = {
+# name → what begins an experiment from a spec, or goes on from a written state
+_POLICIES: Mapping[str, Callable[[PolicySpec, State | None], Policy]] = {
     ELIMINATION: Elimination,
     **dict.fromkeys(INDEX_POLICIES, IndexPolicy),
 }
@@ -19,10 +20,10 @@ _POLICIES: Mapping[str, type[Elimination | IndexPolicy]] = {
 
 def build_policy(spec: PolicySpec) -> Policy:
     """Start an experiment; the spec has checked the name already."""
-    return _POLICIES[spec.policy](spec)
+    return _POLICIES[spec.policy](spec, None)
 
 
-def policy_from_state(state: Mapping[str, Any]) -> Policy:
+def policy_from_state(state: State) -> Policy:
     """Restore a policy exactly; refuses a state it cannot read."""
     try:
         if state["schema_version"] != 1:
@@ -30,7 +31,8 @@ def policy_from_state(state: Mapping[str, Any]) -> Policy:
                 f"policy state has schema {state['schema_version']}; this version "
                 "reads 1: use the Wallflower that wrote it"
             )
-        return _POLICIES[state["spec"]["policy"]].from_state(state)
+        spec = PolicySpec.from_json(state["spec"])
+        return _POLICIES[spec.policy](spec, state)
     except (KeyError, TypeError, ValueError) as error:
         raise JournalError(
             f"policy state is damaged ({type(error).__name__}: {error}); "

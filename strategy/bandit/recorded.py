@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, TypeAlias
 
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.arm_record import ArmRecord, retire
@@ -14,6 +14,8 @@ from wallflower.strategy.bandit.policy import Arm, ArmView
 from wallflower.strategy.bandit.schedule import Schedule
 from wallflower.strategy.bandit.spec import PolicySpec
 
+State: TypeAlias = Mapping[str, Any]  # JSON types
+
 
 class RecordedPolicy(ABC):
     """The part of `Policy` that does not depend on which arm is asked next.
@@ -22,13 +24,11 @@ class RecordedPolicy(ABC):
     ----------
     spec : PolicySpec
         What is promised, and to whom.
-    state : Mapping[str, Any], optional
+    state : State, optional
         What `state` gave: decisions are kept, never recomputed.
     """
 
-    def __init__(
-        self, spec: PolicySpec, state: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, spec: PolicySpec, state: State | None = None) -> None:
         self.spec = spec.resolved()
         assert self.spec.ratio is not None
         self._schedule = Schedule(self.spec.ratio, self.spec.first_batch)
@@ -45,12 +45,7 @@ class RecordedPolicy(ABC):
         self._finished = state["finished"]
         self._records = [ArmRecord.from_json(row) for row in state["arms"]]
 
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Restore exactly what `state` gave."""
-        return cls(PolicySpec.from_json(state["spec"]), state)
-
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> State:
         """Give JSON-ready state."""
         return {
             "schema_version": 1,
@@ -109,7 +104,7 @@ class RecordedPolicy(ABC):
     def _interval(self, arm: Arm) -> tuple[float, float, float]:
         """Give the estimate and the interval of an arm that was heard."""
 
-    def _own_state(self) -> Mapping[str, Any]:
+    def _own_state(self) -> State:
         return {}
 
     @property

@@ -11,6 +11,7 @@ from tests.support.play import Field
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.confidence import CohortFacts, confidence_for
 from wallflower.strategy.bandit.elimination import Elimination
+from wallflower.strategy.bandit.policies import policy_from_state
 from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish
 from wallflower.strategy.bandit.spec import PolicySpec
 
@@ -303,5 +304,5 @@ def test_a_limit_survives_the_journal() -> None:
     policy = Elimination(SPEC)
     policy.observe([answer(wish, 0.5) for wish in policy.wishes()])
     policy.limit(policy.spec.arms * policy.spec.first_batch)
-    restored = Elimination.from_state(json.loads(json.dumps(policy.state())))
+    restored = policy_from_state(json.loads(json.dumps(policy.state())))
     assert restored.wishes() == policy.wishes()
