@@ -65,7 +65,7 @@ class ConcentratedDistributed(Mechanism):
         total = SumOfDiscreteGaussians(cohort_size, share)
         variance = share * cohort_size
         bound = noise_bound(total, wrap_probability, variance, Fraction(0))
-        return ConcentratedCohort.of(facts, bound)
+        return ConcentratedCohort.bounded(facts, bound)
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """A Gaussian tail, which has no linear part."""

@@ -54,7 +54,7 @@ class PureLocal(Mechanism):
         bound = sub_gamma_bound(
             2 * cohort_size * noise_scale**2, noise_scale, wrap_probability
         )
-        return LocalCohort.of(facts, bound)
+        return LocalCohort.bounded(facts, bound)
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """As many noises as survivors; the floor plays no part.

@@ -124,7 +124,7 @@ class SharedNoise(CohortMechanism):
     epsilon: Fraction
 
     @classmethod
-    def of(cls, facts: Calibration, noise_bound: int) -> Self:
+    def bounded(cls, facts: Calibration, noise_bound: int) -> Self:
         """Give a cohort with this bound and the smallest modulus for it."""
         size, precision = facts.cohort_size, facts.precision
         modulus = modulus_for(size, precision, noise_bound)

@@ -89,7 +89,7 @@ class PureDistributed(Mechanism):
         precision = precision_for(self.epsilon, cohort_size)
         facts = Calibration(self.epsilon, cohort_size, honest_floor, precision)
         bound = laplace_bound(facts.shape(cohort_size), facts.rate, wrap_probability)
-        return PureCohort.of(facts, bound)
+        return PureCohort.bounded(facts, bound)
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """One discrete Laplace noise, as many more as users answer beyond the floor."""

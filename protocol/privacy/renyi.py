@@ -65,7 +65,7 @@ class RenyiDistributed(Mechanism):
         bound = noise_bound(
             skellam(variance), wrap_probability, variance, Fraction(1, 3)
         )
-        return RenyiCohort.of(facts, bound)
+        return RenyiCohort.bounded(facts, bound)
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """The paper's bound on Skellam noise and the rounding."""
