@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from wallflower.protocol.errors import JournalError
 from wallflower.strategy.bandit.elimination import Elimination
@@ -12,7 +12,7 @@ from wallflower.strategy.bandit.recorded import State
 from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, PolicySpec
 
 # name → what begins an experiment from a spec, or goes on from a written state
-_POLICIES: Mapping[str, Callable[[PolicySpec, State | None], Policy]] = {
+_POLICIES: dict[str, Callable[[PolicySpec, State | None], Policy]] = {
     ELIMINATION: Elimination,
     **dict.fromkeys(INDEX_POLICIES, IndexPolicy),
 }

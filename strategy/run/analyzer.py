@@ -83,11 +83,11 @@ def released_sum(spec: CohortSpec, end: SecureSum) -> tuple[CohortOutcome, SumRe
     # A sum that the server itself noises is never written down without the noise.
     released = None if mechanism.server_noise() is not None else end.total
     return outcome, SumRecord(
-        spec.cohort_id,
-        released,
-        end.modulus,
-        total,
-        mechanism.precision,
-        end.users,
-        end.survivors,
+        cohort_id=spec.cohort_id,
+        released=released,
+        modulus=end.modulus,
+        total=total,
+        precision=mechanism.precision,
+        survivors=end.users,
+        nodes=end.survivors,
     )

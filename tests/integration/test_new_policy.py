@@ -1,4 +1,4 @@
-"""A policy is one class behind `Policy`, its name and two lines that find it.
+"""A policy is one class behind `Policy`, its name and a line that finds it.
 
 `EvenSplit` asks every arm the same number of people to the end, as a classical A/B test
 does. No module of the package has heard of it, and it uses nothing of the others.
@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Self
 
 import pytest
 
@@ -26,6 +25,7 @@ from wallflower.strategy.bandit.policy import (
     CohortOutcome,
     CohortWish,
 )
+from wallflower.strategy.bandit.recorded import State
 from wallflower.strategy.bandit.spec import PolicySpec
 from wallflower.strategy.config import load_config
 from wallflower.strategy.record import pausing
@@ -38,7 +38,7 @@ NAME = "even-split"
 class EvenSplit:
     """Batches of one size for all arms that nobody took out, until users run out."""
 
-    def __init__(self, spec: PolicySpec) -> None:
+    def __init__(self, spec: PolicySpec, state: State | None = None) -> None:
         self.spec = spec.resolved()
         self.finished: str | None = None
         self._batch = 1
@@ -47,6 +47,8 @@ class EvenSplit:
         self._heard = [0] * self.spec.arms
         self._sums = [Fraction(0)] * self.spec.arms
         self._out: dict[int, tuple[int, str]] = {}
+        if state is not None:
+            self._restore(state)
 
     @property
     def users(self) -> int:
@@ -112,7 +114,7 @@ class EvenSplit:
         best = max(self._active(), key=lambda arm: self._view(arm).estimate or 0.0)
         return {best: users}
 
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> State:
         return {
             "schema_version": 1,
             "spec": self.spec.as_json(),
@@ -125,23 +127,19 @@ class EvenSplit:
             "out": {str(arm): list(what) for arm, what in self._out.items()},
         }
 
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        policy = cls(PolicySpec.from_json(state["spec"]))
-        policy.finished = state["finished"]
-        policy._batch, policy._left = state["batch"], state["left"]
-        policy._users, policy._heard = list(state["users"]), list(state["heard"])
-        policy._sums = [Fraction(value) for value in state["sums"]]
-        policy._out = {int(arm): tuple(what) for arm, what in state["out"].items()}
-        return policy
+    def _restore(self, state: State) -> None:
+        self.finished = state["finished"]
+        self._batch, self._left = state["batch"], state["left"]
+        self._users, self._heard = list(state["users"]), list(state["heard"])
+        self._sums = [Fraction(value) for value in state["sums"]]
+        self._out = {int(arm): tuple(what) for arm, what in state["out"].items()}
 
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What somebody adds to `spec.py` and `policies.py`: a name and two lines."""
+    """What somebody adds to `spec.py` and `policies.py`: a name and a line."""
     monkeypatch.setattr(spec, "POLICIES", (*spec.POLICIES, NAME))
-    monkeypatch.setitem(policies._BUILDERS, NAME, EvenSplit)
-    monkeypatch.setitem(policies._RESTORERS, NAME, EvenSplit.from_state)
+    monkeypatch.setitem(policies._POLICIES, NAME, EvenSplit)
 
 
 def settings(folder: Path) -> Path:
