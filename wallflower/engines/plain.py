@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wallflower.clients.host.assemble import real_randomizer, seeded_randomizer
 from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node, NodeParts
+from wallflower.clients.node.randomizer import real_randomizer, seeded_randomizer
 from wallflower.clients.node.spends import Spend
 from wallflower.engines.population import (
     agreed_policy,
