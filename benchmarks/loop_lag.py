@@ -31,8 +31,8 @@ from wallflower.protocol.wire.node_pb2 import (
     Task,
 )
 from wallflower.strategy.desk.settings import DeskSettings
-from wallflower.strategy.nodes.inbox import Inbox
 from wallflower.strategy.nodes.memory import MemoryPort
+from wallflower.strategy.nodes.outstanding import Inbox
 from wallflower.strategy.run.driver import Deadlines, Refusal, run_dealing, run_session
 from wallflower.strategy.secure_sum import ServerKeyring, server_session
 

@@ -16,7 +16,7 @@ from wallflower.protocol.messages.port import Answer, NodeId, Request
 from wallflower.protocol.wire import desk_pb2
 from wallflower.strategy.desk.limits import TokenBucket
 from wallflower.strategy.desk.stats import DeskStats
-from wallflower.strategy.nodes.inbox import Inbox
+from wallflower.strategy.nodes.outstanding import Inbox
 
 MOST_GIVEN = 32  # requests to a visitor at once; it takes the rest next time
 

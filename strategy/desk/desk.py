@@ -33,8 +33,7 @@ from wallflower.strategy.desk.settings import DeskSettings
 from wallflower.strategy.desk.stats import DeskStats
 from wallflower.strategy.desk.stream import NodeStream, greet
 from wallflower.strategy.desk.visits import Lobby
-from wallflower.strategy.nodes.inbox import Inbox
-from wallflower.strategy.nodes.outstanding import ask_all
+from wallflower.strategy.nodes.outstanding import Inbox, ask_all
 
 _log = logging.getLogger(__name__)
 _SERVICE = "wallflower.v1.Desk"

@@ -21,8 +21,7 @@ from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.messages.answers import StoredAnswer
 from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
 from wallflower.protocol.wire.node_pb2 import NodeAnswer, NodeRequest
-from wallflower.strategy.nodes.inbox import Inbox, Key
-from wallflower.strategy.nodes.outstanding import Outstanding, ask_all
+from wallflower.strategy.nodes.outstanding import Inbox, Key, Outstanding, ask_all
 
 # Protobuf refuses messages of 2 GB; far below that a bundle stops being a help.
 _MOST_BYTES = 32 * 2**20

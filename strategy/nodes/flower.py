@@ -21,8 +21,7 @@ from wallflower.protocol.messages import flower as flower_record
 from wallflower.protocol.messages.answers import StoredAnswer
 from wallflower.protocol.messages.port import Answer, NodeId, Request
 from wallflower.strategy.nodes.grid import Exchange, Fields, GridDispatcher, Pace
-from wallflower.strategy.nodes.inbox import Inbox, Key
-from wallflower.strategy.nodes.outstanding import Outstanding, ask_all
+from wallflower.strategy.nodes.outstanding import Inbox, Key, Outstanding, ask_all
 
 log = logging.getLogger("wallflower.flower")
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from wallflower.protocol.messages.answers import StoredAnswer
 from wallflower.protocol.messages.port import Answer, NodeHandler, NodeId, Request
-from wallflower.strategy.nodes.inbox import Inbox
 from wallflower.strategy.nodes.outstanding import (
     MOST_ANSWER_BYTES,
+    Inbox,
     Outstanding,
     ask_all,
 )

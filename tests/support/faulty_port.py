@@ -18,7 +18,7 @@ from enum import Enum
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
-from wallflower.strategy.nodes.inbox import Inbox
+from wallflower.strategy.nodes.outstanding import Inbox
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from wallflower.protocol.messages.describe import describe_body
 from wallflower.protocol.messages.port import Answer
 from wallflower.protocol.wire import desk_pb2
 from wallflower.strategy.desk.admission import MOST_SKEW_S, RefusedError
-from wallflower.strategy.nodes.inbox import Inbox
+from wallflower.strategy.nodes.outstanding import Inbox
 
 
 @pytest.fixture
