@@ -93,6 +93,13 @@ def test_whatever_the_wheel_asks_for_has_its_reason() -> None:
     assert asked_for() - reasons().keys() == set()
 
 
+def test_a_nodes_image_holds_whatever_the_wheel_asks_for_without_extras() -> None:
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = stated["dependencies"]
+    asked = {canonicalize_name(Requirement(line).name) for line in lines}
+    assert asked - pinned("node.txt") == set()
+
+
 def test_whatever_the_wheels_code_imports_the_wheel_asks_for() -> None:
     # Whoever asks for a data frame has pandas.
     assert imported(*PRODUCT) - asked_for() == {"pandas"}

@@ -52,6 +52,7 @@ _NODES, _USERS = 8, 6
 _BEGINS, _ENDS = "pull_rewards", "observe"
 _HASH = "digest"  # what nobody gets back is no form of it
 _OURS, _GENERATED = "wallflower.", "wallflower.protocol.wire."
+_PUBLIC = ("modulus", "users")  # of a sum: numbers that all know before it
 _SHORTEST = 16  # bytes that cannot be in another message by chance
 _SMALL = 2**8  # integers up to here are one object each, whoever has them
 _DEEPEST = 5
@@ -184,7 +185,8 @@ def _parts(value: Any) -> Iterator[Any]:
         yield from list(value.values())
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
-            yield getattr(value, field.name, None)
+            if field.name not in _PUBLIC:
+                yield getattr(value, field.name, None)
 
 
 def _locals(frame: FrameType) -> Iterator[Any]:
