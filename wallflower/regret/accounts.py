@@ -44,7 +44,9 @@ class Accounts:
         whole = self.simulation.spec.horizon * self.simulation.instances
         return min(1.0, float(self.pulls.sum()) / whole)
 
-    def pull(self, instances: NDArray[np.intp], arms: Integers, size: int) -> None:
+    def pull(
+        self, instances: NDArray[np.intp], arms: Integers, size: int | Integers
+    ) -> None:
         """Book `size` users on each (instance, arm) of two index rows."""
         self.pulls[instances, arms] += size
 

@@ -25,12 +25,21 @@ class CohortDraws:
         self._generator = np.random.default_rng([seed, 1])
         self._bits = SeededBits.derived(seed, "fast engine")
 
-    def totals(self, arms: NDArray[np.intp], cohort: CohortMechanism) -> Integers:
-        """One decoded sum, in units of 1/g, for each entry of `arms`."""
+    def totals(
+        self,
+        arms: NDArray[np.intp],
+        cohort: CohortMechanism,
+        survivors: int | None = None,
+    ) -> Integers:
+        """One decoded sum, in units of 1/g, for each entry of `arms`.
+
+        `survivors` of the cohort's users answer; all of them unless told.
+        """
         size, precision = cohort.cohort_size, cohort.precision
-        sums = self._model.rounded_sums(arms, size, precision, self._generator)
+        came = size if survivors is None else survivors
+        sums = self._model.rounded_sums(arms, came, precision, self._generator)
         served = cohort.server_noise()
-        shares = cohort.total_noise() if served is None else None
+        shares = cohort.total_noise(came) if served is None else None
         sums += total_noise(shares, len(arms), self._generator, self._bits)
         if cohort.radix is not None:
             sums += self._junk(len(arms), cohort.radix)

@@ -54,6 +54,11 @@ class FastElimination:
             accounts.checkpoint()
             yield accounts.part_done
 
+    @property
+    def eliminated_in(self) -> Integers:
+        """Batch in which each arm of each instance fell, 0 while it is active."""
+        return self._eliminated
+
     def result(self) -> SimulationResult:
         """Tell what is known so far."""
         shape = self._active.shape

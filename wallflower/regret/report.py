@@ -130,6 +130,8 @@ def _best_arm_sentence(spec: PolicySpec) -> str:
         # Two-sided Hoeffding at p/(2|Φ|b²) and noise at p/(|Φ|b²), summed over
         # batches, beside the moduli.
         bound = float(failure) * (1.5 * math.pi**2 / 6 + 0.01)
+    if spec.policy not in (ELIMINATION, *INDEX_POLICIES):
+        return f"What {spec.policy} promises about the best arm is not known here."
     if spec.policy != ELIMINATION:
         return (
             "No arm is ruled out; all intervals hold together with probability at "

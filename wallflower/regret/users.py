@@ -52,7 +52,7 @@ class UsersEngine:
                 policy.observe(outcomes)
                 rows = np.full(len(wishes), row)
                 arms = np.array([wish.arm for wish in wishes])
-                accounts.pull(rows, arms, wishes[0].size)
+                accounts.pull(rows, arms, np.array([wish.size for wish in wishes]))
                 accounts.checkpoint()
             left = policy.assignment(accounts.remaining(row))
             accounts.close(row, policy.finished or "", dict(left))
@@ -72,9 +72,7 @@ class UsersEngine:
 
     def _cohort(self, row: int, wish: CohortWish) -> Iterator[CohortOutcome | None]:
         """Ask a cohort; None after each chunk of users, the outcome at the end."""
-        cohort = self._spec.calibrated(
-            wish.size, self._spec.floor(wish.size), wish.wrap_probability
-        )
+        cohort = self._calibrated(wish)
         arm = row * self._spec.arms + wish.arm
         total, asked = 0, 0
         while asked < wish.size:
@@ -82,14 +80,25 @@ class UsersEngine:
             total += self._chunk(arm, count, cohort)
             asked += count
             yield None
-        yield CohortOutcome(
+        decoded = analyze(cohort, total % cohort.modulus, bits=self._bits)
+        yield self._outcome(wish, cohort, decoded)
+
+    def _calibrated(self, wish: CohortWish) -> CohortMechanism:
+        floor = self._spec.floor(wish.size)
+        return self._spec.calibrated(wish.size, floor, wish.wrap_probability)
+
+    def _outcome(
+        self, wish: CohortWish, cohort: CohortMechanism, total: int
+    ) -> CohortOutcome:
+        """Everybody answered."""
+        return CohortOutcome(
             batch=wish.batch,
             arm=wish.arm,
             cohort_size=cohort.cohort_size,
             honest_floor=cohort.honest_floor,
             survivors=cohort.cohort_size,
             precision=cohort.precision,
-            total=analyze(cohort, total % cohort.modulus, bits=self._bits),
+            total=total,
         )
 
     def _chunk(self, arm: int, count: int, cohort: CohortMechanism) -> int:

@@ -10,8 +10,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
+from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.rewards.models import BernoulliRewards, GaussianRewards
 from wallflower.regret.dp_se import epoch_radius, epoch_size
 from wallflower.regret.draws import CohortDraws
@@ -38,8 +40,13 @@ class RecordedDraws(CohortDraws):
         super().__init__(simulation.model, simulation.seed)
         self.outcomes: dict[int, list[tuple[int, int, int]]] = {}
 
-    def totals(self, arms, cohort):  # type: ignore[no-untyped-def]
-        totals = super().totals(arms, cohort)
+    def totals(
+        self,
+        arms: NDArray[np.intp],
+        cohort: CohortMechanism,
+        survivors: int | None = None,
+    ) -> NDArray[np.int64]:
+        totals = super().totals(arms, cohort, survivors)
         for arm, total in zip(arms.tolist(), totals.tolist(), strict=True):
             row = self.outcomes.setdefault(arm, [])
             row.append((cohort.cohort_size, cohort.precision, total))
