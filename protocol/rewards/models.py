@@ -9,6 +9,7 @@ users). Laws are exact up to double rounding; they drive simulations, never priv
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
@@ -22,6 +23,8 @@ Indices = NDArray[np.intp]
 
 # Cells of a table of laws held at once (8 bytes each).
 _CHUNK_CELLS = 4_000_000
+_FEW = 50_000
+_ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 
 class RewardModel(abc.ABC):
@@ -135,9 +138,9 @@ class GaussianRewards(_ContinuousRewards):
             (edge - self._centres) / self._deviation for edge in (np.float64(0), 1.0)
         )
         self._means: Doubles = (
-            self._centres * (_special().ndtr(high) - _special().ndtr(low))
+            self._centres * (_normal_below(high) - _normal_below(low))
             + self._deviation * (_density(low) - _density(high))
-            + _special().ndtr(-high)
+            + _normal_below(-high)
         )
 
     @property
@@ -154,13 +157,13 @@ class GaussianRewards(_ContinuousRewards):
         return np.asarray((points - self._centres[arms, None]) / self._deviation)
 
     def _below(self, arms: Indices, points: Doubles) -> Doubles:
-        return np.asarray(_special().ndtr(self._standard(arms, points)))
+        return _normal_below(self._standard(arms, points))
 
     def _moment_below(self, arms: Indices, points: Doubles) -> Doubles:
         standard = self._standard(arms, points)
         density = _density(standard)
         return np.asarray(
-            self._centres[arms, None] * _special().ndtr(standard)
+            self._centres[arms, None] * _normal_below(standard)
             - self._deviation * density
         )
 
@@ -248,6 +251,14 @@ def _special() -> ModuleType:
     from scipy import special
 
     return special
+
+
+def _normal_below(standard: Doubles) -> Doubles:
+    """Φ, one by one where that takes less time than the import would."""
+    if standard.size <= _FEW:
+        doubled = _ERFC(standard * -math.sqrt(0.5))
+        return np.asarray(doubled, dtype=np.float64) / 2
+    return np.asarray(_special().ndtr(standard))
 
 
 def _density(standard: Doubles) -> Doubles:

@@ -47,8 +47,11 @@ class Cells:
 
     def around(self, mean: float) -> Cells:
         """Give the one cell of a mean."""
-        at = self.containing(np.array([mean]))
-        return Cells(self.low[at], self.high[at])
+        return self.at(self.containing(np.array([mean])))
+
+    def at(self, places: Places) -> Cells:
+        """Give some of the cells."""
+        return Cells(self.low[places], self.high[places])
 
     def containing(self, means: Doubles) -> Places:
         """Index of the cell of each mean; what lies outside [0, 1] is clipped."""
@@ -88,9 +91,13 @@ def sampling(users: Doubles, exponents: Doubles, means: Doubles) -> Doubles:
     """Σ n ln(1 + μ(eᵃ − 1)), one mean for each row of `exponents`."""
     mean = means[..., None]
     moved = mean * np.expm1(exponents)
-    # 1 − μ is exact for doubles μ ≥ ½, so nothing cancels however near 1 it is.
-    far = np.log((1 - mean) + mean * np.exp(exponents))
-    value = np.where(np.abs(moved) < 0.5, np.log1p(np.maximum(moved, -0.5)), far)
+    value = np.log1p(np.maximum(moved, -0.5))
+    far = np.abs(moved) >= 0.5
+    if far.any():
+        mean = np.broadcast_to(mean, moved.shape)[far]
+        grown = np.exp(np.broadcast_to(exponents, moved.shape)[far])
+        # 1 − μ is exact for doubles μ ≥ ½, so nothing cancels however near 1 it is.
+        value[far] = np.log((1 - mean) + mean * grown)
     return np.asarray((users * value).sum(axis=-1))
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, xlogy
 
 from wallflower.protocol.privacy.mechanism import (
     NO_NOISE,
@@ -30,6 +29,9 @@ _BISECTIONS = 50
 
 def bernoulli_kl(x: Doubles, y: Doubles) -> Doubles:
     """Kullback–Leibler divergence of Bernoulli laws, ∞ where it is."""
+    # A fifth of a second to import, which elimination need not wait for.
+    from scipy.special import xlogy
+
     with np.errstate(divide="ignore", invalid="ignore"):
         value = xlogy(x, x) - xlogy(x, y) + xlogy(1 - x, 1 - x) - xlogy(1 - x, 1 - y)
     return np.asarray(np.maximum(value, 0.0))
@@ -64,6 +66,8 @@ def private_upper_bound(x: Doubles, level: Doubles, epsilon: float) -> Doubles:
 
 def private_noise_part(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
     """Give the part ε(z − x) of d_ε(x, y): what is put down to the noise."""
+    from scipy.special import expit, logit
+
     if math.isinf(epsilon):
         return np.zeros(np.broadcast_shapes(np.shape(x), np.shape(y)))
     with np.errstate(divide="ignore"):
@@ -73,6 +77,8 @@ def private_noise_part(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
 
 def _turning_point(x: Doubles, epsilon: float) -> Doubles:
     """Give the y above which the noise, not the sampling, limits."""
+    from scipy.special import expit, logit
+
     if math.isinf(epsilon):
         return np.ones_like(x, dtype=np.float64)
     with np.errstate(divide="ignore"):

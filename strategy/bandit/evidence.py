@@ -16,11 +16,21 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wallflower.strategy.bandit.cells import Delivered, cohort_weights, unit_cells
+from wallflower.strategy.bandit.cells import (
+    Cells,
+    Delivered,
+    cohort_weights,
+    unit_cells,
+)
 from wallflower.strategy.bandit.confidence import CohortFacts
 from wallflower.strategy.bandit.intervals import OwnDesign
 from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
-from wallflower.strategy.bandit.pair_test import PairDesign, Price, lead_needed
+from wallflower.strategy.bandit.pair_test import (
+    PairDesign,
+    Price,
+    lead_needed,
+    likeliest,
+)
 from wallflower.strategy.bandit.radius import cohort_noise
 from wallflower.strategy.bandit.schedule import Schedule
 from wallflower.strategy.bandit.spec import PolicySpec
@@ -59,6 +69,7 @@ class Evidence:
         self._schedule = Schedule(spec.ratio, spec.first_batch)
         self._noises: dict[CohortFacts, NoiseBound] = {}
         self._pairs: dict[int, PairDesign] = {}
+        self._asked_before = 0  # the batch of the last question
         self._owns: dict[tuple[int, int], OwnDesign] = {}
         self._weights: dict[int, Doubles] = {}
         self._prices: dict[tuple[int, bool, Heard], Price] = {}
@@ -74,10 +85,19 @@ class Evidence:
         All rows of a side were heard in the same cohorts; a row has `batch` entries,
         0 where nothing was delivered, in units of reward.
         """
-        design = self._pair_design(batch)
         one, other = (self.delivered(side[0], batch) for side in (leader, rival))
         sums = leader[1], rival[1]
         heard = leader[0], rival[0]
+        if batch not in self._pairs and batch != self._asked_before:
+            # Few batches decide anything: exponents of all cells are worth their time
+            # only where the likeliest cells convince, or for many questions.
+            self._asked_before = batch
+            cells, where = np.unique(likeliest(one, other, *sums), return_inverse=True)
+            design = self._design(batch, unit_cells().at(cells))
+            found = design.at(where, one, other, *sums)
+            if not (found > design.threshold).any():
+                return Verdict(design.threshold, found)
+        design = self._pair_design(batch)
         found = design.evidence(one, other, *sums, lambda: self._both(batch, *heard))
         return Verdict(design.threshold, found)
 
@@ -137,9 +157,12 @@ class Evidence:
     def _pair_design(self, batch: int) -> PairDesign:
         if batch not in self._pairs:
             _make_room(self._pairs, _MOST_DESIGNS)
-            level = self._shares.pair(batch, self._spec.arms)
-            self._pairs[batch] = PairDesign.planned(*self._planned(batch), _nats(level))
+            self._pairs[batch] = self._design(batch)
         return self._pairs[batch]
+
+    def _design(self, batch: int, cells: Cells | None = None) -> PairDesign:
+        level = self._shares.pair(batch, self._spec.arms)
+        return PairDesign.planned(*self._planned(batch), _nats(level), cells)
 
     def _both(self, batch: int, leader: Heard, rival: Heard) -> tuple[Price, Price]:
         return self._price(batch, True, leader), self._price(batch, False, rival)

@@ -87,6 +87,7 @@ class PairDesign:
     trailing: Doubles
     log_weights: Doubles
     threshold: float
+    cells: Cells
 
     @classmethod
     def planned(
@@ -96,7 +97,7 @@ class PairDesign:
         threshold: float,
         cells: Cells | None = None,
     ) -> PairDesign:
-        """Choose exponents that need the smallest lead at planned sizes."""
+        """Choose exponents that need the smallest lead; in all cells unless told."""
         cells = cells or unit_cells()
         plan = Delivered(np.array(sizes, dtype=float), tuple(noises))
         weights, spread = cohort_weights(plan, cells.variance)
@@ -115,27 +116,24 @@ class PairDesign:
                 trailing.append(shift - best)
         tilted = (1 - DIFFERENCE_WEIGHT) / (2 * len(TILTS))
         shares = [DIFFERENCE_WEIGHT] + [tilted] * (2 * len(TILTS))
-        return cls(
-            np.array(leading), np.array(trailing), np.log(np.array(shares)), threshold
-        )
+        exponents = np.array(leading), np.array(trailing)
+        return cls(*exponents, np.log(np.array(shares)), threshold, cells)
 
     def leader_price(self, side: Delivered, at: Places | None = None) -> Price:
         """What the leader's exponents cost; in the cells `at`, or in all."""
-        return _price(self.leading, side, at)
+        return self._price(self.leading, side, at)
 
     def rival_price(self, side: Delivered, at: Places | None = None) -> Price:
         """What the rival's exponents cost."""
-        return _price(self.trailing, side, at)
+        return self._price(self.trailing, side, at)
 
     def compensator(
         self, leader: Price, rival: Price, at: Places | None = None
     ) -> Doubles:
         """Ψ_C − ln w of every branch and cell."""
-        cells = unit_cells()
-        chosen = slice(None) if at is None else at
+        cells = self.cells if at is None else self.cells.at(at)
         slope = leader.slope + rival.slope
-        above = (cells.high - cells.middle)[chosen]
-        below = (cells.low - cells.middle)[chosen]
+        above, below = cells.high - cells.middle, cells.low - cells.middle
         rise = np.maximum(slope * above, slope * below)
         psi = leader.value + rival.value + rise
         return np.asarray(psi - self.log_weights[:, None])
@@ -155,13 +153,8 @@ class PairDesign:
         the likeliest cell does not convince are not looked at further: their entry is
         that cell's, and too small.
         """
-        users = max(float(one.users.sum() + other.users.sum()), 1.0)
-        means = (leading.sum(axis=1) + trailing.sum(axis=1)) / users
-        likely, where = np.unique(unit_cells().containing(means), return_inverse=True)
-        near = self.compensator(
-            self.leader_price(one, likely), self.rival_price(other, likely), likely
-        )
-        found = self._at(likely[where], leading, trailing, near[:, where])
+        places = likeliest(one, other, leading, trailing)
+        found = self.at(places, one, other, leading, trailing)
         convinced = np.flatnonzero(found > self.threshold)
         if not len(convinced):
             return found
@@ -172,17 +165,41 @@ class PairDesign:
             found[rows] = self._everywhere(leading[rows], trailing[rows], everywhere)
         return found
 
-    def _at(
-        self, cells: Places, leading: Doubles, trailing: Doubles, psi: Doubles
+    def at(
+        self,
+        places: Places,
+        one: Delivered,
+        other: Delivered,
+        leading: Doubles,
+        trailing: Doubles,
     ) -> Doubles:
-        exponents = np.einsum("kpb,pb->kp", self.leading[:, cells], leading)
-        exponents += np.einsum("kpb,pb->kp", self.trailing[:, cells], trailing)
-        return _log_sum(exponents - psi)
+        """Evidence of each pair in one of this design's cells alone."""
+        used, where = np.unique(places, return_inverse=True)
+        psi = self.compensator(
+            self.leader_price(one, used), self.rival_price(other, used), used
+        )
+        exponents = np.einsum("kpb,pb->kp", self.leading[:, places], leading)
+        exponents += np.einsum("kpb,pb->kp", self.trailing[:, places], trailing)
+        return _log_sum(exponents - psi[:, where])
+
+    def _price(self, exponents: Doubles, side: Delivered, at: Places | None) -> Price:
+        if at is None:
+            return _priced(exponents, side, self.cells.middle)
+        return _priced(exponents[:, at], side, self.cells.middle[at])
 
     def _everywhere(self, leading: Doubles, trailing: Doubles, psi: Doubles) -> Doubles:
         exponents = np.einsum("kcb,pb->kpc", self.leading, leading, optimize=True)
         exponents += np.einsum("kcb,pb->kpc", self.trailing, trailing, optimize=True)
         return np.asarray(_log_sum(exponents - psi[:, None]).min(axis=-1))
+
+
+def likeliest(
+    one: Delivered, other: Delivered, leading: Doubles, trailing: Doubles
+) -> Places:
+    """Give the cell of each pair's common mean, among all cells."""
+    users = max(float(one.users.sum() + other.users.sum()), 1.0)
+    means = (leading.sum(axis=1) + trailing.sum(axis=1)) / users
+    return unit_cells().containing(means)
 
 
 def lead_needed(
@@ -192,20 +209,9 @@ def lead_needed(
     cells = unit_cells().around(mean)
     design = PairDesign.planned(sizes, noises, threshold, cells)
     side = Delivered(np.array(sizes, dtype=float), tuple(noises))
-    one = _priced(design.leading, side, cells.middle)
-    other = _priced(design.trailing, side, cells.middle)
-    slope = one.slope[0, 0] + other.slope[0, 0]
-    rise = max(slope * (end[0] - cells.middle[0]) for end in (cells.low, cells.high))
-    psi = one.value[0, 0] + other.value[0, 0] + rise - design.log_weights[0]
+    psi = design.compensator(design.leader_price(side), design.rival_price(side))
     per_unit = float((design.leading[0, 0] * side.users).sum())
-    return float((threshold + psi) / per_unit)
-
-
-def _price(exponents: Doubles, side: Delivered, at: Places | None) -> Price:
-    middle = unit_cells().middle
-    if at is not None:
-        exponents, middle = exponents[:, at], middle[at]
-    return _priced(exponents, side, middle)
+    return float((threshold + psi[0, 0]) / per_unit)
 
 
 def _priced(exponents: Doubles, side: Delivered, middle: Doubles) -> Price:

@@ -26,12 +26,10 @@ from wallflower.protocol.rewards.tables import (
     read_outcome_tables,
     read_reward_table,
 )
-from wallflower.regret.any_policy import AnyPolicy
 from wallflower.regret.dp_se import FastDpSe
 from wallflower.regret.elimination import FastElimination
 from wallflower.regret.index import FastIndex
 from wallflower.regret.simulation import Doubles, Engine, Simulation
-from wallflower.regret.users import UsersEngine
 from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, PolicySpec
 
 if TYPE_CHECKING:
@@ -139,9 +137,13 @@ def build_engine(simulation: Simulation, name: str = "fast") -> Engine:
             allowed = f"fast with {ELIMINATION} for the baseline {BASELINE}"
             raise InputError("engine", asked, allowed)
         return FastDpSe(simulation)
-    if name == "users":
-        return UsersEngine(simulation)
-    return _FAST.get(spec.policy, AnyPolicy)(simulation)
+    if name == "fast" and spec.policy in _FAST:
+        return _FAST[spec.policy](simulation)
+    # These run a node's own code, whose imports a fast engine need not wait for.
+    from wallflower.regret.any_policy import AnyPolicy
+    from wallflower.regret.users import UsersEngine
+
+    return (UsersEngine if name == "users" else AnyPolicy)(simulation)
 
 
 def drawn_means(instance: str, instances: int, arms: int, seed: int) -> Doubles:

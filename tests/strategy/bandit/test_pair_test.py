@@ -199,6 +199,20 @@ def test_it_needs_at_most_the_lead_of_the_pair_radius_and_less_near_zero(
         assert falls(0.01, 0.01 + 0.25 * radius)
 
 
+def test_a_batch_that_convinces_nobody_is_judged_in_its_likeliest_cells_alone() -> None:
+    spec = PolicySpec("elimination", 4, 10**6, "dist-dp", Fraction(1)).resolved()
+    evidence = Evidence(spec)
+    heard = evidence.planned(6)
+    users = evidence.delivered(heard, 6).users
+    leaders, rivals = (np.outer(means, users) for means in ((0.3, 0.5), (0.29, 0.5)))
+    first = evidence.compare(6, (heard, leaders), (heard, rivals))
+    assert not evidence._pairs  # which would have taken exponents for 2,000 cells
+    again = evidence.compare(6, (heard, leaders), (heard, rivals))
+    assert evidence._pairs
+    assert first.evidence == pytest.approx(again.evidence, rel=1e-12)
+    assert not first.falls.any()
+
+
 def test_numbers_stay_finite_at_the_largest_cohorts() -> None:
     sizes = [7]
     while sizes[-1] < 10**10:
