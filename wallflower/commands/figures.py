@@ -21,10 +21,12 @@ def figures(
     form: Annotated[str, typer.Option("--format", help="human or json.")] = "human",
 ) -> None:
     """Draw all figures as SVG, PNG and CSV; goes on where it was broken off."""
+    import itertools
     import json
     import sys
 
     from wallflower.engines.interrupt import interruptible
+    from wallflower.figures import power
     from wallflower.figures.plan import FIGURES
     from wallflower.figures.set import make_figures
     from wallflower.progress import progress_bar
@@ -33,19 +35,22 @@ def figures(
 
     one_of("format", form, ("human", "json"))
     one_of("group", group, ("paper", "added", "all"))
+    groups = {figure.name: figure.group for figure in FIGURES}
+    groups[power.NAME] = power.GROUP
     for name in only or ():
-        one_of("only", name, tuple(figure.name for figure in FIGURES))
-    chosen = tuple(
-        figure
-        for figure in FIGURES
-        if (not only or figure.name in only) and group in ("all", figure.group)
-    )
+        one_of("only", name, tuple(groups))
+    wanted = {
+        name
+        for name, its_group in groups.items()
+        if (not only or name in only) and group in ("all", its_group)
+    }
+    chosen = tuple(figure for figure in FIGURES if figure.name in wanted)
     count = whole("instances", instances, at_least=1, at_most=100_000)
     written: list[str] = []
     with interruptible() as interruption, progress_bar("figures") as progress:
-        for part, paths in make_figures(
-            chosen, output, count, whole("seed", seed, at_least=0)
-        ):
+        steps = make_figures(chosen, output, count, whole("seed", seed, at_least=0))
+        last = power.make_power(output) if power.NAME in wanted else ()
+        for part, paths in itertools.chain(steps, last):
             written.extend(str(path) for path in paths)
             progress(part)
             if interruption.asked:

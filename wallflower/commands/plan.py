@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from wallflower.planning.power import Grid
+    from wallflower.planning.request import PlanRequest
 
 # Numbers are taken as text and read exactly: 0.1 means 1/10, and 1e6 is a whole number.
 _Number = str
@@ -80,24 +84,48 @@ def plan(
             metavar="NAME",
         ),
     ] = "",
+    power: Annotated[
+        bool,
+        typer.Option(
+            "--power",
+            help="Only a table of users against lift; --epsilon, --base-rate and "
+            "--lift then take several numbers, separated by commas.",
+        ),
+    ] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Draw the table of --power here (.svg or .png)."),
+    ] = None,
     output: Annotated[
         str, typer.Option("--format", help="human or json.", metavar="NAME")
     ] = "human",
 ) -> None:
     """Show what users will be promised and how many of them it takes."""
     from wallflower.output import check_format
-    from wallflower.planning.plan import PlanRequest, make_plan, with_file
+    from wallflower.planning.plan import make_plan
+    from wallflower.planning.power import Grid
+    from wallflower.planning.request import PlanRequest, with_file
     from wallflower.planning.view import print_plan
+    from wallflower.protocol.errors import InputError
     from wallflower.protocol.numbers import exact, positive, probability, whole
 
     check_format(output)
-    rate = exact("base-rate", base_rate)
+    given = {
+        name
+        for name in context.params
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    if picture is not None and not power:
+        raise InputError("picture", picture, "a file beside --power")
+    # A table takes lists of these three; its request needs one of each.
+    rate = exact("base-rate", "0.5" if power else base_rate)
     gaps = tuple(exact("gap", text) for text in gap or ())
-    gaps += tuple(rate * exact("lift", text) for text in lift or ())
+    if not power:
+        gaps += tuple(rate * exact("lift", text) for text in lift or ())
     request = PlanRequest(
         arms=whole("arms", arms, at_least=2, at_most=100_000),
         horizon=whole("horizon", horizon, at_least=1, at_most=10**15),
-        epsilon=positive("epsilon", epsilon),
+        epsilon=positive("epsilon", "1" if power else epsilon),
         mechanism=mechanism,
         scale=positive("scale", scale),
         ratio=exact("ratio", ratio),
@@ -113,15 +141,35 @@ def plan(
         shuffle=shuffle,
     )
     if config is not None:
-        given = {
-            name
-            for name in context.params
-            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        }
-        request = with_file(request, config, given)
+        request = with_file(request, config, given - {"epsilon"} if power else given)
         if output == "human":
             _say_what_is_planned(config)
-    print_plan(make_plan(request), output)
+    if not power:
+        print_plan(make_plan(request), output)
+        return
+    own = None if config is None else request.epsilon
+    grid = Grid.of(epsilon, base_rate, lift or (), given, own)
+    _power(request, grid, picture, output)
+
+
+def _power(request: PlanRequest, grid: Grid, picture: Path | None, output: str) -> None:
+    import json
+
+    from wallflower.figures.power import check_picture, draw_power
+    from wallflower.planning.power import power_cells, print_power, settings_json
+    from wallflower.progress import progress_bar
+
+    if picture is not None:
+        check_picture(picture)
+    cells = []
+    with progress_bar("simulating") as progress:
+        for cell in power_cells(request, grid):
+            cells.append(cell)
+            progress(len(cells) / grid.size)
+    print_power(request, cells, output)
+    if picture is not None:
+        title = f"Users until one of {request.arms} arms is left, {request.mechanism}"
+        draw_power(cells, [picture], title, json.dumps(settings_json(request)))
 
 
 def _say_what_is_planned(config: Path) -> None:

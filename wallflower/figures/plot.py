@@ -6,6 +6,7 @@ show the middle 80 % of the instances. Settings and seed are embedded in SVG and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from wallflower.figures.plan import Figure
 from wallflower.protocol.errors import optional_module
 
 # Dark to light in grey as well (the order of Okabe and Ito's colours by luminance).
-_STYLES = (
+STYLES = (
     ("#000000", "-", "o"),
     ("#0072B2", "--", "s"),
     ("#D55E00", "-.", "^"),
@@ -31,12 +32,7 @@ def draw(
     instances: int,
 ) -> list[Path]:
     """Write ``NAME.svg`` and ``NAME.png``; give their paths."""
-    matplotlib = optional_module("matplotlib", "figures")
-    matplotlib.use("Agg")
-    plt = optional_module("matplotlib.pyplot", "figures")
-    # A fixed salt makes the same figure the same bytes; text stays text.
-    style = {"svg.hashsalt": "wallflower", "svg.fonttype": "none", "font.size": 9}
-    matplotlib.rcParams.update(style)
+    plt = prepared_pyplot()
     width = 4.4 * len(figure.panels)
     drawing, axes = plt.subplots(
         1, len(figure.panels), figsize=(width, 4.2), sharey=True, squeeze=False
@@ -54,20 +50,33 @@ def draw(
     axes[0][0].set_ylabel("time-average regret Reg(t)/t  (reward per user)")
     drawing.suptitle(f"{figure.title}, {instances} instances")
     drawing.tight_layout()
-    paths = []
-    for kind, metadata in (
-        ("svg", {"Title": figure.title, "Description": settings, "Date": None}),
-        ("png", {"Title": figure.title, "Description": settings, "Software": None}),
-    ):
-        path = folder / f"{figure.name}.{kind}"
-        drawing.savefig(path, dpi=130, metadata=metadata)
-        paths.append(path)
-    plt.close(drawing)
+    paths = [folder / f"{figure.name}.{kind}" for kind in ("svg", "png")]
+    saved(drawing, paths, figure.title, settings)
     return paths
 
 
+def prepared_pyplot() -> Any:
+    """Give pyplot, without a screen; says what to install where it is missing."""
+    matplotlib = optional_module("matplotlib", "figures")
+    matplotlib.use("Agg")
+    # A fixed salt makes the same figure the same bytes; text stays text.
+    style = {"svg.hashsalt": "wallflower", "svg.fonttype": "none", "font.size": 9}
+    matplotlib.rcParams.update(style)
+    return optional_module("matplotlib.pyplot", "figures")
+
+
+def saved(drawing: Any, paths: Sequence[Path], title: str, settings: str) -> None:
+    """Write a drawing to SVG or PNG files with its settings, and close it."""
+    for path in paths:
+        # What would make the same figure other bytes is left out.
+        changing = "Date" if path.suffix == ".svg" else "Software"
+        metadata = {"Title": title, "Description": settings, changing: None}
+        drawing.savefig(path, dpi=130, metadata=metadata)
+    prepared_pyplot().close(drawing)
+
+
 def _line(axis: Any, found: Curve, number: int, count: int, label: str) -> None:
-    colour, style, marker = _STYLES[number % len(_STYLES)]
+    colour, style, marker = STYLES[number % len(STYLES)]
     every = (2 + number * 9 // count, 9)  # staggered, so that bars do not overlap
     axis.errorbar(
         found.users,

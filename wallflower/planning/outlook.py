@@ -5,7 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from wallflower.planning.plan import PlanRequest, planned_batches, with_file
+from wallflower.planning.plan import planned_batches
+from wallflower.planning.request import PlanRequest, with_file
 from wallflower.protocol.numbers import counted
 from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, index_purpose
 from wallflower.strategy.config import load_config

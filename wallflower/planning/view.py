@@ -7,13 +7,8 @@ import math
 from typing import Any
 
 from wallflower.output import console, print_json, print_table, print_text
-from wallflower.planning.plan import (
-    PRIVACY_DELTAS,
-    GapCost,
-    LieEffect,
-    Plan,
-    PlannedBatch,
-)
+from wallflower.planning.future import PlannedBatch
+from wallflower.planning.plan import PRIVACY_DELTAS, GapCost, LieEffect, Plan
 from wallflower.planning.shuffled import messages_sentence, sent_by_user
 from wallflower.planning.typical import RUNS
 from wallflower.protocol.accounting.exact import Bound
@@ -61,6 +56,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     return {
         "settings": {
             "arms": request.arms,
+            "names": list(request.names),
             "horizon": request.horizon,
             "epsilon": str(request.epsilon),
             "mechanism": request.mechanism,
@@ -156,6 +152,8 @@ def _print_page(plan: Plan) -> None:
         f"{request.mechanism} at ε = {round_up(request.epsilon)}",
         "bold",
     )
+    if request.names:
+        print_text(out, f"Arms: {', '.join(request.names)}.")
     out.print()
     out.print("[bold]What a person is promised[/bold]")
     print_text(out, plan.sentence)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wallflower.planning.plan import Plan, PlanRequest, make_plan
+from wallflower.planning.plan import Plan, make_plan
+from wallflower.planning.request import PlanRequest, with_file
 from wallflower.planning.shuffled import messages_sentence, sent_by_user
 from wallflower.planning.view import plan_json
 from wallflower.protocol.accounting.truncation import truncation
@@ -15,6 +16,7 @@ from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.bits import SeededBits
 from wallflower.strategy.bandit.policies import build_policy
 from wallflower.strategy.bandit.policy import CohortOutcome
+from wallflower.strategy.config import load_config
 
 REQUEST = PlanRequest(
     arms=4,
@@ -302,9 +304,6 @@ def test_rare_outcomes_typically_need_far_fewer_users_than_the_worst_case() -> N
 
 
 def test_an_experiments_file_is_planned_and_flags_override_it() -> None:
-    from wallflower.planning.plan import with_file
-    from wallflower.strategy.config import load_config
-
     path = Path("examples/headline.toml")
     config = load_config(path)
     found = with_file(REQUEST, path, {"epsilon"})

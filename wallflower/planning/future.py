@@ -1,0 +1,102 @@
+"""The batches to come, if no arm falls: their integers and what they tell apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from wallflower.protocol.privacy.mechanism import LARGEST_COHORT, CohortMechanism
+from wallflower.strategy.bandit.confidence import CohortFacts, confidence_for
+from wallflower.strategy.bandit.evidence import evidence_for
+from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_radius
+from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.spec import PolicySpec
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """One batch: its integers, its cost so far, and what it can tell apart.
+
+    `users` counts all arms up to and including this batch, no arm dropped.
+    `separates` is the gap that is told apart for sure up to the failure probability;
+    above 1 it says nothing.
+    """
+
+    batch: int
+    cohort: CohortMechanism
+    users: int
+    separates: float
+
+
+class Future:
+    """A policy's batches, also beyond its horizon, computed when first asked for."""
+
+    def __init__(self, policy: PolicySpec) -> None:
+        assert policy.ratio is not None
+        self._policy = policy
+        self._schedule = Schedule(policy.ratio, policy.first_batch)
+        self._shares = policy.shares
+        self._confidence = confidence_for(policy)
+        self._evidence = evidence_for(policy)
+        self._history: tuple[CohortFacts, ...] = ()
+        self._batches: list[PlannedBatch] = []
+        # Failure probability that earlier batches left.
+        self._unspent = policy.failure_probability
+
+    @property
+    def last_affordable(self) -> int:
+        """The last batch of this horizon that a mechanism can be calibrated to."""
+        batch = 1
+        while (
+            batch < self._policy.most_batches
+            and self._schedule.size(batch + 1) <= LARGEST_COHORT
+        ):
+            batch += 1
+        return batch
+
+    def batch(self, number: int) -> PlannedBatch:
+        """Give batch `number`, counted from 1."""
+        while len(self._batches) < number:
+            self._batches.append(self._next(len(self._batches) + 1))
+        return self._batches[number - 1]
+
+    def _next(self, number: int) -> PlannedBatch:
+        policy = self._policy
+        size = self._schedule.size(number)
+        floor = policy.floor(size)
+        cohort = policy.calibrated(size, floor, self._confidence.wrap(number))
+        self._history += (CohortFacts(number, size, floor, size),)
+        before = self._batches[-1].users if self._batches else 0
+        separates = self._separates(number)
+        self._unspent -= self._shares.batch(number)
+        return PlannedBatch(number, cohort, before + policy.arms * size, separates)
+
+    def _separates(self, number: int) -> float:
+        """The gap at which an arm is dropped by the end of this batch, but for p.
+
+        It falls when the estimates differ by more than the test needs, which is most
+        about a mean of ½. The lead's deviation in the wrong direction is bounded at the
+        level that earlier batches and the moduli leave; where it holds, the best arm
+        does not fall in this batch either.
+        """
+        bound = self._confidence.pair(self._history, self._history, number)
+        recent = self._history[-bound.pooled :]
+        noises = tuple(
+            cohort_noise(
+                self._policy.calibrated(
+                    facts.size, facts.floor, self._confidence.wrap(facts.level_batch)
+                )
+            )
+            for facts in recent
+        )
+        pool = Pool(sum(facts.size for facts in recent), noises)
+        wraps = self._policy.arms * self._confidence.wrap(number)
+        level = (self._unspent - wraps) / max(self._policy.arms - 1, 1)
+        needed = self._evidence.lead_needed(number, 0.5)
+        return needed + pair_radius(pool, pool, level)
+
+
+@lru_cache(maxsize=8)
+def future_of(policy: PolicySpec) -> Future:
+    """Give the batches of a resolved policy, the same object for the same policy."""
+    return Future(policy)

@@ -1,0 +1,110 @@
+"""What is to be planned: the operator's question, by flags or from a file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from wallflower.protocol.cohort import check_pairing
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.numbers import whole
+from wallflower.protocol.privacy.honest_floor import PlannedFloors
+from wallflower.protocol.privacy.mechanism import mechanism_class
+from wallflower.protocol.secure_sum.backends import SHUFFLE
+from wallflower.protocol.secure_sum.shuffle.plan import mode_of
+from wallflower.strategy.bandit.setup import planned_floors
+from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
+from wallflower.strategy.config import load_config
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """The operator's question; `gaps` are differences of means to be told apart.
+
+    `floor` is the part of every cohort that is surely honest and present, `corrupt`
+    the part of its nodes that may work with the operator. `shuffle` ``mixed`` sends
+    the sums of ``dist-dp`` through a shuffler.
+    """
+
+    arms: int
+    horizon: int
+    epsilon: Fraction
+    mechanism: str
+    scale: Fraction
+    ratio: Fraction | None
+    first_batch: int
+    floor: Fraction
+    corrupt: Fraction
+    participations: int
+    failure_probability: Fraction
+    gaps: tuple[Fraction, ...]
+    base_rate: Fraction = Fraction(1, 2)
+    shuffle: str = ""
+    floors: PlannedFloors | None = None  # of the nodes of a file, instead of `floor`
+    names: tuple[str, ...] = ()  # of a file's arms
+
+    def __post_init__(self) -> None:
+        whole("participations", self.participations, at_least=1, at_most=1000)
+        for gap in self.gaps:
+            if not 0 < gap <= 1:
+                raise InputError("gap", gap, "greater than 0 and at most 1")
+        if not 0 < self.base_rate < 1:
+            raise InputError("base-rate", self.base_rate, "between 0 and 1")
+        if not 0 < self.floor <= 1:
+            raise InputError("floor", self.floor, "greater than 0 and at most 1")
+        if not 0 <= self.corrupt < 1:
+            raise InputError("corrupt", self.corrupt, "from 0 to below 1")
+        if mechanism_class(self.mechanism).simulated_only:
+            allowed = "one that is not only simulated"
+            raise InputError("mechanism", self.mechanism, allowed)
+        if self.shuffle and self.shuffle != mode_of(self.mechanism):
+            allowed = f'"{mode_of(self.mechanism)}" with {self.mechanism}'
+            raise InputError("shuffle", self.shuffle, allowed)
+        if self.shuffle:
+            check_pairing(self.mechanism, SHUFFLE)
+
+    def policy(self) -> PolicySpec:
+        """The elimination policy these settings describe, first batch resolved."""
+        return PolicySpec(
+            policy=ELIMINATION,
+            arms=self.arms,
+            horizon=self.horizon,
+            mechanism=self.mechanism,
+            epsilon=self.epsilon,
+            scale=self.scale,
+            failure_probability=self.failure_probability,
+            ratio=self.ratio,
+            first_batch=self.first_batch,
+            honest_fraction=self.floor,
+            floors=self.floors,
+        ).resolved()
+
+
+def with_file(request: PlanRequest, path: Path, given: Collection[str]) -> PlanRequest:
+    """Take from an experiment's file what no flag has given."""
+    config = load_config(path)
+    stated = config.secure_sum
+    from_file: dict[str, Any] = {
+        "arms": len(config.experiment.arms),
+        "horizon": config.horizon,
+        "epsilon": config.privacy.epsilon,
+        "mechanism": config.privacy.mechanism,
+        "scale": config.privacy.scale,
+        "ratio": config.policy.ratio,
+        "first_batch": config.policy.first_batch,
+        "floor": Fraction(1) - stated.corrupt - stated.dropout,
+        "corrupt": stated.corrupt,
+        "participations": config.privacy.max_participations,
+        "failure_probability": config.experiment.failure_probability,
+        "shuffle": stated.shuffle if stated.backend == SHUFFLE else "",
+    }
+    if not {"floor", "corrupt", "arms"} & set(given):
+        from_file["floors"] = planned_floors(config)
+    if "arms" not in given:
+        from_file["names"] = config.experiment.arms
+    changes = {key: value for key, value in from_file.items() if key not in given}
+    return dataclasses.replace(request, **changes)
