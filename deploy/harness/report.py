@@ -42,7 +42,7 @@ PLAN = Plan(
     server="semi-honest",
     means=(0.45, 0.5, 0.65),
 )
-_BEGIN, _END = "<!-- gathered -->", "<!-- /gathered -->"
+MARKS = ("<!-- gathered -->", "<!-- /gathered -->")
 _MOST_RESUMES = 3
 _RUN_TIMEOUT_S = 400
 
@@ -173,14 +173,16 @@ def circumstances() -> str:
     )
 
 
-def write_between_marks(path: Path, gathered: str) -> None:
+def write_between_marks(
+    path: Path, gathered: str, marks: tuple[str, str] = MARKS
+) -> None:
     """Put what was gathered into a document, in the place of what stood there."""
     text = path.read_text(encoding="utf-8")
-    head, begins, rest = text.partition(_BEGIN)
-    _, ends, tail = rest.partition(_END)
+    head, begins, rest = text.partition(marks[0])
+    _, ends, tail = rest.partition(marks[1])
     if not begins or not ends:
-        raise ValueError(f"{path} has no {_BEGIN} … {_END}")
-    path.write_text(f"{head}{_BEGIN}\n{gathered}{_END}{tail}", encoding="utf-8")
+        raise ValueError(f"{path} has no {marks[0]} … {marks[1]}")
+    path.write_text(f"{head}{begins}\n{gathered}{ends}{tail}", encoding="utf-8")
 
 
 def main() -> int:
