@@ -174,11 +174,11 @@ NODES ?= 65536
 bench-lag: bench-env  ## how long the server's loop stands still in a cohort of NODES=65536 nodes
 	$(BIN)/python -W ignore -m benchmarks.loop_lag --nodes $(NODES)
 
-bench-decide: env  ## users until one arm is left, beside other rules
-	$(BIN)/python -m benchmarks.decide
+bench-decide: env  ## users until one arm is left, beside other rules, and what deciding costs (WRITE=)
+	$(BIN)/python -m benchmarks.decide $(if $(WRITE),--write $(WRITE))
 
-check-decide: env  ## the best arm is dropped with probability at most p: 41 fields of arms
-	$(BIN)/python -m benchmarks.decide_errors
+check-decide: env  ## the best arm is dropped with probability at most p: 2,000 runs each of 130 fields (RUNS=, ONLY=, KEEP=, WRITE=)
+	$(BIN)/python -m benchmarks.decide_errors $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only "$(ONLY)") $(if $(KEEP),--keep $(KEEP)) $(if $(WRITE),--write $(WRITE))
 
 bench-index: env  ## mean and largest regret of 2,000 runs of the index policies
 	$(BIN)/python -m benchmarks.index
