@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from wallflower.clients.desk.attend import Invitation
 from wallflower.clients.host.loop_thread import LoopThread
 from wallflower.clients.host.simulated import in_simulation
 from wallflower.clients.rewards.source import RewardsOf
@@ -54,15 +55,7 @@ class NodeProvider(Protocol):
         """Answer one NodeRequest; state goes to the node's own store."""
         ...
 
-    async def attend(
-        self,
-        context: Context,
-        *,
-        address: str,
-        certificate: bytes,
-        run_id: str,
-        token: RunToken,
-    ) -> str:
+    async def attend(self, context: Context, invitation: Invitation) -> str:
         """Attend the desk until the run is over; give the desk's reason."""
         ...
 
@@ -111,21 +104,15 @@ def serve_nodes(app: ClientApp, rewards: RewardsOf | None = None) -> ClientApp:
 
 def _attend(nodes: _Nodes, message: Message, context: Context) -> str:
     """Attend the desk that the message names; give why it was left."""
-    address = _field(message, flower_record.ADDRESS, str)
-    certificate = _field(message, flower_record.CERTIFICATE, bytes)
-    run_id = _field(message, flower_record.RUN_ID, str)
-    token = RunToken.from_text(_field(message, flower_record.TOKEN, str))
-    with installed_from(os.environ), log_context(run=run_id):
+    invitation = Invitation(
+        _field(message, flower_record.ADDRESS, str),
+        _field(message, flower_record.CERTIFICATE, bytes),
+        _field(message, flower_record.RUN_ID, str),
+        RunToken.from_text(_field(message, flower_record.TOKEN, str)),
+    )
+    with installed_from(os.environ), log_context(run=invitation.run_id):
         try:
-            _run(
-                nodes.provider(context).attend(
-                    context,
-                    address=address,
-                    certificate=certificate,
-                    run_id=run_id,
-                    token=token,
-                )
-            )
+            _run(nodes.provider(context).attend(context, invitation))
         except WallflowerError as error:
             # Expected ways to leave early; the server decides whether to send again.
             log.warning("left the desk: %s", error)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flwr.app import Context
@@ -53,7 +53,7 @@ from wallflower.protocol.files import keyfiles
 from wallflower.protocol.files.sections import LARGEST_NODE, RewardSettings
 from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
-from wallflower.protocol.identity.tokens import INSTANCE_BYTES, RunToken
+from wallflower.protocol.identity.tokens import INSTANCE_BYTES
 from wallflower.protocol.numbers import whole
 from wallflower.protocol.wire.node_pb2 import NodeRequest
 
@@ -285,30 +285,23 @@ class HomeProvider:
             finally:
                 store.close()
 
-    async def attend(
-        self,
-        context: Context,
-        *,
-        address: str,
-        certificate: bytes,
-        run_id: str,
-        token: RunToken,
-    ) -> str:
+    async def attend(self, context: Context, invitation: Invitation) -> str:
         """Attend the desk with sessions that never leave memory, or visit it.
 
         From now on no Flower message does work for this run, in whatever process.
         """
         home = self._home(context)
-        invitation = Invitation(address, home.authority(certificate), run_id, token)
+        root = home.authority(invitation.root_certificate)
+        invitation = replace(invitation, root_certificate=root)
         if home.file.node.attendance != STREAM:
             invitations.save(home.path, invitation)
             if home.file.node.attendance == CRON:
                 return "invited"
             return await visit_desk(home, invitation, stay=True) or "left"
         with home.ledger() as ledger:
-            await ledger.claim(Claim.attendance(home.name, run_id))
+            await ledger.claim(Claim.attendance(home.name, invitation.run_id))
             node = home.node(ledger)
-            node.only_run = run_id
+            node.only_run = invitation.run_id
             return await attend(invitation, home.identity, node)
 
     def _home(self, context: Context) -> NodeHome:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from flwr.app import Context
 
+from wallflower.clients.desk.attend import Invitation
 from wallflower.clients.host.assemble import SessionOpener, make_node
 from wallflower.clients.host.run_keys import stored_keyring
 from wallflower.clients.node.node import Node
@@ -23,7 +24,6 @@ from wallflower.engines.population import hosted_setup, hosted_users
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
 from wallflower.protocol.identity.simulated import SEED_FILE, simulated_identity
-from wallflower.protocol.identity.tokens import RunToken
 from wallflower.protocol.wire.node_pb2 import (
     Description,
     NodeAnswer,
@@ -142,15 +142,7 @@ class SimulatedProvider:
             return _nobody(body)
         return await run.node(number).handle(body)
 
-    async def attend(
-        self,
-        context: Context,
-        *,
-        address: str,
-        certificate: bytes,
-        run_id: str,
-        token: RunToken,
-    ) -> str:
+    async def attend(self, context: Context, invitation: Invitation) -> str:
         """Refuse: an actor that attends a desk would serve one node only."""
         raise InputError(
             "transport.kind", "grpc", "flower, in Flower's simulation (or auto)"
