@@ -10,7 +10,7 @@ export FLWR_TELEMETRY_ENABLED = 0
 export FLWR_DISABLE_UPDATE_CHECK = 1
 export RAY_USAGE_STATS_ENABLED = 0
 
-.PHONY: help env demo test lint unit proto docs tutorial clean
+.PHONY: help env demo test lint unit proto docs tutorial looks clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -76,6 +76,14 @@ test-browser-env: env
 test-browser: test-browser-env  ## open the pages in Chromium: every width, axe-core, PDF
 	$(BIN)/pytest -m browser tests/browser
 
+LOOKS ?= looks
+looks: test-browser-env  ## the same, and keep what was seen in looks/: every page, its pictures and its print
+	command -v pdftoppm >/dev/null || apt-get install -qy poppler-utils
+	mkdir -p $(LOOKS)
+	WALLFLOWER_LOOKS=$(abspath $(LOOKS)) $(BIN)/pytest -m browser tests/browser
+	for paper in $(LOOKS)/*.pdf; do pdftoppm -r 60 -png $$paper $${paper%.pdf}-paper; done
+	@wc -c $(LOOKS)/*.html
+
 DOCS = .venv-docs
 docs:  ## the documentation as a static site in site/, strictly, from an environment of its own
 	test -d $(DOCS) || $(PYTHON) -m venv $(DOCS)
@@ -136,7 +144,7 @@ bench-start: env  ## the start of a deployed run by its parts, in wall and CPU s
 	$(BIN)/python -m benchmarks.start
 
 clean:  ## remove everything that was generated
-	rm -rf $(VENV) $(DOCS) site build dist .coverage *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(DOCS) $(LOOKS) site build dist .coverage *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 SIZES ?=
 BACKENDS ?=

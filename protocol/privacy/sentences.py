@@ -243,5 +243,21 @@ def power(privacy_delta: float) -> str:
     return "10⁻" + str(exponent).translate(_RAISED)
 
 
+def small(chance: float) -> str:
+    """Write a probability in two digits, a small one with a power of ten.
+
+    Examples
+    --------
+    >>> small(0.042), small(3.7e-6), small(0.0)
+    ('0.042', '3.7·10⁻⁶', '10⁻³⁰⁰')
+    """
+    if chance >= 0.001:
+        return f"{chance:.2g}"
+    if chance < 1e-300:
+        return "10⁻³⁰⁰"  # as a bound from above
+    digits, _, exponent = f"{chance:.1e}".partition("e-")
+    return f"{float(digits):g}·10⁻{str(int(exponent)).translate(_RAISED)}"
+
+
 def _chance(privacy_delta: float) -> str:
     return "one in a million" if privacy_delta == 1e-6 else power(privacy_delta)

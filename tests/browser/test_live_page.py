@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser.looks import WIDTHS, fits
 from tests.support.run_fixtures import SMALL, command, environment, write
 from tests.wallflower.test_pausing import SLOW
 from tests.wallflower.test_watch_command import address_in
@@ -18,7 +18,6 @@ from tests.wallflower.watching.test_serve import pair
 
 pytestmark = pytest.mark.browser
 
-WIDTHS = (390, 800, 1400)
 PATIENCE_MS = 60_000  # for a busy machine; what is waited for usually takes a second
 
 
@@ -39,22 +38,6 @@ def process(*words: str | Path, go: Path) -> Iterator[subprocess.Popen[str]]:
 
 def shown(page: Any, text: str) -> None:
     page.get_by_text(text).first.wait_for(timeout=PATIENCE_MS)
-
-
-def violations(page: Any) -> str:
-    from axe_playwright_python.sync_playwright import Axe
-
-    found = Axe().run(page)
-    return found.generate_report() if found.violations_count else ""
-
-
-def fits(page: Any, width: int, name: str) -> None:
-    """The page fits, breaks no rule, and is kept as a picture where asked for."""
-    page.set_viewport_size({"width": width, "height": 900})
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    assert violations(page) == ""
-    if folder := os.environ.get("WALLFLOWER_SCREENSHOTS"):
-        page.screenshot(path=f"{folder}/{name}-{width}.png", full_page=True)
 
 
 @pytest.fixture
@@ -86,11 +69,11 @@ def test_a_run_is_followed_while_it_is_killed_and_goes_on_to_its_end(
         page.goto(address_in(watching.stdout.readline()))
         shown(page, "No server works on this run.")
         for width in WIDTHS:
-            fits(page, width, "stopped")
+            fits(page, width, "live-stopped")
         with process("resume", run_dir, go=go) as server:
             shown(page, "nodes heard")
             for width in WIDTHS:
-                fits(page, width, "under-way")
+                fits(page, width, "live-under-way")
             server.kill()  # SIGKILL: it can say nothing any more
             server.wait()
         shown(page, "No server works on this run.")
@@ -101,7 +84,7 @@ def test_a_run_is_followed_while_it_is_killed_and_goes_on_to_its_end(
         shown(page, "The run was resumed in round 1.")
         assert "is the best of 3 arms" in page.title()
         for width in WIDTHS:
-            fits(page, width, "over")
+            fits(page, width, "live-over")
     shown(page, "Not live: since")
     page.close()
     # Of the end of its server the browser itself complains as well.
@@ -156,7 +139,7 @@ def test_several_runs_stand_side_by_side_and_each_has_its_page(
         page.goto(address_in(watching.stdout.readline()))
         shown(page, "2 runs")
         for width in WIDTHS:
-            fits(page, width, "several")
+            fits(page, width, "live-several")
         with process("resume", run_dir, go=go):
             shown(page, "people are asked about")
         page.get_by_role("link", name="“b” is the best of 3 arms.").click()
@@ -180,7 +163,7 @@ def test_a_browser_enters_by_the_token_over_tls(
         address = address_in(watching.stdout.readline())
         page.goto(address.replace("0.0.0.0", "localhost"))
         for width in WIDTHS:
-            fits(page, width, "token")
+            fits(page, width, "live-token")
         page.get_by_label("Token").fill("wrong")
         page.get_by_role("button").click()
         shown(page, "That was not it.")

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from importlib import resources
 from typing import Any
 
@@ -20,14 +21,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from wallflower.marks import mark_of
-from wallflower.protocol.privacy.sentences import percent
+from wallflower.protocol.numbers import counted
+from wallflower.protocol.privacy.sentences import percent, small
 from wallflower.results import drawing
 from wallflower.results.annex import annex_of
 from wallflower.results.answer_rates import answer_rates
 from wallflower.results.by_hand import RetiredArm, listed, winner_meaning
 from wallflower.results.history import ArmRow, History, read_history
 from wallflower.results.hosted_ledger import ledger_checks
-from wallflower.results.result import ENDINGS
+from wallflower.results.result import ENDINGS, RunResult
 from wallflower.results.undecided import index_outcome
 from wallflower.strategy.bandit.spec import index_purpose
 from wallflower.strategy.record import blame
@@ -38,7 +40,9 @@ from wallflower.version import __version__
 
 LARGEST_BYTES = 300_000
 _TRAILS = re.compile(r"trails arm (\d+) by (\S+) > radius (\S+)")
-_UNLIKELY = re.compile(r"trails arm (\d+) by ([^;]+); the chance of such sums, (.+)")
+_UNLIKELY = re.compile(
+    r"trails arm (\d+) by ([^;]+); the chance of such sums, (.+) (\S+)"
+)
 _MOST_VOID = 50  # the latest; `wallflower export` has all
 _STEPS = {
     "resumed": "The run was resumed in round {}.",
@@ -50,10 +54,10 @@ REASONS = {
     "cohort-void": "answered, but the group gave no sum",
     "reward-late": "the outcome came too late",
     "reward-source-failed": "the source of outcomes failed",
-    "reward-out-of-range": "the outcome was not in [0, 1]",
+    "reward-out-of-range": "the outcome was not in [0,\N{NO-BREAK SPACE}1]",
     "under-way": "the round is not finished",
     "unstated": "the node did not say why",
-    "interrupted": "the server was stopped in between",
+    "server-stopped": "the server was stopped in between",
 }
 
 
@@ -121,7 +125,7 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
         )
     result = history.result
     names = result.config.experiment.arms
-    chance = percent(result.config.experiment.failure_probability)
+    chance = _percent(result.config.experiment.failure_probability)
     risk = f"The chance that a better one was dropped is at most {chance}."
     if result.retired:
         risk = (
@@ -130,7 +134,7 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
         )
     by_hand = tuple(_by_hand(one) for one in result.retired)
     if not history.arms:
-        return Verdict("No round is finished yet.", "under way", "open", by_hand)
+        return _without_a_round(result, by_hand)
     fallen = [row for row in history.arms if row.fell and not row.retired]
     if result.winner is not None and result.retired and result.last is not None:
         headline, meaning = winner_meaning(
@@ -148,8 +152,8 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
     last = history.arms[-len(names) :]
     left = [f"“{row.arm}”" for row in last if row.active]
     learnt = (
-        f"Out are {listed([f'“{row.arm}”' for row in fallen])}: {risk[0].lower()}"
-        f"{risk[1:]}"
+        f"Out {'is' if len(fallen) == 1 else 'are'} "
+        f"{listed([f'“{row.arm}”' for row in fallen])}: {risk[0].lower()}{risk[1:]}"
         if fallen
         else "No arm could be ruled out."
         if result.decides
@@ -158,7 +162,7 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
     if result.finished is None:
         return Verdict(
             f"Not finished: {len(left)} of {len(names)} arms are left.",
-            "waits for nodes" if result.waiting else "under way",
+            "waits for nodes" if result.waiting else "not finished",
             "open",
             (learnt, *by_hand),
         )
@@ -181,6 +185,25 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
     )
 
 
+def _without_a_round(result: RunResult, by_hand: tuple[str, ...]) -> Verdict:
+    """Say that nothing is known yet and, where sums failed, why."""
+    headline = "No round is finished yet."
+    if not result.void:
+        return Verdict(headline, "not finished", "open", by_hand)
+    why = [f"{REASONS.get(word, word)} ({n:,})" for word, n in result.losses.items()]
+    return Verdict(
+        headline,
+        "no sum so far",
+        "bad",
+        (
+            f"{result.void} of {counted(result.cohorts, 'cohort')} gave no sum. Of "
+            f"{result.invited:,} people asked {result.invited - result.answered:,} are "
+            f"in none: {listed(why)}. Who was asked is not asked again.",
+            *by_hand,
+        ),
+    )
+
+
 def in_words(reason: str, names: Sequence[str]) -> str:
     """Put a policy's reason to drop an arm in words, with names for numbers.
 
@@ -191,7 +214,10 @@ def in_words(reason: str, names: Sequence[str]) -> str:
     """
     if found := _UNLIKELY.fullmatch(reason):
         rival = names[int(found[1])]
-        return f"{found[2]} behind “{rival}”; the chance of such sums, {found[3]}"
+        chance = small(float(found[4]))
+        return (
+            f"{found[2]} behind “{rival}”; the chance of such sums, {found[3]} {chance}"
+        )
     found = _TRAILS.fullmatch(reason)
     if found is None:
         return reason
@@ -287,9 +313,14 @@ def _environment() -> Environment:
         reason=lambda word: REASONS.get(word, word.replace("-", " ")),
         blamed=blame.in_words,
         chance=_chance,
-        percent=percent,
+        percent=_percent,
     )
     return environment
+
+
+def _percent(part: Fraction) -> str:
+    """Keep the sign on the line of its number."""
+    return percent(part).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _style() -> Markup:

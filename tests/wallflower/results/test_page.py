@@ -229,9 +229,24 @@ def test_an_undecided_run_says_what_was_learnt_and_names_no_leader(
     flat = page_of(undecided).flat
     assert "Undecided: 2 of 3 arms are left." in flat
     assert "“a” and “b” cannot be told apart" in flat
-    assert "Out are “c”" in flat
+    assert "Out is “c”: the chance that a better one was dropped" in flat
     assert "leads" not in flat
     assert "winner" not in flat
+
+
+def test_a_run_whose_sums_all_failed_says_so_first_and_why(tmp_path: Path) -> None:
+    text = FAILING.replace("some_fail", "all_fail")
+    text = text.replace("[nodes]", "[transport]\nattempts = 1\n[nodes]")
+    with contextlib.chdir(tmp_path):
+        assert invoke("run", write(tmp_path, text), "--run-dir", "run")[0] == 4
+    invoke("report", tmp_path / "run")
+    flat = page_of(tmp_path / "run").flat
+    assert "No round is finished yet. 3 of 3 cohorts gave no sum." in flat
+    assert (
+        "Of 360 people asked 360 are in none: the source of outcomes failed (360)."
+        in flat
+    )
+    assert "under way" not in flat.partition("What people were promised")[0]
 
 
 def test_test_mode_is_a_banner_and_promises_nothing(tmp_path: Path) -> None:
@@ -299,6 +314,17 @@ def test_a_run_of_which_no_round_is_finished_has_a_page_too(tmp_path: Path) -> N
 def test_nobody_lost_is_nothing_that_differs(undecided: Path) -> None:
     with Journal.read(undecided) as journal:
         assert content(journal)["rates"].p_value == 1.0
+
+
+def test_a_small_chance_is_written_for_people() -> None:
+    reason = (
+        "trails arm 1 by 0.05677; the chance of such sums, were it as good, is at "
+        "most 3.7e-06"
+    )
+    assert in_words(reason, ["a", "b"]) == (
+        "0.05677 behind “b”; the chance of such sums, were it as good, is at most "
+        "3.7·10⁻⁶"
+    )
 
 
 def test_a_reason_that_is_not_known_stays_as_it_is() -> None:
