@@ -108,9 +108,7 @@ async def run_session(
             return outcome
         events = await spool.events()
         await _worked(partial(_replay, session, events), len(events))
-    step = await _drive(
-        session, port, wrap, unwrap=unwrap, deadlines=deadlines, spool=spool
-    )
+    step = await _Drive(session, port, wrap, unwrap, deadlines).to_end(spool)
     if isinstance(step, Dealt):
         raise InputError("session", "a dealing", "a cohort; see run_dealing")
     if spool is not None:
@@ -126,43 +124,83 @@ async def run_dealing(
     deadlines: Deadlines,
 ) -> Dealt | Void:
     """Bring a dealing to its end; none of it is spooled, it is simply dealt again."""
-    step = await _drive(
-        session, port, wrap, unwrap=unwrap, deadlines=deadlines, spool=None
-    )
+    step = await _Drive(session, port, wrap, unwrap, deadlines).to_end(None)
     if isinstance(step, SecureSum):
         raise InputError("session", "a cohort", "a dealing; see run_session")
     return step
 
 
-async def _drive(
-    session: ServerSession,
-    port: NodePort,
-    wrap: Wrap,
-    unwrap: Unwrap,
-    deadlines: Deadlines,
-    spool: CohortSpool | None,
-) -> SecureSum | Dealt | Void:
-    step = await _worked(session.start, LARGE)
-    while isinstance(step, Ask):
-        size = len(step.messages)
-        if spool is not None:
-            snapshot = await _worked(session.snapshot, size)
-            await spool.enter_stage(step.stage, snapshot)
-        if step.messages:
-            await _collect(
-                session,
-                step,
-                port,
-                wrap=wrap,
-                unwrap=unwrap,
-                deadlines=deadlines,
-                spool=spool,
+@dataclass(frozen=True, slots=True)
+class _Drive:
+    """One session on its way, and what it needs for it."""
+
+    session: ServerSession
+    port: NodePort
+    wrap: Wrap
+    unwrap: Unwrap
+    deadlines: Deadlines
+
+    async def to_end(self, spool: CohortSpool | None) -> SecureSum | Dealt | Void:
+        step = await _worked(self.session.start, LARGE)
+        while isinstance(step, Ask):
+            size = len(step.messages)
+            if spool is not None:
+                snapshot = await _worked(self.session.snapshot, size)
+                await spool.enter_stage(step.stage, snapshot)
+            if step.messages:
+                await self._collect(step, spool)
+            # A heap is one message, and is opened message by message.
+            step = await _worked(
+                self.session.advance, LARGE if SHUFFLER in step.messages else size
             )
-        # A heap is one message, and is opened message by message.
-        step = await _worked(
-            session.advance, LARGE if SHUFFLER in step.messages else size
+        return step
+
+    async def _collect(self, step: Ask, spool: CohortSpool | None) -> None:
+        """Let the session hear the answers of a stage, all that have come in one go."""
+        requests = {}
+        for number, (party, message) in enumerate(step.messages.items()):
+            request = self.wrap(party, step.stage, message)
+            requests[request.node_id, request.request_id] = request, party
+            await _let_others(number)
+        stream = self.port.ask(
+            [request for request, _ in requests.values()],
+            timeout_s=self.deadlines.of(step.stage),
         )
-    return step
+        came: list[Receipt | Loss] = []
+        more = asyncio.Event()
+
+        async def listen() -> None:
+            try:
+                async with aclosing(stream) as answers:
+                    number = 0
+                    async for answer in answers:
+                        _, party = requests[answer.node_id, answer.request_id]
+                        came.append(_event(party, answer, self.unwrap))
+                        more.set()
+                        number += 1
+                        await _let_others(number)
+            finally:
+                more.set()
+
+        listening = asyncio.create_task(listen())
+        try:
+            while not (listening.done() and not came):
+                await more.wait()
+                more.clear()
+                events, came[:] = list(came), []
+                for event in events:
+                    if spool is not None:
+                        spool.note(event)
+                await _worked(partial(_apply_all, self.session, events), len(events))
+                if self.session.stage_complete:
+                    break
+                if listening.done():
+                    more.set()
+        finally:
+            listening.cancel()
+            await asyncio.wait([listening])
+        if not listening.cancelled():
+            listening.result()  # what the port failed with, if it did
 
 
 async def _worked(work: Callable[[], Result], size: int) -> Result:
@@ -171,62 +209,6 @@ async def _worked(work: Callable[[], Result], size: int) -> Result:
     Nobody else touches the session meanwhile. A few parties are not worth a thread.
     """
     return await asyncio.to_thread(work) if size >= LARGE else work()
-
-
-async def _collect(
-    session: ServerSession,
-    step: Ask,
-    port: NodePort,
-    wrap: Wrap,
-    unwrap: Unwrap,
-    deadlines: Deadlines,
-    spool: CohortSpool | None,
-) -> None:
-    """Let the session hear the answers of a stage, all that have come in one go."""
-    requests = {}
-    for number, (party, message) in enumerate(step.messages.items()):
-        request = wrap(party, step.stage, message)
-        requests[request.node_id, request.request_id] = request, party
-        await _let_others(number)
-    stream = port.ask(
-        [request for request, _ in requests.values()],
-        timeout_s=deadlines.of(step.stage),
-    )
-    came: list[Receipt | Loss] = []
-    more = asyncio.Event()
-
-    async def listen() -> None:
-        try:
-            async with aclosing(stream) as answers:
-                number = 0
-                async for answer in answers:
-                    _, party = requests[answer.node_id, answer.request_id]
-                    came.append(_event(party, answer, unwrap))
-                    more.set()
-                    number += 1
-                    await _let_others(number)
-        finally:
-            more.set()
-
-    listening = asyncio.create_task(listen())
-    try:
-        while not (listening.done() and not came):
-            await more.wait()
-            more.clear()
-            events, came[:] = list(came), []
-            for event in events:
-                if spool is not None:
-                    spool.note(event)
-            await _worked(partial(_apply_all, session, events), len(events))
-            if session.stage_complete:
-                break
-            if listening.done():
-                more.set()
-    finally:
-        listening.cancel()
-        await asyncio.wait([listening])
-    if not listening.cancelled():
-        listening.result()  # what the port failed with, if it did
 
 
 async def _let_others(number: int) -> None:
