@@ -195,8 +195,12 @@ class NegativeBinomialDifference(LadderLaw):
         guard_bits = 128
         tail_bits = (level.denominator // level.numerator).bit_length() + 24
         shift = guard_bits + tail_bits + 96
-        state = self._start(self._reach(tail_bits), shift, guard_bits)
-        if state is None or state.place - _CHUNK < self.shape:
+        first = self._reach(tail_bits)
+        # Two steps hardly leave the centre, and so short a ladder serves other levels.
+        if first - 2 * _CHUNK < self.shape:
+            return None
+        state = self._start(first, shift, guard_bits)
+        if state is None:
             return None
         recurrence = Recurrence.of(self.shape, self.rate, guard_bits)
         accuracy = accuracy_after(state.place, guard_bits)

@@ -23,6 +23,9 @@ WIDEST_TABLE = 20_000
 WIDEST_LIST = 500_000
 # Doubles end at 2^−1074; no tail beyond that can be told from zero.
 _LISTED_TAIL_BITS = (128, 256, 512, 1216)
+# Each round of a run asks for a bound at a level of its own: they share one ladder.
+_LADDER_STEP = 32  # bits
+_LONGEST_KEPT = 1 << 14  # masses: one to two megabytes
 _LARGEST_LIST = 1 << 30  # entries times bits: a few seconds
 
 
@@ -148,12 +151,25 @@ def _check_level(level: Fraction) -> None:
         raise InputError("level", level, "a Fraction strictly between 0 and 1")
 
 
+def _ladder(law: LadderLaw, tail_bits: int) -> Ladder:
+    """Give a ladder, a short one perhaps that was made before."""
+    short = far_out(law, tail_bits) <= _LONGEST_KEPT
+    return _kept(law, tail_bits) if short else law.ladder(tail_bits, tail_bits + 64)
+
+
+@lru_cache(maxsize=8)
+def _kept(law: LadderLaw, tail_bits: int) -> Ladder:
+    return law.ladder(tail_bits, tail_bits + 64)
+
+
 @lru_cache(maxsize=1024)
 def _smallest_magnitude(law: LadderLaw, level: Fraction) -> int:
     extra = 64
     while True:
         tail_bits = (level.denominator // level.numerator).bit_length() + extra
-        ladder = law.ladder(tail_bits, tail_bits + 64)
+        # A longer ladder decides the same; levels that are near each other share one.
+        tail_bits += -tail_bits % _LADDER_STEP
+        ladder = _ladder(law, tail_bits)
         unit = 1 << ladder.shift
         beyond = unit >> (tail_bits - 1)
         limit_low = unit * level.numerator // level.denominator

@@ -22,6 +22,7 @@ from wallflower.protocol.noise.laws import (
     Skellam,
     SumOfDiscreteGaussians,
 )
+from wallflower.protocol.noise.masses import Ladder
 from wallflower.protocol.noise.tabulated import LadderLaw
 
 LAWS: list[LadderLaw] = [
@@ -207,7 +208,7 @@ def test_an_exact_bound_that_would_take_minutes_is_refused_at_once(
 
 
 @pytest.mark.parametrize(
-    ("shape", "scale"), [("1/1000", 100), ("1/2", 10), ("11/10", 100), ("40", 50)]
+    ("shape", "scale"), [("1/1000", 100), ("1/2", 40), ("11/10", 100), ("40", 50)]
 )
 @pytest.mark.parametrize("level", [Fraction(1, 10**6), Fraction(3, 10**15)])
 def test_a_bound_from_the_tail_alone_equals_that_from_all_masses(
@@ -215,6 +216,26 @@ def test_a_bound_from_the_tail_alone_equals_that_from_all_masses(
 ) -> None:
     law = NegativeBinomialDifference(Fraction(shape), Fraction(1, scale))
     assert law._search_tail(level) == LadderLaw._smallest_magnitude(law, level)
+
+
+def test_bounds_at_levels_near_each_other_list_the_masses_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every round of a run has a level of its own, and mostly the same law."""
+    law = NegativeBinomialDifference(Fraction(41, 26), Fraction(1, 7))
+    made, ladder = [], NegativeBinomialDifference.ladder
+
+    def counted(
+        self: NegativeBinomialDifference, tail_bits: int, guard_bits: int
+    ) -> Ladder:
+        made.append(tail_bits)
+        return ladder(self, tail_bits, guard_bits)
+
+    monkeypatch.setattr(NegativeBinomialDifference, "ladder", counted)
+    bounds = [law.two_sided_bound(Fraction(1, 10**6 * k)) for k in range(1, 30)]
+    assert bounds == sorted(bounds)
+    assert bounds[0] < bounds[-1]
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("shape", [Fraction(3, 2), Fraction(37, 3), Fraction(60)])
