@@ -7,13 +7,13 @@ one would let people be asked beyond their budget without a word.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger import Ledger
 from wallflower.protocol.errors import JournalError, RefusalError, UnavailableError
-from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
+from wallflower.protocol.messages.port import NodeId, NodePort
 from wallflower.results.hosted_ledger import ledger_checks, ledger_path
 from wallflower.strategy.record.journal import Journal
 
@@ -58,6 +58,7 @@ class LedgeredPort:
     def __init__(self, port: NodePort, ledger: Ledger) -> None:
         self._port = port
         self._ledger = ledger
+        self.ask = port.ask  # only who is there is a matter of the ledger's
 
     async def nodes(self) -> Sequence[NodeId]:
         """Name the nodes; UnavailableError where the ledger is locked or full."""
@@ -68,9 +69,3 @@ class LedgeredPort:
                 f"{refusal.detail}; nobody was invited: free it and `resume`"
             ) from None
         return await self._port.nodes()
-
-    def ask(
-        self, requests: Sequence[Request], *, timeout_s: float
-    ) -> AsyncGenerator[Answer, None]:
-        """Ask through the port."""
-        return self._port.ask(requests, timeout_s=timeout_s)
