@@ -339,5 +339,37 @@ def test_the_dead_do_nothing_any_more_and_the_stopped_do_it_later(
     _in_a_process(tmp_path, work)
 
 
+def test_a_timer_cancelled_while_its_process_stood_still_does_not_go_off(
+    tmp_path: Path,
+) -> None:
+    said: list[str] = []
+
+    async def work(process: Process) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def wait() -> None:
+            second: asyncio.TimerHandle | None = None
+
+            def first() -> None:
+                said.append("first")
+                assert second is not None
+                second.cancel()
+
+            loop.call_later(1, first)
+            second = loop.call_later(2, said.append, "second")
+
+        PROCESS.set(None)
+        assert isinstance(loop, WorldLoop)
+        stopped = Process("stopped", tmp_path, random.Random(1))
+        await loop.spawn(stopped, wait())
+        stopped.stopped = True
+        await asyncio.sleep(3)
+        stopped.go_on()
+        await asyncio.sleep(1)
+        assert said == ["first"]
+
+    _in_a_process(tmp_path, work)
+
+
 def _fields(schedule: Schedule) -> dict[str, object]:
     return {name: getattr(schedule, name) for name in schedule.__slots__}

@@ -48,7 +48,7 @@ class Process:
         self.connections: list[sqlite3.Connection] = []
         self.jobs: list[Job] = []  # begun, and nobody heard of their end yet
         self.own: dict[str, Any] = {}  # what a module keeps once a process
-        self._backlog: list[tuple[Callable[..., object], Any, Context]] = []
+        self._backlog: list[tuple[_Guarded, Any]] = []
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._left: list[asyncio.Task[Any]] = []
 
@@ -56,16 +56,17 @@ class Process:
         """Note a task that runs in this process."""
         self._tasks.add(task)
 
-    def later(self, callback: Callable[..., object], args: Any, where: Context) -> None:
+    def later(self, callback: _Guarded, args: Any) -> None:
         """Keep a callback until the process goes on."""
-        self._backlog.append((callback, args, where))
+        self._backlog.append((callback, args))
 
     def go_on(self) -> None:
         """End a stop; what waited happens now, in its order."""
         self.stopped = False
         waited, self._backlog = self._backlog, []
-        for callback, args, where in waited:
-            asyncio.get_running_loop().call_soon(callback, *args, context=where)
+        for callback, args in waited:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(callback, *args, context=callback.where)
 
     def die(self) -> None:
         """End at once. What it held in memory is kept from being tidied up."""
@@ -104,7 +105,9 @@ class WorldLoop(VirtualTimeLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         where = copy_context() if context is None else context
-        return super().call_soon(_guarded(callback, where), *args, context=where)
+        guarded = _Guarded(callback, where)
+        guarded.handle = super().call_soon(guarded, *args, context=where)
+        return guarded.handle
 
     def call_at(  # type: ignore[override]
         self,
@@ -114,7 +117,9 @@ class WorldLoop(VirtualTimeLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         where = copy_context() if context is None else context
-        return super().call_at(when, _guarded(callback, where), *args, context=where)
+        guarded = _Guarded(callback, where)
+        guarded.handle = timer = super().call_at(when, guarded, *args, context=where)
+        return timer
 
     def call_soon_threadsafe(  # type: ignore[override]
         self,
@@ -152,18 +157,27 @@ class WorldLoop(VirtualTimeLoop):
         return self.create_task(work, context=where)
 
 
-def _guarded(callback: Callable[..., object], where: Context) -> Callable[..., object]:
-    process = where.get(PROCESS)
-    if process is None:
-        return callback
+class _Guarded:
+    """A callback of a process: not of a dead one, and of a stopped one later.
 
-    def run(*args: Any) -> None:
-        if process.stopped:
-            process.later(callback, args, where)
-        elif process.alive:
-            callback(*args)
+    What was cancelled while it waited does not happen, as in a loop that was stopped
+    between two timers that are due.
+    """
 
-    return run
+    __slots__ = ("_callback", "handle", "where")
+
+    def __init__(self, callback: Callable[..., object], where: Context) -> None:
+        self._callback, self.where = callback, where
+        self.handle: asyncio.Handle | None = None
+
+    def __call__(self, *args: Any) -> None:
+        process = self.where.get(PROCESS)
+        if process is not None and process.stopped:
+            process.later(self, args)
+            return
+        cancelled = self.handle is not None and self.handle.cancelled()
+        if not cancelled and (process is None or process.alive):
+            self._callback(*args)
 
 
 def _adopted(
