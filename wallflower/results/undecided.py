@@ -57,12 +57,12 @@ class StillNeeded:
             return f"The sums show no difference that {whom} could be planned by."
         if self.people is None:
             start = (
-                f"If the best of them is ahead by {self.gap:g}, as the sums suggest, "
+                f"if the best of them is ahead by {self.gap:g}, as the sums suggest, "
                 f"not even {self.looked_up_to:,} people would surely let {whom} decide"
             )
         else:
             start = (
-                f"An estimate from what was seen: {whom} would typically ask "
+                f"{whom} would typically ask "
                 f"{_about(self.people)} people, if the best of them is ahead by "
                 f"{self.gap:g}, as the sums suggest"
             )
@@ -72,7 +72,7 @@ class StillNeeded:
                 f"; {_about(self.people_at_widest)} if it is by {self.widest_gap:g}, "
                 "the most that the intervals allow"
             )
-        return f"{start}{hope}. {none}"
+        return f"An estimate from what was seen: {start}{hope}. {none}"
 
 
 def still_needed(config: ExperimentConfig, views: Sequence[View]) -> StillNeeded | None:

@@ -98,6 +98,7 @@ def test_where_simulations_are_undecided_too_it_says_how_far_they_went(
     needed = still_needed(load_config(write(tmp_path)), (BEST, close))
     assert needed is not None
     assert (needed.people, needed.looked_up_to) == (None, 72_000)
+    assert needed.sentence.startswith("An estimate from what was seen: if the best")
     assert "not even 72,000 people would surely let another" in needed.sentence
 
 
