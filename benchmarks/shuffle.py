@@ -11,20 +11,19 @@ import argparse
 import asyncio
 import json
 import os
+import pickle
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from fractions import Fraction
 from pathlib import Path
 
-import grpc
 import psutil
 
 from benchmarks.report import Row, keep, show
-from wallflower.clients.node.courier import deliver
 from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
 from wallflower.protocol.cohort import to_rational
 from wallflower.protocol.messages.port import Request
@@ -35,7 +34,6 @@ from wallflower.protocol.secure_sum.session import Ask, Contribution, Parcel, Se
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER, ShufflePlan
 from wallflower.protocol.secure_sum.threat import Threat, quorum_for
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.protocol.wire.shuffle_pb2 import DepositAnswer
 from wallflower.regret.setup import build_engine, drawn_means
 from wallflower.regret.simulation import Simulation, run
 from wallflower.strategy.bandit.spec import PolicySpec
@@ -49,7 +47,7 @@ from wallflower.strategy.run.sessions import session_opener
 
 MODES = {"pure": "shuffle-dp", "mixed": "dist-dp"}
 LEVEL = Fraction(1, 10**6)
-AT_ONCE = 64  # nodes that come at the same time
+DEVICES = 2  # processes in which users' devices are
 INSTANCES = 2000
 
 
@@ -133,75 +131,91 @@ def one_user(mode: str, users: int, place: ShufflerPlace) -> Row:
     }
 
 
-async def handed_over(parcels: list[Parcel], *, kept: bool) -> None:
-    """Bring parcels, so many at once; `kept`: over one connection (a gateway)."""
-    waiting = iter(parcels)
+@asynccontextmanager
+async def devices(
+    parcels: list[Parcel], folder: Path
+) -> AsyncIterator[Callable[[], Awaitable[float]]]:
+    """Put users' devices into processes beside; give what lets them all come.
 
-    async def nodes() -> None:
-        for parcel in waiting:
-            await deliver(parcel)
-
-    async def gateway(channel: grpc.aio.Channel) -> None:
-        call = channel.unary_unary(
-            "/wallflower.v1.Shuffler/Deposit",
-            request_serializer=bytes,
-            response_deserializer=DepositAnswer.FromString,
+    That waits until everybody was there and gives the CPU seconds of all.
+    """
+    running = []
+    for number in range(DEVICES):
+        file = folder / f"parcels-{number}"
+        file.write_bytes(
+            pickle.dumps([astuple(parcel) for parcel in parcels[number::DEVICES]])
         )
-        for parcel in waiting:
-            assert (await call(parcel.body)).receipt == parcel.receipt
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "benchmarks.shuffle_devices", str(file)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        running.append(process)
 
-    if not kept:
-        await asyncio.gather(*(nodes() for _ in range(AT_ONCE)))
-        return
-    credentials = grpc.ssl_channel_credentials(parcels[0].authority)
-    async with grpc.aio.secure_channel(parcels[0].address, credentials) as channel:
-        await asyncio.gather(*(gateway(channel) for _ in range(AT_ONCE)))
+    async def line(process: asyncio.subprocess.Process) -> bytes:
+        assert process.stdout is not None
+        return await process.stdout.readline()
+
+    async def come() -> float:
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.write(b"\n")
+        said = [json.loads(await line(process)) for process in running]
+        return sum(float(one["cpu_s"]) for one in said)
+
+    try:
+        for process in running:
+            assert await line(process) == b"ready\n"
+        yield come
+    finally:
+        for process in running:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
 
 
 async def through(users: int, folder: Path) -> list[Row]:
     """Send a mixed cohort through a shuffler's process: by each route, timed."""
-    rows: list[Row] = []
-    for route in ("each node dials", "one connection", "relayed by the server"):
-        async with shuffler(folder / route.replace(" ", "-")) as (process, place):
-            spec = spec_of("mixed", users)
-            direct = route != "relayed by the server"
-            at = replace(place, direct=direct)
-            server = session_opener(spec.run_id, None, at)(
-                spec, dict.fromkeys(names(users), 1)
-            )
-            step = server.start()
-            assert isinstance(step, Ask)
-            parcels = []
-            for party, body in step.messages.items():
-                answer, parcel = answered(spec, party, body, place.files.fingerprint)
-                server.receive(party, answer)
-                if parcel is not None:
-                    parcels.append(parcel)
-            asking = server.advance()
-            assert isinstance(asking, Ask)
+    return [await _through(users, folder, direct=way) for way in (True, False)]
+
+
+async def _through(users: int, folder: Path, *, direct: bool) -> Row:
+    async with shuffler(folder / f"home-{direct}") as (process, place):
+        spec, at = spec_of("mixed", users), replace(place, direct=direct)
+        server = session_opener(spec.run_id, None, at)(
+            spec, dict.fromkeys(names(users), 1)
+        )
+        step = server.start()
+        assert isinstance(step, Ask)
+        parcels = []
+        for party, body in step.messages.items():
+            answer, parcel = answered(spec, party, body, place.files.fingerprint)
+            server.receive(party, answer)
+            if parcel is not None:
+                parcels.append(parcel)
+        asking = server.advance()
+        assert isinstance(asking, Ask)
+        request = Request(SHUFFLER, "release", asking.messages[SHUFFLER])
+        async with devices(parcels, folder) as come:
             before, started = _cpu_s(process), time.perf_counter()
-            if direct:
-                await handed_over(parcels, kept=route == "one connection")
-            request = Request(SHUFFLER, "release", asking.messages[SHUFFLER])
+            devices_s = await come() if direct else 0.0
             async with shuffled(MemoryPort({}), at) as port:
                 answers = [a async for a in port.ask([request], timeout_s=300)]
             wall_s = time.perf_counter() - started
             used_s = _cpu_s(process) - before
-            server.receive(SHUFFLER, answers[0].body)
-            total = server.advance()
-            assert isinstance(total, SecureSum), total
-            assert total.total == users % spec.modulus
-            rows.append(
-                {
-                    "route": route,
-                    "users": users,
-                    "wall s, both sides on this machine": wall_s,
-                    "users/s": users / wall_s,
-                    "shuffler CPU s": used_s,
-                    "users per CPU s": users / used_s,
-                }
-            )
-    return rows
+    server.receive(SHUFFLER, answers[0].body)
+    total = server.advance()
+    assert isinstance(total, SecureSum), total
+    assert total.total == users % spec.modulus
+    return {
+        "route": "every node dials" if direct else "relayed by the server",
+        "users": users,
+        "wall s, all on this machine": wall_s,
+        "users/s": users / wall_s,
+        "shuffler CPU s": used_s,
+        "users per shuffler CPU s": users / used_s,
+        "ms of a device": 1000 * devices_s / users if direct else None,
+    }
 
 
 def _cpu_s(process: psutil.Process) -> float:
