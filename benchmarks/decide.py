@@ -1,6 +1,6 @@
 """``make bench-decide``: users until one arm is left, beside other rules.
 
-Bernoulli rewards, p = 0.01, T = 10⁸, mean over 200 instances (seed 5). `tight` and
+Bernoulli rewards, p = 0.01, T = 10⁸, mean over 800 instances (seed 5). `tight` and
 `pair` are `dist-dp`, exactly simulated; `pair` is the radius that pays for the variance
 of ½ whatever the means are. DP-SE (Sajed and Sheffet 2019) and AdaP-TT (Azize et al.
 2023) are our implementations, which trust a server. ">": some runs were undecided at T.
@@ -178,7 +178,9 @@ def verdict(cells: Sequence[Cell]) -> list[str]:
         if cell.epsilon == 1 and cell.means in GOALS:
             goal = GOALS[cell.means]
             mark = "" if cell.tight.mean <= goal else " MISSED"
-            lines.append(f"{cell.name}: {cell.tight} users (goal {goal:,}){mark}")
+            error = float(cell.tight.asked.std()) / math.sqrt(len(cell.tight.asked))
+            users = f"{cell.tight} ± {error:,.0f} users"
+            lines.append(f"{cell.name}: {users} (goal {goal:,}){mark}")
     rules = {"tight": max(cell.tight.wrong for cell in cells)}
     rules["pair"] = max(cell.pair.wrong for cell in cells)
     rules["DP-SE"] = max(cell.dp_se.wrong for cell in cells)
@@ -193,7 +195,7 @@ def verdict(cells: Sequence[Cell]) -> list[str]:
 def main() -> int:
     """Print the table, the verdicts and the costs; 1 when something is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--instances", type=int, default=200)
+    parser.add_argument("--instances", type=int, default=800)
     parser.add_argument("--only", choices=("users", "costs"), help="half of it")
     parser.add_argument("--write", type=Path, help="put the table into this page")
     arguments = parser.parse_args()
