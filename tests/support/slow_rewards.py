@@ -9,10 +9,20 @@ from pathlib import Path
 
 
 async def reward(arm: str, user: str) -> float:
-    while not _may_go():  # noqa: ASYNC110 (a file tells nobody)
-        await asyncio.sleep(0.05)
+    await _wait()
     chance = {"a": 0.1, "b": 0.9, "c": 0.2}[arm]
     return float(random.random() < chance)
+
+
+async def even_reward(arm: str, user: str) -> float:
+    """Give every arm the same, so that none is out after a round."""
+    await _wait()
+    return 0.5
+
+
+async def _wait() -> None:
+    while not _may_go():  # noqa: ASYNC110 (a file tells nobody)
+        await asyncio.sleep(0.05)
 
 
 def _may_go() -> bool:

@@ -35,7 +35,7 @@ from wallflower.strategy.record.journal import Journal
 # Three arms alike, in rounds of a dozen people each and arm.
 EVEN = SMALL.replace("first-batch = 40", "first-batch = 12").replace(
     "means = [0.1, 0.9, 0.2]",
-    'source = "callable"\nfunction = "tests.support.slow_rewards:reward"',
+    'source = "callable"\nfunction = "tests.support.slow_rewards:even_reward"',
 )
 
 
