@@ -116,15 +116,27 @@ def test_a_deployed_node_asks_its_own_source_before_it_agrees(
 
 @pytest.mark.parametrize("backend", ["committee", "secagg-plus", "sealed"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("agreed", [False, True])
 def test_a_source_that_closes_between_rounds_costs_nobody_and_is_waited_for(
-    transport: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agreed: bool,
+    transport: str,
+    backend: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It closes when a round is over, or when its nodes have agreed to the next."""
     monkeypatch.setattr(Shop, "is_open", True)
     heard: list[events.Event] = []
 
+    def waited() -> bool:
+        return any(isinstance(event, events.WaitingForNodes) for event in heard)
+
     async def react(event: events.Event, places: Places) -> None:
         heard.append(event)
-        if isinstance(event, events.RoundFinished) and event.number == 1:
+        if agreed:
+            closes = isinstance(event, events.CohortAsked) and event.number == 2
+            Shop.is_open &= not (closes and not waited())
+        elif isinstance(event, events.RoundFinished) and event.number == 1:
             Shop.is_open = False
         if isinstance(event, events.WaitingForNodes):
             Shop.is_open = True
