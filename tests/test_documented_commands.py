@@ -370,4 +370,5 @@ KINDS: Mapping[str, type] = {"experiment": ExperimentConfig, "node": NodeFile}
 @pytest.mark.parametrize("block", blocks("toml"), ids=lambda block: block.page)
 def test_every_toml_block_is_a_valid_file_of_its_kind(block: Block) -> None:
     table = tomllib.loads(block.text, parse_float=Decimal)
-    settings_from(KINDS[next(iter(table))], table, block.page)
+    kind = KINDS[next(iter(table))]
+    assert isinstance(settings_from(kind, table, block.page), kind)

@@ -219,6 +219,7 @@ async def test_a_desk_with_an_expired_certificate_is_not_spoken_to(
         site = Site(store, tokens, desk, port, io.StringIO())
         identity = read_identity(store.nodes / "clinic-a")
         await site.turned_away(site.invitation("clinic-a"), identity)
+        assert desk.stats.attended == 0
     finally:
         await desk.close("finished")
 

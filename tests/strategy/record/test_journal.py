@@ -120,6 +120,7 @@ def test_whoever_looks_whether_a_server_is_there_keeps_none_off(run_dir: Path) -
     finally:
         stop.set()
         looking.join()
+    assert not RunLock.is_held(run_dir)
 
 
 def test_a_lock_tells_whether_a_server_holds_it(run_dir: Path) -> None:

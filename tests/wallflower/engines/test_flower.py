@@ -130,6 +130,7 @@ async def test_the_note_of_an_earlier_attempt_is_forgotten(launch: Launch) -> No
     (launch.run_dir / "failure.json").write_text(json.dumps(note))
     launch.flower_does("pass", "finished:completed")
     await launch.carry()
+    assert not (launch.run_dir / "failure.json").exists()
 
 
 def test_the_app_is_found_in_the_installed_package() -> None:
