@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Generator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from wallflower.figures.plot import STYLES, prepared_pyplot, saved
+from wallflower.planning.outlook import DEFAULTS
 from wallflower.planning.power import (
     Grid,
     PowerCell,
@@ -18,26 +19,12 @@ from wallflower.planning.power import (
     power_cells,
     settings_json,
 )
-from wallflower.planning.request import PlanRequest
 from wallflower.protocol.errors import InputError
 
 NAME = "added-power"
 GROUP = "added"
 TITLE = "Users until decided against the lift of the best of 4 arms, typically"
-REQUEST = PlanRequest(
-    arms=4,
-    horizon=10**7,
-    epsilon=Fraction(1),
-    mechanism="dist-dp",
-    scale=Fraction(10),
-    ratio=Fraction(3, 2),
-    first_batch=0,
-    floor=Fraction(4, 5),
-    corrupt=Fraction(1, 10),
-    participations=1,
-    failure_probability=Fraction(1, 20),
-    gaps=(),
-)
+REQUEST = replace(DEFAULTS, arms=4, horizon=10**7)
 GRID = Grid(lifts=tuple(Fraction(x) for x in ("1", "0.5", "0.3", "0.2", "0.1", "0.05")))
 _COLUMNS = ("epsilon", "base_rate", "lift", "users")
 

@@ -12,25 +12,12 @@ import pytest
 
 from wallflower.cli import main
 from wallflower.figures import power as figure
+from wallflower.planning.outlook import DEFAULTS
 from wallflower.planning.plan import make_plan
 from wallflower.planning.power import Grid, PowerCell, power_cells
-from wallflower.planning.request import PlanRequest
 from wallflower.protocol.errors import InputError
 
-REQUEST = PlanRequest(
-    arms=2,
-    horizon=20_000,
-    epsilon=Fraction(1),
-    mechanism="dist-dp",
-    scale=Fraction(10),
-    ratio=Fraction(3, 2),
-    first_batch=0,
-    floor=Fraction(4, 5),
-    corrupt=Fraction(1, 10),
-    participations=1,
-    failure_probability=Fraction(1, 20),
-    gaps=(),
-)
+REQUEST = dataclasses.replace(DEFAULTS, arms=2, horizon=20_000)
 GRID = Grid(
     epsilons=(Fraction(1, 2), Fraction(5)),
     base_rates=(Fraction(1, 10), Fraction(2, 5)),
