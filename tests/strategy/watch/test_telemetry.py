@@ -22,9 +22,20 @@ from wallflower.strategy.record.events import (
 from wallflower.strategy.watch.metrics import Metrics
 from wallflower.strategy.watch.telemetry import RunLog, RunMetrics, fan_out
 
+# Of eight digits, so that no time stamp has them by chance.
+SECRETS = ("51234567", "21234567", "42718281", "61414213", "12236067", "31732050")
 VIEWS = (
-    ArmView(0, 90, 0.512345, 0.42, 0.61, True, None, ""),
-    ArmView(1, 90, 0.212345, 0.12, 0.31, False, 1, "upper 0.31 < lower 0.42"),
+    ArmView(0, 90, 0.51234567, 0.42718281, 0.61414213, True, None, ""),
+    ArmView(
+        1,
+        90,
+        0.21234567,
+        0.12236067,
+        0.31732050,
+        False,
+        1,
+        "upper 0.31732050 < lower 0.42718281",
+    ),
 )
 STORY: tuple[Event, ...] = (
     RunStarted("r1", ("a", "b"), 4, 400, 400, 0),
@@ -86,5 +97,5 @@ async def test_neither_logs_nor_metrics_tell_an_estimate_or_a_bound(
     for event in STORY:
         await tell(event)
     said = stream.getvalue() + Metrics(metrics).text().decode()
-    for secret in ("0.512", "0.212", "0.42", "0.61", "0.31"):
-        assert secret not in said
+    for secret in SECRETS:
+        assert secret[:7] not in said
