@@ -127,7 +127,7 @@ bench-noise: bench-env  ## exact noise against float noise and OpenDP: ratios, t
 	$(BIN)/python -m benchmarks.noise
 
 test-faults: env  ## faults on purpose over several hosts (root); WRITE= puts the table there
-	$(BIN)/python -m deploy.harness.needs
+	$(BIN)/python -m deploy.harness.needs faketime
 	$(BIN)/python -m deploy.harness.report $(if $(ONLY),--only "$(ONLY)") $(if $(WRITE),--write $(WRITE))
 
 guide: env  ## follow docs/deployment.md word by word on two hosts (root)

@@ -43,6 +43,7 @@ from wallflower.strategy.config import (
     PolicySettings,
     SecureSumSettings,
 )
+from wallflower.strategy.desk.heap import SettledHeap
 from wallflower.strategy.nodes.memory import MemoryPort
 from wallflower.strategy.record import events
 from wallflower.strategy.record.chain import INVITED, ROUND
@@ -134,6 +135,8 @@ async def local(
     with Journal.create(folder, "bench", config, "local") as journal:
         with Ledger(ledger_path(folder)) as ledger:
             port = CountingPort(MemoryPort(hosted_nodes(config, ledger, None)))
+            settled = SettledHeap()  # as the engine does
+            settled.look(config.nodes.count, time.monotonic())
             cpu = time.process_time()
             await Orchestrator(
                 config,
@@ -143,6 +146,7 @@ async def local(
                 expected_nodes=config.nodes.count,
             ).run()
             cpu = time.process_time() - cpu
+            settled.close()
     users, seconds = throughput(folder)
     messages = port.messages - config.nodes.count  # one each to describe themselves
     return Row(

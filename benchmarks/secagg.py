@@ -20,8 +20,7 @@ from fractions import Fraction
 from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
 from wallflower.protocol.cohort import cohort_mechanism, to_rational
 from wallflower.protocol.privacy.mechanism import mechanism_named
-from wallflower.protocol.secure_sum.backends import COMMITTEE, SEALED, SECAGG_PLUS
-from wallflower.protocol.secure_sum.context import draw_order
+from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
 from wallflower.protocol.secure_sum.session import (
     Ask,
@@ -31,7 +30,7 @@ from wallflower.protocol.secure_sum.session import (
     SecureSum,
     Step,
 )
-from wallflower.protocol.secure_sum.threat import Threat, committee_size
+from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.secure_sum import (
     ServerKeyring,
@@ -44,14 +43,13 @@ THREAT = Threat(TENTH, TENTH)
 RUN = "bench"
 LARGE = 65_536  # only sealed sums: what a node pays must not grow
 STOCK = "stock"
-_BACKENDS = f"{STOCK},{SECAGG_PLUS},{COMMITTEE},{SEALED}"
+_BACKENDS = f"{STOCK},{SECAGG_PLUS},{SEALED}"
 _SIZES = f"8,32,128,1024,8192,{LARGE}"
 # Shares and threshold of the stock protocol, as our graph formula gives them; larger
 # cohorts take it minutes.
 _STOCK: dict[int, tuple[float, int]] = {8: (1.0, 5), 32: (9, 5), 128: (27, 14)}
 _FRESH = {
     SECAGG_PLUS: "secagg-plus",
-    COMMITTEE: "committee",
     SEALED: "sealed, the run's key dealt for it",
 }
 # At least so many times the stock's users a second, or so many users a second.
@@ -147,22 +145,6 @@ class Parties:
             raise RuntimeError(f"no key was dealt: {step}")
         return traffic
 
-    def agree(self, spec: CohortSpec) -> None:
-        """Let every node already know the keys of this cohort's committee."""
-        server = server_session(spec, self.users, keyring=self.server_ring)
-        step = server.start()
-        assert isinstance(step, Ask)
-        context = server.context  # type: ignore[attr-defined]
-        drawn = draw_order(context, list(self.users))
-        members = drawn[: committee_size(THREAT, self.nodes).helpers]
-        for member in members:
-            own = self.rings[member].own_key()
-            announcement = self.rings[member].announcement(own, "", member, None)
-            self.server_ring.remember(member, announcement.SerializeToString())
-            for party, ring in self.rings.items():
-                ring.pair(ring.own_key(), own.public)
-                self.rings[member].pair(own, self.rings[party].own_key().public)
-
     def measure(
         self, backend: str, cohort_id: str, what: str, *, dealing: bool = False
     ) -> Row:
@@ -233,22 +215,8 @@ def ours(nodes: int, repeats: int, backends: Collection[str]) -> Iterator[Row]:
                 )
                 for index in range(repeats)
             )
-    if COMMITTEE in backends and nodes < LARGE:
-        yield known_keys(nodes, repeats)
     if SEALED in backends:
         yield from sealed(nodes, repeats)
-
-
-def known_keys(nodes: int, repeats: int) -> Row:
-    """`committee` where every pair of nodes has met before."""
-    known = Parties(nodes)
-    # A cohort with known keys takes a tenth of a second: more of them find a quiet one.
-    cohorts = [f"known-{index}" for index in range(repeats * repeats)]
-    for cohort in cohorts:
-        known.agree(known.spec(COMMITTEE, cohort))
-    return best(
-        known.measure(COMMITTEE, cohort, "committee, cached keys") for cohort in cohorts
-    )
 
 
 def sealed(nodes: int, repeats: int) -> Iterator[Row]:

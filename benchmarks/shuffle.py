@@ -2,7 +2,8 @@
 
 Messages and bytes of one user alone on a node, as they stand on the wire; seconds of
 one core for a node, the server and the shuffler; users a second through a shuffler of
-its own process, with TLS and all; and the regret of `shuffle-dp` beside `dist-dp`.
+its own process, with TLS and all, beside a gRPC service that does nothing; and the
+regret of `shuffle-dp` beside `dist-dp`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.protocol.rewards.models import synthetic_rewards
 from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
 from wallflower.protocol.secure_sum.session import Ask, Contribution, Parcel, SecureSum
+from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER, ShufflePlan
+from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, sealed_bytes
 from wallflower.protocol.secure_sum.threat import Threat, quorum_for
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.regret.setup import build_engine, drawn_means
@@ -89,11 +92,13 @@ def answered(
 
 
 @asynccontextmanager
-async def shuffler(home: Path) -> AsyncIterator[tuple[psutil.Process, ShufflerPlace]]:
-    """Run a shuffler as a process beside."""
+async def shuffler(
+    home: Path, *command: str
+) -> AsyncIterator[tuple[psutil.Process, ShufflerPlace]]:
+    """Run a shuffler as a process beside, or what `command` says in its place."""
+    arguments = command or ("wallflower", "shuffler", "--home", str(home))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "wallflower", "shuffler", "--home", str(home)),
-        stdout=asyncio.subprocess.PIPE,
+        *(sys.executable, "-m", *arguments), stdout=asyncio.subprocess.PIPE
     )
     try:
         assert process.stdout is not None
@@ -176,7 +181,22 @@ async def devices(
 
 async def through(users: int, folder: Path) -> list[Row]:
     """Send a mixed cohort through a shuffler's process: by each route, timed."""
-    return [await _through(users, folder, direct=way) for way in (True, False)]
+    rows = [await _through(users, folder, direct=way) for way in (True, False)]
+    return [*rows, await _floor(users, folder)]
+
+
+async def _floor(users: int, folder: Path) -> Row:
+    """Let as many devices bring as much to a gRPC service that does nothing."""
+    home = folder / "floor"
+    batch = TICKET_BYTES + ShufflePlan.of(spec_of("mixed", users), users).batch_bytes
+    body = bytes(sealed_bytes(HYBRID, batch))
+    receipt = bytes(32)
+    service = ("benchmarks.shuffle_floor", str(home), receipt.hex())
+    async with shuffler(home, *service) as (process, place):
+        parcel = Parcel(place.address, place.files.authority, body, receipt)
+        async with devices([parcel] * users, folder) as come:
+            meter = _Meter(process)
+            return meter.row("dialled, nothing is done", users, await come())
 
 
 async def _through(users: int, folder: Path, *, direct: bool) -> Row:
@@ -197,30 +217,52 @@ async def _through(users: int, folder: Path, *, direct: bool) -> Row:
         assert isinstance(asking, Ask)
         request = Request(SHUFFLER, "release", asking.messages[SHUFFLER])
         async with devices(parcels, folder) as come:
-            before, started = _cpu_s(process), time.perf_counter()
+            meter = _Meter(process)
             devices_s = await come() if direct else 0.0
             async with shuffled(MemoryPort({}), at) as port:
                 answers = [a async for a in port.ask([request], timeout_s=300)]
-            wall_s = time.perf_counter() - started
-            used_s = _cpu_s(process) - before
+            route = "every node dials" if direct else "relayed by the server"
+            row = meter.row(route, users, devices_s)
     server.receive(SHUFFLER, answers[0].body)
     total = server.advance()
     assert isinstance(total, SecureSum), total
     assert total.total == users % spec.modulus
-    return {
-        "route": "every node dials" if direct else "relayed by the server",
-        "users": users,
-        "wall s, all on this machine": wall_s,
-        "users/s": users / wall_s,
-        "shuffler CPU s": used_s,
-        "users per shuffler CPU s": users / used_s,
-        "ms of a device": 1000 * devices_s / users if direct else None,
-    }
+    return row
+
+
+class _Meter:
+    """What a process and the clock used up since it was made."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        self._process = process
+        self._cpu_s, self._threads = _cpu_s(process), _threads(process)
+        self._started = time.perf_counter()
+
+    def row(self, route: str, users: int, devices_s: float) -> Row:
+        """Say it by user."""
+        wall_s = time.perf_counter() - self._started
+        used_s = _cpu_s(self._process) - self._cpu_s
+        threads = _threads(self._process).items()
+        busiest_s = max(used - self._threads.get(one, 0.0) for one, used in threads)
+        return {
+            "route": route,
+            "users": users,
+            "users/s, all on this machine": users / wall_s,
+            "shuffler, ms": 1000 * used_s / users,
+            "its busiest thread, ms": 1000 * busiest_s / users,
+            "device, ms": 1000 * devices_s / users if devices_s else None,
+            # Two cores are of no use to a thread that is alone busy.
+            "users/s, two cores of its own": users / max(used_s / 2, busiest_s),
+        }
 
 
 def _cpu_s(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
+
+
+def _threads(process: psutil.Process) -> dict[int, float]:
+    return {one.id: one.user_time + one.system_time for one in process.threads()}
 
 
 def regret(instances: int) -> list[Row]:

@@ -3,8 +3,8 @@
 A prototype of the policy ``dp-tt`` beside elimination (docs/decisions says what came of
 it). Every arm has cohorts of its own, geometric as elimination's; the next one goes to
 the leader until it is `lag` cohorts ahead of its challenger (the arm it is least surely
-better than), then to the challenger. Arms fall by the same mixture test on noised sums,
-with exponents for what the two arms have, so that p is shared over lags as well.
+better than), then to the challenger. Arms fall by a mixture test on noised sums with
+exponents for what the two arms have; p is shared over batches and lags.
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ from wallflower.protocol.cohort import (
     from_rational,
 )
 from wallflower.protocol.errors import InputError, TermsError
-from wallflower.protocol.files.sections import one_of
 from wallflower.protocol.files.settings import read_toml, settings_from
+from wallflower.protocol.identical import Same
 from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.mechanism import CohortMechanism
-from wallflower.protocol.secure_sum.backends import BACKENDS, SHUFFLE
+from wallflower.protocol.secure_sum.backends import BACKENDS, SHUFFLE, check_backend
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
 
@@ -78,7 +78,7 @@ class ClientPolicy:
         if not self.mechanisms:
             raise InputError("mechanisms", "an empty list", "at least one name")
         for backend in self.backends:
-            one_of("backends", backend, BACKENDS)
+            check_backend("backends", backend)
         for name in self.shufflers:
             key, at, place = name.partition("@")
             if (
@@ -108,7 +108,7 @@ class ClientPolicy:
         Every stage of every node of a process asks, mostly about the same few cohorts:
         what was accepted is remembered by the whole of its bytes.
         """
-        return _judged(self, spec.SerializeToString(deterministic=True))
+        return _judged(Same(self), spec.SerializeToString(deterministic=True))
 
     def judge(self, spec: CohortSpec) -> CohortMechanism:
         """Do what `check` remembers."""
@@ -201,8 +201,8 @@ class ClientPolicy:
 
 # A refusal raises, and is not remembered.
 @lru_cache(maxsize=1024)
-def _judged(policy: ClientPolicy, spec: bytes) -> CohortMechanism:
-    return policy.judge(CohortSpec.FromString(spec))
+def _judged(policy: Same[ClientPolicy], spec: bytes) -> CohortMechanism:
+    return policy.value.judge(CohortSpec.FromString(spec))
 
 
 def load_policy(path: Path) -> ClientPolicy:

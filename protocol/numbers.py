@@ -114,6 +114,11 @@ def counted(number: int, thing: str) -> str:
     --------
     >>> counted(1, "arm"), counted(2000, "arm"), counted(3, "batch")
     ('1 arm', '2,000 arms', '3 batches')
+    >>> counted(0, "entry")
+    '0 entries'
     """
-    plural = "es" if thing.endswith("ch") else "s"
-    return f"{number:,} {thing}{'' if number == 1 else plural}"
+    if number == 1:
+        return f"1 {thing}"
+    ending = {"h": "hes", "y": "ies"}.get(thing[-1])
+    many = f"{thing}s" if ending is None else f"{thing[:-1]}{ending}"
+    return f"{number:,} {many}"

@@ -25,7 +25,7 @@ from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.mechanism import Mechanism, mechanism_named
 from wallflower.protocol.rewards.tables import dealt_out
-from wallflower.protocol.secure_sum.backends import BACKENDS, SEALED, SHUFFLE
+from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE, check_backend
 from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
 
 TRANSPORTS = ("auto", "memory", "grpc", "flower")
@@ -127,7 +127,7 @@ class SecureSumSettings:
 
     def __post_init__(self) -> None:
         whole("nodes-per-cohort", self.nodes_per_cohort, at_least=0)
-        one_of("backend", self.backend, BACKENDS)
+        check_backend("backend", self.backend)
         one_of("server", self.server, SERVERS)
         one_of("inputs", self.inputs, INPUTS)
         if self.inputs == "proved" and self.backend != SEALED:

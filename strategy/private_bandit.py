@@ -46,8 +46,8 @@ from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.sessions import session_opener
-from wallflower.strategy.run.simulated_trust import simulated_enrolment_key
 from wallflower.strategy.run.standing import standing
+from wallflower.strategy.simulated_trust import simulated_enrolment_key
 from wallflower.strategy.watch.observing import observed
 from wallflower.strategy.watch.telemetry import fan_out
 

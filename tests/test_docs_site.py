@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from typing import Any
 import pytest
 
 import wallflower
+from wallflower.clients.consent import ClientPolicy
+from wallflower.protocol.files.sections import RewardSettings
+from wallflower.strategy.config import ExperimentConfig
 
 ROOT = Path(__file__).parents[1]
 
@@ -47,6 +51,30 @@ def test_the_plan_of_the_house_names_every_room_and_no_other() -> None:
             if path.is_dir() and not path.is_symlink() and path.name != "__pycache__"
         }
         assert named[root] - {root, "proto"} == rooms, root
+
+
+def keys_of(section: Any) -> list[str]:
+    return [field.name.replace("_", "-") for field in dataclasses.fields(section)]
+
+
+def test_the_pages_list_every_key_of_an_experiments_and_a_nodes_file() -> None:
+    running = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    clients = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+    sections = typing.get_type_hints(ExperimentConfig)
+    missing = [
+        f"{table}.{key}"
+        for table, section in sections.items()
+        if table != "rewards"
+        for key in keys_of(section)
+        if f"`{table.replace('_', '-')}.{key}`" not in running
+    ]
+    missing += [
+        key
+        for section in (RewardSettings, ClientPolicy)
+        for key in keys_of(section)
+        if f"`{key}`" not in clients and f"`{key} =" not in clients
+    ]
+    assert missing == []
 
 
 PUBLIC = sorted(wallflower._HOMES)

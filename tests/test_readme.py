@@ -11,7 +11,7 @@ from pathlib import Path
 from wallflower.cli import app
 from wallflower.protocol.files.settings import settings_from
 from wallflower.protocol.privacy.honest_floor import FloorRule
-from wallflower.protocol.privacy.sentences import REHEARSAL, Group, Promise
+from wallflower.protocol.privacy.sentences import REHEARSAL, Group, KeyHolders, Promise
 from wallflower.strategy.config import ExperimentConfig, load_config
 
 ROOT = Path(__file__).parents[1]
@@ -58,7 +58,9 @@ def test_the_promise_it_shows_is_the_demos() -> None:
     policy, stated = config.policy, config.secure_sum
     assert stated.nodes_per_cohort is not None
     rule = FloorRule(stated.nodes_per_cohort, stated.corrupt, stated.dropout)
-    sizes = [policy.first_batch * 2**batch for batch in range(5)]
+    assert stated.backend == "sealed"
+    sizes = [policy.first_batch * 2**batch for batch in range(4)]
+    nodes = config.nodes.count
     promise = Promise(
         kind="pure",
         trust="distributed",
@@ -67,6 +69,7 @@ def test_the_promise_it_shows_is_the_demos() -> None:
             Group(size, rule(size), rule.nodes, math.ceil(stated.corrupt * rule.nodes))
             for size in sizes
         ),
+        keys=(KeyHolders(nodes, math.ceil(stated.corrupt * nodes), drawn=True),),
     )
     words = " ".join(README.split())
     assert f"{REHEARSAL} {promise.sentence()} Nobody was asked twice" in words

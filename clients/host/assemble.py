@@ -19,7 +19,7 @@ from wallflower.clients.secure_sum import (
     restore_session,
 )
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
-from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
+from wallflower.protocol.secure_sum.backends import MOST_USERS
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.session import ClientSession
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec

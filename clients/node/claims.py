@@ -17,7 +17,6 @@ import time
 from dataclasses import dataclass
 
 from wallflower.protocol.errors import RefusalError
-from wallflower.protocol.identity.canonical import digest
 
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS claim (
@@ -47,20 +46,6 @@ class Claim:
     cohort_id: str
     stage: str
     digest: bytes
-
-    @classmethod
-    def of(
-        cls,
-        node_id: str,
-        run_id: str,
-        cohort_id: str,
-        stage: str,
-        request: bytes,
-        answer: bytes,
-    ) -> Claim:
-        """Claim the answer to a request."""
-        said = digest("wallflower/v1/claim", request, answer)
-        return cls(node_id, run_id, cohort_id, stage, said)
 
     @classmethod
     def attendance(cls, node_id: str, run_id: str) -> Claim:

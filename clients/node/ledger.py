@@ -25,7 +25,7 @@ from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger_chain import SCHEMA as CHAIN_SCHEMA
 from wallflower.clients.node.ledger_chain import Chain
 from wallflower.clients.node.ledger_thread import LedgerThread
-from wallflower.clients.node.spends import NodeAccount, Spend
+from wallflower.clients.node.spends import NodeAccount, Spend, repeated
 from wallflower.protocol.accounting.account import NOTHING, Account, Cost
 from wallflower.protocol.errors import RefusalError, UnavailableError
 from wallflower.protocol.files.closing import Closing
@@ -56,6 +56,7 @@ _SCHEMA = (
 )
 
 _Look: TypeAlias = Callable[[], Any]
+_NO_SPENDS = NodeAccount()  # of a node that never answered; nothing is added to it
 
 
 class Ledger(Closing):
@@ -128,24 +129,32 @@ class Ledger(Closing):
         """
         await self._thread.done(self._probe)
 
-    async def check(self, entry: Spend) -> None:
-        """Raise what `spend` would raise now, and write nothing."""
+    async def prepare(self, entry: Spend) -> RefusalError | None:
+        """See whether a spend could be written now; write nothing.
 
-        def look() -> None:
-            self._refresh()
-            self._accounts.get(entry.node_id, NodeAccount()).check(entry)
+        Raises RefusalError if nothing could, or the cohort was answered before. What
+        the users themselves are the reason for (a spent budget) is given: that the node
+        could work is another matter.
+        """
 
-        await self._thread.done(look)
+        def look() -> tuple[RefusalError | None]:
+            self._probe()
+            if self._was_answered(entry.node_id, entry.run_id, entry.cohort_id):
+                raise repeated(entry.cohort_id)
+            try:
+                self._accounts.get(entry.node_id, _NO_SPENDS).check(entry)
+            except RefusalError as refusal:
+                return (refusal,)
+            return (None,)
+
+        found: tuple[RefusalError | None] = await self._thread.done(look)
+        return found[0]
 
     async def answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
         """Tell whether a cohort was answered before, in this process or another."""
 
         def look() -> bool:
-            self._refresh()
-            account = self._accounts.get(node_id, NodeAccount())
-            return (run_id, cohort_id) in account.cohorts or claims.any_of(
-                self._database, node_id, run_id, cohort_id
-            )
+            return self._was_answered(node_id, run_id, cohort_id)
 
         found: bool = await self._thread.done(look)
         return found
@@ -155,7 +164,7 @@ class Ledger(Closing):
 
         def look() -> Account:
             self._refresh()
-            return self._accounts.get(node_id, NodeAccount()).spent.get(user, NOTHING)
+            return self._accounts.get(node_id, _NO_SPENDS).spent.get(user, NOTHING)
 
         account: Account = await self._thread.done(look)
         return account
@@ -205,6 +214,13 @@ class Ledger(Closing):
             raise RefusalError(
                 _UNAVAILABLE, f"ledger {self._path} cannot be written ({error})"
             ) from None
+
+    def _was_answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
+        self._refresh()
+        account = self._accounts.get(node_id, _NO_SPENDS)
+        return (run_id, cohort_id) in account.cohorts or claims.any_of(
+            self._database, node_id, run_id, cohort_id
+        )
 
     def _refresh(self) -> None:
         """Read what other processes wrote; many who ask at once read once."""

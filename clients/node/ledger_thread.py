@@ -7,10 +7,12 @@ thousands of nodes in a process cost two switches of thread between them, not tw
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -30,7 +32,8 @@ class LedgerThread(Generic[Work]):
         self._do = do
         self._mutex = threading.Lock()
         self._waiting: list[tuple[Work, asyncio.Future[Any]]] = []
-        self._draining = False
+        self._soon: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+        self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
 
     def call(self, function: Callable[[], Result]) -> Result:
@@ -39,34 +42,46 @@ class LedgerThread(Generic[Work]):
 
     def close(self) -> None:
         """Do what waits and end the thread."""
+        with self._mutex:
+            self._closed = True
+        self._thread.submit(self._drain)
         self._thread.shutdown()
 
     async def done(self, work: Work) -> Any:
         """Give the result of a piece of work, or raise what came of it."""
-        waits: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waits: asyncio.Future[Any] = loop.create_future()
         with self._mutex:
+            if self._closed:
+                raise RuntimeError("the ledger is closed")
             self._waiting.append((work, waits))
-            start, self._draining = not self._draining, True
-        if start:
-            self._thread.submit(self._drain)
+            first = loop not in self._soon
+            if first:
+                self._soon.add(loop)
+        if first:  # whoever else is about to ask in this turn of the loop comes along
+            loop.call_soon(self._begin, loop)
         return await waits
 
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._mutex:
+            self._soon.discard(loop)
+        with contextlib.suppress(RuntimeError):  # closed, and what waited is done
+            self._thread.submit(self._drain)
+
     def _drain(self) -> None:
-        while True:
-            with self._mutex:
-                batch, self._waiting = self._waiting, []
-                if not batch:
-                    self._draining = False
-                    return
-            results = self._do([work for work, _ in batch])
-            by_loop: dict[
-                asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]
-            ] = {}
-            for (_, waits), result in zip(batch, results, strict=True):
-                by_loop.setdefault(waits.get_loop(), []).append((waits, result))
-            for loop, told in by_loop.items():
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(_tell, told)
+        with self._mutex:
+            batch, self._waiting = self._waiting, []
+        if not batch:
+            return
+        results = self._do([work for work, _ in batch])
+        by_loop: dict[
+            asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]
+        ] = {}
+        for (_, waits), result in zip(batch, results, strict=True):
+            by_loop.setdefault(waits.get_loop(), []).append((waits, result))
+        for loop, told in by_loop.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_tell, told)
 
 
 def _tell(told: list[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -13,7 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import compress
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -22,17 +22,12 @@ from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.courier import deliver
 from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.randomizer import Randomize
 from wallflower.clients.node.sessions import MemorySessions, Sessions
-from wallflower.clients.node.spends import Spend
+from wallflower.clients.node.spends import Spend, repeated
 from wallflower.clients.rewards.ready import DOWN, require_ready
-from wallflower.clients.rewards.source import (
-    Doubles,
-    Patience,
-    Pull,
-    Rewards,
-    pull_rewards,
-)
-from wallflower.protocol.accounting.account import Cost
+from wallflower.clients.rewards.source import Patience, Pull, Rewards, pull_rewards
+from wallflower.protocol.accounting.account import cost_of
 from wallflower.protocol.errors import (
     InputError,
     MalformedMessageError,
@@ -42,8 +37,9 @@ from wallflower.protocol.errors import (
     UnavailableError,
     WallflowerError,
 )
+from wallflower.protocol.identity.canonical import digest
 from wallflower.protocol.privacy.mechanism import CohortMechanism
-from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
+from wallflower.protocol.secure_sum.backends import MOST_USERS
 from wallflower.protocol.secure_sum.sealed.committee import is_dealing
 from wallflower.protocol.secure_sum.session import ClientSession, Contribution, Parcel
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -64,20 +60,6 @@ _log = logging.getLogger(__name__)
 
 MOST_TASKS = 10_000
 MOST_OPEN_COHORTS = 10_000
-
-
-class Randomize(Protocol):
-    """Algorithm 2 for a node's users at once: encode, add noise, reduce, add up."""
-
-    def __call__(
-        self,
-        spec: CohortSpec,
-        mechanism: CohortMechanism,
-        users: Sequence[str],
-        rewards: Doubles,
-    ) -> int:
-        """Give Σ y, modulo the cohort's modulus where its sum has one."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +142,18 @@ class Node:
         return NodeAnswer(answers=answers).SerializeToString()
 
     async def _answer(self, run_id: str, task: Task) -> TaskAnswer:
-        dropped: Counter[str] = Counter()
+        dropped: dict[str, int] = {}
         answer = await self._settled(run_id, task, dropped)
-        self.lost.update(dropped)
-        answer.lost.extend(
-            LostUsers(reason=reason, users=count)
-            for reason, count in sorted(dropped.items())
-        )
+        if dropped:
+            self.lost.update(dropped)
+            answer.lost.extend(
+                LostUsers(reason=reason, users=count)
+                for reason, count in sorted(dropped.items())
+            )
         return answer
 
     async def _settled(
-        self, run_id: str, task: Task, dropped: Counter[str]
+        self, run_id: str, task: Task, dropped: dict[str, int]
     ) -> TaskAnswer:
         kind = task.WhichOneof("kind")
         try:
@@ -184,7 +167,8 @@ class Node:
             if kind == "offer":
                 _check_run(task.offer.spec, run_id)
                 self._parts.policy.check(task.offer.spec)
-                await self._check_ready(task.offer.spec)
+                await self._parts.ledger.ready()
+                await self._check_source(task.offer.spec)
                 return TaskAnswer(task_id=task.task_id, accepted=Accepted())
             if kind == "stage":
                 message = await self._stage(run_id, task.stage, dropped)
@@ -236,7 +220,7 @@ class Node:
             return False
 
     async def _stage(
-        self, run_id: str, stage: CohortStage, dropped: Counter[str]
+        self, run_id: str, stage: CohortStage, dropped: dict[str, int]
     ) -> bytes:
         spec = stage.spec
         _check_run(spec, run_id)
@@ -253,8 +237,8 @@ class Node:
         lock = self._locks.setdefault(spec.cohort_id, asyncio.Lock())
         async with lock:
             session = self._sessions.get(spec.cohort_id)
+            new = session is None
             if session is None:
-                await self._check_new(spec)
                 session = self._parts.open_session(spec)
             elif session.spec != spec:
                 raise RefusalError(
@@ -262,7 +246,7 @@ class Node:
                 )
             try:
                 contribution = None
-                if session.needs_contribution(stage.message):
+                if await self._needs(session, stage, new=new):
                     assert mechanism is not None  # a dealing takes no rewards
                     contribution = await self._contribution(
                         spec, mechanism, stage, dropped
@@ -284,22 +268,37 @@ class Node:
         """Write down an answer that is given once, before anything of it leaves."""
         once = session.given_once(answer)
         if once is not None:
-            place = self.node_id, spec.run_id, spec.cohort_id, once
-            await self._parts.ledger.claim(Claim.of(*place, request, answer))
+            said = digest("wallflower/v1/claim", request, answer)
+            claim = Claim(self.node_id, spec.run_id, spec.cohort_id, once, said)
+            await self._parts.ledger.claim(claim)
+
+    async def _needs(
+        self, session: ClientSession, stage: CohortStage, *, new: bool
+    ) -> bool:
+        """Tell whether the stage needs rewards; a cohort answered before is refused.
+
+        Where it does, the ledger refuses it together with the rest (`prepare`).
+        """
+        try:
+            needs = session.needs_contribution(stage.message)
+        except (RefusalError, ProtocolError):
+            if new:
+                await self._check_new(stage.spec)
+            raise
+        if new and not needs:
+            await self._check_new(stage.spec)
+        return needs
 
     async def _check_new(self, spec: CohortSpec) -> None:
         if await self._parts.ledger.answered(self.node_id, spec.run_id, spec.cohort_id):
-            raise RefusalError(
-                "cohort-repeated",
-                f"cohort {spec.cohort_id} was answered before; it is answered once",
-            )
+            raise repeated(spec.cohort_id)
 
     async def _contribution(
         self,
         spec: CohortSpec,
         mechanism: CohortMechanism,
         stage: CohortStage,
-        dropped: Counter[str],
+        dropped: dict[str, int],
     ) -> Contribution:
         """Pull the users' rewards; who has none is counted in `dropped`, by reason."""
         if spec.cohort_id in self._begun:
@@ -307,9 +306,12 @@ class Node:
             raise RefusalError(
                 "cohort-repeated", "the users of this cohort were shown the arm before"
             )
-        await self._check_ready(spec)
-        self._begun.add(spec.cohort_id)
         users = tuple(stage.users)
+        spend = self._spend(spec, mechanism, users)
+        # Nobody is shown an arm whose answer could not be sent.
+        against = await self._parts.ledger.prepare(spend)
+        await self._check_source(spec)
+        self._begun.add(spec.cohort_id)
         if not users or len(set(users)) != len(users):
             raise RefusalError("user-repeated", "no user, or a user named twice")
         if not self._members.issuperset(users):
@@ -319,8 +321,8 @@ class Node:
                 "beyond-capacity",
                 f"{len(users)} users; certified for {self._parts.capacity}",
             )
-        # Nobody is shown an arm whose answer could not be sent.
-        await self._parts.ledger.check(self._spend(spec, mechanism, users))
+        if against is not None:
+            raise against
         pulled = await pull_rewards(
             self._parts.source,
             Pull(
@@ -334,19 +336,20 @@ class Node:
             ),
             self._parts.patience.within(stage.reward_timeout_s),
         )
-        dropped.update(pulled.reasons)
-        present = ~np.isnan(pulled.values)
-        if not present.all():
-            users = tuple(np.array(users, dtype=object)[present])
-        if not users:
-            raise RefusalError("no-rewards", "no user of this node has a reward")
-        await self._parts.ledger.spend(self._spend(spec, mechanism, users))
-        value = self._parts.randomize(spec, mechanism, users, pulled.values[present])
+        values = pulled.values
+        if pulled.reasons:
+            dropped.update(pulled.reasons)
+            present = ~np.isnan(values)
+            values, users = values[present], tuple(compress(users, present.tolist()))
+            if not users:
+                raise RefusalError("no-rewards", "no user of this node has a reward")
+            spend = self._spend(spec, mechanism, users)
+        await self._parts.ledger.spend(spend)
+        value = self._parts.randomize(spec, mechanism, users, values)
         return Contribution(value, len(users))
 
-    async def _check_ready(self, spec: CohortSpec) -> None:
-        """Refuse while ledger or reward source are down: no reason to use users up."""
-        await self._parts.ledger.ready()
+    async def _check_source(self, spec: CohortSpec) -> None:
+        """Refuse while the reward source is down: no reason to use users up."""
         try:
             await require_ready(self._parts.source, spec.arm, spec.arm_name)
         except UnavailableError as error:
@@ -368,7 +371,7 @@ class Node:
             node_id=self.node_id,
             run_id=spec.run_id,
             cohort_id=spec.cohort_id,
-            cost=Cost.of(mechanism.guarantee()),
+            cost=cost_of(mechanism),
             users=users,
             most_epsilon=policy.largest_total_epsilon,
             privacy_delta=policy.privacy_delta,

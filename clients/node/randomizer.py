@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wallflower.clients.node.node import Randomize
 from wallflower.clients.rewards.source import Doubles
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.bits import OsBits, bernoulli
@@ -30,6 +30,20 @@ _LARGEST_PRECISION = 1 << 62
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _ONE = np.uint64(1)
+
+
+class Randomize(Protocol):
+    """Algorithm 2 for a node's users at once: encode, add noise, reduce, add up."""
+
+    def __call__(
+        self,
+        spec: CohortSpec,
+        mechanism: CohortMechanism,
+        users: Sequence[str],
+        rewards: Doubles,
+    ) -> int:
+        """Give Σ y, modulo the cohort's modulus where its sum has one."""
+        ...
 
 
 def encode(reward: Reward, precision: int, bits: BitSource) -> int:
@@ -64,18 +78,32 @@ def encode_many(
     """
     _check_precision(precision)
     values = np.asarray(rewards)
-    if values.ndim != 1 or not np.issubdtype(values.dtype, np.floating):
+    if values.ndim != 1 or values.dtype.kind != "f":
         raise InputError("rewards", "not a row of floats", "a one-dimensional array")
-    if not np.all((values >= 0) & (values <= 1)):
+    if not ((values >= 0) & (values <= 1)).all():
         raise _bad_reward()
-    values = values.astype(np.float64)
+    values = values.astype(np.float64, copy=False)
+    if len(values) == 1:
+        return _encode_one(values[0], precision, bits)
     whole, rest, more = _scaled(values, precision)
     words = bits.words(len(values))
     result = np.asarray(whole + (words < rest), dtype=np.int64)
-    for place in np.flatnonzero(more & (words == rest)).tolist():
+    for place in (more & (words == rest)).nonzero()[0].tolist():
         beyond = Fraction(float(values[place])) * precision * 2**64 % 1
         result[place] += bernoulli(beyond.numerator, beyond.denominator, bits)
     return result
+
+
+def _encode_one(value: Any, precision: int, bits: BitSource) -> Integers:
+    """Round one reward, a float64, by the same steps without arrays of one entry."""
+    with np.errstate(over="ignore"):  # products are meant modulo 2⁶⁴
+        whole, rest, more = _scaled(value, precision)
+    word = bits.words(1)[0]
+    result = int(whole) + int(word < rest)
+    if more & (word == rest):
+        beyond = Fraction(float(value)) * precision * 2**64 % 1
+        result += bernoulli(beyond.numerator, beyond.denominator, bits)
+    return np.array([result], dtype=np.int64)
 
 
 def _scaled(
@@ -87,11 +115,11 @@ def _scaled(
     # Mg·2⁶⁴ is (high, low, 0) in words; Mg < 2¹¹⁵, so beyond 191 nothing is left.
     shift = np.minimum(53 - exponents, 191).astype(np.uint64)
     words, bits = shift >> np.uint64(6), shift & np.uint64(63)
-    none = np.zeros_like(high)
-    top = np.where(words == 0, high, none)
-    middle = np.where(words == 0, low, np.where(words == 1, high, none))
-    bottom = np.where(words == 0, none, np.where(words == 1, low, high))
-    below = np.where(words == 2, low, none)
+    none, one, two = words == 0, words == 1, words == 2
+    top = none * high
+    middle = none * low + one * high
+    bottom = one * low + two * high
+    below = two * low
     # A shift by 64 − bits, in two parts because one by 64 is not defined.
     lift = np.uint64(63) - bits
     whole = middle >> bits | top << lift << _ONE
@@ -145,6 +173,8 @@ def randomize_node(
 def _draw(law: NoiseLaw | None, count: int, bits: BitSource) -> int:
     if law is None:
         return 0
+    if count <= STEADY:
+        return exact_sum(law.sample(count, bits))
     # In pieces that a table draws steadily: see `protocol.table`.
     pieces = (min(STEADY, count - start) for start in range(0, count, STEADY))
     return sum(exact_sum(law.sample(piece, bits)) for piece in pieces)
@@ -152,6 +182,8 @@ def _draw(law: NoiseLaw | None, count: int, bits: BitSource) -> int:
 
 def exact_sum(values: Integers) -> int:
     """Add up without overflow: halves of 32 bits, fewer than 2³¹ values."""
+    if len(values) == 1:
+        return int(values[0])
     high = int((values >> 32).sum())
     low = int((values & 0xFFFFFFFF).sum())
     return (high << 32) + low

@@ -53,10 +53,7 @@ class NodeAccount:
     def check(self, entry: Spend) -> None:
         """Refuse a spend that must not be."""
         if (entry.run_id, entry.cohort_id) in self.cohorts:
-            raise RefusalError(
-                "cohort-repeated",
-                f"cohort {entry.cohort_id} was answered before; it is answered once",
-            )
+            raise repeated(entry.cohort_id)
         if len(set(entry.users)) != len(entry.users):
             raise RefusalError("user-repeated", "a user is named twice in one cohort")
         times = self.taken_part.get(entry.run_id, {})
@@ -68,6 +65,14 @@ class NodeAccount:
                     "which is all he agreed to",
                 )
             check_budget(self.spent.get(user, NOTHING), entry)
+
+
+def repeated(cohort_id: str) -> RefusalError:
+    """Refuse to answer a cohort a second time."""
+    return RefusalError(
+        "cohort-repeated",
+        f"cohort {cohort_id} was answered before; it is answered once",
+    )
 
 
 def check_budget(before: Account, entry: Spend) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -36,15 +37,36 @@ def find_function(name: str, folder: Path | None = None) -> Callable[[str, str],
         beside = "" if folder is None else f"; nor is it in {folder}"
         raise ConfigError(_KEY, f"cannot import: {error}{beside}") from None
     except Exception as error:
-        # Its own words may be anything; where it stands is enough to mend it.
+        file = "" if path is None else str(path)
         raise ConfigError(
-            _KEY, f"{path or module_name} fails on import ({type(error).__name__})"
+            _KEY, f"{path or module_name} fails on import: {failure_in(file, error)}"
         ) from None
     function = getattr(module, attribute, None)
     if not callable(function):
         raise ConfigError(_KEY, f'{path or module_name} has no function "{attribute}"')
     found: Callable[[str, str], Any] = function
     return found
+
+
+def failure_of(function: Callable[[str, str], Any], error: Exception) -> str:
+    """Say how a function failed: the kind of its error, and where it stands."""
+    code = getattr(function, "__code__", None)
+    return failure_in(getattr(code, "co_filename", ""), error)
+
+
+def failure_in(file: str, error: Exception) -> str:
+    """Say what kind of error it is and in which line of a file; never its own words.
+
+    They may be anything, a reward among it; where it stands is enough to mend it.
+    """
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f"{kind} in {Path(error.filename or file).name}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    if lines:
+        return f"{kind} in {Path(file).name}:{lines[-1]}"
+    return f"{kind} when called with (arm, user)" if file else kind
 
 
 def _module_in(folder: Path, name: str) -> Path | None:

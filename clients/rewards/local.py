@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from wallflower.clients.rewards.functions import find_function
-from wallflower.clients.rewards.ready import try_test_users
+from wallflower.clients.rewards.functions import failure_of, find_function
+from wallflower.clients.rewards.ready import CHECK, try_test_users
 from wallflower.clients.rewards.source import (
     FAILED,
     UNKNOWN_USER,
@@ -130,12 +130,13 @@ class CallableRewards:
     ) -> None:
         self._function = function
         self._test_users = tuple(test_users)
+        self._failure = ""  # of a test user, in words for the function's owner
         self._places = asyncio.Semaphore(_MOST_CALLS_AT_ONCE)
 
     async def stream(self, pull: Pull) -> AsyncGenerator[tuple[int, object], None]:
         """Call it for every user, many at once; one failure costs one user."""
         calls = [
-            asyncio.create_task(self._call(place, pull.arm_name, user))
+            asyncio.create_task(self._call(place, pull, user))
             for place, user in enumerate(pull.users)
         ]
         try:
@@ -145,9 +146,9 @@ class CallableRewards:
             for call in calls:
                 call.cancel()
 
-    async def _call(self, place: int, arm: str, user: str) -> tuple[int, object]:
+    async def _call(self, place: int, pull: Pull, user: str) -> tuple[int, object]:
         async with self._places:
-            answer = self._begin(arm, user)
+            answer = self._begin(pull, user)
             try:
                 await asyncio.wait([answer], timeout=_PLACE_FOR_S)
             except asyncio.CancelledError:
@@ -159,17 +160,41 @@ class CallableRewards:
             # Its text may quote a reward: only the fact is kept.
             return place, LostRewardError(FAILED)
 
-    def _begin(self, arm: str, user: str) -> asyncio.Future[object]:
-        if inspect.iscoroutinefunction(self._function):
+    def _begin(self, pull: Pull, user: str) -> asyncio.Future[object]:
+        asynchronous = inspect.iscoroutinefunction(self._function)
+        function = self._function
+        if pull.node_id == CHECK:  # test users are nobody: where it fails may be told
+            function = self._awaited if asynchronous else self._tried
+        if asynchronous:
             running: asyncio.Future[object] = asyncio.ensure_future(
-                self._function(arm, user)
+                function(pull.arm_name, user)
             )
             return running
-        return REWARD_THREADS.call(self._function, arm, user)
+        return REWARD_THREADS.call(function, pull.arm_name, user)
+
+    def _tried(self, arm: str, user: str) -> object:
+        try:
+            return self._function(arm, user)
+        except Exception as error:
+            self._failure = failure_of(self._function, error)
+            raise
+
+    async def _awaited(self, arm: str, user: str) -> object:
+        try:
+            return await self._function(arm, user)
+        except Exception as error:
+            self._failure = failure_of(self._function, error)
+            raise
 
     async def ready(self, arm: int, arm_name: str) -> None:
         """Call it for the test users."""
-        await try_test_users(self, arm, arm_name, self._test_users)
+        self._failure = ""
+        try:
+            await try_test_users(self, arm, arm_name, self._test_users)
+        except UnavailableError as error:
+            if not self._failure:
+                raise
+            raise UnavailableError(f"{error}: {self._failure}") from None
 
     async def close(self) -> None:
         """Nothing to let go of."""

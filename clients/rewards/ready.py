@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 from wallflower.clients.rewards.source import Patience, Pull, Rewards, pull_rewards
 from wallflower.protocol.errors import ConfigError, UnavailableError
@@ -22,7 +22,6 @@ CHECK = "check"  # stands for run, cohort and node in a question about test user
 DOWN = "reward-source-down"
 
 
-@runtime_checkable
 class KnowsReady(Protocol):
     """A reward source that can tell whether it may be asked."""
 
@@ -31,12 +30,16 @@ class KnowsReady(Protocol):
         ...
 
 
+def _knows(source: object) -> TypeGuard[KnowsReady]:
+    return hasattr(source, "ready")
+
+
 async def require_ready(source: Rewards, arm: int, arm_name: str) -> None:
     """Raise UnavailableError if nobody could be shown this arm now.
 
     The text is for the owner of the source: a node tells the server only the fact.
     """
-    if not isinstance(source, KnowsReady):
+    if not _knows(source):
         return
     try:
         async with asyncio.timeout(READY_S):

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +91,12 @@ class RewardStream(Protocol):
         ...
 
 
+def streams(source: Rewards) -> TypeGuard[RewardStream]:
+    """Tell whether a source learns of one outcome after the other."""
+    # isinstance looks at a protocol's every attribute anew, for every pull.
+    return hasattr(source, "stream")
+
+
 Rewards = RewardSource | RewardStream
 RewardsOf = Callable[[str], Rewards]  # the source of a node, by its name
 
@@ -127,14 +133,14 @@ async def pull_rewards(source: Rewards, pull: Pull, patience: Patience) -> Pulle
     seconds = _UNSAID_S if patience.timeout_s is None else patience.timeout_s
     deadline = loop.time() + seconds
     values: Sequence[object] | Doubles
-    if isinstance(source, RewardStream):
+    if streams(source):
         values = await _streamed(source, pull, deadline)
     else:
-        values = await _all_at_once(source, pull, deadline)
+        values = await _all_at_once(cast(RewardSource, source), pull, deadline)
     if patience.hold:
         await asyncio.sleep(max(0.0, deadline - loop.time()))
     if isinstance(values, np.ndarray):
-        return _screened(values.astype(np.float64), Counter())
+        return _screened(values.astype(np.float64))
     return _screened_one_by_one(values)
 
 
@@ -210,12 +216,12 @@ def _number(value: object) -> float | None:
     return None
 
 
-def _screened(numbers: Doubles, reasons: Counter[str]) -> Pulled:
+def _screened(numbers: Doubles) -> Pulled:
+    good = (numbers >= 0) & (numbers <= 1)
+    if good.all():
+        return Pulled(numbers)
     missing = np.isnan(numbers)
-    outside = ~missing & ~((numbers >= 0) & (numbers <= 1))
-    if missing.any():
-        reasons[NOT_A_NUMBER] += int(missing.sum())
-    if outside.any():
-        reasons[OUT_OF_RANGE] += int(outside.sum())
-        numbers[outside] = np.nan
-    return Pulled(numbers, reasons)
+    outside = ~missing & ~good
+    reasons = {NOT_A_NUMBER: int(missing.sum()), OUT_OF_RANGE: int(outside.sum())}
+    numbers[outside] = np.nan
+    return Pulled(numbers, {word: users for word, users in reasons.items() if users})

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wallflower.clients.secure_sum.committee import CommitteeClient
 from wallflower.clients.secure_sum.keyring import ClientKeyring
 from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.clients.secure_sum.machine import ClientMachine, Setting
 from wallflower.clients.secure_sum.sealed import SealedClient
 from wallflower.clients.secure_sum.secagg_plus import SecaggPlusClient
 from wallflower.clients.secure_sum.shuffle import ShuffleClient
-from wallflower.protocol.errors import InputError, nearest
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
 from wallflower.protocol.secure_sum.backends import (
-    COMMITTEE,
     SEALED,
     SECAGG_PLUS,
     SHUFFLE,
+    check_backend,
 )
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.session import ClientSession, PartyId
@@ -27,7 +25,6 @@ from wallflower.protocol.wire.sum_state_pb2 import ClientState
 __all__ = ["ClientKeyring", "ClientLimits", "client_session", "restore_session"]
 
 REGISTRY: dict[str, Callable[[Setting], ClientMachine]] = {
-    COMMITTEE: CommitteeClient,
     SEALED: SealedClient,
     SECAGG_PLUS: SecaggPlusClient,
     SHUFFLE: ShuffleClient,
@@ -88,10 +85,5 @@ def restore_session(
 
 
 def _machine(setting: Setting) -> ClientMachine:
-    backend = setting.spec.backend
-    if backend not in REGISTRY:
-        known = ", ".join(REGISTRY)
-        raise InputError(
-            "backend", f'"{backend}"{nearest(backend, REGISTRY)}', f"one of {known}"
-        )
-    return REGISTRY[backend](setting)
+    check_backend("backend", setting.spec.backend)
+    return REGISTRY[setting.spec.backend](setting)

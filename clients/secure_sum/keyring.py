@@ -15,10 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from wallflower.clients.secure_sum.vault import MemoryVault, Vault
 from wallflower.protocol.errors import RefusalError
-from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
-from wallflower.protocol.secure_sum.keys import signed, verify
 from wallflower.protocol.secure_sum.seals import pair_key
-from wallflower.protocol.wire.secure_sum_pb2 import PartyKey
 
 _MOST_PAIRS = 2**17
 
@@ -43,7 +40,7 @@ class OwnKey:
 
 
 class ClientKeyring:
-    """Own keys, agreed pair keys, verified peers, and cohorts already answered.
+    """Own keys, agreed pair keys, and cohorts already answered.
 
     `vault` holds this node's shares of the keys that sums of the run are sealed under.
     """
@@ -56,9 +53,7 @@ class ClientKeyring:
         self.vault = vault if vault is not None else MemoryVault()
         self.verified_dealings: dict[bytes, bytes] = {}  # name -> key
         self._run_key: OwnKey | None = None
-        self._announcement: PartyKey | None = None
         self._pairs: dict[bytes, bytes] = {}
-        self._verified: dict[bytes, int] = {}
         self._claimed: set[str] = set()
 
     def __repr__(self) -> str:
@@ -89,23 +84,6 @@ class ClientKeyring:
         if self.reuse and key.whole_run and self._run_key is None:
             self._run_key = key
 
-    def announcement(
-        self, key: OwnKey, cohort_id: str, party: str, identity: NodeIdentity | None
-    ) -> PartyKey:
-        """Give the signed statement of a key; signed once where it lasts the run."""
-        if key is self._run_key and self._announcement is not None:
-            return self._announcement
-        message = signed(
-            PartyKey(key=key.public, whole_run=key.whole_run),
-            self.run_id,
-            cohort_id,
-            party,
-            identity,
-        )
-        if key is self._run_key:
-            self._announcement = message
-        return message
-
     def pair(self, own: OwnKey, theirs: bytes) -> bytes:
         """Agree with a peer's key, or remember what was agreed."""
         if not own.whole_run:
@@ -117,18 +95,3 @@ class ClientKeyring:
             agreed = pair_key(own.private, own.public, theirs, b"seal")
             self._pairs[theirs] = agreed
         return agreed
-
-    def capacity(self, key: PartyKey, cohort_id: str, party: str, trust: Trust) -> int:
-        """Verify a peer's key; give how many users its certificate lets it claim."""
-        if not key.whole_run:
-            return verify(key, self.run_id, cohort_id, party, trust).capacity
-        # The memo holds everything that was verified, and expiry or revocation of a
-        # certificate is looked at anew each time.
-        memo = party.encode() + b"\0" + key.SerializeToString(deterministic=True)
-        known = self._verified.get(memo)
-        if known is None:
-            known = verify(key, self.run_id, cohort_id, party, trust).capacity
-            self._verified[memo] = known
-        else:
-            trust.verify(party, key.certificate)
-        return known

@@ -26,14 +26,14 @@ from wallflower.protocol.errors import (
 )
 from wallflower.protocol.identity.canonical import check_name
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
-from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
+from wallflower.protocol.secure_sum.backends import MOST_USERS
 from wallflower.protocol.secure_sum.context import (
     context_of,
     read_roster,
     roster_digest,
 )
-from wallflower.protocol.secure_sum.envelope import check_place, unwrap, wrap
-from wallflower.protocol.secure_sum.keys import check_distinct, check_usable
+from wallflower.protocol.secure_sum.envelope import check_place, parse, unwrap, wrap
+from wallflower.protocol.secure_sum.keys import check_distinct, check_usable, verify
 from wallflower.protocol.secure_sum.session import Contribution, Parcel
 from wallflower.protocol.secure_sum.stages import StageFacts
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat
@@ -74,9 +74,11 @@ class ClientMachine(abc.ABC):
         self.roster: dict[str, int] | None = None
         self.roster_size = 0
         self._roster_body = b""
+        self._noted = b"", 0  # digest and size of the roster that `context` holds
         self._answers: dict[int, tuple[bytes, bytes]] = {}
         self._own: OwnKey | None = None
         self._inspected: tuple[bytes, Envelope] | None = None
+        self._unwrapped: tuple[bytes, Envelope] | None = None
         self._dead = False
 
     def __repr__(self) -> str:
@@ -120,7 +122,7 @@ class ClientMachine(abc.ABC):
                 if stored is not None:
                     return stored
                 self._check(envelope)
-            self._inspected = None
+            self._inspected = self._unwrapped = None
             if self.stages[envelope.stage].takes_reward:
                 self._check_value(contribution)
             if not self._answers:
@@ -132,7 +134,7 @@ class ClientMachine(abc.ABC):
 
     def given_once(self, answer: bytes) -> str | None:
         """Name the stage of an answer that must never have a second one."""
-        stage = self.stages[unwrap(answer, largest=len(answer)).stage]
+        stage = self.stages[parse(Envelope, answer).stage]
         return stage.name if stage.given_once else None
 
     def parcel(self) -> Parcel | None:
@@ -143,7 +145,7 @@ class ClientMachine(abc.ABC):
         """Forget all secrets."""
         self._dead = True
         self._own = None
-        self._inspected = None
+        self._inspected = self._unwrapped = None
         self._answers.clear()
         self._forget()
 
@@ -191,7 +193,9 @@ class ClientMachine(abc.ABC):
         helps to open a sum need not be on it (`invited` False).
         """
         spec, limits = self.setting.spec, self.setting.limits
-        context = context_of(spec, note.digest, note.size)
+        noted = note.digest, note.size
+        known = self.context if noted == self._noted else b""
+        context = known or context_of(spec, note.digest, note.size)
         if envelope.context != context:
             raise WrongContextError("the message belongs to another cohort or roster")
         if self.context:
@@ -208,7 +212,7 @@ class ClientMachine(abc.ABC):
             self.roster = roster
         self.roster_size = note.size
         self._roster_body = note.roster
-        self.context = context
+        self.context, self._noted = context, noted
 
     def has_answered(self, stage: int) -> bool:
         """Tell whether a stage had its answer."""
@@ -227,9 +231,9 @@ class ClientMachine(abc.ABC):
         setting, trust = self.setting, self.setting.trust
         if trust is None:
             return [MOST_USERS] * len(listed)
-        verify, cohort_id = setting.keyring.capacity, setting.spec.cohort_id
+        run_id, cohort_id = setting.spec.run_id, setting.spec.cohort_id
         return [
-            verify(key, cohort_id, party, trust)
+            verify(key, run_id, cohort_id, party, trust).capacity
             for party, key in zip(parties, listed, strict=True)
         ]
 
@@ -243,9 +247,13 @@ class ClientMachine(abc.ABC):
     def _unwrap(self, body: bytes) -> Envelope:
         if self._dead:
             raise WrongContextError("the session is over")
+        # Asked whether it needs a value first, and handled then: opened once.
+        if self._unwrapped is not None and self._unwrapped[0] == body:
+            return self._unwrapped[1]
         envelope = unwrap(body, largest=self.setting.limits.largest_message)
         if envelope.stage not in self.stages:
             raise WrongContextError(f"no stage {envelope.stage} in this protocol")
+        self._unwrapped = body, envelope
         return envelope
 
     def _check(self, envelope: Envelope) -> None:

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from wallflower.clients.secure_sum.machine import ClientMachine, Setting
 from wallflower.clients.secure_sum.sealed_checks import (
-    opened_sum,
-    opening_key,
+    checked_contribution,
     sealing_key,
 )
-from wallflower.clients.secure_sum.sealed_dealing import DealingPart, terms_of
+from wallflower.clients.secure_sum.sealed_dealing import DealingPart
 from wallflower.protocol.accounting.truncation import truncation
 from wallflower.protocol.cohort import cohort_mechanism
-from wallflower.protocol.errors import InputError, RefusalError, WrongContextError
+from wallflower.protocol.errors import (
+    InputError,
+    MalformedMessageError,
+    RefusalError,
+    WrongContextError,
+)
 from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.sealed import ranges
@@ -29,8 +33,14 @@ from wallflower.protocol.secure_sum.sealed.cipher import (
     statement,
 )
 from wallflower.protocol.secure_sum.sealed.committee import Seats, is_dealing
-from wallflower.protocol.secure_sum.sealed.dealing import Holder
-from wallflower.protocol.secure_sum.sealed.group import KeyPair, Point
+from wallflower.protocol.secure_sum.sealed.dealing import Holder, Terms, dealing_name
+from wallflower.protocol.secure_sum.sealed.group import (
+    ORDER,
+    Point,
+    base,
+    read_scalar,
+    total,
+)
 from wallflower.protocol.secure_sum.sealed.proofs import prove_equality
 from wallflower.protocol.secure_sum.sealed.sizes import DealingSizes
 from wallflower.protocol.secure_sum.session import Contribution
@@ -38,14 +48,15 @@ from wallflower.protocol.secure_sum.stages import (
     CHECK,
     DEAL,
     ENLIST,
-    OPEN,
     SEAL,
     stages_of,
 )
+from wallflower.protocol.secure_sum.threat import least_contributors
 from wallflower.protocol.wire.sealed_pb2 import (
     CheckRequest,
     DealRequest,
     EnlistRequest,
+    MemberState,
     OpenAnswer,
     OpenRequest,
     SealAnswer,
@@ -67,8 +78,9 @@ class SealedClient(ClientMachine):
         self._bound = b""  # the context with the dealing, once known
         self._public: Point | None = None
         self._allowed: ranges.Range | None = None
-        self._seats: tuple[DealingSizes, list[Holder]] | None = None
-        self._opening: tuple[Point, KeyPair] | None = None
+        self._seats: tuple[Terms, list[Holder]] | None = None
+        self._request: DealRequest | CheckRequest | OpenRequest | None = None
+        self._opening: tuple[Point, tuple[int, bytes]] | None = None
 
     def _inspect(self, envelope: Envelope) -> None:
         if is_dealing(self.setting.spec) != (envelope.stage in _DEALING):
@@ -94,12 +106,10 @@ class SealedClient(ClientMachine):
         else:
             request = parse(CheckRequest, envelope.payload)
         sizes, seats = self._drawn(request.roster, envelope)
-        holders = self._part.check_committee(
-            request.committee, self.context, sizes, seats
-        )
         if isinstance(request, CheckRequest):
             self._part.check_dealers(request, sizes, seats)
-        self._seats = sizes, holders
+        self._seats = self._part.seated(request, self.context, sizes, seats)
+        self._request = request
 
     def _drawn(
         self, note: RosterNote, envelope: Envelope
@@ -110,16 +120,50 @@ class SealedClient(ClientMachine):
     def _inspect_opening(self, request: OpenRequest, envelope: Envelope) -> None:
         self.check_roster(request.roster, envelope, invited=False)
         self._bind(request.dealing)
-        key = opening_key(request, self.setting)
-        summed = opened_sum(
-            request=request,
-            setting=self.setting,
-            threat=self.threat,
-            roster=self.roster,
-            roster_size=self.roster_size,
-            context=self._bound,
+        key = _opening_key(
+            self.setting, request.dealing_id, request.dealing, list(request.dealers)
         )
-        self._opening = summed, key
+        self._opening, self._request = (self._opened_sum(request), key), request
+
+    def _opened_sum(self, request: OpenRequest) -> Point:
+        """Give Σ C₁ of a set that may be opened; refuses one that is too small.
+
+        Where the server may lie every contribution is verified and the sum made here.
+        """
+        setting, roster = self.setting, self.roster
+        needed = least_contributors(self.threat, self.roster_size)
+        if request.contributors < needed:
+            raise RefusalError(
+                "set-too-small", f"{request.contributors} nodes; at least {needed}"
+            )
+        quorum = max(setting.spec.quorum, setting.limits.minimum_users)
+        if request.users < quorum:
+            raise RefusalError(
+                "quorum-not-met", f"{request.users} users; at least {quorum}"
+            )
+        if request.contributors > self.roster_size:
+            raise WrongContextError("more contributors than the roster has nodes")
+        if not self.threat.malicious_server:
+            return Point.parse(request.sum)
+        assert roster is not None
+        senders = list(request.senders)
+        if len(senders) != len(request.sealed):
+            raise MalformedMessageError("the set is incomplete")
+        if senders != sorted(set(senders)):
+            raise WrongContextError("the set is unsorted or names a node twice")
+        if len(senders) != request.contributors:
+            raise WrongContextError("the set has another size than stated")
+        if sum(one.users for one in request.sealed) != request.users:
+            raise WrongContextError("the set has another number of users than stated")
+        assert setting.trust is not None
+        ones = [
+            checked_contribution(one, sender, roster, self._bound, setting.trust)
+            for sender, one in zip(senders, request.sealed, strict=True)
+        ]
+        summed = total(ones)
+        if bytes(summed) != request.sum:
+            raise WrongContextError("the sum is not that of the set")
+        return summed
 
     def _bind(self, dealing: bytes) -> None:
         bound = sealed_context(self.context, dealing)
@@ -133,18 +177,15 @@ class SealedClient(ClientMachine):
         if envelope.stage == SEAL:
             assert contribution is not None
             return self._seal(contribution)
-        if envelope.stage == OPEN:
-            return self._open(parse(OpenRequest, envelope.payload))
+        request, self._request = self._request, None
+        if isinstance(request, OpenRequest):
+            return self._open(request)
         assert self._seats is not None
-        sizes, holders = self._seats
-        self._seats = None
-        if envelope.stage == DEAL:
-            dealt = parse(DealRequest, envelope.payload)
-            terms = terms_of(self.context, dealt.committee, sizes)
-            return self._part.deal(dealt, terms, holders)
-        checked = parse(CheckRequest, envelope.payload)
-        terms = terms_of(self.context, checked.committee, sizes)
-        return self._part.check(checked, terms, sizes, holders)
+        assert request is not None
+        (terms, holders), self._seats = self._seats, None
+        if isinstance(request, DealRequest):
+            return self._part.deal(terms, holders)
+        return self._part.check(request, terms, holders)
 
     def _check_value(self, contribution: Contribution | None) -> None:
         """Take any integer: nothing is reduced here. Proved ones have a range."""
@@ -181,7 +222,7 @@ class SealedClient(ClientMachine):
 
     def _open(self, request: OpenRequest) -> bytes:
         assert self._opening is not None
-        summed, key = self._opening
+        summed, (key, public) = self._opening
         self._opening = None
         place = opening_place(
             self._bound,
@@ -190,12 +231,12 @@ class SealedClient(ClientMachine):
             request.users,
             self.setting.party,
         )
-        share, proof = prove_equality(key, summed, place)
+        share, proof = prove_equality(key, public, summed, place)
         return OpenAnswer(share=bytes(share), proof=proof).SerializeToString()
 
     def _forget(self) -> None:
         self._part.forget()
-        self._opening = None
+        self._opening = self._request = None
 
     def _own_state(self) -> bytes:
         if is_dealing(self.setting.spec):
@@ -207,3 +248,36 @@ class SealedClient(ClientMachine):
             self._part.resume(body)
         else:
             self._bound = body
+
+
+def _opening_key(
+    setting: Setting, dealing_id: str, name: bytes, dealers: list[str]
+) -> tuple[int, bytes]:
+    """Give this member's key of the dealing that a sum was sealed under, and s_i·G.
+
+    The key is the sum of the accepted dealers' shares; the dealing's name, which the
+    contributions are bound to, follows from what this member itself was dealt.
+    """
+    body = setting.keyring.vault.read(dealing_id)
+    if body is None:
+        raise RefusalError("not-a-member", "this node holds no share of that key")
+    held = parse(MemberState, body)
+    if held.threat != setting.spec.threat.SerializeToString(deterministic=True):
+        raise WrongContextError("the dealing was made for another threat")
+    if dealers != sorted(set(dealers)):
+        raise MalformedMessageError("the dealers are unsorted or repeat themselves")
+    if len(dealers) < held.accepted:
+        raise RefusalError(
+            "too-few-dealers", f"{len(dealers)} dealers; at least {held.accepted}"
+        )
+    if not set(dealers) <= held.shares.keys():
+        raise RefusalError("no-share", "a dealer whose share this member does not hold")
+    terms = Terms(held.context, held.committee, held.threshold)
+    digests = {dealer: held.shares[dealer].statement for dealer in dealers}
+    if dealing_name(terms, digests) != name:
+        raise WrongContextError("the dealing has another name than its dealers give")
+    key = sum(read_scalar(held.shares[dealer].share) for dealer in dealers) % ORDER
+    if key == 0:
+        raise RefusalError("no-share", "the shares cancel each other")
+    known = held.key if len(dealers) == len(held.shares) else b""
+    return key, known or bytes(base(key))

@@ -1,4 +1,4 @@
-"""`sealed`: what a node verifies before it seals, and a member before it opens."""
+"""`sealed`: what is verified of a dealing, and of others where the server may lie."""
 
 from __future__ import annotations
 
@@ -23,19 +23,14 @@ from wallflower.protocol.secure_sum.sealed.committee import (
 )
 from wallflower.protocol.secure_sum.sealed.dealing import Terms, dealing_name
 from wallflower.protocol.secure_sum.sealed.group import (
-    ORDER,
-    KeyPair,
     Point,
-    read_scalar,
     total,
 )
-from wallflower.protocol.secure_sum.threat import Threat, least_contributors
+from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.sealed_pb2 import (
     DealingEvidence,
     DealingNote,
-    MemberState,
-    OpenRequest,
     SealAnswer,
 )
 
@@ -98,85 +93,6 @@ def _proven(
             "all of them collude",
         )
     return dealing_name(terms, digests), total(constants)
-
-
-def opening_key(request: OpenRequest, setting: Setting) -> KeyPair:
-    """Give this member's key of the dealing that a sum was sealed under.
-
-    The key is the sum of the accepted dealers' shares; the dealing's name, which the
-    contributions are bound to, follows from what this member itself was dealt.
-    """
-    body = setting.keyring.vault.read(request.dealing_id)
-    if body is None:
-        raise RefusalError("not-a-member", "this node holds no share of that key")
-    held = parse(MemberState, body)
-    if held.threat != setting.spec.threat.SerializeToString(deterministic=True):
-        raise WrongContextError("the dealing was made for another threat")
-    dealers = list(request.dealers)
-    if dealers != sorted(set(dealers)):
-        raise MalformedMessageError("the dealers are unsorted or repeat themselves")
-    if len(dealers) < held.accepted:
-        raise RefusalError(
-            "too-few-dealers", f"{len(dealers)} dealers; at least {held.accepted}"
-        )
-    if not set(dealers) <= held.shares.keys():
-        raise RefusalError("no-share", "a dealer whose share this member does not hold")
-    terms = Terms(held.context, held.committee, held.threshold)
-    digests = {dealer: held.shares[dealer].statement for dealer in dealers}
-    if dealing_name(terms, digests) != request.dealing:
-        raise WrongContextError("the dealing has another name than its dealers give")
-    key = sum(read_scalar(held.shares[dealer].share) for dealer in dealers) % ORDER
-    if key == 0:
-        raise RefusalError("no-share", "the shares cancel each other")
-    return KeyPair(key)
-
-
-def opened_sum(
-    request: OpenRequest,
-    setting: Setting,
-    threat: Threat,
-    roster: dict[str, int] | None,
-    roster_size: int,
-    context: bytes,
-) -> Point:
-    """Give Σ C₁ of a set that may be opened; refuses one that is too small.
-
-    Where the server may lie every contribution is verified, and the sum is made here.
-    """
-    spec = setting.spec
-    needed = least_contributors(threat, roster_size)
-    if request.contributors < needed:
-        raise RefusalError(
-            "set-too-small", f"{request.contributors} nodes; at least {needed}"
-        )
-    quorum = max(spec.quorum, setting.limits.minimum_users)
-    if request.users < quorum:
-        raise RefusalError(
-            "quorum-not-met", f"{request.users} users; at least {quorum}"
-        )
-    if request.contributors > roster_size:
-        raise WrongContextError("more contributors than the roster has nodes")
-    if not threat.malicious_server:
-        return Point.parse(request.sum)
-    assert roster is not None
-    senders = list(request.senders)
-    if len(senders) != len(request.sealed):
-        raise MalformedMessageError("the set is incomplete")
-    if senders != sorted(set(senders)):
-        raise WrongContextError("the set is unsorted or names a node twice")
-    if len(senders) != request.contributors:
-        raise WrongContextError("the set has another size than stated")
-    if sum(one.users for one in request.sealed) != request.users:
-        raise WrongContextError("the set has another number of users than stated")
-    assert setting.trust is not None
-    ones = [
-        checked_contribution(one, sender, roster, context, setting.trust)
-        for sender, one in zip(senders, request.sealed, strict=True)
-    ]
-    summed = total(ones)
-    if bytes(summed) != request.sum:
-        raise WrongContextError("the sum is not that of the set")
-    return summed
 
 
 def checked_contribution(

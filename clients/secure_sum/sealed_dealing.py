@@ -3,10 +3,13 @@
 A drawn member announces a key of this dealing, deals a secret of its own if asked to,
 and checks every share dealt to it. Good shares go to the node's vault, by dealer, for
 the sums of the run; a bad one is answered with a complaint that everybody can check.
-The polynomial is forgotten as soon as it is dealt, the member's key with the check.
+The polynomial is forgotten as soon as it is dealt but for the dealer's own share, the
+member's key with the check.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from wallflower.clients.secure_sum.machine import Setting
 from wallflower.protocol.errors import (
@@ -15,28 +18,32 @@ from wallflower.protocol.errors import (
     WrongContextError,
 )
 from wallflower.protocol.secure_sum.envelope import parse
-from wallflower.protocol.secure_sum.sealed import feldman
+from wallflower.protocol.secure_sum.sealed import feldman, tree
 from wallflower.protocol.secure_sum.sealed.committee import (
     Seats,
     committee_digest,
     read_committee,
-    read_statement,
+    sign_dealing,
     sign_key,
-    sign_statement,
     verify_key,
+    verify_statement,
 )
 from wallflower.protocol.secure_sum.sealed.dealing import (
-    Dealing,
     Holder,
     Statement,
     Terms,
     complain,
     deal,
     open_share,
+    rest_of,
+    sealed_for,
 )
 from wallflower.protocol.secure_sum.sealed.group import (
+    ORDER,
+    POINT_BYTES,
     KeyPair,
     Point,
+    base,
     read_scalar,
     scalar_bytes,
 )
@@ -45,7 +52,6 @@ from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.sealed_pb2 import (
     CheckAnswer,
     CheckRequest,
-    DealAnswer,
     DealRequest,
     DealtCommittee,
     DealtShare,
@@ -56,6 +62,24 @@ from wallflower.protocol.wire.sealed_pb2 import (
 )
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class _Received:
+    """One dealer's share, opened; None where there is none inside."""
+
+    message: DealtShare
+    statement: Statement
+    share: int | None
+    own: bool = False
+
+    def fits(self, threshold: int, place: int) -> bool:
+        """Tell whether it is the dealer's polynomial at `place`."""
+        if self.own:
+            return True
+        share, points = self.share, self.message.commitments
+        commitments = feldman.read_commitments(points, threshold)
+        return share is not None and feldman.fits(share, commitments, place)
+
+
 class DealingPart:
     """What a node does in one dealing; the machine around it keeps order."""
 
@@ -63,26 +87,40 @@ class DealingPart:
         self._setting = setting
         self._threat = threat
         self._pair: KeyPair | None = None
+        self._dealt: HeldShare | None = None  # of this node's own dealing
+        self._drawn: tuple[DealingSizes, Seats | None] | None = None
+        self._seated: tuple[bytes, list[Holder]] | None = None
 
     def state(self) -> bytes:
         """Write down what is held between the stages."""
         if self._pair is None:
             return b""
-        return EnlistState(secret=scalar_bytes(self._pair.secret)).SerializeToString()
+        secret = scalar_bytes(self._pair.secret)
+        return EnlistState(secret=secret, own=self._dealt).SerializeToString()
 
     def resume(self, body: bytes) -> None:
         """Take up what `state` wrote."""
         if body:
-            self._pair = KeyPair(read_scalar(parse(EnlistState, body).secret))
+            state = parse(EnlistState, body)
+            self._pair = KeyPair(read_scalar(state.secret))
+            self._dealt = state.own if state.HasField("own") else None
 
     def forget(self) -> None:
         """Drop the key of this dealing; shares in the vault stay for the run."""
         self._pair = None
+        self._dealt = None
 
     def seats(
         self, context: bytes, roster: dict[str, int] | None, size: int
     ) -> tuple[DealingSizes, Seats | None]:
-        """Derive the sizes, and the draw where the roster is known."""
+        """Derive the sizes, and the draw where the roster is known; once a session."""
+        if self._drawn is None:
+            self._drawn = self._draw(context, roster, size)
+        return self._drawn
+
+    def _draw(
+        self, context: bytes, roster: dict[str, int] | None, size: int
+    ) -> tuple[DealingSizes, Seats | None]:
         if roster is None:
             return dealing_sizes(self._threat, size), None
         drawn = Seats.drawn(context, self._threat, roster)
@@ -97,10 +135,40 @@ class DealingPart:
             self._pair.point, context, setting.party, setting.identity
         ).SerializeToString()
 
-    def check_committee(
+    def seated(
+        self,
+        request: DealRequest | CheckRequest,
+        context: bytes,
+        sizes: DealingSizes,
+        seats: Seats | None,
+    ) -> tuple[Terms, list[Holder]]:
+        """Give the terms, and who sits where; a member that believes the server is
+        told its own place alone when it checks its shares.
+        """
+        lying = self._threat.malicious_server
+        if lying or isinstance(request, DealRequest):
+            holders = self._checked(request.committee, context, sizes, seats)
+            digest = committee_digest(request.committee)
+            return Terms(context, digest, sizes.threshold), holders
+        place, party = request.place, self._setting.party
+        if not 1 <= place <= sizes.members:
+            raise MalformedMessageError("a place beyond the committee's size")
+        if seats is not None and seats.places[party] != place:
+            raise WrongContextError("this node was drawn for another place")
+        if self._pair is None:
+            raise WrongContextError("this node has no key of this dealing")
+        seen = self._seated
+        if seen is not None and committee_digest(seen[0]) != request.committee_digest:
+            raise WrongContextError("the committee changed between stages")
+        own = Holder(party, place, bytes(self._pair.point))
+        return Terms(context, request.committee_digest, sizes.threshold), [own]
+
+    def _checked(
         self, body: bytes, context: bytes, sizes: DealingSizes, seats: Seats | None
     ) -> list[Holder]:
         """Refuse a committee that was not drawn, or whose members did not sign."""
+        if self._seated is not None and self._seated[0] == body:
+            return self._seated[1]
         holders = read_committee(body)
         if not sizes.threshold <= len(holders) <= sizes.members:
             raise RefusalError(
@@ -120,18 +188,17 @@ class DealingPart:
             keys = parse(DealtCommittee, body).keys
             for one, key in zip(holders, keys, strict=True):
                 verify_key(key, context, one.party, trust)
+        self._seated = body, holders
         return holders
 
-    def deal(self, request: DealRequest, terms: Terms, holders: list[Holder]) -> bytes:
-        """Share a secret of one's own, and forget it."""
+    def deal(self, terms: Terms, holders: list[Holder]) -> bytes:
+        """Share a secret of one's own, and forget it but for one's own share."""
         setting = self._setting
-        dealing = deal(terms, setting.party, holders)
-        return DealAnswer(
-            statement=sign_statement(dealing.statement, terms, setting.identity),
-            commitments=dealing.commitments,
-            ephemeral=dealing.ephemeral,
-            sealed=b"".join(dealing.sealed),
-        ).SerializeToString()
+        dealing, own = deal(terms, setting.party, holders)
+        self._dealt = HeldShare(
+            statement=dealing.statement.digest(terms), share=scalar_bytes(own)
+        )
+        return sign_dealing(dealing, terms, setting.identity).SerializeToString()
 
     def check_dealers(
         self, request: CheckRequest, sizes: DealingSizes, seats: Seats | None
@@ -151,11 +218,12 @@ class DealingPart:
         self,
         request: CheckRequest,
         terms: Terms,
-        sizes: DealingSizes,
         holders: list[Holder],
     ) -> bytes:
         """Check every share; keep the good ones, complain about the others."""
-        setting, own = self._setting, self._own(holders)
+        assert self._drawn is not None
+        (sizes, _), setting = self._drawn, self._setting
+        own = self._own(holders)
         held = MemberState(
             dealing_id=setting.spec.cohort_id,
             context=terms.context,
@@ -165,46 +233,81 @@ class DealingPart:
             place=own.place,
             threat=setting.spec.threat.SerializeToString(deterministic=True),
         )
+        received = [self._received(one, terms, own, holders) for one in request.shares]
+        together = self._fit_together(received, sizes, request.key)
+        held.key = request.key if together else b""
         complaints = []
-        for one in request.shares:
-            statement = read_statement(one.statement, terms, setting.trust)
-            share = self._share(one, statement, terms, own)
-            if share is None:
-                complaints.append(self._complaint(one, terms, own))
-            else:
-                held.shares[statement.dealer].CopyFrom(
-                    HeldShare(
-                        statement=statement.digest(terms), share=scalar_bytes(share)
-                    )
-                )
+        for one in received:
+            if not together and not one.fits(terms.threshold, own.place):
+                complaints.append(self._complaint(one.message, terms, own))
+                continue
+            assert one.share is not None
+            share = held.shares[one.statement.dealer]
+            share.statement = one.statement.digest(terms)
+            share.share = scalar_bytes(one.share)
         setting.keyring.vault.write(
             held.dealing_id, held.SerializeToString(deterministic=True)
         )
-        self._pair = None
+        self.forget()
         return CheckAnswer(complaints=complaints).SerializeToString()
 
-    def _share(
-        self, one: DealtShare, statement: Statement, terms: Terms, own: Holder
-    ) -> int | None:
-        """Open and check one share; None for a wrong one.
+    def _fit_together(
+        self, received: list[_Received], sizes: DealingSizes, key: bytes
+    ) -> bool:
+        """Check the sum of all shares, where no key is made from fewer of them.
+
+        Wrong shares that cancel do no harm then: the member's key is the sum. Where
+        fewer dealers may be accepted each share must be right by itself, and where the
+        server may lie its word for `key`, which follows from the commitments, is none.
+        """
+        if len(received) > sizes.accepted or self._threat.malicious_server:
+            return False
+        shares = [one.share for one in received if one.share is not None]
+        summed = sum(shares) % ORDER
+        if len(shares) < len(received) or summed == 0:
+            return False
+        return bytes(base(summed)) == key
+
+    def _received(
+        self, one: DealtShare, terms: Terms, own: Holder, holders: list[Holder]
+    ) -> _Received:
+        """Open one share.
 
         A dealing that does not hang together is not the dealer's word against the
-        member's: whoever passed it on should have refused it.
+        member's: whoever passed it on should have refused it. Nor is a seal that the
+        dealer did not sign for: a complaint about it would open the true one.
         """
+        said, seals = one.statement, one.seals
+        dealer, constant = said.dealer, one.commitments[:POINT_BYTES]
+        feldman.check_length(one.commitments, terms.threshold)
+        statement = Statement(dealer, constant, said.proof, said.rest)
+        verify_statement(statement, said, terms, self._setting.trust)
+        if dealer == own.party:
+            own_share = self._own_share(statement, terms)
+            return _Received(one, statement, own_share, own=True)
+        if self._threat.malicious_server:
+            receivers = sealed_for(holders, dealer)
+            place = receivers.index(own.party)
+            seals = tree.climb(one.sealed, place, len(receivers), one.path)
+            statement.proven_constant(terms)
+        if rest_of(one.commitments, seals) != statement.rest:
+            raise MalformedMessageError("a dealer's statement is about other points")
         assert self._pair is not None
-        dealing = Dealing(statement, one.commitments, one.ephemeral, (one.sealed,))
-        commitments = dealing.check(terms, knowledge=self._threat.malicious_server)
-        agreed = self._pair.agree(Point.parse(one.ephemeral))
-        share = open_share(terms, statement.dealer, own, agreed, one.sealed)
-        if share is None or not feldman.fits(share, commitments, own.place):
-            return None
-        return share
+        agreed = self._pair.agree(Point.parse(constant))
+        share = open_share(terms, dealer, own, agreed, one.sealed)
+        return _Received(one, statement, share)
+
+    def _own_share(self, statement: Statement, terms: Terms) -> int:
+        dealt = self._dealt
+        if dealt is None or dealt.statement != statement.digest(terms):
+            raise WrongContextError("this node did not deal what it is said to")
+        return read_scalar(dealt.share)
 
     def _complaint(self, one: DealtShare, terms: Terms, own: Holder) -> ShareComplaint:
         assert self._pair is not None
         dealer = one.statement.dealer
         shared, proof = complain(
-            terms, dealer, own, self._pair, Point.parse(one.ephemeral)
+            terms, dealer, own, self._pair, Point.parse(one.commitments[:POINT_BYTES])
         )
         return ShareComplaint(dealer=dealer, shared=shared, proof=proof)
 
@@ -213,8 +316,3 @@ class DealingPart:
             if one.party == self._setting.party:
                 return one
         raise WrongContextError("this node is not on the committee")
-
-
-def terms_of(context: bytes, committee: bytes, sizes: DealingSizes) -> Terms:
-    """Give what all dealers of a dealing agree on."""
-    return Terms(context, committee_digest(committee), sizes.threshold)

@@ -27,8 +27,7 @@ from wallflower.protocol.errors import (
     WrongContextError,
 )
 from wallflower.protocol.identity.enrolment import Certificate
-from wallflower.protocol.secure_sum.backends import SECAGG_PLUS
-from wallflower.protocol.secure_sum.committee_seals import MOST_USERS, split
+from wallflower.protocol.secure_sum.backends import MOST_USERS, SECAGG_PLUS
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.keys import signed
 from wallflower.protocol.secure_sum.masking import mask_info, mask_value
@@ -39,7 +38,13 @@ from wallflower.protocol.secure_sum.plus_seals import (
     share_info,
     unpack,
 )
-from wallflower.protocol.secure_sum.seals import SALT_BYTES, pair_key, seal, unseal
+from wallflower.protocol.secure_sum.seals import (
+    SALT_BYTES,
+    pair_key,
+    seal,
+    split,
+    unseal,
+)
 from wallflower.protocol.secure_sum.secret_shares import (
     SECRET_BYTES,
     SHARE_BYTES,

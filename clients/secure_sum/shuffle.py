@@ -14,19 +14,21 @@ import secrets
 from wallflower.clients.secure_sum.machine import ClientMachine, Setting
 from wallflower.protocol.errors import InputError, MalformedMessageError, RefusalError
 from wallflower.protocol.noise.bits import OsBits
-from wallflower.protocol.secure_sum.backends import SHUFFLE
-from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
+from wallflower.protocol.secure_sum.backends import MOST_USERS, SHUFFLE
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.session import Contribution, Parcel
 from wallflower.protocol.secure_sum.shuffle.deposits import (
     TICKET_BYTES,
     deposit_info,
     receipt,
+    reference,
 )
 from wallflower.protocol.secure_sum.shuffle.plan import (
     ShufflePlan,
     batch_info,
     batch_statement,
+    names_are_told,
+    unnamed_info,
 )
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, SealingKey, seal_info
 from wallflower.protocol.secure_sum.stages import SUBMIT, stages_of
@@ -90,7 +92,11 @@ class ShuffleClient(ClientMachine):
         single, together = self._keys(request)
         info = seal_info(self.context, request.shuffler_key)
         messages = plan.write(contribution.value, OsBits())
-        place = batch_info(self.context, setting.party, users, request.sealing_key)
+        key, named = request.sealing_key, names_are_told(setting.spec)
+        place = unnamed_info(self.context, key)
+        if named:
+            place = batch_info(self.context, setting.party, users, key)
+        answer = SubmitAnswer(users=users)
         batch = b"".join(single.seal(message, info) for message in messages)
         address = self._address(request)
         if address:
@@ -102,13 +108,13 @@ class ShuffleClient(ClientMachine):
             )
             body = deposit.SerializeToString()
             self._parcel = Parcel(address, request.authority, body, receipt(ticket))
-            batch = ticket
-        sealed = together.seal(batch, place)
-        answer = SubmitAnswer(users=users, sealed=sealed)
+            answer.batch = reference(ticket, self.context, key)
+        else:
+            answer.batch = together.seal(batch, place)
         identity = setting.identity
-        if identity is not None and identity.certificate is not None:
+        if named and identity is not None and identity.certificate is not None:
             answer.certificate = identity.certificate.to_bytes()
-            answer.signature = identity.sign(batch_statement(place, sealed))
+            answer.signature = identity.sign(batch_statement(place, answer.batch))
         return answer.SerializeToString()
 
     def parcel(self) -> Parcel | None:

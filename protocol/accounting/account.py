@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from wallflower.protocol.accounting.truncation import PRIVACY_DELTA
 from wallflower.protocol.errors import InputError
+from wallflower.protocol.identical import Same
 from wallflower.protocol.privacy.calibration import precision_for
 from wallflower.protocol.privacy.conversion import approximate_epsilon
 from wallflower.protocol.privacy.guarantee import Guarantee
+from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.privacy.sentences import SENTENCE_DELTA
 
 # Totals are stated on this grid, rounded up; it also pays for the rounding of doubles.
@@ -48,9 +50,17 @@ class Cost:
     kind: str
     epsilon: Fraction
     precision: int = 0
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.guarantee()  # refuses what is none
+        # Of an exact number, and asked for with every spend.
+        object.__setattr__(
+            self, "_hash", hash((self.kind, self.epsilon, self.precision))
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @classmethod
     def of(cls, guarantee: Guarantee) -> Cost:
@@ -89,7 +99,7 @@ class Account:
 
     def total(self, privacy_delta: Fraction) -> Fraction | None:
         """Smallest ε such that all spends together are (ε, δ)-DP; None: no bound."""
-        return _total(self, privacy_delta)
+        return _total_of(Same(self), Same(privacy_delta))
 
 
 NOTHING = Account()
@@ -100,6 +110,11 @@ def _plus(account: Account, cost: Cost) -> Account:
     counts = dict(account.spends)
     counts[cost] = counts.get(cost, 0) + 1
     return Account(tuple(sorted(counts.items())))
+
+
+@functools.lru_cache(maxsize=4096)
+def _total_of(account: Same[Account], privacy_delta: Same[Fraction]) -> Fraction | None:
+    return _total(account.value, privacy_delta.value)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -182,3 +197,19 @@ def _own_epsilon(cost: Cost) -> float:
     if cost.kind == "pure":
         return float(cost.epsilon)
     return cost.guarantee().approximate(SENTENCE_DELTA)
+
+
+def cost_of(mechanism: CohortMechanism) -> Cost:
+    """Give what a cohort costs each of its users; the same cohort is reckoned once."""
+    return _cost_of(Same(mechanism))
+
+
+@functools.lru_cache(maxsize=1024)
+def _cost_of(mechanism: Same[CohortMechanism]) -> Cost:
+    return _one(Cost.of(mechanism.value.guarantee()))
+
+
+@functools.lru_cache(maxsize=1024)
+def _one(cost: Cost) -> Cost:
+    """Give one object for all equal costs: they are then told apart by identity."""
+    return cost

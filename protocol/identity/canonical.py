@@ -12,19 +12,29 @@ from functools import lru_cache
 from wallflower.protocol.errors import MalformedMessageError
 
 LONGEST_NAME = 200
+# A kind and a length in eight bytes, written out for the short values there mostly are.
+_BYTES, _TEXT, _INTEGER = (
+    [kind + size.to_bytes(8, "big") for size in range(256)]
+    for kind in (b"b", b"s", b"i")
+)
+
+
+def _head(heads: list[bytes], size: int) -> bytes:
+    return heads[0][:1] + size.to_bytes(8, "big")
 
 
 def canonical(*values: str | bytes | int) -> bytes:
     """Write values so that no two different sequences give the same bytes."""
     parts: list[bytes] = []
     for value in values:
-        if isinstance(value, str):
-            kind, raw = b"s", value.encode()
-        elif isinstance(value, bytes):
-            kind, raw = b"b", value
+        if isinstance(value, bytes):
+            heads, raw = _BYTES, value
+        elif isinstance(value, str):
+            heads, raw = _TEXT, value.encode()
         else:
-            kind, raw = b"i", str(value).encode()
-        parts += (kind, len(raw).to_bytes(8, "big"), raw)
+            heads, raw = _INTEGER, str(value).encode()
+        size = len(raw)
+        parts += (heads[size] if size < 256 else _head(heads, size), raw)
     return b"".join(parts)
 
 

@@ -86,7 +86,7 @@ class MemoryAnswers:
         if key in self._done:
             known, answer = self._done[key]
             return answer if known == request else StoredAnswer(failure=REUSED)
-        if digest(key) in self._marks:
+        if self._marks and digest(key) in self._marks:
             return StoredAnswer(failure=FORGOTTEN)
         self._running[key] = request
         return Progress.NEW

@@ -6,7 +6,7 @@ import bisect
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import ClassVar
 
 from flint import arb
@@ -57,6 +57,14 @@ class NegativeBinomialDifference(LadderLaw):
 
     def __post_init__(self) -> None:
         check_shape_and_rate(self.shape, self.rate)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Of two exact numbers, and asked for with every draw.
+        return hash((self.shape, self.rate))
 
     def mass(self, x: int) -> Ball:
         """P(X = x) = (1−q)^{2R} q^x (R)_x/x! · ₂F₁(R, R+x; x+1; q²)."""
@@ -135,7 +143,7 @@ class NegativeBinomialDifference(LadderLaw):
         """2R q/(1−q)²."""
         return 2 * Polya(self.shape, self.rate).variance()
 
-    @property
+    @cached_property
     def wide(self) -> bool:
         """True if its two Pólya halves are."""
         return Polya(self.shape, self.rate).wide

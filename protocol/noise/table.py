@@ -111,17 +111,34 @@ class CertifiedTable:
         """Bisect with a fixed number of steps; only a tie, once in 10¹³, adds one."""
         words = bits.words(count)
         firsts = words >> np.uint64(64 - self._word_bits)
+        if count == 1:
+            return self._draw_one(words[0], firsts[0], bits, signed=signed)
         values = np.zeros(count, dtype=np.int64)
         step = (len(self._padded) + 1) >> 1
         while step:
             values += step * (self._padded[values + (step - 1)] < firsts)
             step >>= 1
-        for index in np.flatnonzero(self._padded[values] == firsts).tolist():
+        for index in (self._padded[values] == firsts).nonzero()[0].tolist():
             values[index] = self._refine(int(firsts[index]), int(values[index]), bits)
         if signed:
             # −1 and +1 from the sign bit; zero has only one sign.
             values *= 1 - ((words & np.uint64(1)).astype(np.int64) << 1)
         return values
+
+    def _draw_one(
+        self, word: np.uint64, first: np.uint64, bits: BitSource, *, signed: bool
+    ) -> Integers:
+        """Draw one value by the same steps, without arrays of one entry."""
+        table, value = self._padded, 0
+        step = (len(table) + 1) >> 1
+        while step:
+            value += step * int(table[value + (step - 1)] < first)
+            step >>= 1
+        if table[value] == first:
+            value = self._refine(int(first), value, bits)
+        if signed:
+            value *= 1 - 2 * (int(word) & 1)
+        return np.array([value], dtype=np.int64)
 
     def _draw(
         self, leads: NDArray[np.uint32], values: Integers, bits: BitSource

@@ -147,7 +147,14 @@ class SharedNoise(CohortMechanism):
 
     def node_noise(self, users: int) -> NoiseLaw | None:
         """One draw for all of them: the law is infinitely divisible."""
-        return self.shares(users)
+        if users not in self._laws:
+            self._laws[users] = self.shares(users)
+        return self._laws[users]
+
+    @functools.cached_property
+    def _laws(self) -> dict[int, NoiseLaw]:
+        # Of each number of users that a node of the cohort has: all nodes draw.
+        return {}
 
     def total_noise(self, survivors: int | None = None) -> NoiseLaw:
         """The shares of all survivors."""

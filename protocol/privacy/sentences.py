@@ -148,7 +148,7 @@ class Promise:
             )
         lottery = (
             " Who holds the shares of a sum is drawn by lot; a draw that lets them "
-            f"break this has a chance below 2^−{self.lottery_bits}."
+            f"break this has a chance below {power(2.0**-self.lottery_bits)}."
             if any(group.drawn for group in self.groups)
             or any(key.drawn for key in self.keys or ())
             else ""

@@ -89,6 +89,17 @@ def dealt_out(path: Path, node_column: str, count: int) -> tuple[int, ...]:
     return tuple(numbers[name] for name in names)
 
 
+def first_unusable(path: Path, arms: Sequence[str]) -> str:
+    """Say where the first cell stands that holds no reward, or nothing."""
+    for where, rewards in table_rows(path, arms):
+        for arm, reward in zip(arms, rewards, strict=True):
+            try:
+                _reward(where, reward)
+            except ConfigError:
+                return f'{where}, column "{arm}"'
+    return ""
+
+
 def _table(groups: dict[str, list[float]]) -> RewardTable:
     return RewardTable(
         tuple(groups), tuple(np.array(values) for values in groups.values())

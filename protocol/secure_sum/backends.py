@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from wallflower.protocol.errors import InputError, nearest
 from wallflower.protocol.numbers import whole
-from wallflower.protocol.secure_sum.primes import (
-    LARGEST_MODULUS,
-    smallest_prime_at_least,
-)
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
-COMMITTEE = "committee"
-SECAGG_PLUS = "secagg-plus"
-SEALED = "sealed"
-SHUFFLE = "shuffle"
-BACKENDS = (COMMITTEE, SECAGG_PLUS, SEALED, SHUFFLE)
+SECAGG_PLUS: Final = "secagg-plus"
+SEALED: Final = "sealed"
+SHUFFLE: Final = "shuffle"
+BACKENDS: Final = (SECAGG_PLUS, SEALED, SHUFFLE)
+LARGEST_MODULUS: Final = 2**62
+MOST_USERS: Final = 2**32 - 1  # that one node may speak for
+# Back-ends of earlier releases, and what took their place.
+_SUCCESSORS: Final = {"committee": SEALED}
+
+
+def check_backend(parameter: str, name: str) -> None:
+    """Refuse a back-end that is not known, with its successor or the near miss."""
+    if name in BACKENDS:
+        return
+    hint = nearest(name, BACKENDS)
+    if name in _SUCCESSORS:
+        hint = f' (it is gone; "{_SUCCESSORS[name]}" took its place)'
+    raise InputError(parameter, f'"{name}"{hint}', f"one of {', '.join(BACKENDS)}")
 
 
 def summing_modulus(spec: CohortSpec) -> int | None:
@@ -25,15 +36,9 @@ def summing_modulus(spec: CohortSpec) -> int | None:
 def backend_modulus(backend: str, minimum: int) -> int:
     """Give the modulus a back-end uses where the mechanism needs at least `minimum`.
 
-    `committee` shares integers in the field ℤ_m itself, so m is the smallest prime
-    ≥ minimum; `secagg-plus` works in any ℤ_m; `sealed` in ℤ itself, where m is the
-    width of the window in which the sum is decoded; `shuffle` in powers of two.
+    `secagg-plus` works in any ℤ_m; `sealed` in ℤ itself, where m is the width of the
+    window in which the sum is decoded; `shuffle` in powers of two.
     """
-    if backend not in BACKENDS:
-        raise InputError(
-            "backend", f'"{backend}"{nearest(backend, BACKENDS)}', " or ".join(BACKENDS)
-        )
+    check_backend("backend", backend)
     whole("modulus", minimum, at_least=2, at_most=LARGEST_MODULUS)
-    if backend == SHUFFLE:
-        return 1 << (minimum - 1).bit_length()
-    return smallest_prime_at_least(minimum) if backend == COMMITTEE else minimum
+    return 1 << (minimum - 1).bit_length() if backend == SHUFFLE else minimum

@@ -8,9 +8,9 @@ nothing said in one cohort means anything in another.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
@@ -46,7 +46,7 @@ def read_roster(body: bytes) -> dict[str, int]:
         raise MalformedMessageError("the roster is incomplete")
     for party in parties:
         check_name(party)
-    if any(a >= b for a, b in itertools.pairwise(parties)):
+    if parties != sorted(set(parties)):
         raise MalformedMessageError("the roster is unsorted or names a party twice")
     return dict(zip(parties, users, strict=True))
 
@@ -55,7 +55,14 @@ def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
     """Digest of every field of a cohort's public description.
 
     Written as a JSON list of names and integers: unambiguous, and the same anywhere.
+    Nodes of one process that ask about the same description share the answer.
     """
+    return _spec_digest(spec.SerializeToString(deterministic=True))
+
+
+@lru_cache(maxsize=256)
+def _spec_digest(body: bytes) -> bytes:
+    spec = cohort_pb2.CohortSpec.FromString(body)
     threat = spec.threat
     fields: list[str | int] = [spec.run_id, spec.cohort_id, spec.arm_name]
     fields += (spec.mechanism, spec.backend)

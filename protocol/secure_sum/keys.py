@@ -21,11 +21,11 @@ from wallflower.protocol.wire.secure_sum_pb2 import PartyKey
 
 
 def statement(run_id: str, cohort_id: str, party: str, key: PartyKey) -> bytes:
-    """Give the bytes a party signs to own a key, for one cohort or for the run."""
+    """Give the bytes a party signs to own a key in one cohort."""
     return canonical(
         "wallflower/v1/party-key",
         run_id,
-        "" if key.whole_run else cohort_id,
+        cohort_id,
         party,
         key.key,
         key.mask_key,

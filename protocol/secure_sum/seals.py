@@ -93,6 +93,13 @@ def unseal(key: bytes, info: bytes, sealed: bytes) -> bytes:
         raise AuthenticationError("a seal does not open") from None
 
 
+def split(body: bytes, count: int, width: int) -> list[bytes]:
+    """Cut equal pieces; refuses a body of another length."""
+    if len(body) != count * width:
+        raise MalformedMessageError("a list of equal pieces has the wrong length")
+    return [body[start : start + width] for start in range(0, len(body), width)]
+
+
 def fingerprint(key: bytes) -> str:
     """Name a public key in a log line."""
     return hashlib.sha256(key).hexdigest()[:12]

@@ -10,18 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from wallflower.protocol.secure_sum.backends import (
-    COMMITTEE,
-    SEALED,
-    SECAGG_PLUS,
-    SHUFFLE,
-)
+from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS, SHUFFLE
 from wallflower.protocol.wire import secure_sum_pb2 as wire
 
 # Plain integers: looking one up in the generated enumeration costs more than a hash.
-KEYS: Final[int] = int(wire.STAGE_KEYS)
-CONTRIBUTE: Final[int] = int(wire.STAGE_CONTRIBUTE)
-TALLY: Final[int] = int(wire.STAGE_TALLY)
 ADVERTISE: Final[int] = int(wire.STAGE_ADVERTISE)
 SHARE: Final[int] = int(wire.STAGE_SHARE)
 MASK: Final[int] = int(wire.STAGE_MASK)
@@ -61,18 +53,6 @@ class StageFacts:
 
 
 _TABLE: Final[Mapping[str, tuple[StageFacts, ...]]] = {
-    COMMITTEE: (
-        StageFacts(KEYS, "keys", states_roster=True, members_only=True),
-        StageFacts(CONTRIBUTE, "contribute", takes_reward=True, states_roster=True),
-        StageFacts(
-            TALLY,
-            "tally",
-            closed=True,
-            states_roster=True,
-            members_only=True,
-            given_once=True,
-        ),
-    ),
     SECAGG_PLUS: (
         StageFacts(ADVERTISE, "advertise", states_roster=True),
         # The shares are sealed with the number of users, so their rewards come first.

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import exact, round_up, whole
-from wallflower.protocol.secure_sum.backends import COMMITTEE, SEALED
+from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE
 from wallflower.protocol.secure_sum.tails import Draw
 from wallflower.protocol.wire import cohort_pb2
 
@@ -200,9 +200,9 @@ def sparse_graph_size(threat: Threat, nodes: int) -> Sizes | None:
 
 def helpers_are_drawn(backend: str, threat: Threat, nodes: int) -> bool:
     """Tell whether who holds shares is drawn by lot, not simply everybody."""
-    if nodes <= COMPLETE_UP_TO or backend == "shuffle":
+    if nodes <= COMPLETE_UP_TO or backend == SHUFFLE:
         return False
-    if backend in (COMMITTEE, SEALED):
+    if backend == SEALED:
         return committee_size(threat, nodes).helpers < nodes
     return graph_size(threat, nodes).helpers < nodes - 1
 

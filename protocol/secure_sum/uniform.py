@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.secure_sum.primes import LARGEST_MODULUS
+from wallflower.protocol.secure_sum.backends import LARGEST_MODULUS
 
 
 def uniform_integers(count: int, modulus: int) -> NDArray[np.uint64]:

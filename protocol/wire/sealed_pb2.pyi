@@ -59,38 +59,48 @@ class DealerStatement(_message.Message):
     def __init__(self, dealer: _Optional[str] = ..., constant: _Optional[bytes] = ..., proof: _Optional[bytes] = ..., rest: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class DealAnswer(_message.Message):
-    __slots__ = ("statement", "commitments", "ephemeral", "sealed")
-    STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("commitments", "sealed", "proof", "certificate", "signature")
     COMMITMENTS_FIELD_NUMBER: _ClassVar[int]
-    EPHEMERAL_FIELD_NUMBER: _ClassVar[int]
     SEALED_FIELD_NUMBER: _ClassVar[int]
-    statement: DealerStatement
+    PROOF_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     commitments: bytes
-    ephemeral: bytes
     sealed: bytes
-    def __init__(self, statement: _Optional[_Union[DealerStatement, _Mapping]] = ..., commitments: _Optional[bytes] = ..., ephemeral: _Optional[bytes] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+    proof: bytes
+    certificate: bytes
+    signature: bytes
+    def __init__(self, commitments: _Optional[bytes] = ..., sealed: _Optional[bytes] = ..., proof: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class DealtShare(_message.Message):
-    __slots__ = ("statement", "commitments", "ephemeral", "sealed")
+    __slots__ = ("statement", "commitments", "sealed", "seals", "path")
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
     COMMITMENTS_FIELD_NUMBER: _ClassVar[int]
-    EPHEMERAL_FIELD_NUMBER: _ClassVar[int]
     SEALED_FIELD_NUMBER: _ClassVar[int]
+    SEALS_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
     statement: DealerStatement
     commitments: bytes
-    ephemeral: bytes
     sealed: bytes
-    def __init__(self, statement: _Optional[_Union[DealerStatement, _Mapping]] = ..., commitments: _Optional[bytes] = ..., ephemeral: _Optional[bytes] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+    seals: bytes
+    path: bytes
+    def __init__(self, statement: _Optional[_Union[DealerStatement, _Mapping]] = ..., commitments: _Optional[bytes] = ..., sealed: _Optional[bytes] = ..., seals: _Optional[bytes] = ..., path: _Optional[bytes] = ...) -> None: ...
 
 class CheckRequest(_message.Message):
-    __slots__ = ("roster", "committee", "shares")
+    __slots__ = ("roster", "committee", "committee_digest", "place", "shares", "key")
     ROSTER_FIELD_NUMBER: _ClassVar[int]
     COMMITTEE_FIELD_NUMBER: _ClassVar[int]
+    COMMITTEE_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
     SHARES_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     roster: _secure_sum_pb2.RosterNote
     committee: bytes
+    committee_digest: bytes
+    place: int
     shares: _containers.RepeatedCompositeFieldContainer[DealtShare]
-    def __init__(self, roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., committee: _Optional[bytes] = ..., shares: _Optional[_Iterable[_Union[DealtShare, _Mapping]]] = ...) -> None: ...
+    key: bytes
+    def __init__(self, roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., committee: _Optional[bytes] = ..., committee_digest: _Optional[bytes] = ..., place: _Optional[int] = ..., shares: _Optional[_Iterable[_Union[DealtShare, _Mapping]]] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class ShareComplaint(_message.Message):
     __slots__ = ("dealer", "shared", "proof")
@@ -263,7 +273,7 @@ class SealedServerState(_message.Message):
     def __init__(self, dealing: _Optional[_Union[DealingState, _Mapping]] = ..., one: _Optional[bytes] = ..., two: _Optional[bytes] = ..., users: _Optional[int] = ..., openings: _Optional[_Mapping[str, bytes]] = ..., left_out: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class MemberState(_message.Message):
-    __slots__ = ("dealing_id", "context", "committee", "threshold", "accepted", "place", "threat", "shares")
+    __slots__ = ("dealing_id", "context", "committee", "threshold", "accepted", "place", "threat", "shares", "key")
     class SharesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -279,6 +289,7 @@ class MemberState(_message.Message):
     PLACE_FIELD_NUMBER: _ClassVar[int]
     THREAT_FIELD_NUMBER: _ClassVar[int]
     SHARES_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     dealing_id: str
     context: bytes
     committee: bytes
@@ -287,13 +298,16 @@ class MemberState(_message.Message):
     place: int
     threat: bytes
     shares: _containers.MessageMap[str, HeldShare]
-    def __init__(self, dealing_id: _Optional[str] = ..., context: _Optional[bytes] = ..., committee: _Optional[bytes] = ..., threshold: _Optional[int] = ..., accepted: _Optional[int] = ..., place: _Optional[int] = ..., threat: _Optional[bytes] = ..., shares: _Optional[_Mapping[str, HeldShare]] = ...) -> None: ...
+    key: bytes
+    def __init__(self, dealing_id: _Optional[str] = ..., context: _Optional[bytes] = ..., committee: _Optional[bytes] = ..., threshold: _Optional[int] = ..., accepted: _Optional[int] = ..., place: _Optional[int] = ..., threat: _Optional[bytes] = ..., shares: _Optional[_Mapping[str, HeldShare]] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class EnlistState(_message.Message):
-    __slots__ = ("secret",)
+    __slots__ = ("secret", "own")
     SECRET_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
     secret: bytes
-    def __init__(self, secret: _Optional[bytes] = ...) -> None: ...
+    own: HeldShare
+    def __init__(self, secret: _Optional[bytes] = ..., own: _Optional[_Union[HeldShare, _Mapping]] = ...) -> None: ...
 
 class HeldShare(_message.Message):
     __slots__ = ("statement", "share")

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ewallflower/v1/secure_sum.proto\x12\rwallflower.v1\"\x85\x01\n\x08\x45nvelope\x12#\n\x05stage\x18\x01 \x01(\x0e\x32\x14.wallflower.v1.Stage\x12\x0f\n\x07\x63ontext\x18\x02 \x01(\x0c\x12\x0e\n\x06sender\x18\x03 \x01(\t\x12\x10\n\x08receiver\x18\x04 \x01(\t\x12\x0f\n\x07payload\x18\x05 \x01(\x0c\x12\x10\n\x08\x63hecksum\x18\x06 \x01(\x0c\"(\n\x06Roster\x12\x0f\n\x07parties\x18\x01 \x03(\t\x12\r\n\x05users\x18\x02 \x03(\x04\":\n\nRosterNote\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x0c\n\x04size\x18\x02 \x01(\r\x12\x0e\n\x06roster\x18\x03 \x01(\x0c\"d\n\x08PartyKey\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\twhole_run\x18\x02 \x01(\x08\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\x12\x10\n\x08mask_key\x18\x05 \x01(\x0c\"8\n\x0bKeysRequest\x12)\n\x06roster\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\"C\n\tCommittee\x12\x0f\n\x07members\x18\x01 \x03(\t\x12%\n\x04keys\x18\x02 \x03(\x0b\x32\x17.wallflower.v1.PartyKey\"Q\n\x11\x43ontributeRequest\x12)\n\x06roster\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\x12\x11\n\tcommittee\x18\x02 \x01(\x0c\"e\n\x10\x43ontributeAnswer\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.wallflower.v1.PartyKey\x12\x0c\n\x04salt\x18\x02 \x01(\x0c\x12\r\n\x05users\x18\x03 \x01(\x04\x12\x0e\n\x06sealed\x18\x04 \x01(\x0c\"\xa4\x01\n\tClosedSet\x12)\n\x06roster\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\x12\x11\n\tcommittee\x18\x02 \x01(\x0c\x12\x14\n\x0c\x63ontributors\x18\x03 \x03(\t\x12%\n\x04keys\x18\x04 \x03(\x0b\x32\x17.wallflower.v1.PartyKey\x12\r\n\x05salts\x18\x05 \x01(\x0c\x12\r\n\x05users\x18\x06 \x03(\x04\".\n\x0cTallyRequest\x12\x0e\n\x06\x63losed\x18\x01 \x01(\x0c\x12\x0e\n\x06sealed\x18\x02 \x01(\x0c\"X\n\x0bTallyAnswer\x12\x0f\n\x05total\x18\x01 \x01(\x04H\x00\x12-\n\tcomplaint\x18\x02 \x01(\x0b\x32\x18.wallflower.v1.ComplaintH\x00\x42\t\n\x07outcome\"!\n\tComplaint\x12\x14\n\x0c\x63ontributors\x18\x01 \x03(\t\">\n\x10\x41\x64vertiseRequest\x12*\n\x07invited\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\"t\n\x0cShareRequest\x12)\n\x06roster\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\x12\x12\n\nneighbours\x18\x02 \x03(\t\x12%\n\x04keys\x18\x03 \x03(\x0b\x32\x17.wallflower.v1.PartyKey\":\n\x0bShareAnswer\x12\x0c\n\x04salt\x18\x01 \x01(\x0c\x12\r\n\x05users\x18\x02 \x01(\x04\x12\x0e\n\x06sealed\x18\x03 \x01(\x0c\":\n\x08Standing\x12\x0f\n\x07parties\x18\x01 \x01(\r\x12\r\n\x05users\x18\x02 \x01(\x04\x12\x0e\n\x06roster\x18\x03 \x01(\x0c\"v\n\x0bMaskRequest\x12(\n\x07sharers\x18\x01 \x01(\x0b\x32\x17.wallflower.v1.Standing\x12\x0f\n\x07senders\x18\x02 \x03(\r\x12\r\n\x05salts\x18\x03 \x01(\x0c\x12\r\n\x05users\x18\x04 \x03(\x04\x12\x0e\n\x06sealed\x18\x05 \x01(\x0c\"\x1c\n\nMaskAnswer\x12\x0e\n\x06masked\x18\x01 \x01(\x04\"<\n\x0e\x43onfirmRequest\x12*\n\tsurvivors\x18\x01 \x01(\x0b\x32\x17.wallflower.v1.Standing\"\"\n\rConfirmAnswer\x12\x11\n\tsignature\x18\x01 \x01(\x0c\"\x84\x01\n\rUnmaskRequest\x12*\n\tsurvivors\x18\x01 \x01(\x0b\x32\x17.wallflower.v1.Standing\x12\x0f\n\x07present\x18\x02 \x03(\r\x12\x0f\n\x07\x64ropped\x18\x03 \x03(\r\x12\x11\n\tconfirmed\x18\x04 \x03(\r\x12\x12\n\nsignatures\x18\x05 \x03(\x0c\"8\n\x0cUnmaskAnswer\x12\x13\n\x0bself_shares\x18\x01 \x03(\x0c\x12\x13\n\x0bmask_shares\x18\x02 \x03(\x0c*\xa8\x02\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x0e\n\nSTAGE_KEYS\x10\x01\x12\x14\n\x10STAGE_CONTRIBUTE\x10\x02\x12\x0f\n\x0bSTAGE_TALLY\x10\x03\x12\x13\n\x0fSTAGE_ADVERTISE\x10\x04\x12\x0f\n\x0bSTAGE_SHARE\x10\x05\x12\x0e\n\nSTAGE_MASK\x10\x06\x12\x11\n\rSTAGE_CONFIRM\x10\x07\x12\x10\n\x0cSTAGE_UNMASK\x10\x08\x12\x10\n\x0cSTAGE_ENLIST\x10\t\x12\x0e\n\nSTAGE_DEAL\x10\n\x12\x0f\n\x0bSTAGE_CHECK\x10\x0b\x12\x0e\n\nSTAGE_SEAL\x10\x0c\x12\x0e\n\nSTAGE_OPEN\x10\r\x12\x10\n\x0cSTAGE_SUBMIT\x10\x0e\x12\x11\n\rSTAGE_RELEASE\x10\x0f\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ewallflower/v1/secure_sum.proto\x12\rwallflower.v1\"\x85\x01\n\x08\x45nvelope\x12#\n\x05stage\x18\x01 \x01(\x0e\x32\x14.wallflower.v1.Stage\x12\x0f\n\x07\x63ontext\x18\x02 \x01(\x0c\x12\x0e\n\x06sender\x18\x03 \x01(\t\x12\x10\n\x08receiver\x18\x04 \x01(\t\x12\x0f\n\x07payload\x18\x05 \x01(\x0c\x12\x10\n\x08\x63hecksum\x18\x06 \x01(\x0c\"(\n\x06Roster\x12\x0f\n\x07parties\x18\x01 \x03(\t\x12\r\n\x05users\x18\x02 \x03(\x04\":\n\nRosterNote\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x0c\n\x04size\x18\x02 \x01(\r\x12\x0e\n\x06roster\x18\x03 \x01(\x0c\"W\n\x08PartyKey\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\x12\x10\n\x08mask_key\x18\x05 \x01(\x0cJ\x04\x08\x02\x10\x03\">\n\x10\x41\x64vertiseRequest\x12*\n\x07invited\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\"t\n\x0cShareRequest\x12)\n\x06roster\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\x12\x12\n\nneighbours\x18\x02 \x03(\t\x12%\n\x04keys\x18\x03 \x03(\x0b\x32\x17.wallflower.v1.PartyKey\":\n\x0bShareAnswer\x12\x0c\n\x04salt\x18\x01 \x01(\x0c\x12\r\n\x05users\x18\x02 \x01(\x04\x12\x0e\n\x06sealed\x18\x03 \x01(\x0c\":\n\x08Standing\x12\x0f\n\x07parties\x18\x01 \x01(\r\x12\r\n\x05users\x18\x02 \x01(\x04\x12\x0e\n\x06roster\x18\x03 \x01(\x0c\"v\n\x0bMaskRequest\x12(\n\x07sharers\x18\x01 \x01(\x0b\x32\x17.wallflower.v1.Standing\x12\x0f\n\x07senders\x18\x02 \x03(\r\x12\r\n\x05salts\x18\x03 \x01(\x0c\x12\r\n\x05users\x18\x04 \x03(\x04\x12\x0e\n\x06sealed\x18\x05 \x01(\x0c\"\x1c\n\nMaskAnswer\x12\x0e\n\x06masked\x18\x01 \x01(\x04\"<\n\x0e\x43onfirmRequest\x12*\n\tsurvivors\x18\x01 \x01(\x0b\x32\x17.wallflower.v1.Standing\"\"\n\rConfirmAnswer\x12\x11\n\tsignature\x18\x01 \x01(\x0c\"\x84\x01\n\rUnmaskRequest\x12*\n\tsurvivors\x18\x01 \x01(\x0b\x32\x17.wallflower.v1.Standing\x12\x0f\n\x07present\x18\x02 \x03(\r\x12\x0f\n\x07\x64ropped\x18\x03 \x03(\r\x12\x11\n\tconfirmed\x18\x04 \x03(\r\x12\x12\n\nsignatures\x18\x05 \x03(\x0c\"8\n\x0cUnmaskAnswer\x12\x13\n\x0bself_shares\x18\x01 \x03(\x0c\x12\x13\n\x0bmask_shares\x18\x02 \x03(\x0c*\xf7\x01\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTAGE_ADVERTISE\x10\x04\x12\x0f\n\x0bSTAGE_SHARE\x10\x05\x12\x0e\n\nSTAGE_MASK\x10\x06\x12\x11\n\rSTAGE_CONFIRM\x10\x07\x12\x10\n\x0cSTAGE_UNMASK\x10\x08\x12\x10\n\x0cSTAGE_ENLIST\x10\t\x12\x0e\n\nSTAGE_DEAL\x10\n\x12\x0f\n\x0bSTAGE_CHECK\x10\x0b\x12\x0e\n\nSTAGE_SEAL\x10\x0c\x12\x0e\n\nSTAGE_OPEN\x10\r\x12\x10\n\x0cSTAGE_SUBMIT\x10\x0e\x12\x11\n\rSTAGE_RELEASE\x10\x0f\"\x04\x08\x01\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'wallflower.v1.secure_sum_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STAGE']._serialized_start=1786
-  _globals['_STAGE']._serialized_end=2082
+  _globals['_STAGE']._serialized_start=1120
+  _globals['_STAGE']._serialized_end=1367
   _globals['_ENVELOPE']._serialized_start=50
   _globals['_ENVELOPE']._serialized_end=183
   _globals['_ROSTER']._serialized_start=185
@@ -40,41 +40,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ROSTERNOTE']._serialized_start=227
   _globals['_ROSTERNOTE']._serialized_end=285
   _globals['_PARTYKEY']._serialized_start=287
-  _globals['_PARTYKEY']._serialized_end=387
-  _globals['_KEYSREQUEST']._serialized_start=389
-  _globals['_KEYSREQUEST']._serialized_end=445
-  _globals['_COMMITTEE']._serialized_start=447
-  _globals['_COMMITTEE']._serialized_end=514
-  _globals['_CONTRIBUTEREQUEST']._serialized_start=516
-  _globals['_CONTRIBUTEREQUEST']._serialized_end=597
-  _globals['_CONTRIBUTEANSWER']._serialized_start=599
-  _globals['_CONTRIBUTEANSWER']._serialized_end=700
-  _globals['_CLOSEDSET']._serialized_start=703
-  _globals['_CLOSEDSET']._serialized_end=867
-  _globals['_TALLYREQUEST']._serialized_start=869
-  _globals['_TALLYREQUEST']._serialized_end=915
-  _globals['_TALLYANSWER']._serialized_start=917
-  _globals['_TALLYANSWER']._serialized_end=1005
-  _globals['_COMPLAINT']._serialized_start=1007
-  _globals['_COMPLAINT']._serialized_end=1040
-  _globals['_ADVERTISEREQUEST']._serialized_start=1042
-  _globals['_ADVERTISEREQUEST']._serialized_end=1104
-  _globals['_SHAREREQUEST']._serialized_start=1106
-  _globals['_SHAREREQUEST']._serialized_end=1222
-  _globals['_SHAREANSWER']._serialized_start=1224
-  _globals['_SHAREANSWER']._serialized_end=1282
-  _globals['_STANDING']._serialized_start=1284
-  _globals['_STANDING']._serialized_end=1342
-  _globals['_MASKREQUEST']._serialized_start=1344
-  _globals['_MASKREQUEST']._serialized_end=1462
-  _globals['_MASKANSWER']._serialized_start=1464
-  _globals['_MASKANSWER']._serialized_end=1492
-  _globals['_CONFIRMREQUEST']._serialized_start=1494
-  _globals['_CONFIRMREQUEST']._serialized_end=1554
-  _globals['_CONFIRMANSWER']._serialized_start=1556
-  _globals['_CONFIRMANSWER']._serialized_end=1590
-  _globals['_UNMASKREQUEST']._serialized_start=1593
-  _globals['_UNMASKREQUEST']._serialized_end=1725
-  _globals['_UNMASKANSWER']._serialized_start=1727
-  _globals['_UNMASKANSWER']._serialized_end=1783
+  _globals['_PARTYKEY']._serialized_end=374
+  _globals['_ADVERTISEREQUEST']._serialized_start=376
+  _globals['_ADVERTISEREQUEST']._serialized_end=438
+  _globals['_SHAREREQUEST']._serialized_start=440
+  _globals['_SHAREREQUEST']._serialized_end=556
+  _globals['_SHAREANSWER']._serialized_start=558
+  _globals['_SHAREANSWER']._serialized_end=616
+  _globals['_STANDING']._serialized_start=618
+  _globals['_STANDING']._serialized_end=676
+  _globals['_MASKREQUEST']._serialized_start=678
+  _globals['_MASKREQUEST']._serialized_end=796
+  _globals['_MASKANSWER']._serialized_start=798
+  _globals['_MASKANSWER']._serialized_end=826
+  _globals['_CONFIRMREQUEST']._serialized_start=828
+  _globals['_CONFIRMREQUEST']._serialized_end=888
+  _globals['_CONFIRMANSWER']._serialized_start=890
+  _globals['_CONFIRMANSWER']._serialized_end=924
+  _globals['_UNMASKREQUEST']._serialized_start=927
+  _globals['_UNMASKREQUEST']._serialized_end=1059
+  _globals['_UNMASKANSWER']._serialized_start=1061
+  _globals['_UNMASKANSWER']._serialized_end=1117
 # @@protoc_insertion_point(module_scope)

@@ -10,9 +10,6 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     STAGE_UNSPECIFIED: _ClassVar[Stage]
-    STAGE_KEYS: _ClassVar[Stage]
-    STAGE_CONTRIBUTE: _ClassVar[Stage]
-    STAGE_TALLY: _ClassVar[Stage]
     STAGE_ADVERTISE: _ClassVar[Stage]
     STAGE_SHARE: _ClassVar[Stage]
     STAGE_MASK: _ClassVar[Stage]
@@ -26,9 +23,6 @@ class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STAGE_SUBMIT: _ClassVar[Stage]
     STAGE_RELEASE: _ClassVar[Stage]
 STAGE_UNSPECIFIED: Stage
-STAGE_KEYS: Stage
-STAGE_CONTRIBUTE: Stage
-STAGE_TALLY: Stage
 STAGE_ADVERTISE: Stage
 STAGE_SHARE: Stage
 STAGE_MASK: Stage
@@ -77,90 +71,16 @@ class RosterNote(_message.Message):
     def __init__(self, digest: _Optional[bytes] = ..., size: _Optional[int] = ..., roster: _Optional[bytes] = ...) -> None: ...
 
 class PartyKey(_message.Message):
-    __slots__ = ("key", "whole_run", "certificate", "signature", "mask_key")
+    __slots__ = ("key", "certificate", "signature", "mask_key")
     KEY_FIELD_NUMBER: _ClassVar[int]
-    WHOLE_RUN_FIELD_NUMBER: _ClassVar[int]
     CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     MASK_KEY_FIELD_NUMBER: _ClassVar[int]
     key: bytes
-    whole_run: bool
     certificate: bytes
     signature: bytes
     mask_key: bytes
-    def __init__(self, key: _Optional[bytes] = ..., whole_run: _Optional[bool] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., mask_key: _Optional[bytes] = ...) -> None: ...
-
-class KeysRequest(_message.Message):
-    __slots__ = ("roster",)
-    ROSTER_FIELD_NUMBER: _ClassVar[int]
-    roster: RosterNote
-    def __init__(self, roster: _Optional[_Union[RosterNote, _Mapping]] = ...) -> None: ...
-
-class Committee(_message.Message):
-    __slots__ = ("members", "keys")
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    KEYS_FIELD_NUMBER: _ClassVar[int]
-    members: _containers.RepeatedScalarFieldContainer[str]
-    keys: _containers.RepeatedCompositeFieldContainer[PartyKey]
-    def __init__(self, members: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[PartyKey, _Mapping]]] = ...) -> None: ...
-
-class ContributeRequest(_message.Message):
-    __slots__ = ("roster", "committee")
-    ROSTER_FIELD_NUMBER: _ClassVar[int]
-    COMMITTEE_FIELD_NUMBER: _ClassVar[int]
-    roster: RosterNote
-    committee: bytes
-    def __init__(self, roster: _Optional[_Union[RosterNote, _Mapping]] = ..., committee: _Optional[bytes] = ...) -> None: ...
-
-class ContributeAnswer(_message.Message):
-    __slots__ = ("key", "salt", "users", "sealed")
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    SALT_FIELD_NUMBER: _ClassVar[int]
-    USERS_FIELD_NUMBER: _ClassVar[int]
-    SEALED_FIELD_NUMBER: _ClassVar[int]
-    key: PartyKey
-    salt: bytes
-    users: int
-    sealed: bytes
-    def __init__(self, key: _Optional[_Union[PartyKey, _Mapping]] = ..., salt: _Optional[bytes] = ..., users: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
-
-class ClosedSet(_message.Message):
-    __slots__ = ("roster", "committee", "contributors", "keys", "salts", "users")
-    ROSTER_FIELD_NUMBER: _ClassVar[int]
-    COMMITTEE_FIELD_NUMBER: _ClassVar[int]
-    CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
-    KEYS_FIELD_NUMBER: _ClassVar[int]
-    SALTS_FIELD_NUMBER: _ClassVar[int]
-    USERS_FIELD_NUMBER: _ClassVar[int]
-    roster: RosterNote
-    committee: bytes
-    contributors: _containers.RepeatedScalarFieldContainer[str]
-    keys: _containers.RepeatedCompositeFieldContainer[PartyKey]
-    salts: bytes
-    users: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, roster: _Optional[_Union[RosterNote, _Mapping]] = ..., committee: _Optional[bytes] = ..., contributors: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[PartyKey, _Mapping]]] = ..., salts: _Optional[bytes] = ..., users: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class TallyRequest(_message.Message):
-    __slots__ = ("closed", "sealed")
-    CLOSED_FIELD_NUMBER: _ClassVar[int]
-    SEALED_FIELD_NUMBER: _ClassVar[int]
-    closed: bytes
-    sealed: bytes
-    def __init__(self, closed: _Optional[bytes] = ..., sealed: _Optional[bytes] = ...) -> None: ...
-
-class TallyAnswer(_message.Message):
-    __slots__ = ("total", "complaint")
-    TOTAL_FIELD_NUMBER: _ClassVar[int]
-    COMPLAINT_FIELD_NUMBER: _ClassVar[int]
-    total: int
-    complaint: Complaint
-    def __init__(self, total: _Optional[int] = ..., complaint: _Optional[_Union[Complaint, _Mapping]] = ...) -> None: ...
-
-class Complaint(_message.Message):
-    __slots__ = ("contributors",)
-    CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
-    contributors: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, contributors: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, key: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., mask_key: _Optional[bytes] = ...) -> None: ...
 
 class AdvertiseRequest(_message.Message):
     __slots__ = ("invited",)

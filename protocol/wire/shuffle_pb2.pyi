@@ -25,16 +25,16 @@ class SubmitRequest(_message.Message):
     def __init__(self, roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., sealing_key: _Optional[bytes] = ..., shuffler_key: _Optional[bytes] = ..., address: _Optional[str] = ..., authority: _Optional[bytes] = ..., admission: _Optional[bytes] = ...) -> None: ...
 
 class SubmitAnswer(_message.Message):
-    __slots__ = ("users", "sealed", "certificate", "signature")
+    __slots__ = ("users", "batch", "certificate", "signature")
     USERS_FIELD_NUMBER: _ClassVar[int]
-    SEALED_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
     CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     users: int
-    sealed: bytes
+    batch: bytes
     certificate: bytes
     signature: bytes
-    def __init__(self, users: _Optional[int] = ..., sealed: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, users: _Optional[int] = ..., batch: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class DepositRequest(_message.Message):
     __slots__ = ("context", "admission", "sealed")
@@ -61,19 +61,23 @@ class Batch(_message.Message):
     def __init__(self, party: _Optional[str] = ..., answer: _Optional[_Union[SubmitAnswer, _Mapping]] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
-    __slots__ = ("spec", "roster", "batches", "sealing_key")
+    __slots__ = ("spec", "roster", "batches", "sealing_key", "unnamed", "users")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     ROSTER_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     SEALING_KEY_FIELD_NUMBER: _ClassVar[int]
+    UNNAMED_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
     spec: _cohort_pb2.CohortSpec
     roster: _secure_sum_pb2.RosterNote
     batches: _containers.RepeatedCompositeFieldContainer[Batch]
     sealing_key: bytes
-    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ..., sealing_key: _Optional[bytes] = ...) -> None: ...
+    unnamed: _containers.RepeatedScalarFieldContainer[bytes]
+    users: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ..., sealing_key: _Optional[bytes] = ..., unnamed: _Optional[_Iterable[bytes]] = ..., users: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ReleaseAnswer(_message.Message):
-    __slots__ = ("heap", "parties", "refused", "refusal")
+    __slots__ = ("heap", "parties", "refused", "refusal", "left_out")
     class RefusedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -81,15 +85,24 @@ class ReleaseAnswer(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class LeftOutEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: str
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
     HEAP_FIELD_NUMBER: _ClassVar[int]
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     heap: bytes
     parties: _containers.RepeatedScalarFieldContainer[str]
     refused: _containers.ScalarMap[str, str]
     refusal: str
-    def __init__(self, heap: _Optional[bytes] = ..., parties: _Optional[_Iterable[str]] = ..., refused: _Optional[_Mapping[str, str]] = ..., refusal: _Optional[str] = ...) -> None: ...
+    left_out: _containers.ScalarMap[int, str]
+    def __init__(self, heap: _Optional[bytes] = ..., parties: _Optional[_Iterable[str]] = ..., refused: _Optional[_Mapping[str, str]] = ..., refusal: _Optional[str] = ..., left_out: _Optional[_Mapping[int, str]] = ...) -> None: ...
 
 class ShuffleState(_message.Message):
     __slots__ = ("seal", "opening_key")

@@ -19,6 +19,7 @@ Places = NDArray[np.intp]
 
 _CELL_RATIO = 1.02
 _SMALLEST_MEAN = 1e-9
+_BETWEEN_KNOTS = 16
 # Nothing here is further from the truth than this part of Σ n|a|: every term of every
 # sum is at most n|a| in size, and fewer than fifty roundings of 2⁻⁵³ meet each.
 ROUNDING = 1e-14
@@ -45,9 +46,14 @@ class Cells:
         """Variance of a coin with the middle as its mean."""
         return np.asarray(self.middle * (1 - self.middle))
 
-    def around(self, mean: float) -> Cells:
-        """Give the one cell of a mean."""
-        return self.at(self.containing(np.array([mean])))
+    @cached_property
+    def knots(self) -> Places:
+        """Every sixteenth cell: where to seek what changes slowly with the mean."""
+        return np.arange(_BETWEEN_KNOTS // 2, len(self.low), _BETWEEN_KNOTS)
+
+    def between(self, at_knots: Doubles) -> Doubles:
+        """Interpolate what was found at the knots to every cell."""
+        return np.interp(np.arange(len(self.low)), self.knots, at_knots)
 
     def at(self, places: Places) -> Cells:
         """Give some of the cells."""
@@ -77,6 +83,12 @@ class Delivered:
 
     users: Doubles
     noises: tuple[NoiseBound | None, ...]
+
+    @property
+    def limits(self) -> Doubles:
+        """Largest exponent with a finite bound, of every cohort."""
+        bounds = (math.inf if n is None else n.limit for n in self.noises)
+        return np.array(list(bounds))
 
     def noise(self, exponents: Doubles) -> Doubles:
         """Bound Σ ln M; the last axis of `exponents` runs over the cohorts."""
@@ -117,5 +129,4 @@ def cohort_weights(plan: Delivered, variance: Doubles) -> tuple[Doubles, Doubles
     sampled = variance[:, None] * plan.users
     noise = np.array([0.0 if n is None else n.variance for n in plan.noises])
     weights = sampled / (sampled + noise)
-    weights /= weights.max(axis=1, keepdims=True)
     return weights, np.sqrt((weights**2 * (sampled + noise)).sum(axis=1))

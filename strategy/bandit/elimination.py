@@ -15,7 +15,10 @@ left (`tight`): its test takes exponents from the plan and prices from who came.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.arm_record import check_outcomes
@@ -124,16 +127,21 @@ class Elimination(RecordedPolicy):
             users = self._evidence.delivered(sides[arm], self._batch).users
             estimates[arm] = float(self._evidence.estimates(users, rows[arm])[0])
         leader = max(heard, key=lambda arm: estimates[arm])
-        losers: dict[Arm, str] = {}
+        alike: defaultdict[Heard, list[Arm]] = defaultdict(list)
         for arm in heard:
-            if arm == leader:
-                continue
+            if arm != leader:
+                alike[sides[arm]].append(arm)
+        losers: dict[Arm, str] = {}
+        for side, rivals in alike.items():
+            leading = np.repeat(rows[leader], len(rivals), axis=0)
+            trailing = np.concatenate([rows[arm] for arm in rivals])
             verdict = self._evidence.compare(
-                self._batch, (sides[leader], rows[leader]), (sides[arm], rows[arm])
+                self._batch, (sides[leader], leading), (side, trailing)
             )
-            if verdict.falls[0]:
+            for place in np.flatnonzero(verdict.falls).tolist():
+                arm = rivals[place]
                 lead = estimates[leader] - estimates[arm]
-                chance = math.exp(-float(verdict.evidence[0]))
+                chance = math.exp(-float(verdict.evidence[place]))
                 losers[arm] = (
                     f"trails arm {leader} by {lead:.4g}; the chance of such sums, "
                     f"were it as good, is at most {chance:.2g}"

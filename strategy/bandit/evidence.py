@@ -1,13 +1,25 @@
 """What a policy may conclude from its sums: the `tight` test and intervals, by batch.
 
-Designs follow from the plan (sizes, floors, levels of batches 1..b), prices from what
-was delivered. Both are remembered for a while: a batch compares many arms, and most of
-them share their history.
+Every batch of the plan gives the test of a pair exponents that suit it best (an aim),
+for all cohorts; aim b has the weight w_b, Σ w ≤ 1. Let M(t) be the mixture of all aims
+after batch t, in the cell of a mean between μ_i ≤ μ_j: each cohort multiplies an aim's
+part by a factor of mean at most one given the past, so M is a supermartingale that
+starts at Σ w, and
+
+    P(M(t) ≥ 1/α for some t) ≤ α    (Ville's inequality).
+
+So j falls as soon as M(t) > 1/α in every cell, and the batches need no union bound.
+Aims whose batch is far off add next to nothing and are left out, which is safe.
+
+Aims follow from the plan (sizes, floors, levels), prices from what was delivered. Both
+are remembered for a while: a batch compares many arms, and most of them share their
+history.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -16,9 +28,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from wallflower.protocol.privacy.mechanism import LARGEST_COHORT
 from wallflower.strategy.bandit.cells import (
-    Cells,
     Delivered,
+    Places,
     cohort_weights,
     unit_cells,
 )
@@ -26,9 +39,12 @@ from wallflower.strategy.bandit.confidence import CohortFacts
 from wallflower.strategy.bandit.intervals import OwnDesign
 from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
 from wallflower.strategy.bandit.pair_test import (
+    BRANCHES,
+    DIFFERENCE,
+    OUTERMOST,
+    Aim,
     PairDesign,
     Price,
-    lead_needed,
     likeliest,
 )
 from wallflower.strategy.bandit.radius import cohort_noise
@@ -41,9 +57,16 @@ Value = TypeVar("Value")
 # What was heard of an arm: places in the plan, from 1, and what came.
 Heard = tuple[tuple[int, CohortFacts], ...]
 
+# Batches before and after this one whose aims are mixed with its own.
+_BEFORE, _AFTER = 2, 3
+# A pair that its batch's own aim leaves so many nats short is not convinced by the
+# others either.
+_HOPELESS = 4.0
 # A design of 30 cohorts takes 5 MB, a price of one arm 160 KB.
 _MOST_DESIGNS = 16
+_TOGETHER = 64  # pairs whose open cells are looked at together
 _MOST_PRICES = 256
+_MOST_AIMS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +90,13 @@ class Evidence:
         self._spec = spec
         self._shares = spec.shares
         self._schedule = Schedule(spec.ratio, spec.first_batch)
+        self._most_batches = spec.most_batches
         self._noises: dict[CohortFacts, NoiseBound] = {}
+        self._cohorts: list[tuple[int, CohortFacts]] = []  # as planned
+        self._plans: dict[int, Delivered] = {}
+        self._threshold = _nats(self._shares.ever(spec.arms))
+        self._aims: dict[int, Aim] = {}
         self._pairs: dict[int, PairDesign] = {}
-        self._asked_before = 0  # the batch of the last question
         self._owns: dict[tuple[int, int], OwnDesign] = {}
         self._weights: dict[int, Doubles] = {}
         self._prices: dict[tuple[int, bool, Heard], Price] = {}
@@ -87,19 +114,34 @@ class Evidence:
         """
         one, other = (self.delivered(side[0], batch) for side in (leader, rival))
         sums = leader[1], rival[1]
-        heard = leader[0], rival[0]
-        if batch not in self._pairs and batch != self._asked_before:
-            # Few batches decide anything: exponents of all cells are worth their time
-            # only where the likeliest cells convince, or for many questions.
-            self._asked_before = batch
-            cells, where = np.unique(likeliest(one, other, *sums), return_inverse=True)
-            design = self._design(batch, unit_cells().at(cells))
-            found = design.at(where, one, other, *sums)
-            if not (found > design.threshold).any():
-                return Verdict(design.threshold, found)
-        design = self._pair_design(batch)
-        found = design.evidence(one, other, *sums, lambda: self._both(batch, *heard))
-        return Verdict(design.threshold, found)
+        places = likeliest(one, other, *sums)
+        cells, where = np.unique(places, return_inverse=True)
+        found = self._design(batch, [batch], cells).at(where, one, other, *sums)
+        near = np.flatnonzero(found > self._threshold - _HOPELESS)
+        if len(near):
+            rows = sums[0][near], sums[1][near]
+            cells, where = np.unique(places[near], return_inverse=True)
+            design = self._design(batch, self.mixed(batch), cells)
+            found[near] = design.at(where, one, other, *rows)
+        sure = np.flatnonzero(found > self._threshold)
+        if len(sure):
+            sure = sure[np.argsort(places[sure], kind="stable")]
+        for start in range(0, len(sure), _TOGETHER):
+            some = sure[start : start + _TOGETHER]
+            rows = sums[0][some], sums[1][some]
+            heard = leader[0], rival[0]
+            found[some] = self._everywhere(batch, heard, rows, found[some])
+        return Verdict(self._threshold, found)
+
+    def mixed(self, batch: int) -> range:
+        """Batches whose aims are mixed in the test after batch `batch`."""
+        last = batch
+        while (
+            last < min(batch + _AFTER, self._most_batches)
+            and self._schedule.size(last + 1) <= LARGEST_COHORT
+        ):
+            last += 1
+        return range(max(1, batch - _BEFORE), last + 1)
 
     def interval(
         self, heard: Heard, sums: Doubles, level_batch: int
@@ -130,8 +172,9 @@ class Evidence:
 
     def lead_needed(self, batch: int, mean: float) -> float:
         """Give the lead about `mean` at which planned cohorts make a rival fall."""
-        level = self._shares.pair(batch, self._spec.arms)
-        return lead_needed(*self._planned(batch), _nats(level), mean)
+        place = unit_cells().containing(np.array([mean]))
+        design = self._design(batch, self.mixed(batch), place, DIFFERENCE)
+        return design.lead_needed(self._plan(batch))
 
     def delivered(self, heard: Heard, cohorts: int) -> Delivered:
         """Put the cohorts of one arm at their places in the plan."""
@@ -144,28 +187,68 @@ class Evidence:
 
     def planned(self, cohorts: int) -> Heard:
         """Give the cohorts that the schedule plans, everybody answering."""
-        sizes = [self._schedule.size(number) for number in range(1, cohorts + 1)]
-        return tuple(
-            (number, CohortFacts(number, size, self._spec.floor(size), size))
-            for number, size in enumerate(sizes, 1)
-        )
+        for number in range(len(self._cohorts) + 1, cohorts + 1):
+            size = self._schedule.size(number)
+            facts = CohortFacts(number, size, self._spec.floor(size), size)
+            self._cohorts.append((number, facts))
+        return tuple(self._cohorts[:cohorts])
 
-    def _planned(self, cohorts: int) -> tuple[list[int], list[NoiseBound]]:
-        plan = [facts for _, facts in self.planned(cohorts)]
-        return [facts.size for facts in plan], [self._noise(facts) for facts in plan]
+    def _plan(self, cohorts: int) -> Delivered:
+        if cohorts not in self._plans:
+            self._plans[cohorts] = self.delivered(self.planned(cohorts), cohorts)
+        return self._plans[cohorts]
+
+    def _everywhere(
+        self,
+        batch: int,
+        heard: tuple[Heard, Heard],
+        sums: tuple[Doubles, Doubles],
+        somewhere: Doubles,
+    ) -> Doubles:
+        """Evidence of each pair in its worst cell; `somewhere` is that in another.
+
+        Two branches of the own aim bound it from below, and leave few cells open: first
+        for all pairs at once (evidence grows with the leader's sums and falls with the
+        rival's), then for each.
+        """
+        one, other = (self.delivered(side, batch) for side in heard)
+        both = self._price(batch, True, heard[0]), self._price(batch, False, heard[1])
+        outer = self._pair_design(batch)
+        worst = sums[0].min(axis=0)[None], sums[1].max(axis=0)[None]
+        bound = outer.everywhere(one, other, *worst, both)[0]
+        cells = np.flatnonzero(bound <= somewhere.max())
+        bounds = outer.within(cells).everywhere(one, other, *sums)
+        cells = cells[(bounds <= somewhere[:, None]).any(axis=0)]
+        if not len(cells):
+            return somewhere
+        design = self._design(batch, self.mixed(batch), cells)
+        found = design.everywhere(one, other, *sums).min(axis=1)
+        return np.asarray(np.minimum(found, somewhere))
 
     def _pair_design(self, batch: int) -> PairDesign:
         if batch not in self._pairs:
             _make_room(self._pairs, _MOST_DESIGNS)
-            self._pairs[batch] = self._design(batch)
+            self._pairs[batch] = self._design(batch, [batch], branches=OUTERMOST)
         return self._pairs[batch]
 
-    def _design(self, batch: int, cells: Cells | None = None) -> PairDesign:
-        level = self._shares.pair(batch, self._spec.arms)
-        return PairDesign.planned(*self._planned(batch), _nats(level), cells)
+    def _design(
+        self,
+        batch: int,
+        mixed: Iterable[int],
+        at: Places | None = None,
+        branches: Iterable[float] = tuple(BRANCHES),
+    ) -> PairDesign:
+        """Exponents of the cohorts up to `batch` that the aims `mixed` give."""
+        aims = {self._aim(aim): -_nats(self._shares.weight(aim)) for aim in mixed}
+        plan = self._plan(batch)
+        return PairDesign.mixed(aims, plan, self._threshold, at, branches)
 
-    def _both(self, batch: int, leader: Heard, rival: Heard) -> tuple[Price, Price]:
-        return self._price(batch, True, leader), self._price(batch, False, rival)
+    def _aim(self, batch: int) -> Aim:
+        if batch not in self._aims:
+            _make_room(self._aims, _MOST_AIMS)
+            level = self._shares.pair(batch, self._spec.arms)
+            self._aims[batch] = Aim.at(self._plan(batch), _nats(level))
+        return self._aims[batch]
 
     def _price(self, batch: int, leads: bool, heard: Heard) -> Price:
         key = (batch, leads, heard)
@@ -181,14 +264,13 @@ class Evidence:
         if key not in self._owns:
             _make_room(self._owns, _MOST_DESIGNS)
             level = self._shares.side(level_batch, self._spec.arms)
-            self._owns[key] = OwnDesign.planned(*self._planned(cohorts), _nats(level))
+            self._owns[key] = OwnDesign.planned(self._plan(cohorts), _nats(level))
         return self._owns[key]
 
     def _weight_table(self, cohorts: int) -> Doubles:
         if cohorts not in self._weights:
-            sizes, noises = self._planned(cohorts)
-            plan = Delivered(np.array(sizes, dtype=float), tuple(noises))
-            self._weights[cohorts], _ = cohort_weights(plan, unit_cells().variance)
+            variance = unit_cells().variance
+            self._weights[cohorts], _ = cohort_weights(self._plan(cohorts), variance)
         return self._weights[cohorts]
 
     def _noise(self, facts: CohortFacts) -> NoiseBound:

@@ -33,16 +33,18 @@ class Shares:
     failure_probability: Fraction
     batches: int | None = None
 
-    def batch(self, batch: int) -> Fraction:
-        """Give what batch `batch` may spend."""
+    def weight(self, batch: int) -> Fraction:
+        """Give the part of p for batch `batch`; all of them sum to one at most."""
         if self.batches is None:
-            return SIX_OVER_PI_SQUARED * self.failure_probability / batch**2
+            return SIX_OVER_PI_SQUARED / batch**2
         if batch > self.batches:
             # Users given back after a refusal make more batches than were planned.
-            late = SIX_OVER_PI_SQUARED / (batch - self.batches) ** 2
-            return self.failure_probability * _UNPLANNED * late
-        planned = (1 - _UNPLANNED) * _nearly_even(batch, self.batches)
-        return self.failure_probability * planned
+            return _UNPLANNED * SIX_OVER_PI_SQUARED / (batch - self.batches) ** 2
+        return (1 - _UNPLANNED) * _nearly_even(batch, self.batches)
+
+    def batch(self, batch: int) -> Fraction:
+        """Give what batch `batch` may spend."""
+        return self.failure_probability * self.weight(batch)
 
     def wrap(self, batch: int, arms: int) -> Fraction:
         """Level of the modulus of one cohort: a hundredth of its part of the share.
@@ -55,7 +57,11 @@ class Shares:
 
     def pair(self, batch: int, arms: int) -> Fraction:
         """Level of one comparison with the best of `arms` arms; each has arms − 1."""
-        return (1 - WRAP_PART) * self.batch(batch) / max(arms - 1, 1)
+        return self.weight(batch) * self.ever(arms)
+
+    def ever(self, arms: int) -> Fraction:
+        """Level of one pair over all batches."""
+        return (1 - WRAP_PART) * self.failure_probability / max(arms - 1, 1)
 
     def side(self, batch: int, arms: int) -> Fraction:
         """Level of one side of one arm's own interval."""

@@ -11,7 +11,6 @@ short near 0 and 1, where a coin's variance is small.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +24,7 @@ from wallflower.strategy.bandit.cells import (
     sampling,
     unit_cells,
 )
-from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
+from wallflower.strategy.bandit.noise_bound import Doubles
 from wallflower.strategy.bandit.pair_test import INSIDE, LARGEST_EXPONENT, SCALES
 
 _HALVINGS = 40
@@ -43,30 +42,21 @@ class OwnDesign:
     threshold: float
 
     @classmethod
-    def planned(
-        cls, sizes: Sequence[int], noises: Sequence[NoiseBound], threshold: float
-    ) -> OwnDesign:
+    def planned(cls, plan: Delivered, threshold: float) -> OwnDesign:
         """Choose exponents that rule out most at planned sizes."""
         cells = unit_cells()
-        plan = Delivered(np.array(sizes, dtype=float), tuple(noises))
         weights, spread = cohort_weights(plan, cells.variance)
         gaussian = (math.sqrt(2 * threshold) / spread)[:, None] * weights
-        most = np.array([INSIDE * bound.limit for bound in noises])
-        most = np.minimum(most, LARGEST_EXPONENT)
+        most = np.minimum(INSIDE * plan.limits, LARGEST_EXPONENT)
+        some = cells.at(cells.knots)
         sides = []
         for sign in (1.0, -1.0):
-            best = sign * np.minimum(SCALES[0] * gaussian, most)
-            reach = np.full(len(weights), np.inf)
-            for scale in SCALES:
-                exponents = sign * np.minimum(scale * gaussian, most)
-                price = sampling(plan.users, exponents, cells.middle)
-                price += plan.noise(exponents) + threshold
-                unit = (exponents * plan.users).sum(axis=1)
-                distance = sign * (price / unit - cells.middle)
-                better = distance < reach
-                reach = np.where(better, distance, reach)
-                best = np.where(better[:, None], exponents, best)
-            sides.append(best)
+            tried = np.minimum(SCALES[:, None, None] * gaussian[cells.knots], most)
+            price = sampling(plan.users, sign * tried, some.middle)
+            price += plan.noise(tried) + threshold
+            distance = price / (tried * plan.users).sum(axis=-1) - sign * some.middle
+            scales = cells.between(SCALES[distance.argmin(axis=0)])
+            sides.append(sign * np.minimum(scales[:, None] * gaussian, most))
         return cls(sides[0], sides[1], threshold)
 
     def lower(self, side: Delivered, sums: Doubles) -> Doubles:

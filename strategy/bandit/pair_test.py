@@ -30,8 +30,8 @@ What doubles lose by rounding is added to Ψ.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,6 +50,13 @@ from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
 # Chosen on six instances outside the tables of docs/results.md, which says them.
 DIFFERENCE_WEIGHT = 0.8
 TILTS = (0.5, 1.5)  # standard deviations of the two sums together
+_TILTED = (1 - DIFFERENCE_WEIGHT) / (2 * len(TILTS))
+# Branches of an aim, by their tilt, with their weights.
+BRANCHES = {0.0: DIFFERENCE_WEIGHT} | {
+    sign * tilt: _TILTED for tilt in TILTS for sign in (1, -1)
+}
+DIFFERENCE = (0.0,)
+OUTERMOST = (max(TILTS), -max(TILTS))  # rule out most cells by themselves
 
 SCALES = np.geomspace(0.35, 1.4, 15)  # of the exponents that suit a Gaussian sum
 INSIDE = 0.97  # of the noise's domain
@@ -65,6 +72,35 @@ class Price:
 
     value: Doubles
     slope: Doubles
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """When exponents are to suit best: after some planned cohorts, at a threshold.
+
+    In each cell a cohort's exponent is its weight times `strength`, and a tilt of one
+    standard deviation shifts it by its weight times `tilting`. So an aim gives
+    exponents for every cohort of the plan, also after the ones it was made for.
+    """
+
+    strength: Doubles
+    tilting: Doubles
+
+    @classmethod
+    def at(cls, plan: Delivered, threshold: float) -> Aim:
+        """Choose what needs the smallest lead at planned sizes.
+
+        The best multiple of what suits a Gaussian sum changes slowly with the mean: it
+        is sought at the knots.
+        """
+        cells = unit_cells()
+        weights, spread = cohort_weights(plan, cells.variance)
+        tilting = 1 / (math.sqrt(2) * spread)  # of two arms
+        gaussian = math.sqrt(2 * threshold) * tilting
+        some = cells.at(cells.knots)
+        tried = gaussian[cells.knots, None] * weights[cells.knots]
+        scales = cells.between(_smallest_lead(plan, tried, threshold, some))
+        return cls(scales * gaussian, tilting)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,33 +127,54 @@ class PairDesign:
 
     @classmethod
     def planned(
-        cls,
-        sizes: Sequence[int],
-        noises: Sequence[NoiseBound],
-        threshold: float,
-        cells: Cells | None = None,
+        cls, sizes: Sequence[int], noises: Sequence[NoiseBound], threshold: float
     ) -> PairDesign:
-        """Choose exponents that need the smallest lead; in all cells unless told."""
-        cells = cells or unit_cells()
+        """Choose exponents that need the smallest lead after the planned cohorts."""
         plan = Delivered(np.array(sizes, dtype=float), tuple(noises))
-        weights, spread = cohort_weights(plan, cells.variance)
-        spread = np.sqrt(2) * spread  # of two arms
-        most = np.array([INSIDE * bound.limit for bound in noises])
-        at_most = np.minimum(most, LARGEST_EXPONENT)
-        best = _smallest_lead(
-            plan, weights, spread, threshold=threshold, most=at_most, cells=cells
-        )
-        room = np.minimum(best, np.maximum(most - best, 0.0))
-        leading, trailing = [best], [-best]
-        for tilt in TILTS:
-            for sign in (1.0, -1.0):
-                shift = sign * np.minimum((tilt / spread)[:, None] * weights, room)
-                leading.append(best + shift)
+        return cls.mixed({Aim.at(plan, threshold): 0.0}, plan, threshold)
+
+    @classmethod
+    def mixed(
+        cls,
+        aims: Mapping[Aim, float],
+        plan: Delivered,
+        threshold: float,
+        at: Places | None = None,
+        branches: Iterable[float] = tuple(BRANCHES),
+    ) -> PairDesign:
+        """Mix the exponents of several aims, each with the logarithm of its weight.
+
+        They are those of the cohorts of `plan`, of which an aim may know fewer or more;
+        in the cells `at`, or in all; of some of the branches, or of all.
+        """
+        cells = unit_cells() if at is None else unit_cells().at(at)
+        weights, _ = cohort_weights(plan, cells.variance)
+        most = INSIDE * plan.limits
+        leading, trailing, log_weights = [], [], []
+        for aim, log_weight in aims.items():
+            strength, tilting = aim.strength, aim.tilting
+            if at is not None:
+                strength, tilting = strength[at], tilting[at]
+            best = np.minimum(strength[:, None] * weights, LARGEST_EXPONENT)
+            best = np.minimum(best, most)
+            room = np.minimum(best, np.maximum(most - best, 0.0))
+            unit = tilting[:, None] * weights
+            for tilt in branches:
+                shift = math.copysign(1, tilt) * np.minimum(abs(tilt) * unit, room)
+                leading.append(shift + best)
                 trailing.append(shift - best)
-        tilted = (1 - DIFFERENCE_WEIGHT) / (2 * len(TILTS))
-        shares = [DIFFERENCE_WEIGHT] + [tilted] * (2 * len(TILTS))
+                log_weights.append(log_weight + math.log(BRANCHES[tilt]))
         exponents = np.array(leading), np.array(trailing)
-        return cls(*exponents, np.log(np.array(shares)), threshold, cells)
+        return cls(*exponents, np.array(log_weights), threshold, cells)
+
+    def within(self, places: Places) -> PairDesign:
+        """Give the same design of some of its cells."""
+        return replace(
+            self,
+            leading=self.leading[:, places],
+            trailing=self.trailing[:, places],
+            cells=self.cells.at(places),
+        )
 
     def leader_price(self, side: Delivered, at: Places | None = None) -> Price:
         """What the leader's exponents cost; in the cells `at`, or in all."""
@@ -144,25 +201,19 @@ class PairDesign:
         other: Delivered,
         leading: Doubles,
         trailing: Doubles,
-        prices: Callable[[], tuple[Price, Price]] | None = None,
     ) -> Doubles:
         """Evidence that the leading arm is better, in nats, one entry a pair.
 
-        Rows of `leading` and `trailing` are the cohorts' sums in units of reward;
-        `prices` gives both sides' in all cells, if they are remembered. Pairs that even
-        the likeliest cell does not convince are not looked at further: their entry is
-        that cell's, and too small.
+        Rows of `leading` and `trailing` are the cohorts' sums in units of reward. Pairs
+        that even the likeliest cell does not convince are not looked at further: their
+        entry is that cell's, and too small.
         """
         places = likeliest(one, other, leading, trailing)
         found = self.at(places, one, other, leading, trailing)
         convinced = np.flatnonzero(found > self.threshold)
-        if not len(convinced):
-            return found
-        both = prices() if prices else (self.leader_price(one), self.rival_price(other))
-        everywhere = self.compensator(*both)
-        for start in range(0, len(convinced), _CHUNK):
-            rows = convinced[start : start + _CHUNK]
-            found[rows] = self._everywhere(leading[rows], trailing[rows], everywhere)
+        if len(convinced):
+            sums = leading[convinced], trailing[convinced]
+            found[convinced] = self.everywhere(one, other, *sums).min(axis=1)
         return found
 
     def at(
@@ -182,15 +233,51 @@ class PairDesign:
         exponents += np.einsum("kpb,pb->kp", self.trailing[:, places], trailing)
         return _log_sum(exponents - psi[:, where])
 
+    def everywhere(
+        self,
+        one: Delivered,
+        other: Delivered,
+        leading: Doubles,
+        trailing: Doubles,
+        prices: tuple[Price, Price] | None = None,
+    ) -> Doubles:
+        """Evidence of each pair (rows) in every cell of this design (columns).
+
+        `prices` are both sides', if they are remembered.
+        """
+        both = prices or (self.leader_price(one), self.rival_price(other))
+        psi = self.compensator(*both)
+        found = np.empty((len(leading), len(self.cells.low)))
+        for start in range(0, len(leading), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            exponents = np.einsum(
+                "kcb,pb->kpc", self.leading, leading[rows], optimize=True
+            )
+            exponents += np.einsum(
+                "kcb,pb->kpc", self.trailing, trailing[rows], optimize=True
+            )
+            found[rows] = _log_sum(exponents - psi[:, None])
+        return found
+
+    def lead_needed(self, side: Delivered) -> float:
+        """Give the lead in means at which exact sums convince in the first cell.
+
+        All branches weigh the difference (`DIFFERENCE`).
+        """
+        psi = self.compensator(self.leader_price(side), self.rival_price(side))
+        paid = psi[:, 0]
+        per_unit = (self.leading[:, 0] * side.users).sum(axis=1)
+        low, high = 0.0, float(((self.threshold + paid) / per_unit).min())
+        while high - low > 1e-6 * high:
+            middle = (low + high) / 2
+            enough = _log_sum(middle * per_unit - paid) > self.threshold
+            low, high = (low, middle) if enough else (middle, high)
+        return high
+
     def _price(self, exponents: Doubles, side: Delivered, at: Places | None) -> Price:
         if at is None:
             return _priced(exponents, side, self.cells.middle)
         return _priced(exponents[:, at], side, self.cells.middle[at])
-
-    def _everywhere(self, leading: Doubles, trailing: Doubles, psi: Doubles) -> Doubles:
-        exponents = np.einsum("kcb,pb->kpc", self.leading, leading, optimize=True)
-        exponents += np.einsum("kcb,pb->kpc", self.trailing, trailing, optimize=True)
-        return np.asarray(_log_sum(exponents - psi[:, None]).min(axis=-1))
 
 
 def likeliest(
@@ -202,18 +289,6 @@ def likeliest(
     return unit_cells().containing(means)
 
 
-def lead_needed(
-    sizes: Sequence[int], noises: Sequence[NoiseBound], threshold: float, mean: float
-) -> float:
-    """Give the lead in means, about `mean`, that exact sums of a plan would need."""
-    cells = unit_cells().around(mean)
-    design = PairDesign.planned(sizes, noises, threshold, cells)
-    side = Delivered(np.array(sizes, dtype=float), tuple(noises))
-    psi = design.compensator(design.leader_price(side), design.rival_price(side))
-    per_unit = float((design.leading[0, 0] * side.users).sum())
-    return float((threshold + psi[0, 0]) / per_unit)
-
-
 def _priced(exponents: Doubles, side: Delivered, middle: Doubles) -> Price:
     middle = np.broadcast_to(middle, exponents.shape[:2])
     noise = side.noise(exponents)
@@ -223,28 +298,16 @@ def _priced(exponents: Doubles, side: Delivered, middle: Doubles) -> Price:
 
 
 def _smallest_lead(
-    plan: Delivered,
-    weights: Doubles,
-    spread: Doubles,
-    threshold: float,
-    most: Doubles,
-    cells: Cells,
+    plan: Delivered, gaussian: Doubles, threshold: float, cells: Cells
 ) -> Doubles:
-    """Exponents, among a few scales, that need the smallest lead at planned sizes."""
-    gaussian = (math.sqrt(2 * threshold) / spread)[:, None] * weights
-    best = np.minimum(SCALES[0] * gaussian, most)
-    needed = np.full(len(weights), np.inf)
-    for scale in SCALES:
-        exponents = np.minimum(scale * gaussian, most)
-        price = sampling(plan.users, exponents, cells.middle) + sampling(
-            plan.users, -exponents, cells.middle
-        )
-        price += 2 * plan.noise(exponents) + threshold
-        lead = price / (exponents * plan.users).sum(axis=1)
-        better = lead < needed
-        needed = np.where(better, lead, needed)
-        best = np.where(better[:, None], exponents, best)
-    return np.asarray(best)
+    """Give each cell's scale, among a few, that needs the smallest lead."""
+    most = np.minimum(INSIDE * plan.limits, LARGEST_EXPONENT)
+    exponents = np.minimum(SCALES[:, None, None] * gaussian, most)
+    price = sampling(plan.users, exponents, cells.middle)
+    price += sampling(plan.users, -exponents, cells.middle)
+    price += 2 * plan.noise(exponents) + threshold
+    lead = price / (exponents * plan.users).sum(axis=-1)
+    return np.asarray(SCALES[lead.argmin(axis=0)])
 
 
 def _log_sum(exponents: Doubles) -> Doubles:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from wallflower.protocol.errors import InputError
 
@@ -37,9 +38,7 @@ class Schedule:
         """Users per active arm in batch `batch`, counted from 1."""
         if batch < 1:
             raise InputError("batch", batch, "a whole number of at least 1")
-        if self.first is None:
-            return _ceiling(self.ratio**batch)
-        return _ceiling(self.first * self.ratio ** (batch - 1))
+        return _size(self.ratio, self.first, batch)
 
     def batches_within(self, users: int) -> int:
         """How many whole batches one arm can be in before `users` users are gone."""
@@ -58,6 +57,13 @@ def last_size(fitting: int) -> int:
     """
     spare = max(fitting.bit_length() - 6, 0)
     return fitting >> spare << spare
+
+
+@lru_cache(maxsize=4096)
+def _size(ratio: Fraction, first: int | None, batch: int) -> int:
+    if first is None:
+        return _ceiling(ratio**batch)
+    return _ceiling(first * ratio ** (batch - 1))
 
 
 def _ceiling(number: Fraction) -> int:

@@ -25,6 +25,7 @@ from wallflower.strategy.bandit.schedule import Schedule
 ELIMINATION = "elimination"
 INDEX_POLICIES = ("dp-klucb", "dp-imed")
 POLICIES = (ELIMINATION, *INDEX_POLICIES)
+DECIDING = (ELIMINATION,)  # those that rule arms out
 RADII = ("tight", "pair", "paper")
 LARGEST_HORIZON = 10**15
 _RATIOS = {"dp-imed": Fraction(6, 5)}
@@ -109,11 +110,12 @@ class PolicySpec:
 
     def resolved(self) -> PolicySpec:
         """Fill in ratio and first batch where they were left open."""
-        tight = self.policy == ELIMINATION and self.radius in ("tight", "pair")
+        indexed = self.policy in INDEX_POLICIES
+        tight = not indexed and self.radius in ("tight", "pair")
         usual = Fraction(3, 2) if tight else _RATIOS.get(self.policy, Fraction(2))
         ratio = self.ratio or usual
         first = self.first_batch
-        if not first and self.policy in INDEX_POLICIES:
+        if not first and indexed:
             first = math.ceil(4 / self.epsilon)
         if not self.first_batch and self.policy == "dp-imed":
             first = max(first, _telling_batch(self))
@@ -186,12 +188,29 @@ def build_mechanism(name: str, epsilon: Fraction, scale: Fraction) -> Mechanism:
     return mechanism_named(name, epsilon, scale)
 
 
-def index_purpose(policy: str) -> str:
-    """Say what an index policy is for, and what is not to be asked of it."""
+def purpose(policy: str) -> str:
+    """Say what a policy that rules no arm out is for, and what not to ask of it."""
+    means = (
+        "is an index policy: while it learns it gives more people the better arms, and "
+        "it rules none out."
+        if policy in INDEX_POLICIES
+        else "rules no arm out."
+    )
+    return f"{policy} {means} To decide which is best is what {ELIMINATION} is for."
+
+
+def intervals_in_words(policy: str, chance: str) -> str:
+    """Say what the intervals of arms mean; of a policy not known here, that it is not.
+
+    All known ones have the same (`Evidence.interval`), whatever they choose arms by.
+    """
+    if policy not in (ELIMINATION, *INDEX_POLICIES):
+        return (
+            f"what {policy} says of an arm's mean; how sure it is, is not known here."
+        )
     return (
-        f"{policy} is an index policy: while it learns it gives more people the better "
-        f"arms, and it rules none out. To decide which is best is what {ELIMINATION} "
-        "is for."
+        "an arm's mean lies in it; all intervals of all rounds hold together, except "
+        f"with a chance of at most {chance}."
     )
 
 

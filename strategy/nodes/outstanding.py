@@ -8,6 +8,8 @@ any more is never begun again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -39,7 +41,8 @@ class Inbox:
             (request.node_id, request.request_id): request for request in requests
         }
         self._awaited: set[Key] = set(self.requests)
-        self._arrived: asyncio.Queue[Answer] = asyncio.Queue()
+        self._arrived: deque[Answer] = deque()
+        self._more = asyncio.Event()
 
     @property
     def awaited(self) -> frozenset[Key]:
@@ -52,7 +55,8 @@ class Inbox:
         if key not in self._awaited:
             return False
         self._awaited.discard(key)
-        self._arrived.put_nowait(answer)
+        self._arrived.append(answer)
+        self._more.set()
         return True
 
     def refuse(self, request: Request, failure: str) -> None:
@@ -65,15 +69,12 @@ class Inbox:
         The end is the deadline (in the loop's time), or that nothing is awaited and
         all was given. What had arrived by the deadline is still given.
         """
-        if not self._arrived.empty():
-            return self._arrived.get_nowait()
-        if not self._awaited:
-            return None
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await self._arrived.get()
-        except TimeoutError:
-            return None
+        if not self._arrived and self._awaited:
+            self._more.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await self._more.wait()
+        return self._arrived.popleft() if self._arrived else None
 
     def close(self) -> frozenset[Key]:
         """Refuse everything from now on; give the requests that are abandoned."""

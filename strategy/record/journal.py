@@ -309,7 +309,15 @@ class Journal(JournalReader):
         text = self._meta("config")
         if fingerprint_of(text) != self._meta("fingerprint"):
             raise JournalError(f"the config in {self.path} was altered")
-        if config is not None and (changes := differences(self.config, config)):
+        try:
+            recorded = self.config
+        except ConfigError as error:
+            raise JournalError(
+                f"{self.path} has a config that this program does not read ({error}): "
+                "go on with it, or look at it, by the version of Wallflower that began "
+                "it"
+            ) from None
+        if config is not None and (changes := differences(recorded, config)):
             raise ConfigError(
                 str(self.run_dir),
                 "the run began with another config; changed: " + "; ".join(changes),

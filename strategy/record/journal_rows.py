@@ -10,7 +10,9 @@ from typing import Any
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.strategy.record.entries import DealingRecord, SumRecord
 
-SCHEMA_VERSION = 2
+# Also counts up when a policy decides otherwise by the same sums: a record is judged by
+# the rule that made it.
+SCHEMA_VERSION = 3
 OPEN_COHORTS = "SELECT cohort_id FROM cohort WHERE state = 'invited' ORDER BY rowid"
 NEXT_MEETING = "SELECT coalesce(max(meeting), 0) + 1 FROM node"
 USED = (

@@ -18,6 +18,7 @@ from wallflower.protocol.wire.node_pb2 import LostUsers
 NO_ANSWER = "no-answer"
 COHORT_VOID = "cohort-void"  # answered, but the cohort gave no sum
 UNSTATED = "unstated"  # a node left users out and did not say why
+_NOTHING: Counter[str] = Counter()
 _WORD = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
@@ -65,8 +66,9 @@ def losses(
     within = set(summed or ())
     counts: Counter[str] = Counter()
     for node_id, users in asked.items():
-        said = reported.by_node.get(node_id, Counter())
-        counts.update(said)
+        said = reported.by_node.get(node_id, _NOTHING)
+        if said:
+            counts.update(said)
         if node_id in within:
             continue
         given_up = summed is None and node_id not in reported.silent

@@ -39,7 +39,7 @@ def draw_round(
     registry: UserRegistry,
     config: ExperimentConfig,
     wishes: Sequence[CohortWish],
-    present: Sequence[NodeId],
+    present: Collection[NodeId],
 ) -> list[Draw]:
     """Draw the users of a round's cohorts, all from the same nodes; all or nobody.
 
@@ -49,10 +49,10 @@ def draw_round(
     sizes = [wish.size for wish in wishes]
     most = config.secure_sum.nodes_per_cohort
     chosen = registry.choose(sum(sizes), most, present)
-    everyone = registry.choose(sum(sizes), 0, present)
     try:
         return registry.draw_all(sizes, floor_rule(config, len(chosen)), chosen)
     except (UsersExhaustedError, InputError):
+        everyone = registry.choose(sum(sizes), 0, present)
         if len(chosen) == len(everyone):
             raise
     return registry.draw_all(sizes, floor_rule(config, len(everyone)), everyone)

@@ -10,9 +10,10 @@ of everybody known, not of those who happen to be there.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +22,10 @@ from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.identity.canonical import check_name
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.privacy.honest_floor import SPARE, Floor, FloorRule
+from wallflower.strategy.run.node_users import NodeUsers, Pseudonym, Standing
 from wallflower.strategy.run.sharing import UsersExhaustedError, fitting, largest_first
 
-Pseudonym: TypeAlias = str
+Key = TypeVar("Key")
 LONGEST_PSEUDONYM = 128
 MOST_USERS_OF_A_NODE = 10_000_000
 
@@ -36,64 +38,11 @@ class Draw:
     floor: Floor
 
 
-@dataclass(slots=True)
-class _Node:
-    """A node's users and how often each was invited.
-
-    `pool` holds, in random order, the users whose count is `level`, the lowest.
-    """
-
-    names: tuple[Pseudonym, ...]
-    counts: npt.NDArray[np.uint16]
-    pool: list[int]
-    level: int = 0
-
-    def available(self, most: int) -> int:
-        """Count the users who may be invited once more."""
-        if self.level == 0 and most == 1:
-            return len(self.pool)
-        return int((self.counts < most).sum())
-
-    def invitations(self, most: int) -> int:
-        """Count how often users may still be invited, each time counted."""
-        if self.level == 0 and most == 1:
-            return len(self.pool)
-        return int((most - np.minimum(self.counts, most).astype(np.int64)).sum())
-
-    def take(self, count: int, most: int, random: np.random.Generator) -> list[int]:
-        """Take `count` different users, the least invited first."""
-        start = max(0, len(self.pool) - count)
-        taken = self.pool[start:]
-        del self.pool[start:]
-        if len(taken) < count:  # everyone was asked `level` times: begin anew
-            self.level += 1
-            assert self.level < most, "more users taken than available"
-            others = np.setdiff1d(np.flatnonzero(self.counts == self.level), taken)
-            order = random.permutation(others).tolist()
-            missing = count - len(taken)
-            # Whoever is in this cohort already may come again, but not into it.
-            self.pool = random.permutation(order[missing:] + taken).tolist()
-            taken = taken + order[:missing]
-        if len(taken) < count:  # a user given back lags more than one time behind
-            others = np.setdiff1d(np.flatnonzero(self.counts < most), taken)
-            lagging = others[np.argsort(self.counts[others], kind="stable")]
-            taken += [int(place) for place in lagging[: count - len(taken)]]
-            self.counts[taken] += 1
-            self.fill(random, most)
-            return taken
-        self.counts[taken] += 1
-        return taken
-
-    def fill(self, random: np.random.Generator, most: int) -> None:
-        """Find the least invited users anew."""
-        self.level = int(self.counts.min())
-        least = np.flatnonzero(self.counts == self.level)
-        may = least if self.level < most else least[:0]
-        self.pool = random.permutation(may).tolist()
-
-
 class UserRegistry:
     """Every node's users, and who of them may still be invited.
+
+    What a round asks about everybody known is kept up to date node by node: a run over
+    many small nodes must not look at all of them in every round.
 
     Parameters
     ----------
@@ -106,24 +55,28 @@ class UserRegistry:
     def __init__(self, max_participations: int, seed: int | None = None) -> None:
         self._most = max_participations
         self._random = np.random.default_rng(seed)
-        self._nodes: dict[NodeId, _Node] = {}
-        self._away: dict[NodeId, int] = {}  # users of nodes known, not seen yet
-        self._earlier: dict[NodeId, Counter[Pseudonym]] = {}  # their invitations
+        self._nodes: dict[NodeId, NodeUsers] = {}
+        self._earlier: dict[NodeId, Counter[Pseudonym]] = {}  # of nodes not seen yet
         self._most_invited = 0
+        self._known: dict[NodeId, int] = {}  # users of every node, there or away
+        self._standing: dict[NodeId, Standing] = {}
+        self._alike: Counter[tuple[int, int]] = Counter()  # by users and invitations
+        self._busiest: Counter[int] = Counter()
+        self._open: set[NodeId] = set()  # there, with users who may be invited
         self.visitors: set[NodeId] = set()  # nodes that come now and then
 
     def __contains__(self, node_id: NodeId) -> bool:
         return node_id in self._nodes
 
     @property
-    def nodes(self) -> Sequence[NodeId]:
+    def nodes(self) -> KeysView[NodeId]:
         """Every node that described its users."""
-        return tuple(self._nodes)
+        return self._nodes.keys()
 
     @property
     def known(self) -> Mapping[NodeId, int]:
         """Every node that ever described its users, with their number."""
-        return self._away | {name: len(n.names) for name, n in self._nodes.items()}
+        return MappingProxyType(self._known)
 
     @property
     def population(self) -> int:
@@ -137,13 +90,12 @@ class UserRegistry:
 
     def left_on(self, nodes: Iterable[NodeId]) -> int:
         """Users of these nodes who may be invited at least once more."""
-        return sum(self._nodes[n].available(self._most) for n in nodes if n in self)
+        return sum(self._standing[n].available for n in nodes if n in self._open)
 
     @property
     def most_invited(self) -> int:
         """How often the most invited user was invited."""
-        here = (int(node.counts.max()) for node in self._nodes.values())
-        return max(self._most_invited, max(here, default=0))
+        return max(self._most_invited, max(self._busiest, default=0))
 
     def add_node(
         self, node_id: NodeId, users: Sequence[Pseudonym], *, visits: bool = False
@@ -165,16 +117,17 @@ class UserRegistry:
             raise MalformedMessageError(
                 f"node {node_id} has an empty or long pseudonym"
             )
-        node = _Node(names, np.zeros(len(names), np.uint16), [])
-        self._nodes[node_id] = node
+        self._nodes[node_id] = NodeUsers(names, self._most)
         if visits:
             self.visitors.add(node_id)
-        self._away.pop(node_id, None)
-        self._count(node, self._earlier.pop(node_id, Counter()))
+        self._count(node_id, self._earlier.pop(node_id, Counter()))
 
     def know(self, nodes: Mapping[NodeId, int]) -> None:
         """Take from the journal which nodes there were, and how many users each had."""
-        self._away |= {n: users for n, users in nodes.items() if n not in self._nodes}
+        for name, users in nodes.items():
+            if name not in self._nodes:
+                self._known[name] = users
+                self._look_at(name)
 
     def mark_invited(
         self, invited: Iterable[tuple[NodeId, Sequence[Pseudonym]]]
@@ -190,22 +143,43 @@ class UserRegistry:
         for node_id, often in by_node.items():
             self._most_invited = max(self._most_invited, *often.values())
             if node_id in self._nodes:
-                self._count(self._nodes[node_id], often)
-            else:
-                self._earlier.setdefault(node_id, Counter()).update(often)
+                self._count(node_id, often)
+                continue
+            self._earlier.setdefault(node_id, Counter()).update(often)
+            if node_id in self._known:
+                self._look_at(node_id)
 
-    def _count(self, node: _Node, often: Counter[Pseudonym]) -> None:
+    def _count(self, node_id: NodeId, often: Counter[Pseudonym]) -> None:
+        node = self._nodes[node_id]
         if often:
             node.counts += np.array([often[name] for name in node.names], np.uint16)
-        node.fill(self._random, self._most)
+        node.fill(self._random)
+        self._look_at(node_id)
+
+    def _look_at(self, node_id: NodeId) -> None:
+        """Take what became of a node into account."""
+        node, before = self._nodes.get(node_id), self._standing.get(node_id)
+        if node is None:
+            users = self._known[node_id]
+            asked = self._earlier.get(node_id, Counter()).values()
+            sent = sum(min(often, self._most) for often in asked)
+            now = Standing(users, 0, users * self._most - sent)
+        else:
+            now = node.standing()
+            self._known[node_id] = now.users
+        if before is not None:
+            _less(self._alike, (before.users, before.invitations))
+            _less(self._busiest, before.busiest)
+        self._standing[node_id] = now
+        self._alike[now.users, now.invitations] += 1
+        self._busiest[now.busiest] += 1
+        (self._open.add if now.available else self._open.discard)(node_id)
 
     def give_back(self, users: Mapping[NodeId, Sequence[Pseudonym]]) -> None:
         """Unmark users who were drawn and never saw an arm."""
         for name, given in users.items():
-            node = self._nodes[name]
-            places = {user: place for place, user in enumerate(node.names)}
-            node.counts[[places[user] for user in given]] -= 1
-            node.fill(self._random, self._most)
+            self._nodes[name].give_back(given, self._random)
+            self._look_at(name)
 
     def choose(
         self, users: int, most: int, among: Iterable[NodeId]
@@ -217,11 +191,11 @@ class UserRegistry:
         come first, ties at random, so that nodes run dry together. Those that have run
         dry are not picked: they carry no noise.
         """
-        names = [name for name in among if self.left_on([name])]
+        names = [name for name in among if name in self._open]
         if not most or len(names) <= most:
             return tuple(names)
         order = self._random.permutation(len(names))
-        left = np.array([self._nodes[n].available(self._most) for n in names])[order]
+        left = np.array([self._standing[n].available for n in names])[order]
         by_left = np.argsort(-left, kind="stable")
         held = np.cumsum(left[by_left])
         enough = int(np.searchsorted(held, SPARE * users)) + 1
@@ -237,12 +211,12 @@ class UserRegistry:
         shared out as `suffices` does it.
         """
         names = [name for name in among if name in self._nodes]
-        nodes = [self._nodes[name] for name in names]
-        before = [(node.counts.copy(), list(node.pool), node.level) for node in nodes]
+        before = [self._nodes[name].copy() for name in names]
 
         def undo() -> None:
-            for node, (counts, pool, level) in zip(nodes, before, strict=True):
-                node.counts, node.pool, node.level = counts.copy(), list(pool), level
+            for name, node in zip(names, before, strict=True):
+                self._nodes[name] = node.copy()
+                self._look_at(name)
 
         try:
             return [self.draw(size, rule, names) for size in sizes]
@@ -279,21 +253,15 @@ class UserRegistry:
         self, without: Collection[NodeId]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Give users and invitations left, of every node that has some."""
-        pairs = [
-            (len(node.names), node.invitations(self._most))
-            for name, node in self._nodes.items()
-            if name not in without
-        ]
-        for name, users in self._away.items():
-            if name in without:
-                continue
-            asked = self._earlier.get(name, Counter()).values()
-            sent = sum(min(often, self._most) for often in asked)
-            pairs.append((users, users * self._most - sent))
+        alike = self._alike.copy()
+        for name in self._standing.keys() & without:
+            standing = self._standing[name]
+            _less(alike, (standing.users, standing.invitations))
         # In an order that does not depend on who came when: `verify` finds the same.
-        with_some = sorted(pair for pair in pairs if pair[1] > 0)
-        both = np.array(with_some, np.int64).reshape(-1, 2)
-        return both[:, 0], both[:, 1]
+        kinds = sorted(pair for pair in alike if pair[1] > 0)
+        both = np.array(kinds, np.int64).reshape(-1, 2)
+        each = np.repeat(both, [alike[pair] for pair in kinds], axis=0)
+        return each[:, 0], each[:, 1]
 
     def draw(
         self,
@@ -320,7 +288,7 @@ class UserRegistry:
             The users that are left cannot meet any floor (too few nodes).
         """
         names = [n for n in (among if among is not None else self._nodes) if n in self]
-        capacity = np.array([self._nodes[n].available(self._most) for n in names])
+        capacity = np.array([self._standing[n].available for n in names])
         order = self._random_order if by_chance else largest_first
         share, floor = fitting(size, rule, capacity, order)
         return Draw(self._take(names, share), floor)
@@ -337,6 +305,14 @@ class UserRegistry:
         for name, count in zip(names, share.tolist(), strict=True):
             if count:
                 node = self._nodes[name]
-                taken = node.take(count, self._most, self._random)
+                taken = node.take(count, self._random)
                 users[name] = tuple(node.names[i] for i in taken)
+                self._look_at(name)
         return users
+
+
+def _less(counter: Counter[Key], key: Key) -> None:
+    """Count one down; what is counted no more is not there."""
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]

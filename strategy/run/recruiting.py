@@ -214,7 +214,7 @@ class Recruiter:
         """See who is there, and write down whoever is there for the first time."""
         present = await self._roll_call.refresh()
         known = self._registry.known
-        new = dict(known.items() - self._met.items())
+        new = {} if known == self._met else dict(known.items() - self._met.items())
         if new:
             self._met |= new
             await self._journal.call(self._journal.meet, new)

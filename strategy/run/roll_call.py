@@ -81,15 +81,14 @@ class RollCall:
 
     async def refresh(self) -> tuple[str, ...]:
         """Let new nodes describe themselves; give all that can be asked now."""
-        present = await self._port.nodes()
-        new = [
-            node
-            for node in present
-            if node not in self._registry and node not in self._refused
-        ]
+        present, known = await self._port.nodes(), self._registry.nodes
+        others = [node for node in present if node not in known]
+        if not others:
+            return tuple(present)
+        new = [node for node in others if node not in self._refused]
         if new:
             await self._describe(new)
-        return tuple(node for node in present if node in self._registry)
+        return tuple(node for node in present if node in known)
 
     async def _describe(self, nodes: list[str]) -> None:
         described: dict[str, Description] = {}

@@ -70,7 +70,7 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
     return (
         checked(
             "nothing was changed after it was written",
-            f"{len(links)} entries",
+            counted(len(links), "entry"),
             journal.breaks(),
         ),
         _heads(links, [*heads, *event_log.heads(journal.run_dir, journal.told_bytes)]),
@@ -83,7 +83,7 @@ def _heads(links: Sequence[Entry], heads: Sequence[str]) -> Check:
     missing = [head for head in dict.fromkeys(heads) if place_of(links, head) is None]
     return checked(
         "every head kept elsewhere is in the chain: nothing was cut off",
-        f"{len(set(heads))} heads",
+        counted(len(set(heads)), "head"),
         (f"no entry has the head {head}" for head in missing),
     )
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from wallflower.protocol.errors import InputError, nearest
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.secure_sum.backends import (
-    COMMITTEE,
     SEALED,
     SECAGG_PLUS,
     SHUFFLE,
     backend_modulus,
+    check_backend,
 )
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.sealed.committee import is_dealing
 from wallflower.protocol.secure_sum.session import PartyId, ServerSession
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
-from wallflower.strategy.secure_sum.committee import CommitteeServer
 from wallflower.strategy.secure_sum.dealing import DealingServer
 from wallflower.strategy.secure_sum.keyring import ServerKeyring
 from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
@@ -35,7 +33,6 @@ __all__ = [
 ]
 
 REGISTRY: dict[str, Callable[[Opening], ServerMachine]] = {
-    COMMITTEE: CommitteeServer,
     SEALED: SealedServer,
     SECAGG_PLUS: SecaggPlusServer,
     SHUFFLE: ShuffleServer,
@@ -61,8 +58,8 @@ def server_session(
         The enrolment key: parties whose keys it does not vouch for are left out at
         once, rather than making every other node refuse.
     keyring : ServerKeyring, optional
-        The run's known public keys; the same object for all cohorts of a run saves
-        the first stage wherever the committee is known.
+        What the server knows for the run: the key that sums are sealed under, the
+        shuffler's. The same object for all cohorts of a run.
     """
     known = keyring if keyring is not None else ServerKeyring(spec.run_id)
     return _machine(Opening(spec, parties, trust, known))
@@ -104,10 +101,5 @@ def dealing_session(
 def _machine(opening: Opening) -> ServerMachine:
     if opening.spec.backend == SEALED and is_dealing(opening.spec):
         return DealingServer(opening)
-    backend = opening.spec.backend
-    if backend not in REGISTRY:
-        known = ", ".join(REGISTRY)
-        raise InputError(
-            "backend", f'"{backend}"{nearest(backend, REGISTRY)}', f"one of {known}"
-        )
-    return REGISTRY[backend](opening)
+    check_backend("backend", opening.spec.backend)
+    return REGISTRY[opening.spec.backend](opening)

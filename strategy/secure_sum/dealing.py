@@ -6,13 +6,17 @@ comes out is a `DealtKey` in the run's keyring.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
 from wallflower.protocol.errors import (
     MalformedMessageError,
     ProtocolError,
     WrongContextError,
 )
 from wallflower.protocol.secure_sum.envelope import parse
-from wallflower.protocol.secure_sum.sealed import feldman
+from wallflower.protocol.secure_sum.sealed import feldman, tree
 from wallflower.protocol.secure_sum.sealed.committee import (
     FalseComplaintError,
     Seats,
@@ -20,14 +24,15 @@ from wallflower.protocol.secure_sum.sealed.committee import (
     committee_digest,
     is_dealing,
     read_committee,
-    read_statement,
+    stated,
     verify_key,
+    verify_statement,
 )
 from wallflower.protocol.secure_sum.sealed.dealing import (
-    SEALED_SHARE_BYTES,
     Dealing,
     Holder,
     Terms,
+    sealed_for,
     upheld,
 )
 from wallflower.protocol.secure_sum.sealed.group import DegenerateSumError, Point
@@ -37,6 +42,7 @@ from wallflower.protocol.wire.sealed_pb2 import (
     CheckAnswer,
     CheckRequest,
     DealAnswer,
+    DealerStatement,
     DealingProgress,
     DealingState,
     DealRequest,
@@ -52,6 +58,48 @@ from wallflower.strategy.secure_sum.dealt import DealtKey
 from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A dealer's answer, read."""
+
+    answer: DealAnswer
+    dealing: Dealing
+    statement: DealerStatement
+    commitments: list[Point]
+    sealed: Mapping[PartyId, bytes]  # member -> its share
+
+    @classmethod
+    def of(
+        cls,
+        dealer: PartyId,
+        answer: DealAnswer,
+        terms: Terms,
+        holders: Iterable[Holder],
+    ) -> Self:
+        """Read an answer of a dealer that knows its secret."""
+        points, sealed = answer.commitments, answer.sealed
+        dealing = Dealing.of(dealer, answer.proof, points, sealed)
+        receivers = sealed_for(holders, dealer)
+        if len(dealing.sealed) != len(receivers):
+            raise MalformedMessageError("sealed shares are missing or too many")
+        shares = dict(zip(receivers, dealing.sealed, strict=True))
+        said = stated(dealing, answer)
+        return cls(answer, dealing, said, dealing.check(terms), shares)
+
+    def shown(self, *, lying: bool) -> tuple[DealtShare, Mapping[PartyId, bytes]]:
+        """What all members are shown, and the way to each seal where it is checked."""
+        share = DealtShare(
+            statement=self.statement,
+            commitments=self.answer.commitments,
+        )
+        share.statement.ClearField("constant")
+        if not lying:
+            share.seals = self.dealing.seals
+            return share, {}
+        ways = tree.paths(self.dealing.sealed)
+        return share, dict(zip(self.sealed, ways, strict=True))
+
+
 class DealingServer(ServerMachine):
     """Brings a committee to a key that nobody holds."""
 
@@ -61,13 +109,14 @@ class DealingServer(ServerMachine):
             raise WrongContextError("a dealing takes no rewards: its mechanism is none")
         self._known_seats: Seats | None = None
         self._keys: dict[PartyId, MemberKey] = {}
-        self._dealings: dict[PartyId, DealAnswer] = {}
+        self._dealings: dict[PartyId, _Taken] = {}
         self._checked: set[PartyId] = set()
         self._wrong: set[PartyId] = set()
         self._asking: list[PartyId] = []  # to deal now
         self._asked: set[PartyId] = set()  # to deal, ever
         self._body = b""
         self._holders: dict[PartyId, Holder] = {}
+        self._known_terms: Terms | None = None
 
     @property
     def _seats(self) -> Seats:
@@ -77,9 +126,8 @@ class DealingServer(ServerMachine):
 
     @property
     def _terms(self) -> Terms:
-        return Terms(
-            self.context, committee_digest(self._body), self._seats.sizes.threshold
-        )
+        assert self._known_terms is not None
+        return self._known_terms
 
     def _first(self) -> Step:
         assert self._seats
@@ -94,11 +142,7 @@ class DealingServer(ServerMachine):
                 roster=self.known_note, committee=self._body
             ).SerializeToString()
             return {p: self.envelope(p, payload) for p in self._asking}
-        return {
-            party: self.envelope(party, self._check_request(position))
-            for position, party in enumerate(self._holders)
-            if party not in self.lost
-        }
+        return self._check_messages()
 
     def _ask_dealers(self) -> Step:
         """Ask as many as are missing: for every one that was silent the next one.
@@ -114,21 +158,43 @@ class DealingServer(ServerMachine):
         self._asked.update(self._asking)
         return self.enter(DEAL)
 
-    def _check_request(self, position: int) -> bytes:
-        start = position * SEALED_SHARE_BYTES
-        return CheckRequest(
+    def _check_messages(self) -> dict[PartyId, bytes]:
+        """Show every member all dealings, and of the seals its own."""
+        lying, dealings = self.threat.malicious_server, self._dealings.values()
+        shown = [one.shown(lying=lying) for one in dealings]
+        request = CheckRequest(
             roster=self.known_note,
-            committee=self._body,
-            shares=[
-                DealtShare(
-                    statement=one.statement,
-                    commitments=one.commitments,
-                    ephemeral=one.ephemeral,
-                    sealed=one.sealed[start : start + SEALED_SHARE_BYTES],
-                )
-                for one in self._dealings.values()
-            ],
-        ).SerializeToString()
+            committee=self._body if lying else b"",
+            committee_digest=b"" if lying else self._terms.committee,
+            shares=[share for share, _ in shown],
+        )
+        # Where fewer dealers may come to stand, a member must check each by itself.
+        final = not lying and len(dealings) == self._seats.sizes.accepted
+        keys = self._keys_of(dealings) if final else []
+        messages = {}
+        for party, holder in self._holders.items():
+            if party in self.lost:
+                continue
+            if not lying:
+                request.place = holder.place
+            if keys:
+                request.key = bytes(keys[holder.place - 1])
+            for share, one, (_, ways) in zip(
+                request.shares, dealings, shown, strict=True
+            ):
+                share.sealed = one.sealed.get(party, b"")
+                share.path = ways.get(party, b"")
+            messages[party] = self.envelope(party, request.SerializeToString())
+        return messages
+
+    def _keys_of(self, dealings: Iterable[_Taken]) -> list[Point]:
+        """s_i·G by place, if all of these count; none where points cancel."""
+        last = max(one.place for one in self._holders.values())
+        summed = self._summed(dealings)
+        try:
+            return [] if summed is None else feldman.share_points(summed, last)
+        except DegenerateSumError:
+            return []
 
     def _take(self, party: PartyId, envelope: Envelope) -> None:
         if self.stage == ENLIST:
@@ -145,22 +211,10 @@ class DealingServer(ServerMachine):
         self._keys[party] = key
 
     def _take_dealing(self, party: PartyId, answer: DealAnswer) -> None:
-        if answer.statement.dealer != party:
-            raise WrongContextError("a dealer speaks for another")
-        read_statement(answer.statement, self._terms, self.opening.trust)
-        self._read_dealing(answer).check(self._terms)
-        self._dealings[party] = answer
-
-    def _read_dealing(self, answer: DealAnswer) -> Dealing:
-        width, sealed = SEALED_SHARE_BYTES, answer.sealed
-        if len(sealed) != width * len(self._holders):
-            raise MalformedMessageError("sealed shares are missing or too many")
-        return Dealing(
-            read_statement(answer.statement, self._terms, None),
-            answer.commitments,
-            answer.ephemeral,
-            tuple(sealed[i : i + width] for i in range(0, len(sealed), width)),
-        )
+        taken = _Taken.of(party, answer, self._terms, self._holders.values())
+        statement = taken.dealing.statement
+        verify_statement(statement, answer, self._terms, self.opening.trust)
+        self._dealings[party] = taken
 
     def _take_check(self, party: PartyId, answer: CheckAnswer) -> None:
         accused = [complaint.dealer for complaint in answer.complaints]
@@ -179,17 +233,15 @@ class DealingServer(ServerMachine):
         self._checked.add(party)
 
     def _holds(self, party: PartyId, complaint: ShareComplaint) -> bool:
-        answer = self._dealings.get(complaint.dealer)
-        if answer is None:
+        taken = self._dealings.get(complaint.dealer)
+        if taken is None or party not in taken.sealed:
             return False
-        dealing = self._read_dealing(answer)
-        sealed = dealing.sealed[list(self._holders).index(party)]
         try:
             return upheld(
                 terms=self._terms,
                 holder=self._holders[party],
-                dealing=dealing,
-                sealed=sealed,
+                dealing=taken.dealing,
+                sealed=taken.sealed[party],
                 shared=complaint.shared,
                 proof=complaint.proof,
             )
@@ -221,23 +273,20 @@ class DealingServer(ServerMachine):
     def _set_committee(self, body: bytes) -> None:
         self._body = body
         self._holders = {one.party: one for one in read_committee(body)}
+        threshold = self._seats.sizes.threshold
+        self._known_terms = Terms(self.context, committee_digest(body), threshold)
 
     def _finish(self) -> Step:
         sizes = self._seats.sizes
         members = [p for p in self._holders if p in self._checked - self._wrong]
         if len(members) < sizes.threshold:
             return self._too_few("members", len(members), sizes.threshold)
-        accepted = [a for p, a in self._dealings.items() if p not in self._wrong]
+        accepted = [d for p, d in self._dealings.items() if p not in self._wrong]
         if len(accepted) < sizes.accepted:
             self.opening.keyring.wary = True
             return self._too_few("dealers", len(accepted), sizes.accepted)
-        commitments = [
-            feldman.read_commitments(one.commitments, sizes.threshold)
-            for one in accepted
-        ]
-        try:
-            summed = feldman.commitment_bytes(feldman.added(commitments))
-        except DegenerateSumError:
+        summed = self._summed(accepted)
+        if summed is None:
             return self._void("degenerate-key", "the dealers' commitments cancel")
         dealt = DealtKey(
             DealingState(
@@ -245,12 +294,20 @@ class DealingServer(ServerMachine):
                 roster=self.roster_note,
                 committee=self._body,
                 accepted=[one.statement for one in accepted],
-                commitments=summed,
+                commitments=feldman.commitment_bytes(summed),
                 members=members,
-            )
+            ),
+            self._terms,
         )
         self.opening.keyring.deal(dealt)
         return self._end(Dealt(dealt.dealing_id, dealt.dealers, dealt.members))
+
+    def _summed(self, dealings: Iterable[_Taken]) -> list[Point] | None:
+        """Add the commitments up; None where they cancel."""
+        try:
+            return feldman.added([one.commitments for one in dealings])
+        except DegenerateSumError:
+            return None
 
     def _too_few(self, who: str, there: int, needed: int) -> Step:
         detail = f"{there} {who} of the committee answered well; {needed} needed"
@@ -266,8 +323,8 @@ class DealingServer(ServerMachine):
         )
         for party, key in self._keys.items():
             progress.keys[party] = key.SerializeToString()
-        for party, dealing in self._dealings.items():
-            progress.dealings[party] = dealing.SerializeToString()
+        for party, taken in self._dealings.items():
+            progress.dealings[party] = taken.answer.SerializeToString()
         progress.committee = self._body
         state.own = progress.SerializeToString(deterministic=True)
 
@@ -276,11 +333,11 @@ class DealingServer(ServerMachine):
         self._keys = {p: parse(MemberKey, body) for p, body in progress.keys.items()}
         if progress.committee:
             self._set_committee(progress.committee)
-        self._dealings = {
-            party: parse(DealAnswer, progress.dealings[party])
-            for party in self._holders
-            if party in progress.dealings
-        }
+        for party in self._holders:
+            if party in progress.dealings:
+                answer = parse(DealAnswer, progress.dealings[party])
+                holders = self._holders.values()
+                self._dealings[party] = _Taken.of(party, answer, self._terms, holders)
         self._checked = set(progress.checked)
         self._wrong = set(progress.wrong)
         self._asked = set(progress.asked)

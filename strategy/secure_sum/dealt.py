@@ -31,15 +31,12 @@ class DealtKey:
     stated dropout any more, the run needs a new dealing.
     """
 
-    def __init__(self, state: DealingState) -> None:
+    def __init__(self, state: DealingState, terms: Terms | None = None) -> None:
         self.state = state
-        spec, note = state.spec, state.roster
-        self.dealing_id = spec.cohort_id
-        self.threat = Threat.from_wire(spec.threat)
-        sizes = dealing_sizes(self.threat, note.size)
-        context = context_of(spec, note.digest, note.size)
-        self.terms = Terms(context, committee_digest(state.committee), sizes.threshold)
-        self.threshold = sizes.threshold
+        self.dealing_id = state.spec.cohort_id
+        self.threat = Threat.from_wire(state.spec.threat)
+        self.terms = terms if terms is not None else _terms_of(state, self.threat)
+        self.threshold = self.terms.threshold
         self._commitments = feldman.read_commitments(state.commitments, self.threshold)
         self.public = self._commitments[0]
         statements = [read_statement(one, self.terms, None) for one in state.accepted]
@@ -104,3 +101,10 @@ class DealtKey:
             committee=self.state.committee,
             accepted=self.state.accepted,
         ).SerializeToString()
+
+
+def _terms_of(state: DealingState, threat: Threat) -> Terms:
+    note = state.roster
+    context = context_of(state.spec, note.digest, note.size)
+    threshold = dealing_sizes(threat, note.size).threshold
+    return Terms(context, committee_digest(state.committee), threshold)

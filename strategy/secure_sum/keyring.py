@@ -1,8 +1,7 @@
-"""Keys that parties announced for a whole run, so that none is asked for twice."""
+"""What the server remembers for a whole run, and whose key is whose in a cohort."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wallflower.protocol.errors import UnusableKeyError
@@ -40,16 +39,10 @@ class Deposits:
 
 
 class ServerKeyring:
-    """What the server remembers of a run's parties: public keys only.
-
-    A node that restarts has lost its key; when it fails a tally the server forgets the
-    old one and asks anew in the next cohort.
-    """
+    """What the server remembers of a run: public keys only."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
-        self._keys: dict[str, bytes] = {}
-        self.owners = KeyOwners()
         self.dealt: DealtKey | None = None
         self.wary = False  # dealers were shown to deal wrongly
         self.shuffler = b""  # the public key of the run's shuffler
@@ -58,15 +51,3 @@ class ServerKeyring:
     def deal(self, dealt: DealtKey) -> None:
         """Seal the cohorts to come under a new key."""
         self.dealt = dealt
-
-    def known(self, parties: Sequence[str]) -> dict[str, bytes]:
-        """Give the serialized PartyKeys known of these parties."""
-        return {party: self._keys[party] for party in parties if party in self._keys}
-
-    def remember(self, party: str, key: bytes) -> None:
-        """Keep a key announced for the whole run."""
-        self._keys[party] = key
-
-    def forget(self, party: str) -> None:
-        """Drop a key that does not work any more."""
-        self._keys.pop(party, None)

@@ -20,7 +20,7 @@ from wallflower.protocol.errors import (
     WrongContextError,
 )
 from wallflower.protocol.identity.enrolment import Trust
-from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
+from wallflower.protocol.secure_sum.backends import MOST_USERS
 from wallflower.protocol.secure_sum.context import (
     context_of,
     roster_bytes,
@@ -161,8 +161,13 @@ class ServerMachine(abc.ABC):
         return tuple(self._findings.values())
 
     def found(self, party: PartyId, kind: str, word: str) -> None:
-        """Note what is known of a party; the first thing known of it stands."""
-        self._findings.setdefault(party, Finding(party, kind, word))
+        """Note what is known of a party; the first thing known of it stands.
+
+        Only that it was silent gives way: a dealer does not hide a wrong share so.
+        """
+        known = self._findings.get(party)
+        if known is None or (known.kind == OUT and kind == SENT):
+            self._findings[party] = Finding(party, kind, word)
 
     @property
     def stage_complete(self) -> bool:
@@ -225,9 +230,7 @@ class ServerMachine(abc.ABC):
         return capacity
 
     def note_keys(self, party: PartyId, key: PartyKey) -> None:
-        """Refuse keys that another party showed, in this cohort or for the run."""
-        if key.whole_run:
-            self.opening.keyring.owners.note(party, key.key)
+        """Refuse keys that another party showed in this cohort."""
         for shown in (key.key, key.mask_key):
             if shown:
                 self._owners.note(party, shown)

@@ -17,12 +17,14 @@ from wallflower.protocol.errors import (
     MalformedMessageError,
 )
 from wallflower.protocol.identity.enrolment import verify_signature
-from wallflower.protocol.secure_sum.committee_seals import MOST_USERS
+from wallflower.protocol.secure_sum.backends import MOST_USERS
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.sealed import ranges
 from wallflower.protocol.secure_sum.sealed.cipher import (
+    LARGEST_WINDOW,
     Ciphertext,
     combine,
+    decode,
     opening_place,
     sealed_context,
     shows_sender,
@@ -33,7 +35,6 @@ from wallflower.protocol.secure_sum.sealed.committee import (
     UnprovedError,
     WrongOpeningError,
 )
-from wallflower.protocol.secure_sum.sealed.decoding import LARGEST_WINDOW, decode
 from wallflower.protocol.secure_sum.sealed.group import DegenerateSumError, Point, total
 from wallflower.protocol.secure_sum.sealed.proofs import shows_equality
 from wallflower.protocol.secure_sum.session import SENT, PartyId, SecureSum, Step

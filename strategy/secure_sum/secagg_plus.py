@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.identity.enrolment import Certificate, verify_signature
-from wallflower.protocol.secure_sum.committee_seals import split
 from wallflower.protocol.secure_sum.context import draw_order
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.graph import ring_neighbours
 from wallflower.protocol.secure_sum.plus_seals import PLUS_SEAL_BYTES
-from wallflower.protocol.secure_sum.seals import SALT_BYTES
+from wallflower.protocol.secure_sum.seals import SALT_BYTES, split
 from wallflower.protocol.secure_sum.secret_shares import SHARE_BYTES
 from wallflower.protocol.secure_sum.session import SUSPECT, PartyId, SecureSum, Step
 from wallflower.protocol.secure_sum.stages import (

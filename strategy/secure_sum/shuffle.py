@@ -1,8 +1,9 @@
-"""`shuffle`, the server's side: name who sent, have it shuffled, open the heap.
+"""`shuffle`, the server's side: say what was sent, have it shuffled, open the heap.
 
-The server sees the roster, one sealed ticket of each node (or, where it carries them,
-one sealed batch), which only the shuffler can open, and a heap of messages in an order
-that nobody knows.
+The server sees the roster, of each node the digest of a ticket (or, where it carries
+them, a sealed batch), which it can neither invert nor open, and a heap of messages in
+an order that nobody knows. Who sent what it tells the shuffler only where that must be
+checked.
 """
 
 from __future__ import annotations
@@ -23,8 +24,15 @@ from wallflower.protocol.secure_sum.session import (
     SecureSum,
     Step,
 )
-from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES, admission
-from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER, ShufflePlan
+from wallflower.protocol.secure_sum.shuffle.deposits import (
+    REFERENCE_BYTES,
+    admission,
+)
+from wallflower.protocol.secure_sum.shuffle.plan import (
+    SHUFFLER,
+    ShufflePlan,
+    names_are_told,
+)
 from wallflower.protocol.secure_sum.shuffle.seals import (
     HYBRID,
     OpeningKey,
@@ -78,16 +86,27 @@ class ShuffleServer(ServerMachine):
             payload = request.SerializeToString()
             asked = [p for p in self.parties if p not in self.lost]
             return {party: self.envelope(party, payload) for party in asked}
-        release = ReleaseRequest(
-            spec=self.opening.spec,
-            roster=self.roster_note,
-            sealing_key=self._key.public,
-            batches=[
-                Batch(party=party, answer=self._uploads[party])
-                for party in self._closed
-            ],
+        return {SHUFFLER: self._release().SerializeToString(deterministic=True)}
+
+    def _release(self) -> ReleaseRequest:
+        spec, key = self.opening.spec, self._key.public
+        if names_are_told(spec):
+            batches = [Batch(party=p, answer=self._uploads[p]) for p in self._closed]
+            return ReleaseRequest(
+                spec=spec, roster=self.roster_note, sealing_key=key, batches=batches
+            )
+        sizes = [self._uploads[party].users for party in self._closed]
+        return ReleaseRequest(
+            spec=spec,
+            roster=self.known_note,
+            sealing_key=key,
+            unnamed=[self._uploads[party].batch for party in self._as_unnamed()],
+            users=sorted(sizes, reverse=True),
         )
-        return {SHUFFLER: release.SerializeToString(deterministic=True)}
+
+    def _as_unnamed(self) -> list[PartyId]:
+        """Order nodes by their batches, whose bytes look random and name nobody."""
+        return sorted(self._closed, key=lambda party: self._uploads[party].batch)
 
     def receive(self, party: PartyId, body: bytes) -> None:
         """Take a node's batch, or the shuffler's heap."""
@@ -103,8 +122,8 @@ class ShuffleServer(ServerMachine):
         answer = parse(SubmitAnswer, envelope.payload)
         self.check_users(party, answer.users, self.parties[party])
         relayed = self.opening.keyring.deposits is None
-        length = self._plan.batch_bytes if relayed else TICKET_BYTES
-        if len(answer.sealed) != sealed_bytes(HYBRID, length):
+        sealed = sealed_bytes(HYBRID, self._plan.batch_bytes)
+        if len(answer.batch) != (sealed if relayed else REFERENCE_BYTES):
             raise MalformedMessageError("a batch of the wrong length")
         self._uploads[party] = answer
 
@@ -137,12 +156,13 @@ class ShuffleServer(ServerMachine):
         if answer.refusal:
             said = "".join(c if c.isprintable() else "?" for c in answer.refusal[:200])
             return self._void("no-heap", f"the shuffler refused: {said}")
-        for party, word in sorted(answer.refused.items()):
+        given, refused = self._given(answer)
+        for party, word in sorted(refused.items()):
             if party in self._uploads:
                 self.lost[party] = word[:60]
                 self.found(party, SENT, word[:60])
-        survivors = [party for party in self._closed if party in set(answer.parties)]
-        if len(survivors) != len(answer.parties) or self._users(survivors) < (
+        survivors = [party for party in self._closed if party in given]
+        if len(survivors) != len(given) or self._users(survivors) < (
             self.opening.spec.quorum
         ):
             self.found("", SERVER, "heap-does-not-fit")
@@ -157,6 +177,15 @@ class ShuffleServer(ServerMachine):
         return self._end(
             SecureSum(total, spec.modulus, tuple(survivors), self._users(survivors))
         )
+
+    def _given(self, answer: ReleaseAnswer) -> tuple[set[PartyId], dict[PartyId, str]]:
+        """Say whose messages are in the heap, and why others' are not."""
+        if names_are_told(self.opening.spec):
+            return set(answer.parties), dict(answer.refused)
+        listed = dict(enumerate(self._as_unnamed()))
+        given = {p for place, p in listed.items() if place not in answer.left_out}
+        left_out = answer.left_out.items()
+        return given, {listed.get(place, ""): word for place, word in left_out}
 
     def _bodies(self, heap: bytes) -> list[bytes]:
         size = self._plan.message_bytes

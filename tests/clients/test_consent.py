@@ -25,7 +25,7 @@ def spec(
     floor: int = 80,
     quorum: int = 90,
     corrupt: Fraction = TENTH,
-    backend: str = "committee",
+    backend: str = "sealed",
     malicious: bool = False,
 ) -> CohortSpec:
     cohort = mechanism_named(mechanism, epsilon).for_cohort(size, floor, MILLIONTH)
@@ -41,7 +41,7 @@ def spec(
         honest_floor=floor,
         quorum=quorum,
         backend=backend,
-        modulus=backend_modulus("committee", cohort.modulus),
+        modulus=backend_modulus("shuffle", cohort.modulus),
         threat=Threat(
             corrupt=to_rational(corrupt),
             dropout=to_rational(TENTH),
@@ -84,7 +84,7 @@ def test_what_the_users_agreed_to_is_calibrated_by_the_client_itself() -> None:
         (spec(quorum=89), "quorum-too-low"),
         (spec(mechanism="central-dp"), "mechanism-not-allowed"),
         (spec(backend="plain"), "backend-not-allowed"),
-        (CohortSpec(mechanism="dist-dp", backend="committee"), "bad-cohort"),
+        (CohortSpec(mechanism="dist-dp", backend="sealed"), "bad-cohort"),
     ],
 )
 def test_what_they_did_not_agree_to_is_refused_by_name(
@@ -95,12 +95,12 @@ def test_what_they_did_not_agree_to_is_refused_by_name(
     assert refused.value.code == code
 
 
-@pytest.mark.parametrize("backend", ["shuffle", "committee"])
+@pytest.mark.parametrize("backend", ["shuffle", "sealed"])
 def test_who_keeps_to_a_tiny_delta_is_not_mixed(backend: str) -> None:
     policy = ClientPolicy(
         privacy_delta=Fraction(1, 10**10), shufflers=("0" * 64,), smallest_cohort=2
     )
-    if backend == "committee":
+    if backend == "sealed":
         policy.check(spec(backend=backend))
         return
     with pytest.raises(RefusalError) as caught:
@@ -138,7 +138,8 @@ def test_a_policy_file_is_read_exactly(tmp_path: Path) -> None:
         ("smallest-cohort = 1", "at least 2"),
         ("smallest-floor-fraction = 2", "between 0 and 1"),
         ("mechanisms = []", "at least one name"),
-        ('backends = ["comittee"]', 'did you mean "committee"'),
+        ('backends = ["seald"]', 'did you mean "sealed"'),
+        ('backends = ["committee"]', 'it is gone; "sealed" took its place'),
     ],
 )
 def test_a_broken_policy_file_is_refused_in_one_line(

@@ -16,7 +16,9 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from tests.support.desk_fixtures import FAST, QUICK
@@ -32,7 +34,10 @@ from wallflower.protocol.identity.tokens import RunTokens
 from wallflower.protocol.messages import flower as flower_record
 from wallflower.protocol.messages.port import NodeHandler, Request
 from wallflower.protocol.privacy.honest_floor import cohort_floor
-from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
+from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.sealed import feldman
+from wallflower.protocol.secure_sum.sealed.committee import dealing_spec, sign_dealing
+from wallflower.protocol.secure_sum.sealed.dealing import deal
 from wallflower.protocol.secure_sum.session import Ask, ServerSession, Step
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
@@ -305,3 +310,19 @@ def _config(backend: str, dropout: Fraction, inputs: str) -> ExperimentConfig:
             server="malicious", backend=backend, dropout=dropout, inputs=inputs
         ),
     )
+
+
+def crooked(home: NodeHome, dealer: str) -> Callable[[Liar], Tamper]:
+    """Deal shares that are off by one, committed to, sealed and signed perfectly."""
+
+    def spoil(dealt: Liar, answer: bytes) -> bytes:
+        session: Any = dealt.session
+        honest, envelope = feldman.evaluate, unwrap(answer)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(feldman, "evaluate", lambda f, x: honest(f, x) + 1)
+            spoilt, _ = deal(session._terms, dealer, list(session._holders.values()))
+        message = sign_dealing(spoilt, session._terms, home.identity)
+        payload = message.SerializeToString()
+        return wrap(envelope.stage, envelope.context, dealer, "", payload)
+
+    return lambda dealt: lambda answer: spoil(dealt, answer)

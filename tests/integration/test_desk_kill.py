@@ -59,7 +59,6 @@ async def serve(folder: Path, config: dict[str, Any]) -> tuple[int, bytes]:
         # After the contributions and before the first message to the members.
         ("sealed", ("open", 0)),
         ("sealed", ("open", 2)),
-        ("committee", ("tally", 3)),
         ("secagg-plus", ("mask", 7)),
         ("secagg-plus", ("unmask", 0)),
     ],

@@ -15,28 +15,42 @@ import pytest
 from tests.integration.lying_operator import (
     NAMES,
     TRANSPORTS,
+    Liar,
+    Reach,
+    dealing,
     furnish,
     key_store,
     liar,
     reach,
 )
 from wallflower.keys.store import KeyStore
-from wallflower.protocol.secure_sum.backends import COMMITTEE, SECAGG_PLUS
+from wallflower.protocol.identity.enrolment import Trust
+from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS
 from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.session import Dealt
 from wallflower.protocol.secure_sum.stages import stages_of
 
 PARTIES = NAMES[:6]
 VICTIM = PARTIES[0]
 STATES = [
-    (backend, facts.name)
-    for backend in (COMMITTEE, SECAGG_PLUS)
-    for facts in stages_of(backend).values()
+    *((SECAGG_PLUS, facts.name) for facts in stages_of(SECAGG_PLUS).values()),
+    (SEALED, "seal"),
+    (SEALED, "open"),
 ]
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> KeyStore:
     return key_store(tmp_path_factory.mktemp("keys") / "store")
+
+
+async def opened(backend: str, trust: Trust, reached: Reach) -> Liar:
+    """A lying server's cohort; of a run that has its key where sums are sealed."""
+    if backend != SEALED:
+        return liar(backend, trust, reached, parties=PARTIES)
+    dealt = dealing(trust, reached, PARTIES)
+    assert isinstance(await dealt.to_the_end(), Dealt)
+    return liar(backend, trust, reached, parties=PARTIES, keyring=dealt.keyring)
 
 
 def altered(body: bytes) -> bytes:
@@ -60,7 +74,7 @@ async def test_in_every_state_an_answer_has_one_wording_whatever_is_asked(
     trust = homes[VICTIM].trust()
     assert trust is not None
     async with reach(transport, homes, store) as reached:
-        server = liar(backend, trust, reached, parties=PARTIES)
+        server = await opened(backend, trust, reached)
         body = (await server.until(stage)).messages[VICTIM]
         past = list(server.sent[VICTIM])
         for message in [body, body, altered(body), body]:
@@ -88,7 +102,7 @@ async def test_in_no_state_is_a_later_stage_answered(
     trust = homes[VICTIM].trust()
     assert trust is not None
     async with reach(transport, homes, store) as reached:
-        server = liar(backend, trust, reached, parties=PARTIES)
+        server = await opened(backend, trust, reached)
         ask = await server.until(stage)
         body, number = ask.messages[VICTIM], unwrap(ask.messages[VICTIM]).stage
         later = [f.number for f in stages_of(backend).values() if f.number > number]

@@ -28,7 +28,7 @@ from wallflower.strategy.record import events
 from wallflower.strategy.record.event_log import decode
 from wallflower.strategy.record.journal import Journal
 
-BACKENDS = ("sealed", "secagg-plus", "committee", "shuffle")
+BACKENDS = ("sealed", "secagg-plus", "shuffle")
 MIXED = SecureSumSettings(backend="shuffle", shuffle="mixed", dropout=Fraction(1, 5))
 
 

@@ -158,6 +158,13 @@ def test_it_is_run_and_verified(engine: str, tmp_path: Path) -> None:
         assert code == 0, said
     with Journal.read(run_dir) as journal:
         last = journal.last_round()
+    # It rules nothing out, so nobody may read that nothing could be ruled out, or that
+    # its intervals hold.
+    shown = (tmp_path / "page.html").read_text()
+    assert f"{NAME} rules no arm out" in shown
+    assert "could be ruled out" not in shown
+    assert "told apart" not in shown
+    assert "hold together" not in shown
     assert last is not None
     # 720 people, 40 an arm and batch: all arms are asked as often, but for the few
     # more that a draw from uneven nodes invites.

@@ -37,7 +37,7 @@ from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
 
 keys = test_flower_homes.keys  # the fixture
-BACKENDS = ("committee", "secagg-plus", "sealed", "shuffle")
+BACKENDS = ("secagg-plus", "sealed", "shuffle")
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_deployed_node_asks_its_own_source_before_it_agrees(
     assert nobody_listens not in f"{caught.value}{heard}"
 
 
-@pytest.mark.parametrize("backend", ["committee", "secagg-plus", "sealed"])
+@pytest.mark.parametrize("backend", ["secagg-plus", "sealed"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("agreed", [False, True])
 def test_a_source_that_closes_between_rounds_costs_nobody_and_is_waited_for(

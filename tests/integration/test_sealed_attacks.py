@@ -22,6 +22,7 @@ from tests.integration.lying_operator import (
     Liar,
     Reach,
     Tamper,
+    crooked,
     dealing,
     furnish,
     key_store,
@@ -246,18 +247,31 @@ def tampering(kind: type, change: Callable[[Any], object]) -> Tamper:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_seal_that_the_server_altered_makes_nobody_complain(
+    transport: str, store: KeyStore, tmp_path: Path
+) -> None:
+    """A complaint would hand it the point that opens the dealer's true seal."""
+
+    def alter(request: wire.CheckRequest) -> None:
+        for share in request.shares:
+            share.sealed = bytes(len(share.sealed))
+
+    async with reached_run(transport, store, tmp_path) as run:
+        dealt = dealing(run.trust, run.reached, PARTIES)
+        ask = await dealt.until("check")
+        body = forged(ask.messages[VICTIM], wire.CheckRequest, alter)
+        assert not await dealt.ask(VICTIM, body)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_rogue_dealer_a_false_complaint_and_a_wrong_opening_are_named(
     transport: str, store: KeyStore, tmp_path: Path
 ) -> None:
     """One dishonest node at a time; key and sum come about all the same."""
 
     def cancelling(answer: wire.DealAnswer) -> None:
-        rogue = bytes(KeyPair.generate().point - Point.parse(answer.statement.constant))
-        answer.statement.constant = rogue
+        rogue = bytes(KeyPair.generate().point - Point.parse(answer.commitments[:33]))
         answer.commitments = rogue + answer.commitments[33:]
-
-    def garbled(answer: wire.DealAnswer) -> None:
-        answer.sealed = bytes(len(answer.sealed))
 
     def complain(answer: wire.CheckAnswer) -> None:
         answer.complaints.add(
@@ -268,13 +282,18 @@ async def test_a_rogue_dealer_a_false_complaint_and_a_wrong_opening_are_named(
         answer.share = bytes(Point.parse(answer.share) + base(1))
 
     async with reached_run(transport, store, tmp_path) as run:
-        for stage, kind, change, word in (
-            ("deal", wire.DealAnswer, cancelling, None),
-            ("deal", wire.DealAnswer, garbled, "wrong-share"),
-            ("check", wire.CheckAnswer, complain, "false-complaint"),
+        crook = crooked(run.homes[THIEF], THIEF)
+        for stage, tamper, word in (
+            ("deal", lambda _: tampering(wire.DealAnswer, cancelling), None),
+            ("deal", crook, "wrong-share"),
+            (
+                "check",
+                lambda _: tampering(wire.CheckAnswer, complain),
+                "false-complaint",
+            ),
         ):
             dealt = dealing(run.trust, run.reached, PARTIES)
-            step = await dealt.to_the_end(stage, {THIEF: tampering(kind, change)})
+            step = await dealt.to_the_end(stage, {THIEF: tamper(dealt)})
             assert isinstance(step, Dealt), (stage, step)
             assert THIEF in named(dealt), stage
             assert word in (None, named(dealt)[THIEF])

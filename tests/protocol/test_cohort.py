@@ -29,7 +29,7 @@ def spec(**changes: object) -> CohortSpec:
         "cohort_size": 100,
         "honest_floor": 80,
         "quorum": 90,
-        "backend": "committee",
+        "backend": "sealed",
         "modulus": 10**6 + 3,
         "threat": Threat(corrupt=to_rational(Fraction(1, 10))),
     }

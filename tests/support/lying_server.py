@@ -22,8 +22,8 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.secure_sum.threat import Threat
 
 LYING = Threat(TENTH, TENTH, malicious_server=True)
-FIRST = {"committee": "keys", "secagg-plus": "advertise", "sealed": "seal"}
-VALUE = {"committee": "contribute", "secagg-plus": "share", "sealed": "seal"}
+FIRST = {"secagg-plus": "advertise", "sealed": "seal"}
+VALUE = {"secagg-plus": "share", "sealed": "seal"}
 
 
 def fresh(backend: str, nodes: int = 6, **options: Any) -> Cohort:

@@ -15,6 +15,7 @@ from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_se
 from wallflower.protocol.cohort import to_rational
 from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
+from wallflower.protocol.secure_sum.envelope import unwrap
 from wallflower.protocol.secure_sum.session import (
     Ask,
     Contribution,
@@ -27,7 +28,7 @@ from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
 from wallflower.protocol.secure_sum.threat import Threat, quorum_for
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.protocol.wire.shuffle_pb2 import ReleaseRequest
+from wallflower.protocol.wire.shuffle_pb2 import ReleaseRequest, SubmitAnswer
 from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.given import Given
 from wallflower.shuffler.heap import Shuffler
@@ -118,6 +119,10 @@ class ShuffledCohort:
         assert isinstance(following, Ask)
         return server, following.messages[SHUFFLER]
 
+    def batch(self, party: str) -> bytes:
+        """Give a node's batch, or what its deposit is known by, as it was sent."""
+        return SubmitAnswer.FromString(unwrap(self.answers[party]).payload).batch
+
     def node_answer(self, party: str, body: bytes, value: int) -> bytes:
         """Let a node answer."""
         identity = None if self.enrolment is None else self.enrolment.identity(party)
@@ -130,7 +135,7 @@ class ShuffledCohort:
             ClientKeyring(self.spec.run_id),
         )
         assert client.needs_contribution(body)
-        answer = client.handle(body, Contribution(value, 1))
+        answer = client.handle(body, Contribution(value, self.parties[party]))
         parcel = client.parcel()
         if parcel is not None:
             self.parcels[party] = parcel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from wallflower.protocol.secure_sum.backends import COMMITTEE, SEALED, SECAGG_PLUS
+from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS
 from wallflower.protocol.secure_sum.stages import StageFacts, stages_of
 
 _HEAD = """# Stages of the secure sums
@@ -21,7 +21,7 @@ it asks the same again.
 def page() -> str:
     """Give the whole page."""
     parts = [_HEAD]
-    for backend in (COMMITTEE, SECAGG_PLUS, SEALED):
+    for backend in (SECAGG_PLUS, SEALED):
         lines = "\n".join(_diagram(list(stages_of(backend).values())))
         parts.append(f"## `{backend}`\n\n```mermaid\n{lines}\n```\n")
     return "\n".join(parts)

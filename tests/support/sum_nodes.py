@@ -17,7 +17,7 @@ from wallflower.protocol.errors import (
 )
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
 from wallflower.protocol.messages.port import Answer, NodePort, Request
-from wallflower.protocol.secure_sum.backends import SEALED
+from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
 from wallflower.protocol.secure_sum.session import (
     ClientSession,
@@ -111,7 +111,7 @@ class Sum:
     """One cohort's secure sum over nodes, driven by `run_session`."""
 
     nodes: dict[str, SumNode]
-    backend: str = "committee"
+    backend: str = SECAGG_PLUS
     cohort_id: str = "c1"
     quorum: int | None = None
     deadline_s: float = 60.0

@@ -114,6 +114,49 @@ def test_cells_of_a_table_that_would_be_lost_are_counted(tmp_path: Path) -> None
     code, said = invoke("check", write(tmp_path, WITHOUT_REWARDS + rewards))
     assert code == 0
     assert "warn rewards: 720 reward-not-a-number of 2,160 cells" in said
+    assert f'the first: {tmp_path / "node-0.csv"}:2, column "c"' in " ".join(
+        said.split()
+    )
+
+
+def test_a_hole_in_the_one_table_of_all_users_is_found_by_its_line(
+    tmp_path: Path,
+) -> None:
+    cells = ["0,1,0"] * 720
+    cells[400] = "0,1,2.571828"
+    rows = "".join(f"u{user},{cell}\n" for user, cell in enumerate(cells))
+    (tmp_path / "all.csv").write_text(f"user,a,b,c\n{rows}")
+    text = WITHOUT_REWARDS.replace("users = 60\n", "")
+    rewards = '[rewards]\nsource = "table"\ntable = "all.csv"\n'
+    code, said = invoke("check", write(tmp_path, text + rewards))
+    assert code == 0
+    assert "1 reward-out-of-range of 2,160 cells" in said
+    assert f'{tmp_path / "all.csv"}:402, column "c"' in said
+    assert "2.57" not in said
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("def outcome(arm, user):\n    return {}[arm]", "KeyError in rewards.py:2"),
+        (
+            "async def outcome(arm, user):\n    1 / 0",
+            "ZeroDivisionError in rewards.py:2",
+        ),
+        ("def outcome(arm):\n    return 1", "TypeError when called with (arm, user)"),
+        ("def outcome(arm, user):\n  return (", "SyntaxError in rewards.py:2"),
+        ("import json\njson.loads('')", "JSONDecodeError in rewards.py:2"),
+    ],
+)
+def test_a_function_that_fails_is_named_by_kind_and_line(
+    lines: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rewards.py").write_text(f"{lines}\n")
+    rewards = '[rewards]\nsource = "callable"\nfunction = "rewards:outcome"\n'
+    path = write(tmp_path, f'{WITHOUT_REWARDS}{rewards}test-users = ["nobody"]\n')
+    code, said = invoke("check", path)
+    assert code in (2, 4)
+    assert why in said, said
 
 
 class Unfit(NamedTuple):
@@ -201,6 +244,41 @@ def test_a_full_disk_is_noticed(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
     code, said = invoke("check", write(tmp_path), "--run-dir", tmp_path / "a" / "b")
     assert (code, "fail disk: 1 MB free in" in said) == (4, True)
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_run_directory_that_cannot_be_made_is_noticed(
+    command: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    code, said = invoke(command, write(tmp_path), "--run-dir", tmp_path / "file" / "a")
+    assert (code, "file is not a folder; give --run-dir elsewhere" in said) == (4, True)
+
+
+def test_a_folder_that_is_not_ours_to_write_to_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Root may write everywhere, so the answer is made up.
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
+    code, said = invoke("check", write(tmp_path), "--run-dir", tmp_path / "a")
+    assert (code, f"{tmp_path} cannot be written to; give" in said) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("engine", "allowed"),
+    [("local", "none on engine local"), ("simulation", "processors")],
+)
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_an_option_that_an_engine_does_not_know_is_refused_first(
+    command: str, engine: str, allowed: str, tmp_path: Path
+) -> None:
+    words = ("--engine", engine, "-o", "processor=4")
+    with contextlib.chdir(tmp_path):
+        code, said = invoke(command, write(tmp_path), *words)
+    assert code == 2
+    assert 'option is "processor"' in said
+    assert f"allowed: {allowed}" in said
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_dependency_of_another_version_is_named(

@@ -91,7 +91,7 @@ def test_a_run_under_way_retires_the_arm_at_its_rounds_end_and_all_say_so(
     assert retired["reason"] == "a rash"
     assert told["retiring"] == []
     said = " ".join(invoke("status", run_dir)[1].split())
-    assert "retired after batch 1" in said
+    assert "retired after round 1" in said
     assert '"a" was retired by hand before round 2 (a rash).' in said
     code, checked = invoke("verify", run_dir)
     assert (code, "1 arm retired by hand" in checked) == (0, True)
@@ -135,7 +135,7 @@ def of_a_run_that_is_over(run_dir: Path) -> str:
 @pytest.mark.parametrize(
     ("arm_of", "why"),
     [
-        (unknown, 'did you mean "b"'),
+        (unknown, 'did you mean "b"?); allowed: one of a, b, c'),
         (already_retired, "retired already (a rash)"),
         (of_a_run_that_is_over, "one that is not over"),
     ],
@@ -180,7 +180,7 @@ async def test_an_arm_that_the_sums_dropped_needs_no_retiring(tmp_path: Path) ->
         with pytest.raises(StoppedError):
             await there.run()
     code, said = invoke("retire", there.run_dir, "c", "--reason", "it harms people")
-    assert (code, "it is out since batch 1" in said) == (2, True)
+    assert (code, "it is out since round 1" in said) == (2, True)
 
 
 def test_an_arm_of_a_rehearsal_without_crypto_is_retired_too(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.strategy.record.test_journal import config
 from tests.support.orchestration import world
 from tests.support.run_fixtures import command, environment, write
+from tests.wallflower.results.test_page import Page
 from tests.wallflower.test_run_commands import SLOW, invoke
 from wallflower.protocol.errors import UnavailableError
 from wallflower.results.result import read_result
@@ -54,6 +55,17 @@ def test_verify_after_a_kill_says_who_may_have_spent(cut_short: Path) -> None:
     assert code == 0
     assert "120 people were invited to a round that is not finished" in said
     assert said.rstrip().endswith("The record holds.")
+
+
+def test_nobody_whose_cohort_is_under_way_is_called_lost(cut_short: Path) -> None:
+    said = " ".join(invoke("status", cut_short)[1].split())
+    assert "invited 120, answered 0, under way 120, lost 0" in said
+    assert invoke("report", cut_short)[0] == 0
+    page = Page(cut_short / "report.html")
+    assert "lost 0 under way 120" in page.flat
+    by_arm = page.table("People by arm")
+    assert [row[1:] for row in by_arm] == [["40", "0", "0", "–"]] * 3
+    assert "Everybody lost, by reason" not in page.tables
 
 
 def test_programs_learn_it_too(cut_short: Path) -> None:

@@ -55,7 +55,9 @@ def new(
         folder.mkdir(parents=True)
     except OSError as error:
         raise ConfigError(
-            str(folder), f"cannot be made ({error.strerror}); nothing was written"
+            str(folder),
+            f"cannot be made ({error.strerror}); nothing was "
+            "written, give another name",
         ) from None
     files = _files(folder.name, rewards)
     for file, text in files.items():

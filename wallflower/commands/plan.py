@@ -173,15 +173,14 @@ def _power(request: PlanRequest, grid: Grid, picture: Path | None, output: str) 
 
 
 def _say_what_is_planned(config: Path) -> None:
-    """Tell whoever wants an index policy that this is not its plan."""
+    """Tell whoever wants another policy that this is not its plan."""
     from wallflower.output import console, print_text
     from wallflower.strategy.bandit.spec import (
         ELIMINATION,
-        INDEX_POLICIES,
-        index_purpose,
+        purpose,
     )
     from wallflower.strategy.config import load_config
 
     policy = load_config(config).policy.name
-    if policy in INDEX_POLICIES:
-        print_text(console(), f"{index_purpose(policy)} This plans {ELIMINATION}.")
+    if policy != ELIMINATION:
+        print_text(console(), f"{purpose(policy)} This plans {ELIMINATION}.")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from wallflower.engines.flower import app_folder, carry, known_options
+from wallflower.engines.flower import app_folder, carry
 from wallflower.engines.process import (
     CONNECTION,
     FlowerSite,
@@ -32,7 +32,7 @@ OPTIONS = ("connection", "address", "root-certificates")
 def check(config: ExperimentConfig) -> None:
     """Refuse what would fail later: transport, the desk's files, the app."""
     kind = config.transport.kind
-    if kind == "memory":
+    if kind not in ("auto", "grpc", "flower"):
         raise InputError(
             "transport.kind", f'"{kind}"', "auto, grpc or flower on engine deployment"
         )
@@ -50,7 +50,7 @@ async def run_deployment(job: EngineJob) -> None:
 
 def _site(job: EngineJob) -> FlowerSite:
     """Find the SuperLink: by a connection's name, or by its address."""
-    options = known_options(job, OPTIONS)
+    options = dict(job.options)
     if "address" not in options:
         home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
         return FlowerSite(flower_environment(home, {}), options.get("connection", ""))

@@ -11,17 +11,15 @@ import asyncio
 import json
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from wallflower.engines.process import FlowerRun, FlowerSite, flwr_run
 from wallflower.engines.registry import EngineJob
 from wallflower.protocol import errors
 from wallflower.protocol.errors import (
-    InputError,
     UnavailableError,
     WallflowerError,
-    nearest,
 )
 from wallflower.strategy.record import event_log
 from wallflower.strategy.server_app_files import FAILURE_FILE
@@ -33,16 +31,6 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 def app_folder() -> Path:
     """Find the Flower app that the installed package carries."""
     return Path(__file__).resolve().parent.parent / "app"
-
-
-def known_options(job: EngineJob, known: Sequence[str]) -> dict[str, str]:
-    """Give the engine's options; an unknown one is refused with the near miss."""
-    for name, _ in job.options:
-        if name not in known:
-            raise InputError(
-                "option", f'"{name}"{nearest(name, known)}', ", ".join(known)
-            )
-    return dict(job.options)
 
 
 async def carry(

@@ -49,6 +49,7 @@ from wallflower.protocol.messages.port import NodePort
 from wallflower.strategy.config import ExperimentConfig, TransportSettings
 from wallflower.strategy.desk.admission import Admission, EnrolledKeys
 from wallflower.strategy.desk.desk import Desk
+from wallflower.strategy.desk.heap import SettledHeap
 from wallflower.strategy.desk.settings import DeskSettings
 from wallflower.strategy.nodes.memory import MemoryPort
 from wallflower.strategy.nodes.shuffler import shuffled
@@ -87,6 +88,9 @@ async def run_local(job: EngineJob) -> None:
                 )
                 pinned = () if place is None else (place.files.fingerprint,)
                 nodes = hosted_nodes(config, ledger, enrolment, pinned)
+                settled = SettledHeap()  # of thousands of nodes, most of them idle
+                stack.callback(settled.close)
+                settled.look(len(nodes), time.monotonic())
                 port = await stack.enter_async_context(
                     _port(kind, config, job.run_id, nodes, enrolment)
                 )
@@ -116,9 +120,10 @@ def _check_port(transport: TransportSettings) -> None:
         with socket.create_server((transport.host, transport.port)):
             return
     except OSError as error:
+        why, _, _ = str(error.strerror).partition(" (")  # Python repeats the address
         raise UnavailableError(
             f"the desk cannot listen on {transport.host}:{transport.port} "
-            f"({error.strerror}); free the port or set transport.port = 0 for any"
+            f"({why}); free the port or set transport.port = 0 for any"
         ) from None
 
 

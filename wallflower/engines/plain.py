@@ -107,7 +107,7 @@ class _NoLedger(Ledger):
         """Never: the journal asks nobody twice."""
         return False
 
-    async def check(self, entry: Spend) -> None:
+    async def prepare(self, entry: Spend) -> None:
         """Let everybody take part."""
 
     async def spend(self, entry: Spend) -> None:

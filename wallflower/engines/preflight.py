@@ -12,6 +12,7 @@ import hashlib
 import importlib.metadata
 import inspect
 import math
+import os
 import shutil
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -25,7 +26,7 @@ from wallflower.clients.rewards.local import TableRewards
 from wallflower.clients.rewards.ready import lost_of, require_ready
 from wallflower.clients.rewards.source import Rewards
 from wallflower.engines.population import agreed_policy, node_names, reward_sources
-from wallflower.engines.registry import engine_check
+from wallflower.engines.registry import check_options, engine_check
 from wallflower.engines.sites import check_certificate, check_place
 from wallflower.protocol.errors import (
     ConfigError,
@@ -33,6 +34,8 @@ from wallflower.protocol.errors import (
     UnavailableError,
     WallflowerError,
 )
+from wallflower.protocol.numbers import counted
+from wallflower.protocol.rewards.tables import first_unusable
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
@@ -207,7 +210,8 @@ def _sample(config: ExperimentConfig, lost: Counter[str], looked_at: int) -> Che
             "rewards",
             WARN,
             f"{in_words(lost)} of {looked_at:,} cells of the table: who is drawn for "
-            "one of them is lost",
+            f"one of them is lost; mend them or take the rows out, the first: "
+            f"{_first_unusable(config)}",
         )
     tried = {
         "synthetic": "drawn from a model, for rehearsals",
@@ -215,11 +219,24 @@ def _sample(config: ExperimentConfig, lost: Counter[str], looked_at: int) -> Che
     }.get(settings.source)
     if tried is None:
         tried = (
-            f"tried on {len(settings.test_users)} test users, all in [0, 1]"
+            f"tried on {counted(len(settings.test_users), 'test user')}, all in [0, 1]"
             if settings.test_users
             else "there; no value was looked at (rewards.test-users would allow it)"
         )
     return _ok("rewards", f"{settings.source}: {tried}")
+
+
+def _first_unusable(config: ExperimentConfig) -> str:
+    """Say where the first cell stands whose user would be lost."""
+    settings = config.rewards
+    assert settings is not None
+    shared, arms = settings.shared_table, config.experiment.arms
+    paths = (
+        [Path(str(settings.table).replace("{node}", n)) for n in node_names(config)]
+        if shared is None
+        else [shared]
+    )
+    return next(place for path in paths if (place := first_unusable(path, arms)))
 
 
 def _keys(asked: Preflight) -> Iterator[CheckLine]:
@@ -256,6 +273,7 @@ def _certificates(asked: Preflight) -> Iterator[CheckLine]:
 
 
 def _engine(asked: Preflight) -> Iterator[CheckLine]:
+    check_options(asked.engine, asked.options)
     engine_check(asked.engine)(asked.config)
     yield _ok(
         "engine",
@@ -267,6 +285,9 @@ def _disk(asked: Preflight) -> Iterator[CheckLine]:
     folder = asked.run_dir.absolute()
     while not folder.exists():
         folder = folder.parent
+    wrong = "" if os.access(folder, os.W_OK | os.X_OK) else "cannot be written to"
+    if wrong := wrong if folder.is_dir() else "is not a folder":
+        raise UnavailableError(f"{folder} {wrong}; give --run-dir elsewhere")
     free = shutil.disk_usage(folder).free
     config = asked.config
     needed = _BYTES_AT_LEAST + _BYTES_A_USER * config.horizon

@@ -8,12 +8,13 @@ imported only when their engine is asked for: Flower and Ray are heavy.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
+from wallflower.protocol.errors import InputError, nearest
 from wallflower.protocol.files.sections import one_of
 from wallflower.strategy.config import ExperimentConfig
 
@@ -69,6 +70,16 @@ def engine_check(name: str) -> Callable[[ExperimentConfig], None]:
     module, _ = _module(name)
     check: Callable[[ExperimentConfig], None] | None = getattr(module, "check", None)
     return check if check is not None else lambda config: None
+
+
+def check_options(name: str, options: Sequence[tuple[str, str]]) -> None:
+    """Refuse an option that the engine does not know, before anything is begun."""
+    module, _ = _module(name)
+    known: tuple[str, ...] = getattr(module, "OPTIONS", ())
+    for option, _ in options:
+        if option not in known:
+            allowed = ", ".join(known) or f"none on engine {name}"
+            raise InputError("option", f'"{option}"{nearest(option, known)}', allowed)
 
 
 def _module(name: str) -> tuple[ModuleType, str]:

@@ -19,8 +19,8 @@ from wallflower.protocol.errors import (
     JournalError,
     UnavailableError,
     WallflowerError,
-    nearest,
 )
+from wallflower.protocol.files.sections import one_of
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.results.live import RunView
 from wallflower.results.result import RunResult, read_result
@@ -117,7 +117,13 @@ def find_run(run: str) -> Path:
     for directory in (Path(run), RUNS / run):
         if (directory / FILE_NAME).is_file():
             return directory
-    raise JournalError(f"no run {run}: neither {run} nor {RUNS / run} has a journal")
+    known = sorted(path.parent.name for path in RUNS.glob(f"*/{FILE_NAME}"))
+    there = (
+        f"the latest in {RUNS}: {known[-1]}" if known else "`run` prints where it is"
+    )
+    raise JournalError(
+        f"no run {run}: neither {run} nor {RUNS / run} has a journal; {there}"
+    )
 
 
 def _carry_out(
@@ -202,8 +208,7 @@ def retire_arm(run: str, name: str, reason: str) -> str:
 def _in_the_race(journal: Journal, name: str) -> int:
     """Find an arm by its name; one that cannot be retired is refused."""
     arms = journal.config.experiment.arms
-    if name not in arms:
-        raise InputError("arm", f'"{name}"{nearest(name, arms)}', f"one of {arms}")
+    one_of("arm", name, arms)
     _, policy = next_round(journal)
     view = policy.arms()[arms.index(name)]
     if view.retired:
@@ -213,7 +218,7 @@ def _in_the_race(journal: Journal, name: str) -> int:
     if policy.finished is not None:
         raise InputError("run", str(journal.run_dir), "one that is not over")
     if not view.active:
-        allowed = f"one in the race: it is out since batch {view.eliminated_in}"
+        allowed = f"one in the race: it is out since round {view.eliminated_in}"
         raise InputError("arm", f'"{name}"', allowed)
     return view.arm
 

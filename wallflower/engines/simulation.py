@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 
-from wallflower.engines.flower import app_folder, carry, known_options
+from wallflower.engines.flower import app_folder, carry
 from wallflower.engines.open_ledger import check_hosted_ledger
 from wallflower.engines.population import agreed_policy, check_rewards
 from wallflower.engines.process import simulation_superlink
@@ -45,7 +45,7 @@ async def run_simulation(job: EngineJob) -> None:
     check(job.config)
     with Journal.read(job.run_dir) as journal:
         check_hosted_ledger(journal)
-    options = known_options(job, OPTIONS)
+    options = dict(job.options)
     processors = options.get("processors", str(os.cpu_count() or 1))
     federation = {
         "num-supernodes": job.config.nodes.count,

@@ -40,8 +40,6 @@ class Future:
         self._evidence = evidence_for(policy)
         self._history: tuple[CohortFacts, ...] = ()
         self._batches: list[PlannedBatch] = []
-        # Failure probability that earlier batches left.
-        self._unspent = policy.failure_probability
 
     @property
     def last_affordable(self) -> int:
@@ -68,7 +66,6 @@ class Future:
         self._history += (CohortFacts(number, size, floor, size),)
         before = self._batches[-1].users if self._batches else 0
         separates = self._separates(number)
-        self._unspent -= self._shares.batch(number)
         return PlannedBatch(number, cohort, before + policy.arms * size, separates)
 
     def _separates(self, number: int) -> float:
@@ -76,8 +73,8 @@ class Future:
 
         It falls when the estimates differ by more than the test needs, which is most
         about a mean of ½. The lead's deviation in the wrong direction is bounded at the
-        level that earlier batches and the moduli leave; where it holds, the best arm
-        does not fall in this batch either.
+        level that the aims of earlier tests and the moduli leave; where it holds, the
+        best arm does not fall in this batch either.
         """
         bound = self._confidence.pair(self._history, self._history, number)
         recent = self._history[-bound.pooled :]
@@ -91,7 +88,11 @@ class Future:
         )
         pool = Pool(sum(facts.size for facts in recent), noises)
         wraps = self._policy.arms * self._confidence.wrap(number)
-        level = (self._unspent - wraps) / max(self._policy.arms - 1, 1)
+        # Ville's inequality: earlier tests err with at most the parts of their aims.
+        aims = self._evidence.mixed(number - 1) if number > 1 else range(1)
+        spent = sum(self._shares.batch(aim) for aim in range(1, aims.stop))
+        unspent = self._policy.failure_probability - spent
+        level = (unspent - wraps) / max(self._policy.arms - 1, 1)
         needed = self._evidence.lead_needed(number, 0.5)
         return needed + pair_radius(pool, pool, level)
 

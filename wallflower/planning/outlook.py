@@ -8,7 +8,7 @@ from pathlib import Path
 from wallflower.planning.plan import planned_batches
 from wallflower.planning.request import PlanRequest, with_file
 from wallflower.protocol.numbers import counted
-from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, index_purpose
+from wallflower.strategy.bandit.spec import ELIMINATION, purpose
 from wallflower.strategy.config import load_config
 
 # What `plan` takes where neither flag nor file says anything; a file says most.
@@ -37,10 +37,8 @@ def outlook(path: Path) -> tuple[bool, str]:
         Whether any gap at all is told apart for sure, and the sentence.
     """
     config = load_config(path)
-    if config.policy.name in INDEX_POLICIES:
-        return True, index_purpose(config.policy.name)
     if config.policy.name != ELIMINATION:
-        return True, f"what {config.policy.name} takes is not planned"
+        return True, purpose(config.policy.name)
     batches = planned_batches(with_file(DEFAULTS, path, ()))
     gap = min(batch.separates for batch in batches)
     many = counted(len(batches), "batch")

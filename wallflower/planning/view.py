@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 from typing import Any
 
 from wallflower.output import console, print_json, print_table, print_text
@@ -264,8 +265,14 @@ def _dropouts(plan: Plan) -> str:
         for effect in plan.dropouts
         if effect.arriving < 1
     ]
+    floors = [
+        Fraction(planned.cohort.honest_floor, planned.cohort.cohort_size)
+        for planned in plan.batches
+    ]
+    least, most = percent(min(floors)), percent(max(floors))
+    part = most if least == most else f"{least} to {most}, by its size,"
     return (
-        f"Each person's noise counts on {percent(plan.request.floor)} of the group. "
+        f"Each person's noise counts on {part} of the group. "
         "While so many honest people answer, the promise holds in full. With fewer, no "
         "sum is released and the group counts as used. Were it released, ε would be "
         f"{', '.join(parts)}."

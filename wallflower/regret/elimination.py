@@ -189,8 +189,10 @@ class FastElimination:
                 return {int(active[0]): left}
             last = len(self._history)
             heard = self._heard_of(last, int(self._last_size[row, active[0]]))
-            estimates = self._weighted(last, heard)[row]
-            return {int(active[np.argmax(estimates[active])]): left}
+            users = self._evidence.delivered(heard, last).users
+            sums = np.stack([batch[row, active] for batch in self._sums], axis=1)
+            estimates = self._evidence.estimates(users, sums)
+            return {int(active[np.argmax(estimates)]): left}
         return in_blocks(active, self._schedule.size(batch), left)
 
 

@@ -20,14 +20,17 @@ from wallflower.protocol.privacy.sentences import (
     SIMULATION,
     Group,
     Promise,
+    power,
 )
 from wallflower.regret.setup import BASELINE, Prepared
 from wallflower.regret.simulation import SimulationResult
+from wallflower.strategy.bandit.schedule import Schedule
 from wallflower.strategy.bandit.spec import (
+    DECIDING,
     ELIMINATION,
     INDEX_POLICIES,
     PolicySpec,
-    index_purpose,
+    purpose,
 )
 
 if TYPE_CHECKING:
@@ -106,7 +109,9 @@ def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
         trust=promise.trust,
         epsilon=(promise.epsilon or Fraction(0)) if pure else approximate,
         privacy_delta=float(promise.privacy_delta) if pure else SENTENCE_DELTA,
-        groups=(Group(cohort.cohort_size, cohort.honest_floor),),
+        groups=_groups(spec),
+        corrupt=Fraction(0) if spec.floors is None else spec.floors.corrupt,
+        keys=None if spec.floors is None else (),
     )
     return {
         "kind": promise.kind,
@@ -120,6 +125,15 @@ def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
         "sentence": f"{SIMULATION} {words.sentence()}",
         "best_arm": _best_arm_sentence(spec),
     }
+
+
+def _groups(spec: PolicySpec) -> tuple[Group, ...]:
+    """Give every size that the horizon allows, as a plan with all arms does."""
+    assert spec.ratio is not None, "a resolved spec has a ratio"
+    schedule = Schedule(spec.ratio, max(spec.first_batch, 1))
+    batches = schedule.batches_within(spec.most_users // spec.arms)
+    sizes = [schedule.size(number) for number in range(1, max(batches, 1) + 1)]
+    return tuple(Group(size, spec.floor(size)) for size in sizes)
 
 
 def _best_arm_sentence(spec: PolicySpec) -> str:
@@ -179,11 +193,13 @@ def _status(eliminated_in: NDArray[np.int64]) -> dict[str, Any]:
 
 def _decided(report: dict[str, Any]) -> str:
     until, policy = report["users_until_decided"], report["settings"]["policy"]
-    if policy in INDEX_POLICIES:
-        return index_purpose(policy)
+    if policy not in DECIDING:
+        return purpose(policy)
     if until["mean"] is None:
         return "in no run: one arm was never left alone"
     undecided = until["undecided"]
+    if report["settings"]["instances"] == 1:
+        return f"after {until['mean']:,.0f} users"
     return (
         f"after {until['mean']:,.0f} users on average, {until['low']:,.0f} to "
         f"{until['high']:,.0f} in nine runs of ten, 99 % below "
@@ -245,11 +261,12 @@ def _lines(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     settings, regret = report["settings"], report["regret"]
     promise, error = report["guarantee"], report["regret"]["stderr"]
     spread = "" if error is None else f" ± {error:,.1f} (s.e.)"
+    most = regret["percentile_99"]
     yield (
         "regret",
         f"{regret['mean']:,.1f}{spread} after {report['users']:,.0f} users, "
-        f"{regret['per_user']:.3g} per user; 99 % of runs below "
-        f"{regret['percentile_99']:,.0f}",
+        f"{regret['per_user']:.3g} per user"
+        + ("" if error is None else f"; 99 % of runs below {most:,.0f}"),
     )
     yield "decided", _decided(report)
     ends = ", ".join(f"{count} {why}" for why, count in report["finished"].items())
@@ -262,7 +279,11 @@ def _lines(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield (
         "privacy",
         f"{promise['kind']}, ε = {promise['epsilon']}, trust: {promise['trust']}"
-        + (f"; as (ε, δ): ({approximate}, 1e-6)" if approximate else ""),
+        + (
+            f"; as (ε, δ): ({approximate}, {power(SENTENCE_DELTA)})"
+            if approximate
+            else ""
+        ),
     )
     yield "", promise["sentence"]
     yield "certainty", promise["best_arm"]

@@ -27,7 +27,6 @@ _KINDS = {
 
 _MIXED = " It is split into random parts that a shuffler mixes with everybody's."
 _SIZES = {
-    "committee": committee_size,
     "secagg-plus": graph_size,
     "sealed": committee_size,
 }
@@ -49,11 +48,12 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class Annex:
-    """Named facts, the groups, and who sees what."""
+    """Named facts, the groups, who sees what, and how many nodes share a key."""
 
     facts: tuple[tuple[str, str], ...]
     groups: tuple[GroupRow, ...]
     sees: tuple[tuple[str, str], ...]
+    dealt: int  # nodes among which the key of sealed sums was dealt; 0: none was
 
 
 def annex_of(journal: Journal, result: RunResult) -> Annex:
@@ -70,7 +70,12 @@ def annex_of(journal: Journal, result: RunResult) -> Annex:
         },
         key=lambda row: (row.people, row.nodes),
     )
-    return Annex(tuple(_facts(result)), tuple(groups), _sees(result, groups))
+    return Annex(
+        tuple(_facts(result)),
+        tuple(groups),
+        _sees(result, groups),
+        dealt[-1] if dealt else 0,
+    )
 
 
 def _group(spec: CohortSpec, nodes: int, dealt: Sequence[int]) -> GroupRow:
@@ -131,23 +136,31 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
             ),
         ]
     times = int(spent.get("participations", 0))
-    facts += [
-        (
-            "Composition",
+    if kind != "none":
+        facts.append(
             (
-                "parallel: nobody is in two groups, so the promise of one group is "
-                "that of the experiment"
-                if times <= 1
-                else f"sequential over the {times} groups of the busiest person"
-            ),
-        ),
+                "Composition",
+                (
+                    "parallel: nobody is in two groups, so the promise of one group is "
+                    "that of the experiment"
+                    if times <= 1
+                    else f"sequential over the {times} groups of the busiest person"
+                ),
+            )
+        )
+    facts += [
         ("Must be honest", _must_be_honest(result)),
         ("Secure sum", f"{sums.backend}; {result.trust}"),
-        (
-            "Withstands",
-            f"up to {percent(sums.corrupt)} of a group's nodes working with the "
-            f"server and another {percent(sums.dropout)} vanishing",
-        ),
+    ]
+    if kind != "none":
+        facts.append(
+            (
+                "Withstands",
+                f"up to {percent(sums.corrupt)} of a group's nodes working with the "
+                f"server and another {percent(sums.dropout)} vanishing",
+            )
+        )
+    facts += [
         (
             "Chance of a wrong decision",
             f"at most {percent(config.experiment.failure_probability)} in the whole "

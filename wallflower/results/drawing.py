@@ -102,9 +102,8 @@ def shrinking(scale: Scale, rows: Sequence[ArmRow], mark: Mark, rounds: int) -> 
         if not row.active and not row.fell:
             continue  # it stands where it fell
         parts.append(
-            f'<line x1="{x}" x2="{x}" y1="{height(row.lower)}" y2="{height(row.upper)}"'
-            f' stroke="{mark.colour}" stroke-width="3" stroke-linecap="round" '
-            f'stroke-opacity=".55"/>'
+            f'<line class="span" x1="{x}" x2="{x}" y1="{height(row.lower)}" '
+            f'y2="{height(row.upper)}" stroke="{mark.colour}"/>'
         )
         if row.estimate is None:
             continue

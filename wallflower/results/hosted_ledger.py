@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
 from wallflower.clients.node.ledger_reading import spends_of
+from wallflower.protocol.numbers import counted
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import Check, checked
 
@@ -43,7 +44,7 @@ def ledger_checks(journal: Journal) -> tuple[Check, ...]:
     return (
         checked(
             "the hosted ledger and the record tell the same",
-            f"{sum(map(len, spends.values()))} spends",
+            counted(sum(map(len, spends.values())), "spend"),
             _differences(journal, invited, spends),
         ),
     )

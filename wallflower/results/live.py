@@ -70,8 +70,7 @@ class RunView:
             case events.RoundStarted():
                 self._said = ""
                 self._line(
-                    f"round {event.number}: batch {event.batch}, "
-                    f"{counted(len(event.arms), 'arm')}, "
+                    f"round {event.number}: {counted(len(event.arms), 'arm')}, "
                     f"{counted(event.users, 'user')} asked"
                     f"{self._estimate()}"
                 )

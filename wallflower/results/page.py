@@ -29,9 +29,9 @@ from wallflower.results.answer_rates import answer_rates
 from wallflower.results.by_hand import RetiredArm, listed, winner_meaning
 from wallflower.results.history import ArmRow, History, read_history
 from wallflower.results.hosted_ledger import ledger_checks
-from wallflower.results.result import ENDINGS, RunResult
+from wallflower.results.result import ENDINGS, UNDER_WAY, RunResult
 from wallflower.results.undecided import index_outcome
-from wallflower.strategy.bandit.spec import index_purpose
+from wallflower.strategy.bandit.spec import intervals_in_words, purpose
 from wallflower.strategy.record import blame
 from wallflower.strategy.record.entries import VOID
 from wallflower.strategy.record.journal import Journal
@@ -55,7 +55,7 @@ REASONS = {
     "reward-late": "the outcome came too late",
     "reward-source-failed": "the source of outcomes failed",
     "reward-out-of-range": "the outcome was not in [0,\N{NO-BREAK SPACE}1]",
-    "under-way": "the round is not finished",
+    UNDER_WAY: "the round is not finished",
     "unstated": "the node did not say why",
     "server-stopped": "the server was stopped in between",
 }
@@ -95,7 +95,9 @@ def content(journal: Journal) -> dict[str, Any]:
         "holds": holds,
         "verdict": verdict(history, checks),
         "arms": arms_of(
-            history.arms, history.result.config.experiment.arms, history.result.winner
+            history.arms,
+            history.result.config.experiment.arms,
+            history.result.winner if holds else None,
         ),
         "annex": annex_of(journal, history.result),
         "rates": answer_rates(history.cohorts),
@@ -157,7 +159,7 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
         if fallen
         else "No arm could be ruled out."
         if result.decides
-        else index_purpose(result.config.policy.name)
+        else purpose(result.config.policy.name)
     )
     if result.finished is None:
         return Verdict(
@@ -260,7 +262,7 @@ def arms_of(
                 "interval": drawing.interval(scale, last, mark, best=best),
                 "shrinking": drawing.shrinking(whole, rows, mark, rounds),
                 "axis": drawing.axis(scale),
-                "top": whole.top,
+                "top": f"{whole.top:g}",
                 "rounds": rounds,
             }
         )
@@ -279,16 +281,18 @@ def _by_arm(history: History) -> list[dict[str, Any]]:
         losses: Counter[str] = Counter()
         for row in rows:
             losses.update(row.losses)
+        under_way = losses.pop(UNDER_WAY, 0)
         counted.append(
             {
                 "name": name,
                 "mark": drawing.legend(mark_of(number)),
                 "invited": invited,
                 "answered": answered,
-                "lost": invited - answered,
+                "lost": losses.total(),
+                "ended": invited - under_way,
                 "losses": losses.most_common(),
                 "bar": drawing.parts_of(
-                    invited, [("answered", answered), ("lost", invited - answered)]
+                    invited, [("answered", answered), ("lost", losses.total())]
                 ),
             }
         )
@@ -315,6 +319,7 @@ def _environment() -> Environment:
         chance=_chance,
         percent=_percent,
     )
+    environment.globals["intervals_in_words"] = intervals_in_words
     return environment
 
 

@@ -16,7 +16,7 @@ from wallflower.protocol.secure_sum.session import Finding
 from wallflower.results.by_hand import RetiredArm, listed, winner_meaning
 from wallflower.results.hosted_ledger import hosted_spends
 from wallflower.results.undecided import StillNeeded, index_outcome, still_needed
-from wallflower.strategy.bandit.spec import INDEX_POLICIES, index_purpose
+from wallflower.strategy.bandit.spec import DECIDING, purpose
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import blame, retiring
 from wallflower.strategy.record.chain import RETIRED, WAITING
@@ -111,9 +111,19 @@ class RunResult:
         return self.config.experiment.arms[int(active)]
 
     @property
+    def under_way(self) -> int:
+        """People whose cohort has not ended: neither answered nor lost."""
+        return self.losses.get(UNDER_WAY, 0)
+
+    @property
+    def lost(self) -> Mapping[str, int]:
+        """People by the reason why they are in no sum and will be in none."""
+        return {why: many for why, many in self.losses.items() if why != UNDER_WAY}
+
+    @property
     def decides(self) -> bool:
         """Whether its policy rules arms out at all."""
-        return self.config.policy.name not in INDEX_POLICIES
+        return self.config.policy.name in DECIDING
 
     def still_needed(self) -> StillNeeded | None:
         """Estimate what another experiment would take, if this one ended undecided."""
@@ -158,7 +168,7 @@ class RunResult:
         arms = self.config.experiment.arms
         chance = float(self.config.experiment.failure_probability)
         if self.last is None or not self.rounds:
-            return "No batch is finished yet."
+            return "No round is finished yet."
         if self.winner is not None and self.retired:
             winner = f'"{self.winner}"'
             return " ".join(winner_meaning(winner, self.last.views, f"{chance:g}"))
@@ -169,7 +179,7 @@ class RunResult:
             )
         left = [view for view in self.last.views if view["active"]]
         if self.finished is None and not self.decides:
-            return f"Not finished. {index_purpose(self.config.policy.name)}"
+            return f"Not finished. {purpose(self.config.policy.name)}"
         if self.finished is None:
             return f"Not finished: {len(left)} of {len(arms)} arms are left."
         if not self.decides:

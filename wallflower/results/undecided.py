@@ -16,7 +16,7 @@ from typing import Any
 
 from wallflower.planning.typical import LONGEST, RUNS, typical_users
 from wallflower.strategy.bandit.setup import policy_spec
-from wallflower.strategy.bandit.spec import ELIMINATION, index_purpose
+from wallflower.strategy.bandit.spec import ELIMINATION, purpose
 from wallflower.strategy.config import ExperimentConfig
 
 View = Mapping[str, Any]  # an `ArmView`
@@ -110,7 +110,7 @@ def index_outcome(
     return (
         f"{names[most['arm']].join(marks)} was given to most people: "
         f"{most['users']:,} of {everybody:,}.",
-        index_purpose(config.policy.name),
+        purpose(config.policy.name),
     )
 
 

@@ -10,6 +10,7 @@ from wallflower.output import console, print_text, table
 from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.sentences import percent
 from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.strategy.bandit.spec import intervals_in_words
 from wallflower.strategy.record import blame
 from wallflower.strategy.record.entries import DEALING
 from wallflower.strategy.record.losses import in_words
@@ -72,9 +73,9 @@ def arm_cells(
     elif view["active"]:
         status = "in the race"
     elif view["retired"]:
-        status = f"retired after batch {view['eliminated_in']}"
+        status = f"retired after round {view['eliminated_in']}"
     else:
-        status = f"out in batch {view['eliminated_in']}"
+        status = f"out in round {view['eliminated_in']}"
     interval = view["lower"], view["upper"], estimate
     return (
         Text.assemble((f"{mark.glyph} ", mark.colour), name),
@@ -88,15 +89,8 @@ def arm_cells(
 
 def interval_in_words(config: ExperimentConfig) -> str:
     """Say what the intervals of a table are."""
-    if config.policy.name != "elimination":
-        return (
-            f"interval: the bounds by which {config.policy.name} chooses whom to ask."
-        )
     chance = percent(config.experiment.failure_probability)
-    return (
-        "interval: an arm's mean lies in it; all intervals of all rounds hold "
-        f"together, except with a chance of at most {chance}."
-    )
+    return f"interval: {intervals_in_words(config.policy.name, chance)}"
 
 
 def print_result(result: RunResult) -> None:
@@ -116,13 +110,14 @@ def print_result(result: RunResult) -> None:
     out.print(view)
     if result.last:
         print_text(out, interval_in_words(result.config), "dim")
-    lost = result.invited - result.answered
+    lost = sum(result.lost.values())
+    asked = f", under way {result.under_way:,}" if result.under_way else ""
     print_text(
         out,
         f"{counted(result.rounds, 'round')}, {counted(result.cohorts, 'cohort')} "
         f"({result.void} void, {result.open} under way); users "
-        f"invited {result.invited:,}, answered {result.answered:,}, lost {lost:,}"
-        f"{': ' + in_words(result.losses) if lost else ''}",
+        f"invited {result.invited:,}, answered {result.answered:,}{asked}, lost "
+        f"{lost:,}{': ' + in_words(result.lost) if lost else ''}",
     )
     for cohort_id, reason, findings in result.blame[-_MOST_BLAMED:]:
         done = "dealt" if cohort_id.startswith(DEALING) else "summed"

@@ -19,6 +19,7 @@ from wallflower.protocol.secure_sum.shuffle.deposits import (
     admission,
     deposit_info,
     receipt,
+    reference,
 )
 from wallflower.protocol.secure_sum.shuffle.seals import OpeningKey
 from wallflower.protocol.wire.shuffle_pb2 import DepositRequest
@@ -72,7 +73,8 @@ class Deposits:
             request.admission, admission(self._token, context)
         ):
             raise AuthenticationError("a deposit without admission")
-        if self._given.over(context):  # before the costly opening, and again below
+        # Before the costly opening, and again below.
+        if context not in self._held and self._given.over(context):
             raise ReplayedMessageError("this cohort is over")
         opened = self._key.open(request.sealed, deposit_info(context))
         if len(opened) <= TICKET_BYTES:
@@ -97,20 +99,19 @@ class Deposits:
             self.held_bytes += len(messages)
         return receipt(ticket), context if first else None
 
-    def take(self, context: bytes, ticket: bytes) -> bytes:
-        """Hand out what lies under a ticket, once."""
-        with self._mutex:
-            messages = self._held.get(context, {}).pop(ticket, None)
-            if messages is None:
-                raise RefusalError("no-deposit", "nothing lies under this ticket")
-            self.held_bytes -= len(messages)
-            return messages
+    def take(self, context: bytes, sealing_key: bytes) -> dict[bytes, bytes]:
+        """Hand out all of a cohort, each under what the server knows it by, once."""
+        return {
+            reference(ticket, context, sealing_key): messages
+            for ticket, messages in self.end(context).items()
+        }
 
-    def end(self, context: bytes) -> None:
-        """Destroy what is left of a cohort."""
+    def end(self, context: bytes) -> dict[bytes, bytes]:
+        """Keep nothing of a cohort any more; give what lay there."""
         with self._mutex:
             left = self._held.pop(context, {})
             self.held_bytes -= sum(map(len, left.values()))
+            return left
 
     def give_up(self, context: bytes) -> None:
         """Let a cohort that was never released be over, and destroy it."""

@@ -9,7 +9,8 @@ tell what the difference sent.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,18 +34,28 @@ from wallflower.protocol.secure_sum.context import (
     roster_digest,
 )
 from wallflower.protocol.secure_sum.envelope import parse
-from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES
+from wallflower.protocol.secure_sum.shuffle.deposits import REFERENCE_BYTES
 from wallflower.protocol.secure_sum.shuffle.plan import (
     ShufflePlan,
     batch_info,
     batch_statement,
+    names_are_told,
+    unnamed_info,
 )
 from wallflower.protocol.secure_sum.shuffle.seals import OpeningKey
-from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat, quorum_for
-from wallflower.protocol.wire.secure_sum_pb2 import RosterNote
+from wallflower.protocol.secure_sum.threat import Threat, quorum_for
 from wallflower.protocol.wire.shuffle_pb2 import Batch, ReleaseAnswer, ReleaseRequest
 from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.given import Given
+
+
+@dataclass(frozen=True, slots=True)
+class _Cohort:
+    context: bytes
+    plan: ShufflePlan
+    size: int
+    roster: dict[str, int]
+    brought: dict[bytes, bytes] = field(default_factory=dict)
 
 
 class Shuffler:
@@ -57,8 +68,9 @@ class Shuffler:
     given : Given
         Cohorts that are over, on disk.
     trust : Trust, optional
-        The enrolment key: batches must be signed by nodes it vouches for. Without it
-        the server is believed not to make up nodes.
+        The enrolment key: of cohorts whose server may lie, batches must be signed by
+        nodes it vouches for. Without it no such cohort is served. Of other cohorts
+        nobody's name is told.
     deposits : Deposits, optional
         What nodes brought themselves.
     """
@@ -79,118 +91,145 @@ class Shuffler:
         """Answer a ReleaseRequest, both serialized; a refusal is for good."""
         try:
             request = parse(ReleaseRequest, body)
-            context, plan, roster = self._cohort(request)
+            cohort = self._cohort(request)
         except WallflowerError as error:
             return _refusal(error)
         # From here on the cohort is over, whatever happens.
         try:
-            if not self._given.claim(context):
+            if not self._given.claim(cohort.context):
                 raise ReplayedMessageError("this cohort was given before")
-            answer = self._shuffled(request, context, plan, roster)
+            if self._deposits is not None:
+                brought = self._deposits.take(cohort.context, request.sealing_key)
+                cohort = replace(cohort, brought=brought)
+            answer = self._shuffled(request, cohort)
         except WallflowerError as error:
             return _refusal(error)
         finally:
             if self._deposits is not None:
-                self._deposits.end(context)
+                self._deposits.end(cohort.context)
         return answer.SerializeToString()
 
-    def _cohort(
-        self, request: ReleaseRequest
-    ) -> tuple[bytes, ShufflePlan, dict[str, int] | None]:
+    def _cohort(self, request: ReleaseRequest) -> _Cohort:
         """Derive everything from the description; nothing is believed of it."""
         spec, note = request.spec, request.roster
         if spec.backend != SHUFFLE:
             raise WrongContextError("a cohort of another back-end")
         cohort_mechanism(spec)
-        threat = Threat.from_wire(spec.threat)
-        if threat.malicious_server and self._trust is None:
+        context = context_of(spec, note.digest, note.size)
+        roster = self._named_roster(request) if names_are_told(spec) else {}
+        if not names_are_told(spec) and (note.roster or request.batches):
+            raise MalformedMessageError("names that nobody needs here")
+        return _Cohort(context, ShufflePlan.of(spec, note.size), note.size, roster)
+
+    def _named_roster(self, request: ReleaseRequest) -> dict[str, int]:
+        """Check that who answered can be checked, and that enough must have."""
+        spec, note = request.spec, request.roster
+        if self._trust is None:
             raise RefusalError(
                 "enrolment-required", "a lying server cannot be withstood without it"
             )
-        roster = _roster(note, threat)
-        if roster is not None and threat.malicious_server:
-            needed = quorum_for(spec.honest_floor, roster, threat.corrupt)
-            if spec.quorum < needed:
-                raise RefusalError("quorum-too-small", f"{needed} users are needed")
-        context = context_of(spec, note.digest, note.size)
-        return context, ShufflePlan.of(spec, note.size), roster
+        if not note.roster or request.unnamed:
+            raise MalformedMessageError("the roster is missing, or a name")
+        roster = read_roster(note.roster)
+        if roster_digest(note.roster) != note.digest or len(roster) != note.size:
+            raise WrongContextError("the roster is not the one that was announced")
+        corrupt = Threat.from_wire(spec.threat).corrupt
+        needed = quorum_for(spec.honest_floor, roster, corrupt)
+        if spec.quorum < needed:
+            raise RefusalError("quorum-too-small", f"{needed} users are needed")
+        return roster
 
-    def _shuffled(
-        self,
-        request: ReleaseRequest,
-        context: bytes,
-        plan: ShufflePlan,
-        roster: dict[str, int] | None,
-    ) -> ReleaseAnswer:
+    def _shuffled(self, request: ReleaseRequest, cohort: _Cohort) -> ReleaseAnswer:
+        answer, plan = ReleaseAnswer(), cohort.plan
+        take = self._named if names_are_told(request.spec) else self._unnamed
+        heaps, users = take(request, cohort, answer)
+        quorum = request.spec.quorum
+        if len(heaps) < plan.least or users < quorum:
+            raise RefusalError(
+                "floor-not-met",
+                f"{len(heaps)} nodes with {users} users; at least {plan.least} with "
+                f"{quorum}",
+            )
+        answer.heap = in_random_order(heaps, plan.message_bytes)
+        return answer
+
+    def _named(
+        self, request: ReleaseRequest, cohort: _Cohort, answer: ReleaseAnswer
+    ) -> tuple[list[bytes], int]:
+        """Open the batches of nodes that are who the server says; count their users."""
         heaps: list[bytes] = []
         taken: dict[str, int] = {}
-        refused: dict[str, str] = {}
         for batch in request.batches:
             if batch.party in taken:
                 raise WrongContextError("a node is named twice")
             try:
-                heaps.append(self._open(request, batch, context, plan, roster))
+                place = self._checked(request, batch, cohort)
+                heaps.append(self._messages(batch.answer.batch, place, cohort))
             except (ProtocolError, RefusalError) as error:
-                refused[batch.party] = error.code
+                answer.refused[batch.party] = error.code
             else:
                 taken[batch.party] = batch.answer.users
-        quorum = request.spec.quorum
-        if len(taken) < plan.least or sum(taken.values()) < quorum:
-            raise RefusalError(
-                "floor-not-met",
-                f"{len(taken)} nodes with {sum(taken.values())} users; at least "
-                f"{plan.least} with {quorum}",
-            )
-        heap = b"".join(in_random_order(heaps, plan.message_bytes))
-        return ReleaseAnswer(heap=heap, parties=sorted(taken), refused=refused)
+        answer.parties.extend(sorted(taken))
+        return heaps, sum(taken.values())
 
-    def _open(
-        self,
-        request: ReleaseRequest,
-        batch: Batch,
-        context: bytes,
-        plan: ShufflePlan,
-        roster: dict[str, int] | None,
-    ) -> bytes:
+    def _unnamed(
+        self, request: ReleaseRequest, cohort: _Cohort, answer: ReleaseAnswer
+    ) -> tuple[list[bytes], int]:
+        """Open batches of nobody; count the users that surely stand behind them."""
+        count = len(request.unnamed)
+        if count != len(request.users) or count > cohort.size:
+            raise MalformedMessageError("other batches than nodes")
+        heaps: list[bytes] = []
+        seen: set[bytes] = set()
+        place = unnamed_info(cohort.context, request.sealing_key)
+        for number, batch in enumerate(request.unnamed):
+            try:
+                if batch in seen:
+                    raise ReplayedMessageError("a batch is listed twice")
+                seen.add(batch)
+                heaps.append(self._messages(batch, place, cohort))
+            except (ProtocolError, RefusalError) as error:
+                answer.left_out[number] = error.code
+        # Whose are missing is not known here: the largest nodes', at worst.
+        return heaps, sum(sorted(request.users)[: len(heaps)])
+
+    def _checked(self, request: ReleaseRequest, batch: Batch, cohort: _Cohort) -> bytes:
+        """Verify who sent a batch; give what it is sealed for."""
         party, answer = batch.party, batch.answer
-        place = batch_info(context, party, answer.users, request.sealing_key)
-        if roster is not None and not 1 <= answer.users <= roster.get(party, 0):
+        if not 1 <= answer.users <= cohort.roster.get(party, 0):
             raise WrongContextError("a node that is not on the roster, or not so large")
-        if self._trust is not None:
-            if not answer.certificate or not answer.signature:
-                raise AuthenticationError("a batch without a signature")
-            certificate = self._trust.verify(party, answer.certificate)
-            statement = batch_statement(place, answer.sealed)
-            verify_signature(certificate.public_key, answer.signature, statement)
-            if answer.users > certificate.capacity:
-                raise BeyondCapacityError("more users than the node is certified for")
-        messages = self._key.open(answer.sealed, place)
-        if self._deposits is not None and len(messages) == TICKET_BYTES:
-            messages = self._deposits.take(context, messages)
-        if len(messages) != plan.batch_bytes:
+        if not answer.certificate or not answer.signature:
+            raise AuthenticationError("a batch without a signature")
+        assert self._trust is not None
+        certificate = self._trust.verify(party, answer.certificate)
+        place = batch_info(cohort.context, party, answer.users, request.sealing_key)
+        statement = batch_statement(place, answer.batch)
+        verify_signature(certificate.public_key, answer.signature, statement)
+        if answer.users > certificate.capacity:
+            raise BeyondCapacityError("more users than the node is certified for")
+        return place
+
+    def _messages(self, batch: bytes, place: bytes, cohort: _Cohort) -> bytes:
+        """Find a node's messages, among the deposits or in the batch itself."""
+        if len(batch) == REFERENCE_BYTES:
+            if batch not in cohort.brought:
+                raise RefusalError("no-deposit", "nothing was brought for it")
+            messages = cohort.brought.pop(batch)
+        else:
+            messages = self._key.open(batch, place)
+        if len(messages) != cohort.plan.batch_bytes:
             raise MalformedMessageError("a batch of the wrong length")
         return messages
-
-
-def _roster(note: RosterNote, threat: Threat) -> dict[str, int] | None:
-    if not note.roster:
-        if note.size <= COMPLETE_UP_TO or threat.malicious_server:
-            raise MalformedMessageError("the roster is missing")
-        return None
-    roster = read_roster(note.roster)
-    if roster_digest(note.roster) != note.digest or len(roster) != note.size:
-        raise WrongContextError("the roster is not the one that was announced")
-    return roster
 
 
 def _refusal(error: WallflowerError) -> bytes:
     return ReleaseAnswer(refusal=str(error)[:200]).SerializeToString()
 
 
-def in_random_order(heaps: Sequence[bytes], size: int) -> Iterator[bytes]:
+def in_random_order(heaps: Sequence[bytes], size: int) -> bytes:
     """Give the messages of all batches in a uniformly random order."""
     table = np.frombuffer(b"".join(heaps), dtype=np.dtype((np.void, size)))
-    return (bytes(message) for message in table[random_order(len(table))])
+    return table[random_order(len(table))].tobytes()
 
 
 def random_order(count: int) -> NDArray[np.intp]:

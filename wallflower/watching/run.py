@@ -175,7 +175,7 @@ class WatchedRun:
                 "headline": "No round is finished yet."
                 if verdict is None
                 else verdict.headline,
-                "tone": state.tone if verdict is None else verdict.tone,
+                "tone": "bad" if verdict and verdict.tone == "bad" else state.tone,
                 "label": state.label,
                 "state": state,
             },

@@ -115,7 +115,7 @@ def listening(place: Place) -> socket.socket:
         try:
             return socket.create_server((place.host, port), family=family)
         except OSError as error:
-            problem = str(error.strerror)
+            problem, _, _ = str(error.strerror).partition(" (")
     raise UnavailableError(
         f"the page cannot listen on {place.host}:{wished} ({problem}); choose another "
         "--port, or 0 for any"

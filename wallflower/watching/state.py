@@ -65,9 +65,9 @@ def state_of(
     stopped = finished is None and not served
     people = now.users()
     if result is not None and not now.told:
-        lost = result.invited - result.answered
         people = (
-            f"invited {result.invited:,}, answered {result.answered:,}, lost {lost:,}"
+            f"invited {result.invited:,}, answered {result.answered:,}, "
+            f"lost {sum(result.lost.values()):,}"
         )
     return State(
         label=label,

@@ -20,12 +20,18 @@ from wallflower.protocol.identity.enrolment import NodeIdentity, Trust, verify_s
 from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.secure_sum.context import draw_order
 from wallflower.protocol.secure_sum.envelope import parse
-from wallflower.protocol.secure_sum.sealed.dealing import Holder, Statement, Terms
+from wallflower.protocol.secure_sum.sealed.dealing import (
+    Dealing,
+    Holder,
+    Statement,
+    Terms,
+)
 from wallflower.protocol.secure_sum.sealed.group import Point
 from wallflower.protocol.secure_sum.sealed.sizes import DealingSizes, dealing_sizes
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.sealed_pb2 import (
+    DealAnswer,
     DealerStatement,
     DealtCommittee,
     MemberKey,
@@ -134,20 +140,32 @@ def verify_key(key: MemberKey, context: bytes, party: str, trust: Trust) -> None
     _verify(key, _key_statement(context, party, key.key), party, trust)
 
 
-def sign_statement(
-    statement: Statement, terms: Terms, identity: NodeIdentity | None
-) -> DealerStatement:
-    """Write a dealer's statement, signed where the dealer is enrolled."""
-    message = DealerStatement(
-        dealer=statement.dealer,
-        constant=statement.constant,
-        proof=statement.proof,
-        rest=statement.rest,
+def sign_dealing(
+    dealing: Dealing, terms: Terms, identity: NodeIdentity | None
+) -> DealAnswer:
+    """Write a dealing, signed where the dealer is enrolled."""
+    message = DealAnswer(
+        commitments=dealing.commitments,
+        sealed=b"".join(dealing.sealed),
+        proof=dealing.statement.proof,
     )
     if identity is not None and identity.certificate is not None:
         message.certificate = identity.certificate.to_bytes()
-        message.signature = identity.sign(statement.signed_part(terms))
+        message.signature = identity.sign(dealing.statement.signed_part(terms))
     return message
+
+
+def stated(dealing: Dealing, answer: DealAnswer) -> DealerStatement:
+    """Write what a dealer said in public, with its signature."""
+    said = dealing.statement
+    return DealerStatement(
+        dealer=said.dealer,
+        constant=said.constant,
+        proof=said.proof,
+        rest=said.rest,
+        certificate=answer.certificate,
+        signature=answer.signature,
+    )
 
 
 def read_statement(
@@ -155,9 +173,19 @@ def read_statement(
 ) -> Statement:
     """Read a dealer's statement; signed by the enrolled dealer where trust is given."""
     statement = Statement(message.dealer, message.constant, message.proof, message.rest)
-    if trust is not None:
-        _verify(message, statement.signed_part(terms), message.dealer, trust)
+    verify_statement(statement, message, terms, trust)
     return statement
+
+
+def verify_statement(
+    statement: Statement,
+    message: DealerStatement | DealAnswer,
+    terms: Terms,
+    trust: Trust | None,
+) -> None:
+    """Raise AuthenticationError unless the enrolled dealer said it."""
+    if trust is not None:
+        _verify(message, statement.signed_part(terms), statement.dealer, trust)
 
 
 def _key_statement(context: bytes, party: str, key: bytes) -> bytes:
@@ -165,7 +193,10 @@ def _key_statement(context: bytes, party: str, key: bytes) -> bytes:
 
 
 def _verify(
-    message: MemberKey | DealerStatement, said: bytes, party: str, trust: Trust
+    message: MemberKey | DealerStatement | DealAnswer,
+    said: bytes,
+    party: str,
+    trust: Trust,
 ) -> None:
     if not message.certificate or not message.signature:
         raise AuthenticationError(f"{party} showed no certificate")

@@ -11,27 +11,30 @@ With the corrupt dealers' secrets extractable, a ciphertext under P is one under
 honest dealers' part of P, whatever the others added (so the bias of a Pedersen key that
 a rushing dealer can cause, Gennaro et al. 2007, does no harm here).
 
-*Wrong shares.* Shares travel sealed: Diffie–Hellman between the dealer's fresh key and
-the member's key of this dealing, HKDF, AES-GCM. A member that gets a bad one publishes
-the Diffie–Hellman point with a proof that it is the right one; everybody can then open
-that one seal and look. Only such a complaint excludes a dealer: it opens nothing but
-what it is about, needs no answer of the dealer, and cannot be made against an honest
-one. A complaint that does not show this names its author.
+*Wrong shares.* A share travels under a pad used once: Diffie–Hellman between a₀ and the
+member's key of this dealing, HKDF over terms, dealer and member. It needs no tag, since
+it must fit the dealer's commitments, and the statement that the dealer signs holds a
+digest of all its seals: a server that alters one is not taken for a dealer that dealt
+badly. A member that gets a bad share publishes the Diffie–Hellman point with a proof
+that it is the right one; everybody can then open that one seal and look. The point
+tells a dealer nothing, as it has proved to know a₀: under a key it need not know it
+could name another dealer's, and complaints would open that dealer's seals.
+
+Only such a complaint excludes a dealer: it opens nothing but what it is about, needs no
+answer of the dealer, and cannot be made against an honest one. A complaint that does
+not show this names its author.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from wallflower.protocol.errors import MalformedMessageError
-from wallflower.protocol.identity.canonical import canonical, digest
-from wallflower.protocol.secure_sum.sealed import feldman
+from wallflower.protocol.identity.canonical import digest, name_tag
+from wallflower.protocol.secure_sum.sealed import feldman, tree
 from wallflower.protocol.secure_sum.sealed.group import (
     POINT_BYTES,
     SCALAR_BYTES,
@@ -39,7 +42,6 @@ from wallflower.protocol.secure_sum.sealed.group import (
     KeyPair,
     Point,
     read_scalar,
-    scalar_bytes,
 )
 from wallflower.protocol.secure_sum.sealed.proofs import (
     prove_equality,
@@ -47,11 +49,9 @@ from wallflower.protocol.secure_sum.sealed.proofs import (
     shows_equality,
     shows_knowledge,
 )
-from wallflower.protocol.secure_sum.seals import TAG_BYTES, expand
+from wallflower.protocol.secure_sum.seals import expand
 
-SEALED_SHARE_BYTES = SCALAR_BYTES + TAG_BYTES
-_NONCE = bytes(12)
-_EXTRACT = b"wallflower/v1/dealt-share"
+SEALED_SHARE_BYTES = SCALAR_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +63,29 @@ class Terms:
     context : digest of the run, the threat, the roster and the dealing's id.
     committee : digest of who holds the share at which place under which key.
     threshold : t; the polynomials have degree t − 1.
+    head : all of them in one digest, which begins whatever is hashed or signed.
     """
 
     context: bytes
     committee: bytes
     threshold: int
+    head: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        head = digest(
+            "wallflower/v1/dealing-terms",
+            self.context,
+            self.committee,
+            self.threshold,
+        )
+        object.__setattr__(self, "head", head)
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """What a dealer says in public, short enough for every node of a run.
 
-    `rest` is the digest of the commitments and of the dealer's fresh key.
+    `rest` is the digest of the commitments and of all its seals.
     """
 
     dealer: str
@@ -90,24 +101,21 @@ class Statement:
 
     def signed_part(self, terms: Terms) -> bytes:
         """Give the bytes that a dealer's identity signs."""
-        return canonical(
-            "wallflower/v1/dealer-statement",
-            terms.context,
-            terms.committee,
-            terms.threshold,
-            self.dealer,
-            self.constant,
-            self.proof,
-            self.rest,
+        fixed = self.constant + self.proof + self.rest  # lengths checked above
+        return (
+            b"wallflower/v1/dealer-statement"
+            + terms.head
+            + fixed
+            + self.dealer.encode()
         )
 
     def digest(self, terms: Terms) -> bytes:
         """Name the statement."""
         return hashlib.sha256(self.signed_part(terms)).digest()
 
-    def proven_constant(self, terms: Terms) -> Point:
+    def proven_constant(self, terms: Terms, parsed: Point | None = None) -> Point:
         """Give A₀ if the dealer has shown to know its logarithm."""
-        constant = Point.parse(self.constant)
+        constant = parsed if parsed is not None else Point.parse(self.constant)
         place = _knowledge_place(terms, self.dealer, self.rest)
         if not shows_knowledge(constant, self.proof, place):
             raise MalformedMessageError(f"{self.dealer} does not know its own secret")
@@ -120,29 +128,33 @@ class Dealing:
 
     statement: Statement
     commitments: bytes  # t points
-    ephemeral: bytes  # the dealer's fresh key
-    sealed: tuple[bytes, ...]  # one per member, in the committee's order
+    sealed: tuple[bytes, ...]  # one per other member, in the committee's order
+    seals: bytes  # the root over them
 
-    def check(self, terms: Terms, *, knowledge: bool = True) -> list[Point]:
-        """Give the commitments; refuses what does not hang together.
+    @classmethod
+    def of(
+        cls, dealer: str, proof: bytes, commitments: bytes, sealed: bytes
+    ) -> Dealing:
+        """Put together what a dealer sent."""
+        width = SEALED_SHARE_BYTES
+        pieces = tuple(sealed[i : i + width] for i in range(0, len(sealed), width))
+        if not pieces or len(pieces[-1]) != width:
+            raise MalformedMessageError("a sealed share has the wrong length")
+        seals = tree.root(pieces)
+        rest = rest_of(commitments, seals)
+        statement = Statement(dealer, commitments[:POINT_BYTES], proof, rest)
+        return cls(statement, commitments, pieces, seals)
 
-        `knowledge` checks the dealer's proof as well; who believes that the server has
-        checked it need not.
+    def check(self, terms: Terms) -> list[Point]:
+        """Give the commitments of a dealer that knows its secret; refuses what is no
+        dealing. What is sealed is for the members to check.
         """
         commitments = feldman.read_commitments(self.commitments, terms.threshold)
-        if self.commitments[:POINT_BYTES] != self.statement.constant:
-            raise MalformedMessageError("a dealer's constant is not its commitment")
-        if _rest(self.commitments, self.ephemeral) != self.statement.rest:
-            raise MalformedMessageError("a dealer's statement is about other points")
-        if any(len(one) != SEALED_SHARE_BYTES for one in self.sealed):
-            raise MalformedMessageError("a sealed share has the wrong length")
-        if knowledge:
-            self.statement.proven_constant(terms)
+        self.statement.proven_constant(terms, commitments[0])
         return commitments
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(NamedTuple):
     """A member of the committee: the share at `place`, sealed under `key`."""
 
     party: str
@@ -155,45 +167,57 @@ class Holder:
         return Point.parse(self.key)
 
 
-def deal(terms: Terms, dealer: str, holders: Sequence[Holder]) -> Dealing:
-    """Draw a polynomial, commit to it, seal one share for every holder, forget it."""
-    coefficients = feldman.random_polynomial(terms.threshold)
-    commitments = feldman.commitment_bytes(feldman.commit(coefficients))
-    ephemeral = KeyPair.generate()
-    fresh = bytes(ephemeral.point)
-    rest = _rest(commitments, fresh)
-    proof = prove_knowledge(
-        KeyPair(coefficients[0]), _knowledge_place(terms, dealer, rest)
-    )
-    sealed = tuple(
-        AESGCM(_seal_key(ephemeral.agree(one.point), terms, dealer, one)).encrypt(
-            _NONCE, scalar_bytes(feldman.evaluate(coefficients, one.place)), None
-        )
-        for one in holders
-    )
+def sealed_for(holders: Iterable[Holder], dealer: str) -> list[str]:
+    """Who gets a sealed share of a dealer: every holder but itself, in their order."""
+    return [one.party for one in holders if one.party != dealer]
+
+
+def deal(terms: Terms, dealer: str, holders: Sequence[Holder]) -> tuple[Dealing, int]:
+    """Draw a polynomial, commit to it, seal a share for every other holder, forget it.
+
+    Gives the dealing and the dealer's own share; 0 for a dealer that holds none.
+    """
+    constant = KeyPair.generate()
+    coefficients = [constant.secret, *feldman.random_polynomial(terms.threshold - 1)]
+    points = [constant.point, *feldman.commit(coefficients[1:])]
+    commitments = feldman.commitment_bytes(points)
+    head, own, sealed = _seal_head(terms, dealer), 0, []
+    for one in holders:
+        share = feldman.evaluate(coefficients, one.place)
+        if one.party == dealer:
+            own = share
+        else:
+            sealed.append(_padded(share, _pad(constant.agree(one.point), head, one)))
+    seals = tree.root(sealed)
+    rest = rest_of(commitments, seals)
+    proof = prove_knowledge(constant, _knowledge_place(terms, dealer, rest))
     statement = Statement(dealer, commitments[:POINT_BYTES], proof, rest)
-    return Dealing(statement, commitments, fresh, sealed)
+    return Dealing(statement, commitments, tuple(sealed), seals), own
 
 
 def open_share(
     terms: Terms, dealer: str, holder: Holder, agreed: bytes, sealed: bytes
 ) -> int | None:
-    """Open a seal with what was agreed on; None if there is no share inside."""
+    """Open a seal with what was agreed on; None if there is no scalar inside.
+
+    Where it was not sealed there is some other scalar, which fits no commitments.
+    """
+    if len(sealed) != SEALED_SHARE_BYTES:
+        return None
+    pad = _pad(agreed, _seal_head(terms, dealer), holder)
     try:
-        plain = AESGCM(_seal_key(agreed, terms, dealer, holder)).decrypt(
-            _NONCE, sealed, None
-        )
-        return read_scalar(plain)
-    except (InvalidTag, MalformedMessageError):
+        return read_scalar(_padded(int.from_bytes(sealed, "big"), pad))
+    except MalformedMessageError:
         return None
 
 
 def complain(
-    terms: Terms, dealer: str, holder: Holder, pair: KeyPair, ephemeral: Point
+    terms: Terms, dealer: str, holder: Holder, pair: KeyPair, constant: Point
 ) -> tuple[bytes, bytes]:
     """Give the agreed point of one seal, and the proof that it is the one."""
     place = _complaint_place(terms, dealer, holder)
-    shared, proof = prove_equality(pair, ephemeral, place)
+    public = bytes(pair.point)
+    shared, proof = prove_equality(pair.secret, public, constant, place)
     return bytes(shared), proof
 
 
@@ -209,10 +233,11 @@ def upheld(
 
     Everything in it is public, so that whoever has the dealing comes to the same end.
     """
-    dealer, ephemeral = dealing.statement.dealer, Point.parse(dealing.ephemeral)
+    dealer = dealing.statement.dealer
+    constant = Point.parse(dealing.statement.constant)
     point = Point.parse(shared)
     place = _complaint_place(terms, dealer, holder)
-    if not shows_equality(holder.point, ephemeral, point, proof, place):
+    if not shows_equality(holder.point, constant, point, proof, place):
         return False
     agreed = hashlib.sha256(shared).digest()
     share = open_share(terms, dealer, holder, agreed, sealed)
@@ -226,43 +251,38 @@ def dealing_name(terms: Terms, accepted: Mapping[str, bytes]) -> bytes:
     The name goes into the context of every cohort, so that a contribution made under
     one set of dealers cannot be opened under another.
     """
-    return digest(
-        "wallflower/v1/dealt",
-        terms.context,
-        terms.committee,
-        terms.threshold,
-        *(accepted[dealer] for dealer in sorted(accepted)),
-    )
+    statements = b"".join(accepted[dealer] for dealer in sorted(accepted))
+    return hashlib.sha256(b"wallflower/v1/dealt" + terms.head + statements).digest()
 
 
-def _rest(commitments: bytes, ephemeral: bytes) -> bytes:
-    return digest("wallflower/v1/dealing-rest", commitments, ephemeral)
+def rest_of(commitments: bytes, seals: bytes) -> bytes:
+    """Digest of all that a dealer's statement does not say itself."""
+    if len(seals) != 32:
+        raise MalformedMessageError("a digest of seals has the wrong length")
+    body = b"wallflower/v1/dealing-rest" + seals + commitments
+    return hashlib.sha256(body).digest()
 
 
 def _knowledge_place(terms: Terms, dealer: str, rest: bytes) -> bytes:
-    return digest(
-        "wallflower/v1/dealer",
-        terms.context,
-        terms.committee,
-        terms.threshold,
-        dealer,
-        rest,
-    )
+    return digest("wallflower/v1/dealer", terms.head, dealer, rest)
 
 
 def _complaint_place(terms: Terms, dealer: str, holder: Holder) -> bytes:
-    return digest(
-        "wallflower/v1/complaint",
-        terms.context,
-        terms.committee,
-        dealer,
-        holder.party,
-        holder.place,
-    )
+    party, place = holder.party, holder.place
+    return digest("wallflower/v1/complaint", terms.head, dealer, party, place)
 
 
-def _seal_key(agreed: bytes, terms: Terms, dealer: str, holder: Holder) -> bytes:
-    info = canonical(
-        "share", terms.context, terms.committee, dealer, holder.party, holder.place
-    )
-    return expand(hmac.digest(_EXTRACT, agreed, "sha256"), info)
+def _seal_head(terms: Terms, dealer: str) -> bytes:
+    """Begin the HKDF info of a dealer's seals; a digest, to keep infos short."""
+    body = b"wallflower/v1/dealt-share" + terms.head + dealer.encode()
+    return hashlib.sha256(body).digest()
+
+
+def _pad(agreed: bytes, head: bytes, holder: Holder) -> int:
+    """Expand what was agreed on, itself a hash of the point, to 32 bytes used once."""
+    info = head + name_tag(holder.party) + holder.place.to_bytes(4, "big")
+    return int.from_bytes(expand(agreed, info), "big")
+
+
+def _padded(number: int, pad: int) -> bytes:
+    return (number ^ pad).to_bytes(SEALED_SHARE_BYTES, "big")

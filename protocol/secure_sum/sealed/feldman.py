@@ -11,11 +11,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from functools import reduce
+from itertools import pairwise
 
 from wallflower.protocol.errors import MalformedMessageError
 from wallflower.protocol.secure_sum.sealed.group import (
     ORDER,
     POINT_BYTES,
+    DegenerateSumError,
     Point,
     base,
     random_scalar,
@@ -47,9 +49,34 @@ def commit(coefficients: Sequence[int]) -> list[Point]:
 def share_point(commitments: Sequence[Point], place: int) -> Point:
     """f(place)·G from the commitments, by Horner's rule with the small factor place."""
     value = commitments[-1]
-    for commitment in reversed(commitments[:-1]):
-        value = total((times(value, place), commitment))
+    try:
+        for commitment in reversed(commitments[:-1]):
+            value = total((times(value, place), commitment))
+    except DegenerateSumError:  # infinity on the way, which is no point
+        powers = (pow(place, k, ORDER) for k in range(len(commitments)))
+        return total(list(map(times, commitments, powers)))
     return value
+
+
+def share_points(commitments: Sequence[Point], last: int) -> list[Point]:
+    """f(1)·G … f(last)·G; after the first t of them by additions alone.
+
+    A polynomial of degree t − 1 has constant differences of that order.
+    """
+    ahead = range(1, min(len(commitments), last) + 1)
+    points = [share_point(commitments, place) for place in ahead]
+    try:
+        edge, row = [points[-1]], points
+        while len(row) > 1:
+            row = [after - before for before, after in pairwise(row)]
+            edge.append(row[-1])
+        for _ in range(len(points), last):
+            for order in range(len(edge) - 2, -1, -1):
+                edge[order] = total((edge[order], edge[order + 1]))
+            points.append(edge[0])
+    except DegenerateSumError:  # a difference is infinity: possible, never by chance
+        return [share_point(commitments, place) for place in range(1, last + 1)]
+    return points
 
 
 def fits(share: int, commitments: Sequence[Point], place: int) -> bool:
@@ -64,14 +91,19 @@ def commitment_bytes(commitments: Sequence[Point]) -> bytes:
 
 def read_commitments(body: bytes, threshold: int) -> list[Point]:
     """Read exactly t commitments: another number is another degree."""
-    if len(body) != threshold * POINT_BYTES:
-        raise MalformedMessageError(
-            f"{len(body)} bytes of commitments; {threshold} points are due"
-        )
+    check_length(body, threshold)
     return [
         Point.parse(body[start : start + POINT_BYTES])
         for start in range(0, len(body), POINT_BYTES)
     ]
+
+
+def check_length(body: bytes, threshold: int) -> None:
+    """Refuse what cannot be t commitments, whatever the points are."""
+    if len(body) != threshold * POINT_BYTES:
+        raise MalformedMessageError(
+            f"{len(body)} bytes of commitments; {threshold} points are due"
+        )
 
 
 def added(columns: Sequence[Sequence[Point]]) -> list[Point]:

@@ -6,8 +6,8 @@ cofactor, hence no small subgroup: every point that parses has order q.
 
 What is constant-time. `base` and `signed` (BIP 340) are, in the library. `times` is
 not: it is for public scalars and for secrets used once. A secret that lasts is
-multiplied by `times_secret`, as (k + ρ)·X − ρ·X with fresh ρ, so that no run of the
-variable-time code sees k itself.
+multiplied by `times_secret`: the library's Diffie–Hellman, which is constant-time,
+asked for both coordinates instead of their hash.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ SIGNATURE_BYTES: Final = 64
 _CONTEXT = GLOBAL_CONTEXT.ctx
 _COMPRESSED: Final = lib.SECP256K1_EC_COMPRESSED
 _new = ffi.new
+_PUBLIC: Final = ffi.typeof("secp256k1_pubkey *")
+_COMPRESSED_BODY: Final = ffi.typeof("unsigned char [33]")
 
 
 class DegenerateSumError(ProtocolError):
@@ -48,7 +50,7 @@ class Point:
     @classmethod
     def parse(cls, body: bytes) -> Point:
         """Read 33 bytes; refuses another length and what is not on the curve."""
-        raw = _new("secp256k1_pubkey *")
+        raw = _new(_PUBLIC)
         if len(body) != POINT_BYTES or not lib.secp256k1_ec_pubkey_parse(
             _CONTEXT, raw, body, POINT_BYTES
         ):
@@ -56,7 +58,7 @@ class Point:
         return cls(raw)
 
     def __bytes__(self) -> bytes:
-        body = _new("unsigned char [33]")
+        body = _new(_COMPRESSED_BODY)
         length = _new("size_t *", POINT_BYTES)
         lib.secp256k1_ec_pubkey_serialize(
             _CONTEXT, body, length, self._raw, _COMPRESSED
@@ -68,15 +70,15 @@ class Point:
 
     def __eq__(self, other: object) -> bool:
         # The library keeps affine coordinates in their one reduced form.
-        return isinstance(other, Point) and bytes(ffi.buffer(self._raw)) == bytes(
-            ffi.buffer(other._raw)
+        return isinstance(other, Point) and ffi.buffer(self._raw) == ffi.buffer(
+            other._raw
         )
 
     def __hash__(self) -> int:
         return hash(bytes(ffi.buffer(self._raw)))
 
     def __neg__(self) -> Point:
-        raw = _new("secp256k1_pubkey *", self._raw[0])
+        raw = _new(_PUBLIC, self._raw[0])
         lib.secp256k1_ec_pubkey_negate(_CONTEXT, raw)
         return Point(raw)
 
@@ -101,13 +103,16 @@ def read_scalar(body: bytes) -> int:
 
 
 def random_scalar() -> int:
-    """Draw 1 … q − 1 from the operating system."""
-    return 1 + secrets.randbelow(ORDER - 1)
+    """Draw 1 … q − 1 from the operating system; another draw is due once in 2¹²⁸."""
+    while True:
+        scalar = int.from_bytes(secrets.token_bytes(SCALAR_BYTES), "big")
+        if 0 < scalar < ORDER:
+            return scalar
 
 
 def base(scalar: int) -> Point:
     """scalar·G in constant time."""
-    raw = _new("secp256k1_pubkey *")
+    raw = _new(_PUBLIC)
     if not lib.secp256k1_ec_pubkey_create(_CONTEXT, raw, scalar_bytes(scalar)):
         raise DegenerateSumError("zero times the generator is no point")
     return Point(raw)
@@ -115,24 +120,41 @@ def base(scalar: int) -> Point:
 
 def times(point: Point, scalar: int) -> Point:
     """scalar·X in variable time: the scalar is public, or a secret used once."""
-    raw = _new("secp256k1_pubkey *", point._raw[0])
+    raw = _new(_PUBLIC, point._raw[0])
     if not lib.secp256k1_ec_pubkey_tweak_mul(_CONTEXT, raw, scalar_bytes(scalar)):
         raise DegenerateSumError("zero times a point is no point")
     return Point(raw)
 
 
+def _copied(output: Any, x: Any, y: Any, _: Any) -> int:
+    ffi.memmove(output, x, 32)
+    ffi.memmove(output + 32, y, 32)
+    return 1
+
+
+_both_coordinates = ffi.callback("secp256k1_ecdh_hash_function", _copied)
+
+
 def times_secret(point: Point, secret: int) -> Point:
-    """secret·X for a secret that lasts: both multipliers are fresh and uniform."""
-    while True:
-        mask = random_scalar()
-        if (secret + mask) % ORDER:
-            break
-    return total((times(point, secret + mask), times(point, -mask)))
+    """secret·X in constant time, for a secret that lasts."""
+    body = _new("unsigned char [65]", b"\x04")
+    raw = _new(_PUBLIC)
+    if not lib.secp256k1_ecdh(
+        _CONTEXT,
+        body + 1,
+        point._raw,
+        scalar_bytes(secret),
+        _both_coordinates,
+        ffi.NULL,
+    ):
+        raise DegenerateSumError("zero times a point is no point")
+    lib.secp256k1_ec_pubkey_parse(_CONTEXT, raw, body, len(body))
+    return Point(raw)
 
 
 def plus_base(point: Point, scalar: int) -> Point:
     """X + scalar·G in variable time, for public scalars."""
-    raw = _new("secp256k1_pubkey *", point._raw[0])
+    raw = _new(_PUBLIC, point._raw[0])
     if not lib.secp256k1_ec_pubkey_tweak_add(_CONTEXT, raw, scalar_bytes(scalar)):
         raise DegenerateSumError("points cancel each other")
     return Point(raw)
@@ -180,7 +202,7 @@ class KeyPair:
         self._raw = _new("secp256k1_keypair *")
         if not lib.secp256k1_keypair_create(_CONTEXT, self._raw, scalar_bytes(secret)):
             raise DegenerateSumError("zero is no secret")
-        raw = _new("secp256k1_pubkey *")
+        raw = _new(_PUBLIC)
         lib.secp256k1_keypair_pub(_CONTEXT, raw, self._raw)
         self.point = Point(raw)
         self.secret = secret % ORDER
@@ -233,7 +255,7 @@ def signed_by(point: Point, signature: bytes, message: bytes) -> bool:
 def _sum(points: Sequence[Point]) -> Any | None:
     if not points:
         return None
-    raw = _new("secp256k1_pubkey *")
+    raw = _new(_PUBLIC)
     summands = [point._raw for point in points]
     if lib.secp256k1_ec_pubkey_combine(_CONTEXT, raw, summands, len(summands)):
         return raw

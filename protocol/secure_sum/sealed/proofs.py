@@ -50,7 +50,7 @@ def shows_knowledge(point: Point, proof: bytes, context: bytes) -> bool:
 
 
 def prove_equality(
-    pair: KeyPair, element: Point, context: bytes
+    secret: int, public: bytes, element: Point, context: bytes
 ) -> tuple[Point, bytes]:
     """Give D = s·C and a proof that it has the same s as V = s·G (Chaum, Pedersen).
 
@@ -58,13 +58,12 @@ def prove_equality(
     e = H(context, V, C, D, R₁, R₂), response z = k + e·s; the proof is (e, z). From two
     responses to one (R₁, R₂) follows one s for both; (e, z) drawn at random simulate.
 
-    s lasts, and whoever learns a nonce learns it: both are multiplied blindly.
+    s lasts, and whoever learns a nonce learns it: constant time for both.
     """
-    nonce, image = random_scalar(), times_secret(element, pair.secret)
-    challenge = _equality_challenge(
-        context, pair.point, element, image, base(nonce), times_secret(element, nonce)
-    )
-    response = (nonce + challenge * pair.secret) % ORDER
+    nonce, image = random_scalar(), times_secret(element, secret)
+    shown = element, image, base(nonce), times_secret(element, nonce)
+    challenge = _equality_challenge(context, public, *shown)
+    response = (nonce + challenge * secret) % ORDER
     return image, scalar_bytes(challenge) + scalar_bytes(response)
 
 
@@ -81,7 +80,8 @@ def shows_equality(
         second = total((times(element, response), times(image, -challenge)))
     except ProtocolError:
         return False
-    expected = _equality_challenge(context, public, element, image, first, second)
+    shown = element, image, first, second
+    expected = _equality_challenge(context, bytes(public), *shown)
     return expected == challenge
 
 
@@ -90,8 +90,8 @@ def challenge_of(tag: str, context: bytes, *parts: bytes) -> int:
     return int.from_bytes(_tagged(tag, context, *parts), "big") % ORDER
 
 
-def _equality_challenge(context: bytes, *points: Point) -> int:
-    return challenge_of(_EQUALITY, context, *map(bytes, points))
+def _equality_challenge(context: bytes, public: bytes, *points: Point) -> int:
+    return challenge_of(_EQUALITY, context, public, *map(bytes, points))
 
 
 def _tagged(tag: str, *parts: bytes) -> bytes:

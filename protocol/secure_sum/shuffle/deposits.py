@@ -2,10 +2,10 @@
 
 A node takes its messages to the shuffler itself. It shows the *admission* of its
 cohort, which is the same for all of its nodes and so tells nobody which of them comes.
-Its messages lie under a *ticket* that it drew itself; the ticket, sealed to the
-shuffler, goes to the server with the node's name and number of users. The server cannot
-read tickets and the deposit names nobody: who keeps what the one saw and what the other
-saw cannot join them without the shuffler's key.
+Its messages lie under a *ticket* that it drew itself, of 256 bits. To the server goes a
+digest of it, the *reference*, with the node's name and number of users. The server sees
+no ticket and the deposit names nobody: what the one saw and what the other saw can be
+joined only while the shuffler holds the tickets.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import hmac
 from wallflower.protocol.identity.canonical import digest
 
 TICKET_BYTES = 32
+REFERENCE_BYTES = 32
 
 
 def admission(token: bytes, context: bytes) -> bytes:
@@ -27,6 +28,15 @@ def admission(token: bytes, context: bytes) -> bytes:
 def deposit_info(context: bytes) -> bytes:
     """Bind a deposit to its cohort."""
     return digest("wallflower/v1/shuffler-deposit", context)
+
+
+def reference(ticket: bytes, context: bytes, sealing_key: bytes) -> bytes:
+    """Give what the server knows a deposit by: of this cohort and key of the messages.
+
+    The key, because a server that gave one node a key of its own would know that
+    node's messages in the heap by what opens them.
+    """
+    return digest("wallflower/v1/shuffler-reference", context, sealing_key, ticket)
 
 
 def receipt(ticket: bytes) -> bytes:

@@ -104,6 +104,20 @@ def _fraction(value: Rational) -> Fraction:
     return Fraction(value.numerator, value.denominator or 1)
 
 
+def names_are_told(spec: CohortSpec) -> bool:
+    """Tell whether the shuffler is told whose each batch is: where it must check that.
+
+    A server that may lie could bring its own batches around one node's. One that is
+    believed keeps the names to itself, so that nobody alone has a name with a message.
+    """
+    return spec.threat.malicious_server
+
+
+def unnamed_info(context: bytes, sealing_key: bytes) -> bytes:
+    """Bind a batch to its cohort and the key of its messages, and to nobody."""
+    return digest("wallflower/v1/shuffled-unnamed-batch", context, sealing_key)
+
+
 def batch_info(context: bytes, party: str, users: int, sealing_key: bytes) -> bytes:
     """Bind a node's batch to its cohort, name, users, and the key of its messages.
 

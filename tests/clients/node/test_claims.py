@@ -9,10 +9,11 @@ import pytest
 from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.ledger import Ledger
 from wallflower.protocol.errors import RefusalError
+from wallflower.protocol.identity.canonical import digest
 
 
 def tally(request: bytes = b"set", answer: bytes = b"sum", node: str = "n") -> Claim:
-    return Claim.of(node, "run", "cohort", "tally", request, answer)
+    return Claim(node, "run", "cohort", "open", digest(request, answer))
 
 
 async def refused(ledger: Ledger, claim: Claim) -> str:
@@ -98,5 +99,5 @@ async def test_nothing_a_server_names_a_cohort_looks_like_attendance(
     tmp_path: Path,
 ) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        await ledger.claim(Claim.of("n", "run", "", "tally", b"request", b"answer"))
+        await ledger.claim(Claim("n", "run", "", "open", b"digest"))
         assert not await ledger.attended("n", "run")

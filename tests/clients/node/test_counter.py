@@ -24,7 +24,7 @@ def opened(home: Path, apart: Path | None = None) -> Ledger:
 
 
 def tally(answer: bytes, cohort: str = "c") -> Claim:
-    return Claim.of("n", "run", cohort, "tally", b"asked", answer)
+    return Claim("n", "run", cohort, "open", answer)
 
 
 async def answer(home: Path, claim: Claim, apart: Path | None = None) -> None:

@@ -9,9 +9,10 @@ from tests.support.secure_sums import Cohort, asks, cohort_spec, names, open_coh
 from wallflower.clients.secure_sum import ClientKeyring
 from wallflower.clients.secure_sum.secagg_plus import SecaggPlusClient
 from wallflower.protocol.secure_sum.envelope import unwrap
+from wallflower.protocol.wire.sealed_pb2 import SealAnswer
 from wallflower.protocol.wire.secure_sum_pb2 import (
-    ContributeAnswer,
     MaskAnswer,
+    PartyKey,
     ShareAnswer,
 )
 
@@ -32,20 +33,23 @@ def payloads(cohort: Cohort, stage: str) -> list[bytes]:
     ]
 
 
-def contributions(keyrings: dict[str, ClientKeyring]) -> list[ContributeAnswer]:
-    answers = payloads(opened("committee", keyrings), "contribute")
-    return [ContributeAnswer.FromString(answer) for answer in answers]
-
-
-def test_a_contribution_is_sealed_under_a_salt_of_its_own() -> None:
-    answers = contributions({}) + contributions({})
-    assert len({answer.salt for answer in answers}) == len(answers)
-    assert bytes(16) not in {answer.salt for answer in answers}
+def test_a_sealed_value_has_another_ciphertext_each_time() -> None:
+    answers = [
+        SealAnswer.FromString(answer)
+        for _ in range(2)
+        for answer in payloads(opened("sealed"), "seal")
+    ]
+    for part in ("one", "two", "proof"):
+        assert len({getattr(answer, part) for answer in answers}) == len(answers)
 
 
 def test_no_two_nodes_and_no_two_runs_have_the_same_key() -> None:
-    answers = contributions({}) + contributions({})
-    assert len({answer.key.key for answer in answers}) == len(answers)
+    keys = [
+        PartyKey.FromString(answer)
+        for _ in range(2)
+        for answer in payloads(opened("secagg-plus"), "advertise")
+    ]
+    assert len({key.key for key in keys}) == len(keys)
 
 
 def test_shares_for_neighbours_are_sealed_under_a_salt_of_their_own() -> None:

@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.spends import Spend
 from wallflower.protocol.accounting.account import NOTHING, Cost
@@ -305,6 +306,24 @@ TestLedgerMachine = LedgerMachine.TestCase
 TestLedgerMachine.settings = settings(
     max_examples=10, stateful_step_count=15, deadline=None
 )
+
+
+async def test_what_a_spend_would_be_refused_for_is_said_before_and_costs_nothing(
+    tmp_path: Path,
+) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        assert await ledger.prepare(spend(users=("u1",))) is None
+        assert isinstance(await ledger.prepare(spend(epsilon=Fraction(2))), BudgetError)
+        assert not await ledger.answered("n", "r", "c1")
+        assert await pure_total(ledger, "u1") == 0
+
+
+async def test_a_cohort_with_a_claim_is_not_prepared_again(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        await ledger.claim(Claim("n", "r", "c1", "open", b"digest"))
+        with pytest.raises(RefusalError, match="cohort-repeated"):
+            await ledger.prepare(spend("c1"))
+        assert await ledger.prepare(spend("c2")) is None
 
 
 def test_a_spend_shows_no_secret() -> None:

@@ -70,3 +70,45 @@ async def test_whoever_stopped_waiting_holds_up_nobody() -> None:
         assert recorded.goes[-1] == 2
     finally:
         thread.close()
+
+
+async def test_whoever_asks_in_the_same_turn_of_the_loop_is_served_in_one_go() -> None:
+    recorded = Recorded()
+    recorded.may_begin.set()
+    thread = LedgerThread(recorded)
+    try:
+        assert await asyncio.gather(*map(thread.done, range(200))) == [
+            10 * work for work in range(200)
+        ]
+        assert recorded.goes == [200]
+    finally:
+        thread.close()
+
+
+async def test_what_waits_when_the_thread_is_closed_is_still_done() -> None:
+    recorded = Recorded()
+    recorded.may_begin.set()
+    thread = LedgerThread(recorded)
+    asked = asyncio.create_task(thread.done(7))
+    await asyncio.sleep(0)  # it waits; the thread begins in the next turn of the loop
+    thread.close()
+    assert await asked == 70
+    with pytest.raises(RuntimeError, match="closed"):
+        await thread.done(8)
+
+
+def test_a_loop_that_stands_still_holds_up_no_other() -> None:
+    recorded = Recorded()
+    recorded.may_begin.set()
+    thread = LedgerThread(recorded)
+    still = asyncio.new_event_loop()
+    try:
+        asked = still.create_task(thread.done(1))
+        still.call_soon(still.stop)  # before the turn in which the thread would begin
+        still.run_forever()
+        assert asyncio.run(thread.done(2)) == 20
+        assert recorded.goes == [2]
+        assert still.run_until_complete(asked) == 10
+    finally:
+        still.close()
+        thread.close()

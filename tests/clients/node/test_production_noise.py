@@ -21,8 +21,7 @@ from tests.support.statistics import chi_square_p_value
 from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.ledger import Ledger
-from wallflower.clients.node.node import Randomize
-from wallflower.clients.node.randomizer import encode_many
+from wallflower.clients.node.randomizer import Randomize, encode_many
 from wallflower.clients.rewards.local import SyntheticRewards
 from wallflower.protocol.noise.bits import OsBits
 from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named

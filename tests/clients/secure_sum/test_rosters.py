@@ -36,7 +36,6 @@ from wallflower.protocol.wire import secure_sum_pb2 as wire
 GONE = ("mask", "node-00005")
 
 FIRST_REQUEST: dict[str, Any] = {
-    "committee": wire.KeysRequest,
     "secagg-plus": wire.AdvertiseRequest,
     "sealed": sealed_pb2.SealRequest,
 }
@@ -188,7 +187,6 @@ def test_unmasking_without_confirmation_is_refused_by_a_malicious_setting() -> N
 @pytest.mark.parametrize(
     ("backend", "stage", "kind"),
     [
-        ("committee", "contribute", wire.ContributeRequest),
         ("secagg-plus", "share", wire.ShareRequest),
         ("sealed", "open", sealed_pb2.OpenRequest),
     ],
@@ -236,19 +234,6 @@ def test_a_roster_without_this_node_or_without_its_list_is_refused(
 # -- names -------------------------------------------------------------------------
 
 LONG_NAME = "x" * 70_000
-
-
-def test_a_committee_member_with_a_name_over_64_kib_is_a_named_refusal() -> None:
-    cohort = fresh("committee", 80)
-    body = asks(cohort, "contribute").messages["node-00000"]
-
-    def rename(request: wire.ContributeRequest) -> None:
-        committee = wire.Committee.FromString(request.committee)
-        committee.members[0] = LONG_NAME
-        request.committee = committee.SerializeToString()
-
-    error = refusal(cohort, "node-00000", forged(body, wire.ContributeRequest, rename))
-    assert isinstance(error, MalformedMessageError)
 
 
 def test_a_neighbour_with_a_name_over_64_kib_is_a_named_refusal() -> None:

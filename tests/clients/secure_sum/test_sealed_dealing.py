@@ -25,6 +25,7 @@ from tests.support.secure_sums import (
 from wallflower.clients.secure_sum import ClientLimits, client_session
 from wallflower.protocol.errors import (
     AuthenticationError,
+    MalformedMessageError,
     ProtocolError,
     RefusalError,
     WrongContextError,
@@ -167,15 +168,20 @@ def short_commitments(request: wire.CheckRequest) -> None:
 
 
 def cancelled_constant(request: wire.CheckRequest) -> None:
-    share = request.shares[0]
-    rogue = bytes(KeyPair.generate().point - Point.parse(share.statement.constant))
-    share.statement.constant = rogue
+    share = next(one for one in request.shares if one.sealed)
+    rogue = bytes(KeyPair.generate().point - Point.parse(share.commitments[:33]))
     share.commitments = rogue + share.commitments[33:]
 
 
 @pytest.mark.parametrize(
     "change",
-    [few_dealers, dealer_twice, unknown_dealer, short_commitments, cancelled_constant],
+    [
+        few_dealers,
+        dealer_twice,
+        unknown_dealer,
+        short_commitments,
+        cancelled_constant,
+    ],
 )
 @pytest.mark.parametrize("lying", [False, True])
 def test_a_member_holds_no_share_of_a_dealing_that_does_not_hang_together(
@@ -185,6 +191,40 @@ def test_a_member_holds_no_share_of_a_dealing_that_does_not_hang_together(
     error = refused(dealing, "check", wire.CheckRequest, change)
     assert isinstance(error, ProtocolError | RefusalError)
     assert dealing.keyrings[NODE].vault.read(dealing.spec.cohort_id) is None
+
+
+@pytest.mark.parametrize("what", ["sealed", "path"])
+def test_a_seal_that_the_server_altered_is_refused_and_not_complained_about(
+    what: str,
+) -> None:
+    """A complaint would hand the server the point that opens the dealer's true seal.
+
+    With every seal altered it would have every share of every member, and the key.
+    """
+
+    def alter(request: wire.CheckRequest) -> None:
+        for share in request.shares:
+            setattr(share, what, bytes(len(getattr(share, what))))
+
+    dealing = fresh_dealing(lying=True)
+    error = refused(dealing, "check", wire.CheckRequest, alter)
+    assert isinstance(error, MalformedMessageError)
+
+
+def test_a_member_does_not_take_another_dealing_for_its_own() -> None:
+    dealing = fresh_dealing()
+    messages = asks(dealing, "check").messages
+    request = wire.CheckRequest.FromString(unwrap(messages[NODE]).payload)
+    dealer = request.shares[0].statement.dealer
+
+    def replace(request: wire.CheckRequest) -> None:
+        own = next(s for s in request.shares if s.statement.dealer == dealer)
+        own.statement.rest = bytes(32)
+
+    body = forged(messages[dealer], wire.CheckRequest, replace)
+    error = refusal(dealing, dealer, body)
+    assert isinstance(error, WrongContextError)
+    assert "did not deal" in str(error)
 
 
 def test_a_dealers_statement_must_be_signed_where_nodes_are_enrolled() -> None:

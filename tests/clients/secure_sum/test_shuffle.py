@@ -27,7 +27,7 @@ from wallflower.protocol.errors import (
 )
 from wallflower.protocol.secure_sum.envelope import unwrap, wrap
 from wallflower.protocol.secure_sum.session import Ask, ClientSession, Contribution
-from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan, batch_info
+from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan, unnamed_info
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
 from wallflower.protocol.secure_sum.stages import RELEASE, SUBMIT
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -140,8 +140,8 @@ def test_every_message_is_sealed_on_its_own() -> None:
     answer = unwrap(ShuffledCohort(spec).node_answer(PARTY, message, 3))
     submitted = SubmitAnswer.FromString(answer.payload)
     key = SubmitRequest.FromString(unwrap(message).payload).sealing_key
-    place = batch_info(answer.context, PARTY, 1, key)
-    messages = KEY.open(submitted.sealed, place)
+    place = unnamed_info(answer.context, key)
+    messages = KEY.open(submitted.batch, place)
     plan = ShufflePlan.of(spec, 5)
     singles = {
         messages[start : start + 32]

@@ -96,6 +96,16 @@ def test_enumerating_all_words_gives_the_exact_masses(
 
 
 @every_law
+def test_short_words_of_a_few_draws_refine_and_still_give_the_law(
+    law: LadderLaw,
+) -> None:
+    table, bits = CertifiedTable(law, 6), SeededBits.derived(5, repr(law))
+    sample = table.sample_signed if law.symmetric else table.sample
+    values = np.concatenate([sample(100, bits) for _ in range(200)])
+    assert chi_square_p_value(values, law) > FALSE_ALARM_RATE
+
+
+@every_law
 def test_short_words_refine_and_still_give_the_law(law: LadderLaw) -> None:
     table = CertifiedTable(law, 10)
     sample = table.sample_signed if law.symmetric else table.sample

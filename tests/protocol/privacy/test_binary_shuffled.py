@@ -50,7 +50,7 @@ def test_its_promise_has_the_delta_of_the_coins() -> None:
     assert "δ = 10⁻⁶" in told["sentence"]
 
 
-@pytest.mark.parametrize("backend", ["committee", "secagg-plus", "sealed", "shuffle"])
+@pytest.mark.parametrize("backend", ["secagg-plus", "sealed", "shuffle"])
 def test_nobody_is_asked_under_it(backend: str) -> None:
     with pytest.raises(InputError):
         check_pairing("shuffle-binary", backend)

@@ -76,7 +76,7 @@ def test_without_any_slack_nobody_may_collude_or_be_missing() -> None:
 
 def test_a_draw_of_share_holders_is_said_to_be_one() -> None:
     assert "drawn by lot" not in pure(FIRST)
-    assert "a chance below 2^−40" in pure(Group(400, 308, 100, 10, drawn=True))
+    assert "a chance below 2⁻⁴⁰" in pure(Group(400, 308, 100, 10, drawn=True))
 
 
 def test_delta_is_never_called_the_chance_of_an_exception() -> None:
@@ -118,17 +118,17 @@ def test_a_factor_beyond_reading_stays_a_power() -> None:
 
 @pytest.mark.parametrize("malicious", [False, True])
 @pytest.mark.parametrize("nodes", [4, 5, 10, 32, 64])
-@pytest.mark.parametrize("backend", ["committee", "secagg-plus"])
+@pytest.mark.parametrize("backend", ["sealed", "secagg-plus"])
 def test_so_many_colluders_as_stated_cannot_open_a_single_value(
     backend: str, nodes: int, malicious: bool
 ) -> None:
     threat = Threat(Fraction(1, 10), Fraction(1, 10), malicious)
-    size = committee_size if backend == "committee" else graph_size
+    size = committee_size if backend == "sealed" else graph_size
     assert not helpers_are_drawn(backend, threat, nodes)
     assert threat.corrupt_nodes(nodes) < size(threat, nodes).threshold
 
 
-@pytest.mark.parametrize("backend", ["committee", "secagg-plus"])
+@pytest.mark.parametrize("backend", ["sealed", "secagg-plus"])
 def test_above_64_nodes_share_holders_are_drawn(backend: str) -> None:
     assert helpers_are_drawn(backend, Threat(Fraction(1, 10), Fraction(1, 10)), 500)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,9 +11,15 @@ from wallflower.protocol.secure_sum.recovery import (
     Recovered,
     recover_integer,
 )
-from wallflower.protocol.secure_sum.shamir import share_integer
+from wallflower.protocol.secure_sum.shamir import share_integers
 
-PRIMES = st.sampled_from([101, 65537, 2**31 - 1, 2**61 - 1, 2**62 - 57])
+PRIMES = st.sampled_from([101, 65537, 2**31 - 1])
+
+
+def share_integer(secret: int, threshold: int, holders: int, modulus: int) -> list[int]:
+    one = np.array([secret], dtype=np.uint64)
+    shares = share_integers(one, threshold, holders, modulus)
+    return [int(share) for share in shares[:, 0]]
 
 
 @settings(max_examples=60, deadline=None)

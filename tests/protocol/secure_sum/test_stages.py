@@ -32,13 +32,13 @@ def test_every_back_end_takes_the_reward_once_before_the_set_is_closed(
 
 
 def test_the_table_says_what_the_protocols_do() -> None:
-    assert reward_stages() == ("contribute", "share", "seal", "submit")
+    assert reward_stages() == ("share", "seal", "submit")
     closed = [s.name for s in STAGES if s.closed]
-    assert closed == ["tally", "confirm", "unmask", "open", "release"]
+    assert closed == ["confirm", "unmask", "open", "release"]
     members = [s.name for s in STAGES if s.members_only]
-    assert members == ["keys", "tally", "enlist", "deal", "check", "open"]
+    assert members == ["enlist", "deal", "check", "open"]
     once = [s.name for s in STAGES if s.given_once]
-    assert once == ["tally", "mask", "confirm", "unmask", "open"]
+    assert once == ["mask", "confirm", "unmask", "open"]
     assert is_closed("unmask")
     assert not is_closed("mask")
     assert not is_closed("over")

@@ -14,12 +14,16 @@ NOISELESS = NoiseBound.of(lambda argument: 0.0)
 MEANS = (0.0, 1e-4, 0.02, 0.3, 0.5, 0.77, 0.98, 1.0)
 
 
+def plan(users: int) -> Delivered:
+    return Delivered(np.array([float(users)]), (NOISELESS,))
+
+
 @pytest.mark.parametrize("threshold", [1.0, 3.0])
 @pytest.mark.parametrize("users", [1, 6, 40])
 def test_each_side_misses_the_mean_with_at_most_the_stated_probability(
     users: int, threshold: float
 ) -> None:
-    design = OwnDesign.planned([users], [NOISELESS], threshold)
+    design = OwnDesign.planned(plan(users), threshold)
     side = Delivered(np.array([float(users)]), (None,))
     sums = np.arange(users + 1.0)
     lower = design.lower(side, sums[:, None])
@@ -31,7 +35,7 @@ def test_each_side_misses_the_mean_with_at_most_the_stated_probability(
 
 
 def test_an_interval_near_zero_is_short_and_stays_inside() -> None:
-    design = OwnDesign.planned([10_000], [NOISELESS], 6.0)
+    design = OwnDesign.planned(plan(10_000), 6.0)
     side = Delivered(np.array([10_000.0]), (None,))
     rows = np.array([[-5.0], [0.0], [100.0], [9_900.0], [10_000.0], [10_050.0]])
     lower, upper = design.lower(side, rows), design.upper(side, rows)
@@ -43,7 +47,7 @@ def test_an_interval_near_zero_is_short_and_stays_inside() -> None:
 
 
 def test_an_arm_never_heard_may_have_any_mean() -> None:
-    design = OwnDesign.planned([50], [NOISELESS], 3.0)
+    design = OwnDesign.planned(plan(50), 3.0)
     side = Delivered(np.zeros(1), (None,))
     assert design.lower(side, np.zeros((1, 1)))[0] == 0.0
     assert design.upper(side, np.zeros((1, 1)))[0] == 1.0

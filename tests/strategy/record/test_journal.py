@@ -7,6 +7,7 @@ import sqlite3
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
+    fingerprint_of,
 )
 from wallflower.strategy.record.entries import CohortRecord, RoundRecord, SumRecord
 from wallflower.strategy.record.journal import Journal
@@ -91,6 +93,27 @@ def test_an_altered_stored_config_is_noticed(run_dir: Path) -> None:
     database.close()
     with pytest.raises(JournalError, match="was altered"):
         Journal.read(run_dir)
+
+
+@pytest.mark.parametrize("look", [Journal.read, Journal.resume])
+def test_a_run_whose_back_end_is_gone_is_refused_with_the_way_out(
+    run_dir: Path, look: Callable[[Path], Journal]
+) -> None:
+    """Its sums cannot be recomputed here: the record is whole, for the program of its
+    time.
+    """
+    Journal.create(run_dir, "r", config(), "local").close()
+    gone = config().canonical().replace('"sealed"', '"committee"')
+    assert gone != config().canonical()
+    database = sqlite3.connect(run_dir / "journal.sqlite")
+    for key, value in (("config", gone), ("fingerprint", fingerprint_of(gone))):
+        database.execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))
+    database.commit()
+    database.close()
+    with pytest.raises(JournalError, match="by the version of Wallflower") as caught:
+        look(run_dir)
+    assert '"committee" (it is gone; "sealed" took its place)' in str(caught.value)
+    assert "does not read" in str(caught.value)
 
 
 def test_a_reader_sees_the_record_as_it_was_when_it_was_opened(run_dir: Path) -> None:

@@ -9,13 +9,10 @@ import pytest
 from tests.support.orchestration import Altered, config, world
 from tests.support.secure_sums import Cohort, cohort_spec, names, open_cohort
 from wallflower.protocol.errors import UnavailableError
-from wallflower.protocol.secure_sum.context import draw_order
 from wallflower.protocol.secure_sum.envelope import unwrap, wrap
 from wallflower.protocol.secure_sum.session import (
     OUT,
-    SENT,
     SUSPECT,
-    UNKNOWN,
     Ask,
     Dealt,
     Finding,
@@ -54,69 +51,29 @@ def run(cohort: Cohort, changes: dict[tuple[str, str], object]) -> SecureSum | V
     return step
 
 
-def committee(nodes: int = 8) -> Cohort:
-    parties = names(nodes)
-    return open_cohort(cohort_spec("committee", parties), parties)
+def other_share(payload: bytes) -> bytes:
+    answer = wire.UnmaskAnswer.FromString(payload)
+    answer.self_shares[0] = bytes(36)
+    return answer.SerializeToString()
 
 
-def other_total(payload: bytes) -> bytes:
-    total = wire.TallyAnswer.FromString(payload).total
-    return wire.TallyAnswer(total=(total + 1) % 1009).SerializeToString()
-
-
-def test_a_wrong_tally_is_found_left_out_and_its_member_only_suspected() -> None:
-    cohort = committee()
-    outcome = run(cohort, {("tally", BAD): other_total})
+def test_a_wrong_share_is_found_left_out_and_its_holder_only_suspected() -> None:
+    parties = names(8)
+    cohort = open_cohort(cohort_spec("secagg-plus", parties), parties)
+    outcome = run(cohort, {("unmask", BAD): other_share})
     assert isinstance(outcome, SecureSum)
     assert outcome.total == cohort.expected(outcome.survivors)
-    assert list(cohort.server.findings) == [Finding(BAD, SUSPECT, "tally-does-not-fit")]
+    assert list(cohort.server.findings) == [Finding(BAD, SUSPECT, "share-does-not-fit")]
 
 
-def test_members_whose_numbers_contradict_each_other_are_not_blamed() -> None:
-    cohort = committee()
-    wrong = {("tally", party): other_total for party in names(4)}
-    outcome = run(cohort, wrong)  # type: ignore[arg-type]
-    assert isinstance(outcome, Void)
-    assert outcome.code == "inconsistent-tallies"
-    assert list(cohort.server.findings) == [
-        Finding("", UNKNOWN, "inconsistent-tallies")
-    ]
-
-
-def garbled_for(victims: tuple[int, ...]) -> object:
-    def change(payload: bytes) -> bytes:
-        upload = wire.ContributeAnswer.FromString(payload)
-        size = len(upload.sealed) // 8
-        sealed = bytearray(upload.sealed)
-        for position in victims:
-            sealed[position * size] ^= 1
-        upload.sealed = bytes(sealed)
-        return upload.SerializeToString()
-
-    return change
-
-
-def test_a_contributor_of_whom_more_complain_than_can_collude_is_named() -> None:
-    cohort = committee()
-    order = draw_order(cohort.server.context, list(cohort.parties))  # type: ignore[attr-defined]
-    victims = tuple(place for place, party in enumerate(order) if party != BAD)[:4]
-    run(cohort, {("contribute", BAD): garbled_for(victims)})
-    by_party = {one.party: one for one in cohort.server.findings}
-    assert by_party[BAD] == Finding(BAD, SENT, "seals-do-not-open")
-
-
-def test_a_complaint_that_a_colluder_could_have_made_up_proves_nothing() -> None:
-    cohort = committee()
-    run(cohort, {("contribute", BAD): garbled_for((0,))})
-    by_party = {one.party: one for one in cohort.server.findings}
-    assert by_party[BAD] == Finding(BAD, SUSPECT, "seals-do-not-open")
-
-
-@pytest.mark.parametrize("backend", ["committee", "secagg-plus"])
-def test_nodes_that_were_silent_are_named_as_not_there(backend: str) -> None:
+@pytest.mark.parametrize(
+    ("backend", "stage"), [("sealed", "open"), ("secagg-plus", "unmask")]
+)
+def test_nodes_that_were_silent_are_named_as_not_there(
+    backend: str, stage: str
+) -> None:
     parties = names(4)
     cohort = open_cohort(cohort_spec(backend, parties), parties)
-    stage = "tally" if backend == "committee" else "unmask"
     silent = ["node-00001", "node-00002", "node-00003"]
     outcome = run(cohort, {(stage, party): "silent" for party in silent})
     assert isinstance(outcome, Void)

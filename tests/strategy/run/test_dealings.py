@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from wallflower.clients.node.node import Node
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.sealed import feldman
 from wallflower.protocol.secure_sum.session import SENT, Finding
 from wallflower.protocol.wire import sealed_pb2 as wire
 from wallflower.protocol.wire.node_pb2 import NodeAnswer
@@ -108,33 +110,22 @@ async def test_without_a_key_nobody_is_asked_and_the_run_says_why(
         assert {d.reason for d in dealings(there)} == {"too-few-members"}
 
 
-async def test_a_rogue_dealer_is_named_in_journal_and_status(tmp_path: Path) -> None:
+async def test_a_rogue_dealer_is_named_in_journal_and_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, polynomials = feldman.evaluate, list[Sequence[int]]()
+
+    def crooked(f: Sequence[int], x: int) -> int:
+        """The first to deal gives every member a share that is off by one."""
+        polynomials.append(f)
+        return honest(f, x) + (f is polynomials[0])
+
+    monkeypatch.setattr(feldman, "evaluate", crooked)
     async with world(tmp_path, sealed()) as there:
-        rogues: set[str] = set()
-
-        def spoil(body: bytes) -> bytes:
-            answer = NodeAnswer.FromString(body)
-            for task in answer.answers:
-                if task.task_id.endswith("/deal") and not rogues:
-                    envelope = unwrap(task.message)
-                    dealt = wire.DealAnswer.FromString(envelope.payload)
-                    dealt.sealed = bytes(len(dealt.sealed))
-                    rogues.add(envelope.sender)
-                    task.message = wrap(
-                        envelope.stage,
-                        envelope.context,
-                        envelope.sender,
-                        "",
-                        dealt.SerializeToString(),
-                    )
-            return answer.SerializeToString()
-
-        for name, node in there.nodes.items():
-            there.handlers[name] = Altered(node, spoil)
         await there.run()
         spoilt, second = dealings(there)  # with one dealer less it is dealt anew
-        (rogue,) = rogues
         assert spoilt.reason == "too-few-dealers"
+        (rogue,) = {f.party for f in spoilt.findings if f.word == "wrong-share"}
         assert Finding(rogue, SENT, "wrong-share") in spoilt.findings
         assert second.reason == ""
         with Journal.read(there.run_dir) as journal:

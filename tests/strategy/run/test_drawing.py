@@ -202,3 +202,39 @@ def test_users_given_back_are_drawn_again_and_nobody_else_more_often(
     assert all(count <= most for count in seen.values())
     left = sum(seen[f"n{n}", f"u{u}"] < most for n in range(3) for u in range(6))
     assert users.remaining == left
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.integers(1, 6), min_size=3, max_size=8),
+    st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=10),
+    st.integers(1, 3),
+    st.integers(0, 10**6),
+)
+def test_what_is_known_of_everybody_is_what_the_journal_gives_a_new_process(
+    sizes: list[int], rounds: list[tuple[int, bool]], most: int, seed: int
+) -> None:
+    users, nobody = registry(*sizes, most=most, seed=seed), Fraction(0)
+    used: list[tuple[str, tuple[str, ...]]] = []
+    for size, refused in rounds:
+        among = users.choose(2 * size, 2, users.nodes)
+        try:  # the second cohort may fail after the first was drawn
+            draws = users.draw_all([size, size], rule(2, nobody, nobody), among)
+        except (UsersExhaustedError, InputError):
+            continue
+        if refused:
+            for draw in draws:
+                users.give_back(draw.users)
+        else:
+            used += [pair for draw in draws for pair in draw.users.items()]
+    here, away = registry(*sizes, most=most), UserRegistry(most)
+    here.mark_invited(used)
+    away.know({f"n{node}": size for node, size in enumerate(sizes)})
+    away.mark_invited(used)
+    for fresh in (here, away):
+        assert users.known == fresh.known
+        assert users.most_invited == fresh.most_invited
+        for without in ((), ("n0", "n2", "stranger")):
+            assert users.everybody_left(without) == fresh.everybody_left(without)
+    assert users.remaining == here.remaining
+    assert users.choose(1, 0, users.nodes) == here.choose(1, 0, here.nodes)

@@ -15,6 +15,7 @@ from tests.support.sum_nodes import Sum, exact, one_hot, run_spooled
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.messages.port import Answer, NodeHandler, NodePort, Request
 from wallflower.protocol.secure_sum.session import Ask, Finding, SecureSum, Void
+from wallflower.protocol.wire.sealed_pb2 import SealedServerState
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
 from wallflower.strategy.nodes.memory import MemoryPort
 from wallflower.strategy.record.spool import Spool
@@ -65,7 +66,6 @@ FEW = {"deal": 3, "open": 3}
 
 def stages_of(backend: str) -> list[str]:
     return {
-        "committee": ["keys", "contribute", "tally"],
         "secagg-plus": ["advertise", "share", "mask", "unmask"],
         "sealed": ["enlist", "deal", "check", "seal", "open"],
     }[backend]
@@ -139,19 +139,20 @@ async def test_a_contributor_who_vanishes_before_the_restart_still_counts(
     nodes = one_hot(70)
     path = tmp_path / "spool.sqlite"
     for index, node in enumerate(nodes.values()):
-        node.value = 1 << (index % 60)
+        node.value = index
     present = dict(nodes)
     port = MemoryPort(present)
     with pytest.raises(CrashError):
-        await run_spooled(Sum(nodes), CrashingPort(port, "tally", 0), path)
+        await run_spooled(Sum(nodes, "sealed"), CrashingPort(port, "open", 0), path)
     with Spool(path) as spool:
         snapshot = await spool.cohort("c1").snapshot()
     assert snapshot is not None
-    committee = set(ServerState.FromString(snapshot).members)
+    state = SealedServerState.FromString(ServerState.FromString(snapshot).own)
+    committee = set(state.dealing.members)
     assert len(committee) < len(nodes)
     for name in set(nodes) - committee:
         del present[name]
-    outcome = await run_spooled(Sum(nodes), port, path)
+    outcome = await run_spooled(Sum(nodes, "sealed"), port, path)
     assert isinstance(outcome, SecureSum)
     assert set(outcome.survivors) == set(nodes)
     assert outcome.total == exact(nodes, outcome)
@@ -195,7 +196,7 @@ async def test_an_answer_received_before_a_crash_in_its_stage_still_counts(
     outcome = await run_spooled(Sum(nodes), Listening(present), path)
     assert isinstance(outcome, SecureSum)
     assert outcome.total == 2**12 - 1
-    assert asked.count("c1/keys") == 12 - 5  # only the silent ones are asked again
+    assert asked.count("c1/advertise") == 12 - 5  # only the silent ones are asked again
 
 
 def events_in(path: Path) -> int:
@@ -214,7 +215,7 @@ async def test_a_finished_cohort_is_not_run_again(tmp_path: Path) -> None:
     assert again == first
 
 
-async def test_the_closed_set_is_on_disk_before_the_first_tally_message(
+async def test_the_closed_set_is_on_disk_before_the_first_message_about_it(
     tmp_path: Path,
 ) -> None:
     nodes = one_hot(12)
@@ -234,14 +235,15 @@ async def test_the_closed_set_is_on_disk_before_the_first_tally_message(
                     yield answer
 
     await run_spooled(Sum(nodes), Watching(nodes), path)
-    assert seen == ["keys:keys", "contribute:contribute", "tally:tally"]
+    stages = ("advertise", "share", "mask", "unmask")
+    assert seen == [f"{stage}:{stage}" for stage in stages]
 
 
 def test_a_deadline_must_leave_time() -> None:
-    with pytest.raises(InputError, match="tally"):
-        Deadlines(1.0, {"tally": 0.0})
-    assert Deadlines(1.0, {"tally": 5.0}).of("tally") == 5.0
-    assert Deadlines(1.0, {"tally": 5.0}).of("keys") == 1.0
+    with pytest.raises(InputError, match="unmask"):
+        Deadlines(1.0, {"unmask": 0.0})
+    assert Deadlines(1.0, {"unmask": 5.0}).of("unmask") == 5.0
+    assert Deadlines(1.0, {"unmask": 5.0}).of("share") == 1.0
 
 
 class Slow:

@@ -9,7 +9,6 @@ import pytest
 from tests.support.orchestration import World, config, world
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.secure_sum.backends import (
-    COMMITTEE,
     SEALED,
     SECAGG_PLUS,
     SHUFFLE,
@@ -94,8 +93,6 @@ async def test_a_visitor_takes_no_part_in_a_dealing_whatever_the_server_says(
 
 def test_only_sums_whose_helpers_are_others_ask_a_node_once() -> None:
     asking_once = {
-        backend
-        for backend in (COMMITTEE, SEALED, SECAGG_PLUS, SHUFFLE)
-        if asks_once(backend)
+        backend for backend in (SEALED, SECAGG_PLUS, SHUFFLE) if asks_once(backend)
     }
     assert asking_once == {SEALED, SHUFFLE}

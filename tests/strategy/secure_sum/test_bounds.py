@@ -15,13 +15,15 @@ from tests.support.secure_sums import (
     names,
     open_cohort,
 )
+from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
 from wallflower.protocol.errors import (
     InputError,
     ProtocolError,
 )
 from wallflower.protocol.secure_sum.session import Void
 from wallflower.protocol.wire import secure_sum_pb2 as wire
-from wallflower.strategy.secure_sum import server_session
+from wallflower.protocol.wire.sealed_pb2 import SealAnswer
+from wallflower.strategy.secure_sum import backend_modulus, server_session
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -55,7 +57,7 @@ def test_two_and_three_nodes_tolerate_no_dropout(
 
 def test_an_infeasible_threat_voids_with_the_nearest_feasible_one() -> None:
     parties = names(16)
-    spec = cohort_spec("committee", parties)
+    spec = cohort_spec("secagg-plus", parties)
     spec.threat.corrupt.numerator, spec.threat.corrupt.denominator = 9, 10
     outcome = server_session(spec, parties).start()
     assert isinstance(outcome, Void)
@@ -64,16 +66,28 @@ def test_an_infeasible_threat_voids_with_the_nearest_feasible_one() -> None:
 
 
 def test_an_unknown_back_end_is_refused() -> None:
-    spec = cohort_spec("committee", names(4))
-    spec.backend = "comittee"
-    with pytest.raises(InputError, match="did you mean"):
+    spec = cohort_spec("sealed", names(4))
+    spec.backend = "seald"
+    with pytest.raises(InputError, match='did you mean "sealed"'):
         server_session(spec, names(4))
+
+
+def test_a_back_end_that_is_gone_names_its_successor() -> None:
+    spec = cohort_spec("sealed", names(4))
+    spec.backend = "committee"
+    keyring = ClientKeyring(spec.run_id)
+    with pytest.raises(InputError, match='it is gone; "sealed" took its place'):
+        server_session(spec, names(4))
+    with pytest.raises(InputError, match='it is gone; "sealed" took its place'):
+        client_session(spec, "node-00000", None, None, ClientLimits(), keyring)
+    with pytest.raises(InputError, match='it is gone; "sealed" took its place'):
+        backend_modulus("committee", 90)
 
 
 @pytest.mark.parametrize(
     ("backend", "stage", "kind"),
     [
-        ("committee", "contribute", wire.ContributeAnswer),
+        ("sealed", "seal", SealAnswer),
         ("secagg-plus", "share", wire.ShareAnswer),
     ],
 )

@@ -27,7 +27,6 @@ from wallflower.protocol.secure_sum.sealed.sizes import dealing_sizes
 from wallflower.protocol.secure_sum.session import SecureSum, Void
 from wallflower.protocol.secure_sum.threat import (
     Threat,
-    committee_size,
     graph_size,
     least_contributors,
 )
@@ -36,10 +35,8 @@ from wallflower.strategy.secure_sum import ServerKeyring
 NODES = 20
 DOCUMENT = Path(__file__).parents[3] / "docs" / "secure-sums.md"
 CASES = [
-    ("committee", False, ("keys", "contribute", "tally")),
     ("secagg-plus", False, ("advertise", "share", "mask", "unmask")),
     ("sealed", False, ("enlist", "deal", "check", "seal", "open")),
-    ("committee", True, ("keys", "contribute", "tally")),
     ("secagg-plus", True, ("advertise", "share", "mask", "confirm", "unmask")),
     ("sealed", True, ("enlist", "deal", "check", "seal", "open")),
 ]
@@ -49,10 +46,6 @@ ROWS = [(backend, lying, stage) for backend, lying, stages in CASES for stage in
 def tolerated(backend: str, threat: Threat, stage: str) -> int:
     """How many of NODES nodes may vanish at `stage`, whichever they are."""
     least = least_contributors(threat, NODES)
-    if backend == "committee":
-        threshold = committee_size(threat, NODES).threshold
-        needed = threshold if stage == "tally" else max(least, threshold)
-        return NODES - needed
     if backend == "sealed":
         sizes = dealing_sizes(threat, NODES)
         needed = sizes.threshold if stage == "open" else max(least, sizes.threshold)
@@ -151,9 +144,7 @@ def test_below_the_quorum_there_is_no_sum_however_many_nodes_stay(backend: str) 
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    "stage", ["contribute", "tally", "share", "mask", "unmask", "seal", "open"]
-)
+@pytest.mark.parametrize("stage", ["share", "mask", "unmask", "seal", "open"])
 def test_a_tenth_of_a_hundred_nodes_may_vanish_anywhere(
     backend: str, stage: str
 ) -> None:

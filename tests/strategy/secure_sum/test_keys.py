@@ -18,20 +18,15 @@ from tests.support.secure_sums import (
     open_cohort,
 )
 from wallflower.protocol.errors import ProtocolError, UnusableKeyError
-from wallflower.protocol.secure_sum.backends import COMMITTEE, SECAGG_PLUS
+from wallflower.protocol.secure_sum.backends import SECAGG_PLUS
 from wallflower.protocol.secure_sum.envelope import unwrap, wrap
 from wallflower.protocol.secure_sum.keys import signed
 from wallflower.protocol.secure_sum.seals import check_public
 from wallflower.protocol.secure_sum.session import Ask, Dealt, SecureSum, Void
 from wallflower.protocol.wire import secure_sum_pb2 as wire
-from wallflower.strategy.secure_sum import ServerKeyring
 
 BAD, VICTIM = "node-00003", "node-00001"
-FIRST = {"committee": "keys", "secagg-plus": "advertise"}
-VALUE = {"committee": "contribute", "secagg-plus": "share"}
 Forge = Callable[[wire.PartyKey, dict[str, wire.PartyKey]], None]
-
-KEYED = (COMMITTEE, SECAGG_PLUS)  # whose parties show X25519 keys
 
 
 def zero(key: wire.PartyKey, shown: dict[str, wire.PartyKey]) -> None:
@@ -74,7 +69,7 @@ def run(
                 cohort.refusals[party] = error.code
                 cohort.server.lose(party, error.code)
                 continue
-            if step.stage == FIRST[spec.backend]:
+            if step.stage == "advertise":
                 envelope = unwrap(answer, largest=10**6)
                 key = shown[party] = wire.PartyKey.FromString(envelope.payload)
                 if party == BAD:
@@ -99,25 +94,22 @@ def run(
 
 @pytest.mark.parametrize("enrolled", [True, False])
 @pytest.mark.parametrize(
-    ("backend", "forge", "code"),
+    ("forge", "code"),
     [
-        (backend, forge, code)
-        for backend in KEYED
-        for forge, code in [
-            (zero, "unusable-key"),
-            (of_order_eight, "unusable-key"),
-            (copied, "unusable-key"),
-            (short, "malformed-message"),
-        ]
-    ]
-    + [("secagg-plus", zero_mask, "unusable-key")],
+        (zero, "unusable-key"),
+        (of_order_eight, "unusable-key"),
+        (copied, "unusable-key"),
+        (short, "malformed-message"),
+        (zero_mask, "unusable-key"),
+    ],
 )
 def test_a_bad_key_leaves_its_owner_out_by_name_before_anybody_contributes(
-    backend: str, forge: Forge, code: str, enrolled: bool
+    forge: Forge, code: str, enrolled: bool
 ) -> None:
     enrolment = Enrolment() if enrolled else None
     parties = names(8)
-    cohort = open_cohort(cohort_spec(backend, parties), parties, enrolment=enrolment)
+    spec = cohort_spec(SECAGG_PLUS, parties)
+    cohort = open_cohort(spec, parties, enrolment=enrolment)
     outcome, refused, honest_refusals = run(cohort, enrolment, forge)
     assert refused == {BAD: code}
     assert honest_refusals == {}
@@ -126,70 +118,18 @@ def test_a_bad_key_leaves_its_owner_out_by_name_before_anybody_contributes(
     assert outcome.total == cohort.expected(outcome.survivors)
 
 
-@pytest.mark.parametrize("backend", KEYED)
-def test_a_node_invited_beyond_its_certificate_is_left_out_before_anybody_contributes(
-    backend: str,
-) -> None:
+def test_a_node_invited_beyond_its_certificate_is_left_out_before_others_pay() -> None:
     enrolment = Enrolment()
     enrolment.identity(BAD, capacity=3)
     parties = dict.fromkeys(names(8), 5)
     cohort = open_cohort(
-        cohort_spec(backend, parties, quorum=10), parties, enrolment=enrolment
+        cohort_spec(SECAGG_PLUS, parties, quorum=10), parties, enrolment=enrolment
     )
     outcome, refused, honest_refusals = run(cohort, enrolment, lambda key, shown: None)
     assert refused[BAD] == "beyond-capacity"
     assert honest_refusals == {}
     assert isinstance(outcome, SecureSum)
     assert VICTIM in outcome.survivors
-
-
-def test_a_contribution_beyond_its_certificate_costs_only_its_sender() -> None:
-    # A committee among many: the node is no member, so its key comes with its value.
-    enrolment = Enrolment()
-    parties = dict.fromkeys(names(80), 5)
-    cohort = open_cohort(
-        cohort_spec("committee", parties, quorum=100), parties, enrolment=enrolment
-    )
-    step = cohort.server.start()
-    assert isinstance(step, Ask)
-    bad = next(party for party in parties if party not in step.messages)
-    enrolment.identities.pop(bad)
-    enrolment.identity(bad, capacity=3)
-    cohort = open_cohort(
-        cohort_spec("committee", parties, quorum=100), parties, enrolment=enrolment
-    )
-    outcome, refused, honest_refusals = run(cohort, enrolment, lambda key, shown: None)
-    assert refused == {bad: "beyond-capacity"}
-    assert honest_refusals == {}
-    assert isinstance(outcome, SecureSum)
-    assert bad not in outcome.survivors
-
-
-def test_a_key_kept_for_the_run_is_not_used_after_its_certificate_was_revoked() -> None:
-    enrolment, keyring, revoked = Enrolment(), ServerKeyring("run-1"), set[int]()
-    parties = names(6)
-    trust = enrolment.trust_minus(revoked)
-    first = open_cohort(
-        cohort_spec("committee", parties),
-        parties,
-        enrolment=enrolment,
-        server_keyring=keyring,
-        trust=trust,
-    )
-    assert isinstance(first.run(), SecureSum)
-    certificate = enrolment.identity(BAD).certificate
-    assert certificate is not None
-    revoked.add(certificate.serial)
-    second = open_cohort(
-        cohort_spec("committee", parties, cohort_id="second"),
-        parties,
-        enrolment=enrolment,
-        server_keyring=keyring,
-        trust=trust,
-    )
-    step = second.server.start()
-    assert isinstance(step, Ask)
-    assert (step.stage, set(step.messages)) == ("keys", {BAD})
 
 
 @pytest.mark.parametrize("high_bit", [0, 0x80])

@@ -22,8 +22,6 @@ from wallflower.strategy.secure_sum import restore_session
 
 ENROLMENT = Enrolment()
 CASES = [
-    ("committee", False),
-    ("committee", True),
     ("secagg-plus", False),
     ("secagg-plus", True),
     ("sealed", False),

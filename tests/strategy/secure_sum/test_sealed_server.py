@@ -321,7 +321,7 @@ def test_what_a_sealed_server_sees() -> None:
     watch(run.cohort())
     assert seen == {
         "enlist": {"key"},
-        "deal": {"statement", "commitments", "ephemeral", "sealed"},
+        "deal": {"commitments", "sealed", "proof"},
         "check": set(),
         "seal": {"one", "two", "users", "proof"},
         "open": {"share", "proof"},

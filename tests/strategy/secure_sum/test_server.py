@@ -18,7 +18,6 @@ from tests.support.secure_sums import (
     open_cohort,
 )
 from wallflower.protocol.errors import (
-    InputError,
     MalformedMessageError,
     ProtocolError,
     RefusalError,
@@ -28,10 +27,9 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.secure_sum.envelope import LARGEST_MESSAGE, unwrap, wrap
 from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum, Void
 from wallflower.protocol.wire import secure_sum_pb2 as wire
-from wallflower.strategy.secure_sum import restore_session, server_session
+from wallflower.strategy.secure_sum import restore_session
 
 STAGES = {
-    "committee": ("keys", "contribute", "tally"),
     "secagg-plus": ("advertise", "share", "mask", "unmask"),
     "sealed": ("seal", "open"),
 }
@@ -181,87 +179,14 @@ def test_garbage_is_refused_by_both_sides(
 
 
 def test_a_party_outside_the_cohort_and_a_finished_session_are_refused() -> None:
-    cohort = fresh("committee")
-    ask = asks(cohort, "tally")
+    cohort = fresh("sealed")
+    ask = asks(cohort, "open")
     with pytest.raises(WrongContextError, match="not in this cohort"):
         cohort.server.receive("stranger", b"")
     assert isinstance(cohort.step(ask, lambda s, p: True, lambda s, p: True), SecureSum)
     with pytest.raises(WrongContextError, match="over"):
         cohort.server.receive(BAD, b"")
     assert isinstance(cohort.server.advance(), Void)
-
-
-def test_a_wrong_tally_is_located_and_the_sum_stays_exact() -> None:
-    cohort = fresh("committee", 8)
-    ask = asks(cohort, "tally")
-    for party, body in ask.messages.items():
-        answer = cohort.answer(party, body)
-        if party == BAD:
-            answer = forged(
-                answer, wire.TallyAnswer, lambda m: setattr(m, "total", m.total ^ 1)
-            )
-        cohort.server.receive(party, answer)
-    outcome = cohort.server.advance()
-    assert isinstance(outcome, SecureSum)
-    assert outcome.total == cohort.expected(outcome.survivors)
-    assert cohort.server.lost == {BAD: "tally-does-not-fit"}  # type: ignore[attr-defined]
-
-
-def test_more_wrong_tallies_than_can_be_located_void_the_cohort() -> None:
-    cohort = fresh("committee", 8)  # t = 2: 3 wrong of 8 are located, 4 are not
-    ask = asks(cohort, "tally")
-    wrong = iter((7, 8, 11, 16))
-
-    def spoil(answer: wire.TallyAnswer) -> None:
-        answer.total = (answer.total + next(wrong)) % cohort.spec.modulus
-
-    for index, (party, body) in enumerate(ask.messages.items()):
-        answer = cohort.answer(party, body)
-        if index < 4:
-            answer = forged(answer, wire.TallyAnswer, spoil)
-        cohort.server.receive(party, answer)
-    outcome = cohort.server.advance()
-    assert isinstance(outcome, Void)
-    assert outcome.code == "inconsistent-tallies"
-
-
-def test_a_contributor_that_seals_garbage_is_named_when_it_costs_the_cohort() -> None:
-    cohort = fresh("committee", 8)
-    ask = asks(cohort, "contribute")
-    for party, body in ask.messages.items():
-        answer = cohort.answer(party, body)
-        if party == BAD:
-            answer = forged(
-                answer,
-                wire.ContributeAnswer,
-                lambda m: setattr(m, "sealed", bytes(len(m.sealed))),
-            )
-        cohort.server.receive(party, answer)
-    step = cohort.server.advance()
-    assert isinstance(step, Ask)
-    outcome = cohort.step(step, lambda s, p: True, lambda s, p: True)
-    assert isinstance(outcome, Void)
-    assert outcome.code == "too-few-tallies"
-    assert BAD in outcome.detail
-
-
-def test_a_contributor_that_seals_garbage_for_a_few_members_stops_nothing() -> None:
-    cohort = fresh("committee", 8)
-    ask = asks(cohort, "contribute")
-    for party, body in ask.messages.items():
-        answer = cohort.answer(party, body)
-        if party == BAD:
-            answer = forged(
-                answer,
-                wire.ContributeAnswer,
-                lambda m: setattr(m, "sealed", bytes(3 * 28) + m.sealed[3 * 28 :]),
-            )
-        cohort.server.receive(party, answer)
-    step = cohort.server.advance()
-    assert isinstance(step, Ask)
-    outcome = cohort.step(step, lambda s, p: True, lambda s, p: True)
-    assert isinstance(outcome, SecureSum)
-    assert outcome.total == cohort.expected(outcome.survivors)
 
 
 def test_wrong_unmasking_shares_are_located_and_the_sum_stays_exact() -> None:
@@ -282,37 +207,11 @@ def test_wrong_unmasking_shares_are_located_and_the_sum_stays_exact() -> None:
     assert cohort.server.lost == {BAD: "share-does-not-fit"}  # type: ignore[attr-defined]
 
 
-# -- rule 6 ------------------------------------------------------------------------
-
-
 # -- rule 7 ------------------------------------------------------------------------
 
 
 def fields(message: Any) -> set[str]:
     return {descriptor.name for descriptor, _ in message.ListFields()}
-
-
-def test_a_committee_server_sees_roster_ciphertexts_set_and_sums_only() -> None:
-    cohort = fresh("committee")
-    step = cohort.server.start()
-    seen: dict[str, set[str]] = {}
-    while isinstance(step, Ask):
-        for party, body in step.messages.items():
-            answer = cohort.answer(party, body)
-            payload = unwrap(answer).payload
-            kind: Any = {
-                "keys": wire.PartyKey,
-                "contribute": wire.ContributeAnswer,
-                "tally": wire.TallyAnswer,
-            }[step.stage]
-            seen.setdefault(step.stage, set()).update(fields(kind.FromString(payload)))
-            cohort.server.receive(party, answer)
-        step = cohort.server.advance()
-    assert seen == {
-        "keys": {"key", "whole_run"},
-        "contribute": {"key", "salt", "users", "sealed"},
-        "tally": {"total"},
-    }
 
 
 def test_a_secagg_plus_server_sees_keys_ciphertexts_masked_values_and_shares() -> None:
@@ -343,18 +242,10 @@ def test_a_secagg_plus_server_sees_keys_ciphertexts_masked_values_and_shares() -
 # -- construction ------------------------------------------------------------------
 
 
-def test_a_committee_needs_a_prime_modulus() -> None:
-    parties = names(4)
-    spec = cohort_spec("committee", parties)
-    spec.modulus = 1008
-    with pytest.raises(InputError, match="prime"):
-        server_session(spec, parties)
-
-
-def test_contributions_below_the_quorum_are_void_before_anybody_tallies() -> None:
+def test_contributions_below_the_quorum_are_void_before_anybody_opens() -> None:
     parties = names(8)
-    cohort = open_cohort(cohort_spec("committee", parties, quorum=7), parties)
-    late = {("contribute", "node-00000"), ("contribute", "node-00001")}
+    cohort = open_cohort(cohort_spec("sealed", parties, quorum=7), parties)
+    late = {("seal", "node-00000"), ("seal", "node-00001")}
     end = cohort.run(up=lambda stage, party: (stage, party) not in late)
     assert isinstance(end, Void)
     assert end.code == "quorum-not-met"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.secure_sums import names
+from tests.support.secure_sums import Enrolment, names
 from tests.support.shuffled_sums import (
     ShuffledCohort,
     finished,
@@ -64,9 +64,17 @@ def test_a_refusing_shuffler_voids_the_cohort_with_its_reason() -> None:
 
 
 def test_a_heap_of_other_nodes_is_not_believed() -> None:
-    server, _ = ShuffledCohort(shuffled_spec()).submitted()
+    server, _ = ShuffledCohort(shuffled_spec(malicious=True), Enrolment()).submitted()
     body = ReleaseAnswer(heap=b"", parties=["stranger"]).SerializeToString()
     outcome = finished(server, body)
+    assert isinstance(outcome, Void)
+    assert outcome.code == "heap-does-not-fit"
+
+
+def test_a_heap_that_leaves_too_many_out_is_not_believed() -> None:
+    server, _ = ShuffledCohort(shuffled_spec()).submitted()
+    left_out = dict.fromkeys(range(5), "no-deposit")
+    outcome = finished(server, ReleaseAnswer(left_out=left_out).SerializeToString())
     assert isinstance(outcome, Void)
     assert outcome.code == "heap-does-not-fit"
 

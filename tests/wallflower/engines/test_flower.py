@@ -13,7 +13,7 @@ from wallflower.engines import process as flower_process
 from wallflower.engines import simulation as simulation_engine
 from wallflower.engines.flower import app_folder, carry
 from wallflower.engines.process import FlowerSite, flower_environment
-from wallflower.engines.registry import EngineJob
+from wallflower.engines.registry import EngineJob, check_options
 from wallflower.protocol.errors import (
     ConfigError,
     InputError,
@@ -155,10 +155,9 @@ def test_a_desk_beyond_loopback_needs_a_certificate() -> None:
         deployment_engine.check(config)
 
 
-async def test_an_unknown_option_is_refused_with_the_near_miss(tmp_path: Path) -> None:
-    job = EngineJob(EXPERIMENT, tmp_path, "r", events.ignore, (("conection", "lab"),))
+def test_an_unknown_option_is_refused_with_the_near_miss() -> None:
     with pytest.raises(InputError, match='did you mean "connection"'):
-        await deployment_engine.run_deployment(job)
+        check_options("deployment", (("conection", "lab"),))
 
 
 async def test_a_superlink_is_named_or_addressed_not_both(tmp_path: Path) -> None:

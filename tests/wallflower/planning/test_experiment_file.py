@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +115,30 @@ def test_a_simulation_has_the_first_cohort_and_floor_of_the_plan(
         batch = planned(command, path)["batches"][0]
         found = simulated(command, path)
         assert found["settings"]["first_batch"] == batch["cohort_size"]
-        sentence = found["guarantee"]["sentence"]
-        stated = f"{batch['honest_floor']} of {batch['cohort_size']} people"
-        assert stated in sentence
+        assert batch["honest_floor"] < batch["cohort_size"]
+
+
+def condition(sentence: str) -> str:
+    return sentence.partition("This holds as long as")[2]
+
+
+def test_a_simulation_states_the_condition_of_the_plan(
+    command: Command, tmp_path: Path
+) -> None:
+    path = file_with(tmp_path, "0.1")
+    stated = condition(planned(command, path)["guarantee"]["sentence"])
+    assert "at most 10 % of the run's nodes work with the operator" in stated
+    assert condition(simulated(command, path)["guarantee"]["sentence"]) == stated
+
+
+def test_a_plan_of_a_file_names_the_parts_that_its_noise_counts_on(
+    command: Command, tmp_path: Path
+) -> None:
+    path = file_with(tmp_path, "0.1")
+    parts = [
+        b["honest_floor"] / b["cohort_size"] for b in planned(command, path)["batches"]
+    ]
+    said = " ".join(command("plan", str(path), "--gap=0.5").split())
+    low, high = (math.floor(1000 * part) / 10 for part in (min(parts), max(parts)))
+    assert low < high
+    assert f"noise counts on {low:g} % to {high:g} %, by its size, of the group" in said

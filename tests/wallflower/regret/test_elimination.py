@@ -214,12 +214,13 @@ def test_the_best_arm_is_dropped_no_more_often_than_promised(mechanism: str) -> 
 def test_a_level_doubled_four_times_over_and_no_share_drops_the_best_arm_too_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The test above must be able to fail: with every comparison of every batch at a
-    # level of 16 p instead of its share, p is exceeded for sure (99.99 %).
+    # The test above must be able to fail: with every pair at a level of 16 p and
+    # every batch's aim at the whole weight, p is exceeded for sure (99.99 %).
     from wallflower.strategy.bandit.failure_budget import Shares
 
     failure = Fraction(1, 50)
-    monkeypatch.setattr(Shares, "pair", lambda *_: 16 * failure)
+    monkeypatch.setattr(Shares, "ever", lambda *_: 16 * failure)
+    monkeypatch.setattr(Shares, "weight", lambda *_: Fraction(1))
     spec = dataclasses.replace(BASE, failure_probability=failure)
     means = np.tile([0.5, 0.5, 0.51, 0.5, 0.5], 400)
     result = run(build_engine(Simulation(spec, BernoulliRewards(means), 400, 11)))

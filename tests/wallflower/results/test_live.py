@@ -37,7 +37,7 @@ async def test_without_a_terminal_every_step_is_a_plain_line(
     assert said.out == ""
     lines = said.err.splitlines()
     assert lines[0] == "10 nodes with 1,000 users there; 2 arms, up to 1,000 users"
-    assert lines[1] == "round 1: batch 1, 2 arms, 200 users asked"
+    assert lines[1] == "round 1: 2 arms, 200 users asked"
     assert lines[2] == "  second: cohort void (quorum-not-met; users lost: 99 late)"
     end = "round 1 done in 1.2 s: 1 arm left, users invited 200, answered 95, lost 105"
     assert lines[3] == end
@@ -76,7 +76,7 @@ async def test_on_a_terminal_arms_have_bars_and_cohorts_their_progress(
     drawn = io.StringIO()
     Console(file=drawn, width=120).print(view._render())
     assert "first: contribute 3/10" in drawn.getvalue()
-    assert "out in batch 1" in drawn.getvalue()
+    assert "out in round 1" in drawn.getvalue()
     assert bar(0.6, 0.9, 0.75, 30) in drawn.getvalue()
 
 
@@ -107,7 +107,7 @@ async def test_one_of_a_thing_is_named_in_the_singular(
     said = capsys.readouterr().err.splitlines()
     assert said == [
         "1 node with 1 user there; 2 arms, up to 1,000 users; 1 round done",
-        "round 2: batch 2, 1 arm, 1 user asked",
+        "round 2: 1 arm, 1 user asked",
     ]
 
 

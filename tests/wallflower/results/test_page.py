@@ -256,6 +256,9 @@ def test_test_mode_is_a_banner_and_promises_nothing(tmp_path: Path) -> None:
         in page.text
     )
     assert "can shift the odds" not in page.flat
+    terms = {row[0] for row in page.facts("The technical terms")}
+    assert "Guarantee" in terms
+    assert not terms & {"Composition", "Withstands"}  # of a promise there is none
 
 
 def test_a_changed_record_gets_no_verdict_and_no_promise(tmp_path: Path) -> None:
@@ -269,6 +272,9 @@ def test_a_changed_record_gets_no_verdict_and_no_promise(tmp_path: Path) -> None
     assert "The record does NOT hold: do not rely on this page." in page.flat
     assert "is the best of" not in page.flat
     assert "can shift the odds" not in page.flat
+    assert "best" not in [row[-1] for row in page.table("Estimates after round")]
+    assert "all intervals of all rounds hold together" not in page.flat
+    assert "The technical terms of the promise" not in page.tables
 
 
 def test_what_a_server_writes_meanwhile_breaks_no_look_at_the_record(
@@ -308,7 +314,24 @@ def test_a_run_of_which_no_round_is_finished_has_a_page_too(tmp_path: Path) -> N
     Journal.create(run_dir, "fresh", load_config(write(tmp_path)), "local").close()
     code, _ = invoke("report", run_dir)
     assert code == 0
-    assert "No round is finished yet." in page_of(run_dir).flat
+    page = page_of(run_dir)
+    assert "No round is finished yet." in page.flat
+    assert "nothing to compare" in page.flat
+    assert "(1 entry)" in page.flat
+    assert "Every decision followed from the sums" not in page.flat
+    assert set(page.tables) == {
+        "People by arm",
+        "What held when this page was written",
+        "The run",
+    }
+
+
+def test_a_number_stands_with_its_noun(failing: Path) -> None:
+    page = page_of(failing)
+    assert "(from 0 to 1)" in page.flat.replace(", the mark", "")
+    assert "more often than agreed (once)" in page.flat
+    assert "dealt among 12 nodes" in page.flat
+    assert "\N{NO-BREAK SPACE}%" in page.text.partition("Withstands")[2][:200]
 
 
 def test_nobody_lost_is_nothing_that_differs(undecided: Path) -> None:

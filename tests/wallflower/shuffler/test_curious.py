@@ -27,8 +27,12 @@ from tests.support.shuffled_sums import (
 from tests.wallflower.shuffler.test_service import asked
 from wallflower.clients.node.courier import deliver
 from wallflower.protocol.secure_sum.session import SecureSum
-from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES, deposit_info
-from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan, batch_info
+from wallflower.protocol.secure_sum.shuffle.deposits import (
+    TICKET_BYTES,
+    deposit_info,
+    reference,
+)
+from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
 from wallflower.protocol.wire.shuffle_pb2 import (
     DepositRequest,
@@ -94,6 +98,55 @@ def test_what_lives_in_the_shuffler_after_a_release_is_of_nobody(
         assert party.encode() not in before  # no name, even while it collects
         assert party.encode() not in after
         assert not any(piece in after for piece in pieces(body))
+
+
+@pytest.mark.parametrize("direct", [True, False], ids=["dialled", "relayed"])
+def test_the_shuffler_is_never_told_a_name(direct: bool) -> None:
+    cohort = mixed(direct=direct)
+    server, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    assert b"node-00003" in living(server)  # the search finds what is there
+    heard = [request, *(parcel.body for parcel in cohort.parcels.values())]
+    for party in cohort.parties:
+        assert not any(party.encode() in said for said in heard)
+
+
+def test_the_order_in_which_batches_are_told_is_not_that_of_the_nodes() -> None:
+    cohort = mixed(direct=True)
+    _, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    release = ReleaseRequest.FromString(request)
+    # Their bytes alone decide, and those are drawn by each node for itself.
+    assert list(release.unnamed) == sorted(map(cohort.batch, cohort.parties))
+
+
+def test_how_many_users_a_node_has_is_told_beside_its_batch_and_not_with_it() -> None:
+    cohort = ShuffledCohort(shuffled_spec(5), direct=True)
+    cohort.parties = {"node-00000": 1, "node-00001": 3, "node-00002": 2}
+    _, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    assert list(ReleaseRequest.FromString(request).users) == [3, 2, 1]
+
+
+def test_of_deposits_the_server_learns_whose_are_missing_and_no_more(
+    tmp_path: Path,
+) -> None:
+    cohort, deposits = mixed(direct=True), new_deposits(tmp_path)
+    server, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    del cohort.parcels["node-00007"]
+    # When, in which order and how often they were brought is not told on.
+    for parcel in (*reversed(cohort.parcels.values()), *cohort.parcels.values()):
+        deposits.put(parcel.body)
+    body = new_shuffler(tmp_path, deposits=deposits).release(request)
+    answer = ReleaseAnswer.FromString(body)
+    listed = sorted(map(cohort.batch, cohort.parties))
+    missing = listed.index(cohort.batch("node-00007"))
+    assert dict(answer.left_out) == {missing: "no-deposit"}
+    answer.ClearField("left_out")
+    assert [field.name for field, _ in answer.ListFields()] == ["heap"]
+    assert isinstance(finished(server, body), SecureSum)
+    assert dict(server.out) == {"node-00007": "no-deposit"}
 
 
 def test_what_the_server_keeps_has_no_message_and_no_ticket(tmp_path: Path) -> None:
@@ -169,16 +222,20 @@ async def test_logs_and_files_of_a_shufflers_process_name_nobody(
 
 
 def test_both_together_read_a_node_that_its_own_noise_alone_hides() -> None:
-    # The documented loss: the server's list of sealed tickets, the shuffler's key and
-    # box, the server's key.
+    # The documented loss: what the server knows deposits by, the shuffler's box while
+    # it holds them, the server's key.
     cohort = mixed(direct=True)
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
     release = ReleaseRequest.FromString(request)
-    batch, context = release.batches[3], server.context  # type: ignore[attr-defined]
-    place = batch_info(context, batch.party, 1, release.sealing_key)
-    ticket = KEY.open(batch.answer.sealed, place)
-    box = {body[:TICKET_BYTES]: body[TICKET_BYTES:] for body in opened(cohort).values()}
-    bodies = server._bodies(box[ticket])  # type: ignore[attr-defined]
+    context = server.context  # type: ignore[attr-defined]
+    box = {
+        reference(body[:TICKET_BYTES], context, release.sealing_key): body[
+            TICKET_BYTES:
+        ]
+        for body in opened(cohort).values()
+    }
+    lying = box[cohort.batch("node-00003")]
+    bodies = server._bodies(lying)  # type: ignore[attr-defined]
     plan = ShufflePlan.of(cohort.spec, NODES)
-    assert plan.read(bodies, 1) == cohort.values[batch.party]
+    assert plan.read(bodies, 1) == cohort.values["node-00003"]

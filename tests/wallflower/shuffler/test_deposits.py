@@ -21,14 +21,16 @@ from wallflower.protocol.errors import (
     RefusalError,
     ReplayedMessageError,
 )
+from wallflower.protocol.secure_sum.envelope import unwrap, wrap
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES, deposit_info
-from wallflower.protocol.secure_sum.shuffle.plan import batch_info
+from wallflower.protocol.secure_sum.shuffle.plan import batch_info, batch_statement
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, SealingKey
 from wallflower.protocol.wire.shuffle_pb2 import (
     DepositRequest,
     ReleaseAnswer,
-    ReleaseRequest,
+    SubmitAnswer,
+    SubmitRequest,
 )
 from wallflower.shuffler.deposits import Deposits
 
@@ -167,29 +169,41 @@ def test_a_node_whose_deposit_did_not_arrive_is_left_out(tmp_path: Path) -> None
     del cohort.parcels["node-00002"]
     brought(cohort, deposits)
     body = new_shuffler(tmp_path, deposits=deposits).release(request)
-    assert dict(ReleaseAnswer.FromString(body).refused) == {"node-00002": "no-deposit"}
+    left_out = ReleaseAnswer.FromString(body).left_out
+    assert list(left_out.values()) == ["no-deposit"]
     outcome = finished(server, body)
     assert isinstance(outcome, SecureSum)
+    assert dict(server.out) == {"node-00002": "no-deposit"}
     assert "node-00002" not in outcome.survivors
     assert outcome.total == sum(cohort.values.values()) - cohort.values["node-00002"]
 
 
+class Cheating(ShuffledCohort):
+    """A cohort with a node of two names, which brought its messages once."""
+
+    def node_answer(self, party: str, body: bytes, value: int) -> bytes:
+        own = super().node_answer(party, body, value)
+        if party != "node-00001":
+            return own
+        assert self.enrolment is not None
+        sender, request = unwrap(own), SubmitRequest.FromString(unwrap(body).payload)
+        answer = SubmitAnswer.FromString(sender.payload)
+        answer.batch = self.batch("node-00000")
+        place = batch_info(sender.context, party, 1, request.sealing_key)
+        statement = batch_statement(place, answer.batch)
+        answer.signature = self.enrolment.identity(party).sign(statement)
+        payload = answer.SerializeToString()
+        return wrap(sender.stage, sender.context, party, "", payload)
+
+
 def test_a_ticket_serves_one_node_only(tmp_path: Path) -> None:
-    # Two names of one cheat: what it brought once is not added twice.
-    cohort, deposits = direct(6, "shuffle-dp"), new_deposits(tmp_path)
+    enrolment, deposits = Enrolment(), new_deposits(tmp_path)
+    cohort = Cheating(shuffled_spec(6, malicious=True), enrolment, direct=True)
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
     brought(cohort, deposits)
-    parsed = ReleaseRequest.FromString(request)
-    context = DepositRequest.FromString(cohort.parcels["node-00000"].body).context
-    first, second = parsed.batches[0], parsed.batches[1]
-    key = parsed.sealing_key
-    ticket = KEY.open(first.answer.sealed, batch_info(context, first.party, 1, key))
-    second.answer.sealed = SealingKey(HYBRID, KEY.public).seal(
-        ticket, batch_info(context, second.party, 1, key)
-    )
-    shuffler = new_shuffler(tmp_path, deposits=deposits)
-    answer = ReleaseAnswer.FromString(shuffler.release(parsed.SerializeToString()))
+    shuffler = new_shuffler(tmp_path, enrolment, deposits)
+    answer = ReleaseAnswer.FromString(shuffler.release(request))
     assert dict(answer.refused) == {"node-00001": "no-deposit"}
 
 

@@ -13,11 +13,13 @@ from tests.support.shuffled_sums import (
     ShuffledCohort,
     changed,
     finished,
+    new_deposits,
     new_shuffler,
     shuffled_spec,
 )
+from wallflower.protocol.errors import ReplayedMessageError
 from wallflower.protocol.secure_sum.session import SecureSum, Void
-from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan, batch_info
+from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan, unnamed_info
 from wallflower.protocol.wire.shuffle_pb2 import ReleaseAnswer, ReleaseRequest
 from wallflower.shuffler.heap import random_order
 
@@ -54,7 +56,7 @@ def test_a_second_heap_is_never_given_also_not_of_other_nodes(tmp_path: Path) ->
     assert isinstance(request, bytes)
     assert ReleaseAnswer.FromString(new_shuffler(tmp_path).release(request)).heap
     fewer = ReleaseRequest.FromString(request)
-    del fewer.batches[0]
+    del fewer.unnamed[0], fewer.users[0]
     for again in (request, fewer.SerializeToString()):
         # A new process with the same folder: what was given is on disk.
         assert "given before" in refusal(new_shuffler(tmp_path).release(again))
@@ -64,7 +66,7 @@ def test_below_the_floor_the_batches_are_destroyed(tmp_path: Path) -> None:
     _, request = ShuffledCohort(shuffled_spec()).submitted()
     assert isinstance(request, bytes)
     few = ReleaseRequest.FromString(request)
-    del few.batches[2:]
+    del few.unnamed[2:], few.users[2:]
     shuffler = new_shuffler(tmp_path)
     assert "at least" in refusal(shuffler.release(few.SerializeToString()))
     assert "given before" in refusal(shuffler.release(request))
@@ -83,24 +85,111 @@ def test_another_description_opens_no_batch(
     assert "0 nodes with 0 users" in refusal(new_shuffler(tmp_path).release(lie))
 
 
-def test_a_node_listed_twice_voids_the_heap(tmp_path: Path) -> None:
-    _, request = ShuffledCohort(shuffled_spec()).submitted()
+@pytest.mark.parametrize("direct", [True, False], ids=["dialled", "relayed"])
+def test_a_batch_listed_twice_counts_once(direct: bool, tmp_path: Path) -> None:
+    cohort, deposits = ShuffledCohort(shuffled_spec(6), direct=direct), None
+    _, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    if direct:
+        deposits = new_deposits(tmp_path)
+        for parcel in cohort.parcels.values():
+            deposits.put(parcel.body)
+    twice = ReleaseRequest.FromString(request)
+    twice.unnamed[1] = twice.unnamed[0]
+    answer = ReleaseAnswer.FromString(
+        new_shuffler(tmp_path, deposits=deposits).release(twice.SerializeToString())
+    )
+    assert dict(answer.left_out) == {1: ReplayedMessageError.code}
+    assert len(answer.heap) == 5 * ShufflePlan.of(cohort.spec, 6).batch_bytes
+
+
+def test_a_node_named_twice_voids_the_heap(tmp_path: Path) -> None:
+    enrolment = Enrolment()
+    _, request = ShuffledCohort(shuffled_spec(malicious=True), enrolment).submitted()
     assert isinstance(request, bytes)
     twice = ReleaseRequest.FromString(request)
     twice.batches.append(twice.batches[0])
     body = twice.SerializeToString()
-    assert "twice" in refusal(new_shuffler(tmp_path).release(body))
+    assert "twice" in refusal(new_shuffler(tmp_path, enrolment).release(body))
+
+
+@pytest.mark.parametrize("listed", [4, 6], ids=["fewer", "more"])
+def test_as_many_numbers_of_users_are_told_as_batches(
+    listed: int, tmp_path: Path
+) -> None:
+    _, request = ShuffledCohort(shuffled_spec()).submitted()
+    assert isinstance(request, bytes)
+    lie = ReleaseRequest.FromString(request)
+    lie.users[:] = [1] * listed
+    body = new_shuffler(tmp_path).release(lie.SerializeToString())
+    assert "other batches" in refusal(body)
+
+
+def test_no_more_batches_are_taken_than_nodes_were_invited(tmp_path: Path) -> None:
+    _, request = ShuffledCohort(shuffled_spec()).submitted()
+    assert isinstance(request, bytes)
+    lie = ReleaseRequest.FromString(request)
+    lie.unnamed.append(b"made up")
+    lie.users.append(1)
+    body = new_shuffler(tmp_path).release(lie.SerializeToString())
+    assert "other batches" in refusal(body)
+
+
+def test_of_unnamed_batches_the_largest_nodes_are_taken_for_missing(
+    tmp_path: Path,
+) -> None:
+    # 5 nodes with 6 users and a quorum of 5: were it known that the missing one has
+    # one user, five would be left. It is not, and four are counted.
+    spec = shuffled_spec()
+    spec.quorum = 5
+    cohort = ShuffledCohort(spec)
+    _, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    lacking = ReleaseRequest.FromString(request)
+    lacking.users[0] = 2
+    lacking.unnamed[4] = b"not sealed"
+    body = new_shuffler(tmp_path).release(lacking.SerializeToString())
+    assert "4 nodes with 4 users" in refusal(body)
+
+
+@pytest.mark.parametrize("told", ["roster", "batches"])
+def test_a_shuffler_that_need_not_check_names_wants_to_hear_none(
+    told: str, tmp_path: Path
+) -> None:
+    cohort = ShuffledCohort(shuffled_spec())
+    server, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    telling = ReleaseRequest.FromString(request)
+    if told == "roster":
+        telling.roster.CopyFrom(server.roster_note)  # type: ignore[attr-defined]
+    else:
+        telling.batches.add(party="node-00000")
+    body = new_shuffler(tmp_path).release(telling.SerializeToString())
+    assert "names" in refusal(body)
+
+
+def test_a_lying_servers_batches_do_not_go_unnamed(tmp_path: Path) -> None:
+    enrolment = Enrolment()
+    _, request = ShuffledCohort(shuffled_spec(malicious=True), enrolment).submitted()
+    assert isinstance(request, bytes)
+    hiding = ReleaseRequest.FromString(request)
+    hiding.unnamed[:] = [batch.answer.batch for batch in hiding.batches]
+    hiding.users[:] = [1] * len(hiding.batches)
+    body = new_shuffler(tmp_path, enrolment).release(hiding.SerializeToString())
+    assert "name" in refusal(body)
 
 
 def test_a_batch_under_another_name_or_number_of_users_is_left_out(
     tmp_path: Path,
 ) -> None:
-    server, request = ShuffledCohort(shuffled_spec(6)).submitted()
+    enrolment = Enrolment()
+    spec = shuffled_spec(6, malicious=True)
+    server, request = ShuffledCohort(spec, enrolment).submitted()
     assert isinstance(request, bytes)
     lie = ReleaseRequest.FromString(request)
     lie.batches[0].answer.users = 2
     answer = ReleaseAnswer.FromString(
-        new_shuffler(tmp_path).release(lie.SerializeToString())
+        new_shuffler(tmp_path, enrolment).release(lie.SerializeToString())
     )
     assert list(answer.refused) == ["node-00000"]
     outcome = finished(server, answer.SerializeToString())
@@ -187,11 +276,11 @@ def test_server_and_shuffler_together_learn_a_nodes_messages_and_no_more() -> No
     assert isinstance(request, bytes)
     plan = ShufflePlan.of(cohort.spec, 5)
     release = ReleaseRequest.FromString(request)
-    batch, context = release.batches[3], server.context  # type: ignore[attr-defined]
-    place = batch_info(context, batch.party, 1, release.sealing_key)
-    opened = KEY.open(batch.answer.sealed, place)
+    context = server.context  # type: ignore[attr-defined]
+    place = unnamed_info(context, release.sealing_key)
+    opened = KEY.open(cohort.batch("node-00003"), place)
     bodies = server._bodies(opened)  # type: ignore[attr-defined]
-    assert plan.read(bodies, 1) == cohort.values[batch.party]
+    assert plan.read(bodies, 1) == cohort.values["node-00003"]
 
 
 def test_every_order_is_as_likely_as_any_other() -> None:

@@ -72,7 +72,8 @@ def leaves_nothing(home: Path, cohort: ShuffledCohort, request: bytes) -> None:
     lying = b"".join(p.read_bytes() for p in home.rglob("*") if p.is_file())
     key = OpeningKey(HYBRID, (home / "shuffler.key").read_bytes())
     release = ReleaseRequest.FromString(request)
-    parts = [batch.answer.sealed for batch in release.batches]
+    parts = list(release.unnamed)
+    assert parts
     for parcel in cohort.parcels.values():
         deposit = DepositRequest.FromString(parcel.body)
         opened = key.open(deposit.sealed, deposit_info(deposit.context))

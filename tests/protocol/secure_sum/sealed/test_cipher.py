@@ -1,4 +1,4 @@
-"""Seal, add up, open: only the sum, and only with t members."""
+"""Seal, add up, open: only the sum, only with t members, and exactly or not at all."""
 
 from __future__ import annotations
 
@@ -12,17 +12,26 @@ from hypothesis import strategies as st
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.secure_sum.sealed import feldman
 from wallflower.protocol.secure_sum.sealed.cipher import (
+    LARGEST_WINDOW,
     Ciphertext,
     combine,
+    decode,
     encrypt,
     lagrange,
     prove_sender,
     shows_sender,
     statement,
+    table_reach,
     uncovered,
 )
-from wallflower.protocol.secure_sum.sealed.decoding import decode
-from wallflower.protocol.secure_sum.sealed.group import KeyPair, base, times, total
+from wallflower.protocol.secure_sum.sealed.group import (
+    KeyPair,
+    Point,
+    base,
+    hashed_point,
+    times,
+    total,
+)
 
 CONTEXT = b"c" * 32
 
@@ -99,8 +108,8 @@ def test_a_proof_is_bound_to_sender_users_and_both_points() -> None:
 
 
 def test_openings_and_ciphertexts_show_no_value() -> None:
-    sealed, opening = encrypt(KeyPair.generate().point, 31337)
-    assert "31337" not in repr(sealed) + repr(opening)
+    sealed, opening = encrypt(KeyPair.generate().point, 3133713371337)
+    assert "3133713371337" not in repr(sealed) + repr(opening)
 
 
 View = tuple[tuple[int, ...], ...]
@@ -161,3 +170,41 @@ def test_lagrange_recovers_in_a_small_field_too() -> None:
                 for weight, place in zip(lagrange(places, 7), places, strict=True)
             )
             assert value % 7 == coefficients[0]
+
+
+def point_of(value: int) -> Point | None:
+    return base(value) if value else None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(-5000, 5000), st.integers(0, 6000), st.integers(0, 6000))
+def test_every_number_of_the_window_is_found_and_no_other(
+    value: int, below: int, above: int
+) -> None:
+    assert decode(point_of(value), value - below, value + above) == value
+    assert decode(point_of(value), value + 1, value + 1 + above) is None
+    assert decode(point_of(value), value - 1 - below, value - 1) is None
+
+
+@pytest.mark.parametrize("value", [-3_000_000, -1, 0, 1, 999_999, 4_000_000])
+def test_a_wide_window_is_decoded_from_edge_to_edge(value: int) -> None:
+    assert decode(point_of(value), -3_000_000, 4_000_000) == value
+
+
+def test_zero_is_the_point_at_infinity() -> None:
+    assert decode(None, -5, 5) == 0
+    assert decode(None, 1, 5) is None
+
+
+def test_a_point_of_no_small_number_is_not_decoded() -> None:
+    assert decode(hashed_point("no sum"), -10_000, 10_000) is None
+
+
+@pytest.mark.parametrize("high", [-1, LARGEST_WINDOW])
+def test_an_empty_and_an_endless_window_are_refused(high: int) -> None:
+    with pytest.raises(InputError, match="window"):
+        decode(base(1), 0, high)
+
+
+def test_the_table_never_outgrows_its_bound() -> None:
+    assert table_reach(LARGEST_WINDOW) <= 2**20

@@ -20,6 +20,7 @@ from wallflower.protocol.secure_sum.sealed.dealing import (
     deal,
     dealing_name,
     open_share,
+    sealed_for,
     upheld,
 )
 from wallflower.protocol.secure_sum.sealed.group import (
@@ -29,6 +30,7 @@ from wallflower.protocol.secure_sum.sealed.group import (
     base,
     random_scalar,
     scalar_bytes,
+    times_secret,
     total,
 )
 from wallflower.protocol.secure_sum.sealed.proofs import prove_knowledge
@@ -40,8 +42,13 @@ HOLDERS = [
 ]
 
 
+def dealt(dealer: str = "dealer", terms: Terms = TERMS) -> Dealing:
+    dealing, _ = deal(terms, dealer, HOLDERS)
+    return dealing
+
+
 def share_of(dealing: Dealing, index: int, terms: Terms = TERMS) -> int | None:
-    agreed = PAIRS[index].agree(Point.parse(dealing.ephemeral))
+    agreed = PAIRS[index].agree(Point.parse(dealing.statement.constant))
     return open_share(
         terms,
         dealing.statement.dealer,
@@ -52,7 +59,7 @@ def share_of(dealing: Dealing, index: int, terms: Terms = TERMS) -> int | None:
 
 
 def test_every_share_fits_its_commitments() -> None:
-    dealing = deal(TERMS, "dealer", HOLDERS)
+    dealing = dealt()
     commitments = dealing.check(TERMS)
     for index, holder in enumerate(HOLDERS):
         share = share_of(dealing, index)
@@ -62,7 +69,7 @@ def test_every_share_fits_its_commitments() -> None:
 
 
 def test_shares_of_several_dealers_add_up_to_a_key_that_t_members_make() -> None:
-    dealings = [deal(TERMS, f"dealer-{i}", HOLDERS) for i in range(3)]
+    dealings = [dealt(f"dealer-{i}") for i in range(3)]
     public = total([d.statement.proven_constant(TERMS) for d in dealings])
     keys = {}
     for index in (0, 2, 4):
@@ -79,16 +86,55 @@ def test_shares_of_several_dealers_add_up_to_a_key_that_t_members_make() -> None
 
 
 def test_a_share_opens_for_its_member_dealer_and_dealing_alone() -> None:
-    dealing = deal(TERMS, "dealer", HOLDERS)
-    ephemeral = Point.parse(dealing.ephemeral)
-    agreed, sealed = PAIRS[0].agree(ephemeral), dealing.sealed[0]
+    dealing = dealt()
+    constant = Point.parse(dealing.statement.constant)
+    agreed, sealed = PAIRS[0].agree(constant), dealing.sealed[0]
+    stranger = PAIRS[1].agree(constant)
     other = dataclasses.replace(TERMS, context=b"d" * 32)
-    assert open_share(TERMS, "dealer", HOLDERS[0], agreed, sealed) is not None
-    assert open_share(TERMS, "another", HOLDERS[0], agreed, sealed) is None
-    assert open_share(other, "dealer", HOLDERS[0], agreed, sealed) is None
-    assert open_share(TERMS, "dealer", HOLDERS[1], agreed, sealed) is None
-    stranger = PAIRS[1].agree(ephemeral)
-    assert open_share(TERMS, "dealer", HOLDERS[0], stranger, sealed) is None
+    moved = HOLDERS[0]._replace(place=2)
+    share = open_share(TERMS, "dealer", HOLDERS[0], agreed, sealed)
+    elsewhere = [
+        open_share(TERMS, "another", HOLDERS[0], agreed, sealed),
+        open_share(other, "dealer", HOLDERS[0], agreed, sealed),
+        open_share(TERMS, "dealer", HOLDERS[1], agreed, sealed),
+        open_share(TERMS, "dealer", moved, agreed, sealed),
+        open_share(TERMS, "dealer", HOLDERS[0], stranger, sealed),
+    ]
+    assert share is not None
+    assert share not in elsewhere
+    assert len(set(elsewhere)) == len(elsewhere)
+    assert open_share(TERMS, "dealer", HOLDERS[0], agreed, sealed[:-1]) is None
+
+
+def test_a_dealer_that_is_a_member_keeps_its_own_share_and_seals_none() -> None:
+    dealing, own = deal(TERMS, "node-2", HOLDERS)
+    assert len(dealing.sealed) == len(HOLDERS) - 1
+    assert sealed_for(HOLDERS, "node-2") == ["node-0", "node-1", "node-3", "node-4"]
+    commitments = dealing.check(TERMS)
+    assert feldman.fits(own, commitments, HOLDERS[2].place)
+    after = dataclasses.replace(
+        dealing, sealed=(*dealing.sealed[:2], b"", *dealing.sealed[2:])
+    )
+    share = share_of(after, 3)
+    assert share is not None
+    assert feldman.fits(share, commitments, HOLDERS[3].place)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "last"), [(1, 4), (2, 9), (5, 5), (5, 3), (6, 20)]
+)
+def test_the_points_of_all_places_are_those_of_each(threshold: int, last: int) -> None:
+    coefficients = feldman.random_polynomial(threshold)
+    points = feldman.share_points(feldman.commit(coefficients), last)
+    each = [base(feldman.evaluate(coefficients, x)) for x in range(1, last + 1)]
+    assert points == each
+
+
+def test_infinity_on_the_way_to_a_members_point_is_no_matter() -> None:
+    """5 − 3x + x²: the same at 1 and 2, and x² − 3x is zero at 3."""
+    coefficients = [5, ORDER - 3, 1]
+    points = feldman.share_points(feldman.commit(coefficients), 6)
+    assert points == [base(x * x - 3 * x + 5) for x in range(1, 7)]
 
 
 # -- rogue dealers -----------------------------------------------------------------
@@ -99,7 +145,7 @@ def crooked(places: Sequence[int]) -> Dealing:
     honest = feldman.evaluate
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(feldman, "evaluate", lambda f, x: honest(f, x) + (x in places))
-        return deal(TERMS, "crook", HOLDERS)
+        return dealt("crook")
 
 
 def test_a_wrong_share_does_not_fit_and_its_complaint_is_upheld() -> None:
@@ -109,60 +155,84 @@ def test_a_wrong_share_does_not_fit_and_its_complaint_is_upheld() -> None:
         share = share_of(dealing, index)
         assert share is not None
         assert feldman.fits(share, commitments, holder.place) == (holder.place != 2)
-    ephemeral = Point.parse(dealing.ephemeral)
-    shared, proof = complain(TERMS, "crook", HOLDERS[1], PAIRS[1], ephemeral)
+    constant = Point.parse(dealing.statement.constant)
+    shared, proof = complain(TERMS, "crook", HOLDERS[1], PAIRS[1], constant)
     assert upheld(TERMS, HOLDERS[1], dealing, dealing.sealed[1], shared, proof)
 
 
 def test_a_share_that_does_not_open_is_a_wrong_one() -> None:
-    dealing = deal(TERMS, "crook", HOLDERS)
+    dealing = dealt("crook")
     garbage = bytes(len(dealing.sealed[1]))
     shared, proof = complain(
-        TERMS, "crook", HOLDERS[1], PAIRS[1], Point.parse(dealing.ephemeral)
+        TERMS, "crook", HOLDERS[1], PAIRS[1], Point.parse(dealing.statement.constant)
     )
     assert upheld(TERMS, HOLDERS[1], dealing, garbage, shared, proof)
 
 
 def test_a_complaint_about_a_good_share_is_not_upheld() -> None:
-    dealing = deal(TERMS, "dealer", HOLDERS)
-    ephemeral = Point.parse(dealing.ephemeral)
-    shared, proof = complain(TERMS, "dealer", HOLDERS[1], PAIRS[1], ephemeral)
+    dealing = dealt()
+    constant = Point.parse(dealing.statement.constant)
+    shared, proof = complain(TERMS, "dealer", HOLDERS[1], PAIRS[1], constant)
     assert not upheld(TERMS, HOLDERS[1], dealing, dealing.sealed[1], shared, proof)
 
 
 def test_a_complaint_with_an_invented_point_is_not_upheld() -> None:
     """The point of another key opens nothing; the proof gives it away."""
-    dealing = deal(TERMS, "dealer", HOLDERS)
-    ephemeral = Point.parse(dealing.ephemeral)
+    dealing = dealt()
+    constant = Point.parse(dealing.statement.constant)
     liar = KeyPair.generate()
-    shared, proof = complain(TERMS, "dealer", HOLDERS[1], liar, ephemeral)
+    shared, proof = complain(TERMS, "dealer", HOLDERS[1], liar, constant)
     assert not upheld(TERMS, HOLDERS[1], dealing, dealing.sealed[1], shared, proof)
 
 
 def test_a_complaint_against_one_dealer_says_nothing_about_another() -> None:
-    bad, good = crooked([2]), deal(TERMS, "dealer", HOLDERS)
+    bad, good = crooked([2]), dealt()
     shared, proof = complain(
-        TERMS, "crook", HOLDERS[1], PAIRS[1], Point.parse(bad.ephemeral)
+        TERMS, "crook", HOLDERS[1], PAIRS[1], Point.parse(bad.statement.constant)
     )
     assert not upheld(TERMS, HOLDERS[1], good, good.sealed[1], shared, proof)
 
 
 def test_a_complaint_opens_only_the_seal_it_is_about() -> None:
     dealing = crooked([2])
-    ephemeral = Point.parse(dealing.ephemeral)
-    shared, _ = complain(TERMS, "crook", HOLDERS[1], PAIRS[1], ephemeral)
+    constant = Point.parse(dealing.statement.constant)
+    shared, _ = complain(TERMS, "crook", HOLDERS[1], PAIRS[1], constant)
     agreed = hashlib.sha256(shared).digest()
     for index in (0, 2, 3, 4):
         sealed = dealing.sealed[index]
-        assert open_share(TERMS, "crook", HOLDERS[index], agreed, sealed) is None
+        opened = open_share(TERMS, "crook", HOLDERS[index], agreed, sealed)
+        assert opened != share_of(dealing, index)
+
+
+def test_a_complaint_tells_a_dealer_what_it_knows_already() -> None:
+    """Its seals are under the secret it has proved to know: a₀·K is all they hold."""
+    constant = KeyPair.generate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeyPair, "generate", lambda: constant)
+        dealing, _ = deal(TERMS, "dealer", HOLDERS)
+    assert dealing.statement.proven_constant(TERMS) == constant.point
+    shared, _ = complain(TERMS, "dealer", HOLDERS[1], PAIRS[1], constant.point)
+    assert Point.parse(shared) == times_secret(PAIRS[1].point, constant.secret)
+
+
+def test_nobody_seals_under_a_key_that_another_dealer_made() -> None:
+    """Complaints about such seals would open the other dealer's."""
+    honest, rogue = dealt("honest"), dealt("rogue")
+    theirs = Point.parse(honest.statement.constant)
+    for point in (theirs, theirs + base(7), -theirs):
+        points = bytes(point) + rogue.commitments[33:]
+        for proof in (honest.statement.proof, rogue.statement.proof):
+            dealing = Dealing.of("rogue", proof, points, b"".join(honest.sealed))
+            with pytest.raises(MalformedMessageError, match="does not know"):
+                dealing.check(TERMS)
 
 
 def test_key_cancellation_needs_a_logarithm_that_the_rogue_does_not_know() -> None:
     """P = X with a known x, if the last dealer could publish X − ΣA₀."""
-    honest = deal(TERMS, "honest", HOLDERS)
+    honest = dealt("honest")
     wanted = KeyPair.generate()
     constant = wanted.point - Point.parse(honest.statement.constant)
-    rogue = deal(TERMS, "rogue", HOLDERS)
+    rogue = dealt("rogue")
     for pair in (wanted, KeyPair(random_scalar())):
         proof = prove_knowledge(pair, b"p" * 32)
         forged = dataclasses.replace(
@@ -173,7 +243,7 @@ def test_key_cancellation_needs_a_logarithm_that_the_rogue_does_not_know() -> No
 
 
 def test_another_dealers_statement_is_not_taken_over() -> None:
-    honest = deal(TERMS, "honest", HOLDERS)
+    honest = dealt("honest")
     stolen = dataclasses.replace(honest.statement, dealer="thief")
     with pytest.raises(MalformedMessageError, match="does not know"):
         stolen.proven_constant(TERMS)
@@ -186,22 +256,29 @@ def test_another_dealers_statement_is_not_taken_over() -> None:
 def test_a_polynomial_of_another_degree_is_refused(threshold: int) -> None:
     other = dataclasses.replace(TERMS, threshold=threshold)
     with pytest.raises(MalformedMessageError):
-        deal(other, "dealer", HOLDERS).check(TERMS)
+        dealt(terms=other).check(TERMS)
 
 
-def test_commitments_and_statement_must_be_about_the_same_points() -> None:
-    one, two = deal(TERMS, "dealer", HOLDERS), deal(TERMS, "dealer", HOLDERS)
-    for forged in (
-        dataclasses.replace(one, commitments=two.commitments),
-        dataclasses.replace(one, ephemeral=two.ephemeral),
-        dataclasses.replace(one, statement=two.statement),
-        dataclasses.replace(one, sealed=(b"short", *one.sealed[1:])),
-        dataclasses.replace(
-            one, commitments=one.commitments[:33] + two.commitments[33:]
-        ),
+def test_a_proof_is_about_all_points_and_seals_of_its_dealing() -> None:
+    one, two = dealt(), dealt()
+    points, proof = one.commitments, one.statement.proof
+    sealed = b"".join(one.sealed)
+    Dealing.of("dealer", proof, points, sealed).check(TERMS)
+    flipped = sealed[:-1] + bytes([sealed[-1] ^ 1])
+    mixed = one.commitments[:33] + two.commitments[33:]
+    for parts in (
+        (proof, two.commitments, sealed),
+        (proof, mixed, sealed),
+        (proof, points, flipped),
+        (proof, points, sealed[32:] + sealed[:32]),
+        (proof, points, sealed[:-32]),
+        (two.statement.proof, points, sealed),
     ):
-        with pytest.raises(MalformedMessageError):
-            forged.check(TERMS)
+        with pytest.raises(MalformedMessageError, match="does not know"):
+            Dealing.of("dealer", *parts).check(TERMS)
+    for cut in (sealed[:-1], b""):
+        with pytest.raises(MalformedMessageError, match="wrong length"):
+            Dealing.of("dealer", proof, points, cut)
 
 
 @pytest.mark.parametrize("constant", [bytes(33), b"\x02" + b"\xff" * 32])
@@ -227,7 +304,7 @@ def test_zero_is_no_share() -> None:
 
 
 def test_a_dealing_is_named_by_terms_and_accepted_statements_in_any_order() -> None:
-    statements = [deal(TERMS, f"d{i}", HOLDERS).statement for i in range(3)]
+    statements = [dealt(f"d{i}").statement for i in range(3)]
 
     def name(terms: Terms, accepted: Sequence[Statement]) -> bytes:
         return dealing_name(terms, {one.dealer: one.digest(terms) for one in accepted})
@@ -238,14 +315,14 @@ def test_a_dealing_is_named_by_terms_and_accepted_statements_in_any_order() -> N
         name(dataclasses.replace(TERMS, threshold=4), statements),
         name(dataclasses.replace(TERMS, context=b"x" * 32), statements),
         name(dataclasses.replace(TERMS, committee=b"x" * 32), statements),
-        name(TERMS, [*statements[:2], deal(TERMS, "d2", HOLDERS).statement]),
+        name(TERMS, [*statements[:2], dealt("d2").statement]),
     }
     assert len(names) == 6
     assert name(TERMS, statements[::-1]) in names
 
 
 def test_shares_never_show_themselves() -> None:
-    dealing = deal(TERMS, "dealer", HOLDERS)
+    dealing = dealt()
     share = share_of(dealing, 0)
     assert share is not None
     assert str(share) not in repr(dealing)

@@ -26,9 +26,11 @@ from wallflower.protocol.secure_sum.sealed.group import (
     total,
     vanishes,
 )
+from wallflower.protocol.secure_sum.sealed.proofs import prove_equality
 
 SCALARS = st.integers(1, ORDER - 1)
 PRIME = 2**256 - 2**32 - 977
+
 GENERATOR = bytes.fromhex(
     "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"
 )
@@ -47,21 +49,20 @@ def test_scalars_add_and_multiply_as_their_points_do(a: int, b: int) -> None:
         assert base(a) + base(b) == base(a + b) == plus_base(base(a), b)
 
 
-def test_a_secret_multiplication_is_never_the_same_twice_inside(
+def test_a_secret_that_lasts_never_reaches_the_multiplication_of_variable_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: list[int] = []
-
     def watched(point: Point, scalar: int) -> Point:
-        seen.append(scalar % ORDER)
-        return times(point, scalar)
+        raise AssertionError("a multiplication whose time depends on the scalar")
 
-    monkeypatch.setattr("wallflower.protocol.secure_sum.sealed.group.times", watched)
+    for module in ("group", "proofs"):
+        name = f"wallflower.protocol.secure_sum.sealed.{module}.times"
+        monkeypatch.setattr(name, watched)
     secret = random_scalar()
-    for _ in range(8):
-        times_secret(base(7), secret)
-    assert len(set(seen)) == 16
-    assert secret not in seen
+    image, _ = prove_equality(secret, bytes(base(secret)), base(7), b"c" * 32)
+    assert image == times_secret(base(7), secret) == base(7 * secret)
+    with pytest.raises(DegenerateSumError):
+        times_secret(base(7), 0)
 
 
 @pytest.mark.parametrize("length", [0, 1, 32, 34, 65])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from wallflower.protocol.secure_sum.sealed.group import (
     ORDER,
     KeyPair,
+    Point,
     base,
     scalar_bytes,
     times,
@@ -23,6 +24,10 @@ from wallflower.protocol.secure_sum.sealed.proofs import (
 )
 
 HERE, THERE = b"h" * 32, b"t" * 32
+
+
+def equal(pair: KeyPair, element: Point, context: bytes) -> tuple[Point, bytes]:
+    return prove_equality(pair.secret, bytes(pair.point), element, context)
 
 
 def test_who_knows_a_logarithm_shows_it() -> None:
@@ -43,27 +48,27 @@ def test_knowledge_of_one_logarithm_is_not_of_its_rerandomisation() -> None:
 
 def test_an_answer_with_the_dealt_key_is_believed() -> None:
     key, element = KeyPair.generate(), KeyPair.generate().point
-    image, proof = prove_equality(key, element, HERE)
+    image, proof = equal(key, element, HERE)
     assert image == times(element, key.secret)
     assert shows_equality(key.point, element, image, proof, HERE)
 
 
 def test_an_answer_with_another_key_is_not_believed() -> None:
     key, other, element = (KeyPair.generate() for _ in range(3))
-    image, proof = prove_equality(other, element.point, HERE)
+    image, proof = equal(other, element.point, HERE)
     assert not shows_equality(key.point, element.point, image, proof, HERE)
 
 
 def test_a_shifted_answer_is_not_believed() -> None:
     """D + G would shift the decoded sum by a number the liar chooses."""
     key, element = KeyPair.generate(), KeyPair.generate().point
-    image, proof = prove_equality(key, element, HERE)
+    image, proof = equal(key, element, HERE)
     assert not shows_equality(key.point, element, image + base(1), proof, HERE)
 
 
 def test_an_answer_about_another_sum_or_cohort_is_not_believed() -> None:
     key, element = KeyPair.generate(), KeyPair.generate().point
-    image, proof = prove_equality(key, element, HERE)
+    image, proof = equal(key, element, HERE)
     assert not shows_equality(key.point, element, image, proof, THERE)
     assert not shows_equality(key.point, element + base(1), image, proof, HERE)
 
@@ -91,7 +96,7 @@ def test_zero_overlong_and_unreduced_scalars_prove_nothing(proof: bytes) -> None
 @given(st.integers(0, PROOF_BYTES - 1), st.integers(0, 7))
 def test_a_flipped_bit_breaks_a_proof(place: int, bit: int) -> None:
     key, element = KeyPair(77), KeyPair(78).point
-    image, good = prove_equality(key, element, HERE)
+    image, good = equal(key, element, HERE)
     known = prove_knowledge(key, HERE)
 
     def flipped(proof: bytes) -> bytes:
@@ -107,7 +112,7 @@ def test_a_flipped_bit_breaks_a_proof(place: int, bit: int) -> None:
 
 def test_nonces_are_fresh() -> None:
     key, element = KeyPair.generate(), KeyPair.generate().point
-    proofs = {prove_equality(key, element, HERE)[1] for _ in range(20)}
+    proofs = {equal(key, element, HERE)[1] for _ in range(20)}
     assert len(proofs) == 20
 
 
