@@ -39,6 +39,9 @@ class ClientPolicy:
     privacy_delta : the δ of that total.
     largest_participations : of one user in one run.
     smallest_cohort : users in a cohort, n.
+    smallest_nodes : nodes in a cohort, and in the dealing of the key that its sum is
+        sealed under. Where nothing is said and the server may lie, a key must have been
+        dealt among so many that all colluders of the cohort are withstood.
     smallest_floor_fraction : h/n; how many of a cohort the noise must be carried by.
     smallest_corrupt : fraction of colluding nodes the secure sum must withstand; the
         threshold of the sharing follows from it.
@@ -56,6 +59,7 @@ class ClientPolicy:
     privacy_delta: Fraction = Fraction(1, 10**6)
     largest_participations: int = 1
     smallest_cohort: int = 20
+    smallest_nodes: int | None = None
     smallest_floor_fraction: Fraction = Fraction(1, 2)
     smallest_corrupt: Fraction = Fraction(1, 10)
     malicious_server: bool | None = None
@@ -69,6 +73,8 @@ class ClientPolicy:
         probability("privacy-delta", self.privacy_delta)
         whole("largest-participations", self.largest_participations, at_least=1)
         whole("smallest-cohort", self.smallest_cohort, at_least=2)
+        if self.smallest_nodes is not None:
+            whole("smallest-nodes", self.smallest_nodes, at_least=2)
         for name, value in (
             ("smallest-floor-fraction", self.smallest_floor_fraction),
             ("smallest-corrupt", self.smallest_corrupt),

@@ -55,6 +55,7 @@ class SessionOpener:
         self._identity = identity
         self._trust = trust
         self._limits = ClientLimits(
+            minimum_parties=policy.smallest_nodes,
             minimum_corrupt=policy.smallest_corrupt,
             require_malicious=bool(policy.malicious_server),
             shufflers=policy.shufflers,

@@ -10,12 +10,14 @@ every cohort has a key of its own that is forgotten with it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from wallflower.clients.secure_sum.vault import MemoryVault, Vault
 from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.secure_sum.seals import pair_key
+from wallflower.protocol.secure_sum.threat import Threat
 
 _MOST_PAIRS = 2**17
 
@@ -39,6 +41,14 @@ class OwnKey:
         return cls(private, private.public_key().public_bytes_raw(), whole_run)
 
 
+class VerifiedDealing(NamedTuple):
+    """A key that enough enrolled dealers signed for, among how many nodes."""
+
+    key: bytes
+    nodes: int
+    threat: Threat
+
+
 class ClientKeyring:
     """Own keys, agreed pair keys, and cohorts already answered.
 
@@ -51,7 +61,7 @@ class ClientKeyring:
         self.run_id = run_id
         self.reuse = reuse
         self.vault = vault if vault is not None else MemoryVault()
-        self.verified_dealings: dict[bytes, bytes] = {}  # name -> key
+        self.verified_dealings: dict[bytes, VerifiedDealing] = {}  # by name
         self._run_key: OwnKey | None = None
         self._pairs: dict[bytes, bytes] = {}
         self._claimed: set[str] = set()

@@ -8,6 +8,7 @@ from fractions import Fraction
 from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.secure_sum.envelope import LARGEST_MESSAGE
+from wallflower.protocol.secure_sum.sealed.sizes import as_withstood
 from wallflower.protocol.secure_sum.threat import Threat, quorum_for
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
@@ -18,7 +19,8 @@ class ClientLimits:
 
     Attributes
     ----------
-    minimum_parties : nodes a cohort must have.
+    minimum_parties : nodes that a cohort, and a dealing of the key that its sum is
+        sealed under, must have.
     minimum_users : users a released sum must be over.
     minimum_corrupt : fraction of colluding nodes the sum must withstand; the
         threshold follows from the threat, so this is the node's minimum threshold.
@@ -29,7 +31,7 @@ class ClientLimits:
         or without ``@host:port``.
     """
 
-    minimum_parties: int = 2
+    minimum_parties: int | None = None
     minimum_users: int = 2
     minimum_corrupt: Fraction = Fraction(0)
     require_enrolment: bool = False
@@ -63,10 +65,24 @@ class ClientLimits:
 
     def check_size(self, parties: int) -> None:
         """Refuse a roster with too few nodes."""
-        if parties < max(2, self.minimum_parties):
+        least = max(2, self.minimum_parties or 0)
+        if parties < least:
             raise RefusalError(
-                "cohort-too-small",
-                f"{parties} nodes; this node insists on {max(2, self.minimum_parties)}",
+                "cohort-too-small", f"{parties} nodes; this node insists on {least}"
+            )
+
+    def check_dealing(self, threat: Threat, dealt: int, nodes: int) -> None:
+        """Refuse a key that a cohort's colluders may have dealt among themselves.
+
+        A lying server chooses among whom a key is dealt. As many may collude there as
+        in the whole cohort, unless the node's own minimum says how many do anywhere.
+        """
+        self.check_size(dealt)
+        if self.minimum_parties is None and not as_withstood(threat, dealt, nodes):
+            raise RefusalError(
+                "dealing-too-small",
+                f"a key dealt among {dealt} nodes; of the {nodes} of this cohort "
+                f"{threat.corrupt_nodes(nodes)} may collude",
             )
 
     def check_quorum(

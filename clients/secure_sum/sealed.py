@@ -90,7 +90,9 @@ class SealedClient(ClientMachine):
         elif envelope.stage == SEAL:
             request = parse(SealRequest, envelope.payload)
             self.check_roster(request.roster, envelope)
-            self._public = sealing_key(request.dealing, self.setting, self.threat)
+            self._public = sealing_key(
+                request.dealing, self.setting, self.threat, self.roster_size
+            )
             self._bind(request.dealing.name)
         else:
             self._inspect_opening(parse(OpenRequest, envelope.payload), envelope)

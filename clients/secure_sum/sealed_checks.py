@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wallflower.clients.secure_sum.limits import ClientLimits
+from wallflower.clients.secure_sum.keyring import VerifiedDealing
 from wallflower.clients.secure_sum.machine import Setting, listed_roster
 from wallflower.protocol.errors import (
     AuthenticationError,
@@ -35,12 +35,16 @@ from wallflower.protocol.wire.sealed_pb2 import (
 )
 
 
-def sealing_key(note: DealingNote, setting: Setting, threat: Threat) -> Point:
+def sealing_key(
+    note: DealingNote, setting: Setting, threat: Threat, nodes: int
+) -> Point:
     """Give the key to seal under; where the server may lie, from the dealers' word.
 
     Believed only if enough enrolled, correctly drawn dealers signed for it, each of
     which knows its own part: then one of them is honest, has dealt to a committee it
-    checked, and nobody but t members of that can open anything.
+    checked, and nobody but t members of that can open anything. Enough are those that
+    outnumber the colluders of this cohort of `nodes` nodes: the server chooses among
+    whom it has a key dealt, and would choose the colluders.
     """
     if len(note.name) != 32:
         raise MalformedMessageError("a dealing without a name")
@@ -51,31 +55,33 @@ def sealing_key(note: DealingNote, setting: Setting, threat: Threat) -> Point:
     assert trust is not None  # the limits refuse a lying server without enrolment
     known = setting.keyring.verified_dealings
     if note.name not in known:
-        name, proven = _proven(
-            parse(DealingEvidence, note.evidence), setting.spec, trust, setting.limits
+        name, dealt = _proven(
+            parse(DealingEvidence, note.evidence), setting.spec, trust
         )
         if name != note.name:
             raise WrongContextError("the evidence is about another dealing")
-        known[name] = bytes(proven)
-    if known[note.name] != note.key:
+        known[name] = dealt
+    dealt = known[note.name]
+    if dealt.key != note.key:
         raise AuthenticationError("the key is not the one that the dealers made")
+    if dealt.threat != threat:
+        raise WrongContextError("the dealing was made for another threat")
+    setting.limits.check_dealing(threat, dealt.nodes, nodes)
     return key
 
 
 def _proven(
-    evidence: DealingEvidence, spec: CohortSpec, trust: Trust, limits: ClientLimits
-) -> tuple[bytes, Point]:
+    evidence: DealingEvidence, spec: CohortSpec, trust: Trust
+) -> tuple[bytes, VerifiedDealing]:
     """Derive a dealing's name and key from its evidence."""
     dealing, note = evidence.spec, evidence.roster
     if not is_dealing(dealing) or dealing.run_id != spec.run_id:
         raise WrongContextError("the evidence is not of a dealing of this run")
-    if dealing.threat != spec.threat:
-        raise WrongContextError("the dealing was made for another threat")
-    limits.check_size(note.size)
+    threat = Threat.from_wire(dealing.threat)
     roster = listed_roster(note, required=True)
     assert roster is not None
     context = context_of(dealing, note.digest, note.size)
-    seats = Seats.drawn(context, Threat.from_wire(dealing.threat), roster)
+    seats = Seats.drawn(context, threat, roster)
     seats.check(read_committee(evidence.committee))
     terms = Terms(context, committee_digest(evidence.committee), seats.sizes.threshold)
     digests: dict[str, bytes] = {}
@@ -92,7 +98,8 @@ def _proven(
             f"{len(digests)} dealers; at least {seats.sizes.accepted} rule out that "
             "all of them collude",
         )
-    return dealing_name(terms, digests), total(constants)
+    key = bytes(total(constants))
+    return dealing_name(terms, digests), VerifiedDealing(key, note.size, threat)
 
 
 def checked_contribution(

@@ -78,9 +78,11 @@ class Dealings:
             if not one.reason:
                 self.sizes.append(one.nodes)
 
-    async def ensure(self, nodes: Mapping[NodeId, int]) -> None:
+    async def ensure(self, nodes: Mapping[NodeId, int], largest: int = 0) -> None:
         """Return when there is a key whose members, among `nodes`, can open sums.
 
+        `largest` is how many nodes the largest cohort has: more may be here than when
+        the key was dealt, and they do not seal under one dealt among too few.
         Raises DealingFailedError where the nodes cannot make one.
         """
         if self._config.secure_sum.backend != SEALED:
@@ -88,7 +90,7 @@ class Dealings:
         async with self._lock:  # cohorts of all arms need it at the same time
             key = self._open.dealt
             if key is not None:
-                if key.usable(nodes):
+                if key.usable(nodes) and key.serves(min(largest, len(nodes))):
                     return
                 # Cohorts under way may still need it: it ends with the round.
                 self._ended[key.dealing_id] = key.members

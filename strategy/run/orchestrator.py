@@ -325,7 +325,8 @@ class Orchestrator:
             return
         willing = await self._recruiter.willing()
         try:
-            await self._dealings.ensure(willing)
+            largest = max(len(one.draw.users) for one in found)
+            await self._dealings.ensure(willing, largest)
         except DealingFailedError:
             for one in found:
                 self._registry.give_back(one.draw.users)

@@ -15,7 +15,7 @@ from wallflower.protocol.secure_sum.sealed.committee import (
 )
 from wallflower.protocol.secure_sum.sealed.dealing import Terms, dealing_name
 from wallflower.protocol.secure_sum.sealed.group import Point
-from wallflower.protocol.secure_sum.sealed.sizes import dealing_sizes
+from wallflower.protocol.secure_sum.sealed.sizes import as_withstood, dealing_sizes
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.sealed_pb2 import (
     DealingEvidence,
@@ -91,6 +91,13 @@ class DealtKey:
         if len(self.places) <= self.threshold:
             gone = 0  # two and three nodes tolerate no dropout anyway
         return len(left) - gone >= self.threshold
+
+    def serves(self, nodes: int) -> bool:
+        """Tell whether a cohort of so many nodes may be sealed under this key."""
+        dealt = self.state.roster.size
+        return not self.threat.malicious_server or as_withstood(
+            self.threat, dealt, nodes
+        )
 
     def _evidence(self) -> bytes:
         if not self.threat.malicious_server:

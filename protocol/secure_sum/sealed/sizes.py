@@ -10,7 +10,9 @@ one is. Up to 64 nodes nothing is drawn: ⌈γn⌉ + 1 deal.
 
 Lying server: it chooses who seems to have vanished, so that every subset of the drawn
 may come to stand. All members deal, and the accepted must outnumber the colluders that
-can be among the drawn at all, except with probability 2^-(σ + grinding).
+can be among the drawn at all, except with probability 2^-(σ + grinding). It also
+chooses among whom a key is dealt: nodes seal under it only if the dealing was for as
+many colluders as their cohort may have (`as_withstood`).
 """
 
 from __future__ import annotations
@@ -54,6 +56,11 @@ def dealing_sizes(threat: Threat, nodes: int) -> DealingSizes:
         return DealingSizes(members, threshold, members, members)
     accepted = _never_all(threat, nodes, members) if drawn else colluding + 1
     return DealingSizes(members, threshold, accepted, accepted)
+
+
+def as_withstood(threat: Threat, dealt: int, cohort: int) -> bool:
+    """Tell whether a dealing among `dealt` nodes is for all colluders of a cohort."""
+    return threat.corrupt_nodes(dealt) >= threat.corrupt_nodes(cohort)
 
 
 def _never_all(threat: Threat, nodes: int, members: int) -> int:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.orchestration import Altered, World, config, world
 from wallflower.clients.node.node import Node
+from wallflower.engines.population import Enrolment
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.secure_sum.envelope import unwrap, wrap
@@ -93,6 +94,30 @@ async def test_a_key_whose_members_left_is_replaced_before_anybody_is_asked(
         dealt = [e for e in there.heard if isinstance(e, events.KeyDealt)]
         assert len(dealt) == 2
         assert not [d for d in dealings(there) if d.reason]
+        ended = [e for e in there.heard if isinstance(e, events.CohortEnded)]
+        assert len(ended) >= 4
+        assert not [e for e in ended if e.void]
+
+
+async def test_a_key_is_dealt_anew_when_more_nodes_are_there_than_it_was_made_for(
+    tmp_path: Path,
+) -> None:
+    """Against a lying server nobody seals under a key of too few nodes."""
+    lying = config(
+        secure_sum=SecureSumSettings(backend="sealed", server="malicious"),
+        rewards=RewardSettings(means=(0.5, 0.5)),  # so that there is a second round
+    )
+    async with world(tmp_path, lying, Enrolment(lying)) as there:
+        for name in list(there.nodes)[10:]:
+            del there.handlers[name]
+
+        def arrive(event: events.Event) -> None:
+            if isinstance(event, events.CohortAsked):
+                there.handlers.update(there.nodes)
+
+        there.react = arrive
+        await there.run()
+        assert [one.nodes for one in dealings(there)] == [10, 20]
         ended = [e for e in there.heard if isinstance(e, events.CohortEnded)]
         assert len(ended) >= 4
         assert not [e for e in ended if e.void]

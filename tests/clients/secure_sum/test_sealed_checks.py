@@ -1,0 +1,106 @@
+"""Under whose key a node seals where the server may lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from tests.support.lying_server import LYING, refusal
+from tests.support.secure_sums import (
+    Cohort,
+    Enrolment,
+    asks,
+    cohort_spec,
+    deal_key,
+    names,
+    open_cohort,
+    run_dealing,
+)
+from wallflower.clients.secure_sum import ClientKeyring, ClientLimits
+from wallflower.protocol.errors import RefusalError, WrongContextError
+from wallflower.protocol.secure_sum.session import Contribution, Dealt
+from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.strategy.secure_sum import ServerKeyring
+
+ENROLMENT = Enrolment()
+NODE = "node-00005"
+
+
+def sealed_under(
+    dealers: int, nodes: int, threat: Threat = LYING, limits: ClientLimits | None = None
+) -> Cohort:
+    """A cohort of `nodes` whose key was dealt among the first `dealers` of them."""
+    keyrings: dict[str, ClientKeyring] = {}
+    server = ServerKeyring("run-1")
+    dealing = deal_key(
+        "run-1", threat, names(dealers), keyrings, server, enrolment=ENROLMENT
+    )
+    assert isinstance(run_dealing(dealing), Dealt)
+    parties = names(nodes)
+    return open_cohort(
+        cohort_spec("sealed", parties, threat=threat),
+        parties,
+        enrolment=ENROLMENT,
+        limits=limits,
+        keyrings=keyrings,
+        server_keyring=server,
+    )
+
+
+@pytest.mark.parametrize(("dealers", "nodes"), [(2, 20), (10, 11), (20, 30)])
+def test_a_key_dealt_among_fewer_than_withstand_the_cohorts_colluders_is_refused(
+    dealers: int, nodes: int
+) -> None:
+    cohort = sealed_under(dealers, nodes)
+    error = refusal(cohort, NODE, asks(cohort, "seal").messages[NODE])
+    assert isinstance(error, RefusalError)
+    assert error.code == "dealing-too-small"
+
+
+@pytest.mark.parametrize(("dealers", "nodes"), [(11, 20), (20, 20), (20, 11)])
+def test_a_key_is_taken_that_as_many_colluders_could_not_have_made(
+    dealers: int, nodes: int
+) -> None:
+    cohort = sealed_under(dealers, nodes)
+    body = asks(cohort, "seal").messages[NODE]
+    assert cohort.clients[NODE].handle(body, Contribution(1, 1))
+
+
+@pytest.mark.parametrize(("least", "taken"), [(10, True), (11, False)])
+def test_a_node_that_knows_how_many_collude_anywhere_says_among_how_many(
+    least: int, taken: bool
+) -> None:
+    """So that nodes which only visit can be many more than those that deal."""
+    limits = ClientLimits(minimum_parties=least)
+    cohort = sealed_under(10, 30, limits=limits)
+    body = asks(cohort, "seal").messages[NODE]
+    if taken:
+        assert cohort.clients[NODE].handle(body, Contribution(1, 1))
+    else:
+        error = refusal(cohort, NODE, body)
+        assert isinstance(error, RefusalError)
+        assert error.code == "cohort-too-small"
+
+
+def test_a_verified_key_is_refused_in_a_cohort_that_must_withstand_more() -> None:
+    """What was verified once is remembered, for the threat it was dealt for."""
+    first = sealed_under(8, 8)
+    body = asks(first, "seal").messages[NODE]
+    assert first.clients[NODE].handle(body, Contribution(1, 1))
+    harder = replace(LYING, corrupt=Fraction(1, 9))  # one node of eight as before
+    spec = cohort_spec("sealed", first.parties, threat=harder, cohort_id="second")
+    keyring: ServerKeyring = first.server.opening.keyring  # type: ignore[attr-defined]
+    assert keyring.dealt is not None
+    keyring.dealt.threat = harder  # so the lying server says
+    second = open_cohort(
+        spec,
+        first.parties,
+        enrolment=ENROLMENT,
+        keyrings=first.keyrings,
+        server_keyring=keyring,
+    )
+    error = refusal(second, NODE, asks(second, "seal").messages[NODE])
+    assert isinstance(error, WrongContextError)
+    assert "another threat" in str(error)
