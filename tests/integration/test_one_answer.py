@@ -1,7 +1,7 @@
 """A server that asks twice, hoping for two sums that differ by one person.
 
-Enrolled nodes, a threat that includes a lying server. Members of a sealed sum are asked
-twice in `test_sealed_attacks`.
+Enrolled nodes, a threat that includes a lying server. Members of a sealed sum who are
+in it themselves are asked twice in `test_sealed_attacks`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 from tests.integration.lying_operator import (
     NAMES,
     TRANSPORTS,
+    dealing,
     furnish,
     key_store,
     liar,
@@ -21,8 +22,11 @@ from tests.integration.lying_operator import (
 )
 from tests.support.secure_sums import forged
 from wallflower.keys.store import KeyStore
+from wallflower.protocol.secure_sum.sealed.group import Point, total
+from wallflower.protocol.secure_sum.session import Dealt
 from wallflower.protocol.secure_sum.standing import standing_of
 from wallflower.protocol.wire import secure_sum_pb2 as wire
+from wallflower.protocol.wire.sealed_pb2 import OpenRequest
 
 VICTIM = NAMES[3]
 
@@ -55,3 +59,40 @@ async def test_a_node_never_confirms_a_second_set_of_survivors(
         assert not await server.ask(parties[0], other)
         # That refusal ended the session; the server begins the cohort anew.
         assert not await server.ask(parties[0], other)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_member_with_nobody_in_the_sum_never_opens_a_second_set(
+    transport: str, store: KeyStore, tmp_path: Path
+) -> None:
+    """No spend of its own stands in the way, also in a process of its own."""
+    member, parties, dropout = NAMES[8], NAMES[:8], Fraction(3, 10)
+    homes = furnish(store, tmp_path, NAMES[:9])
+    trust = homes[VICTIM].trust()
+    assert trust is not None
+
+    def leave_out(request: OpenRequest) -> None:
+        at = list(request.senders).index(VICTIM)
+        del request.senders[at], request.sealed[at]
+        request.contributors -= 1
+        request.users -= 1
+        request.sum = bytes(total([Point.parse(one.one) for one in request.sealed]))
+
+    async with reach(transport, homes, store) as reached:
+        dealt = dealing(trust, reached, NAMES[:9], dropout=dropout)
+        assert isinstance(await dealt.to_the_end(), Dealt)
+        server = liar(
+            "sealed",
+            trust,
+            reached,
+            parties=parties,
+            dropout=dropout,
+            keyring=dealt.keyring,
+        )
+        whole = (await server.until("open")).messages[member]
+        less = forged(whole, OpenRequest, leave_out)
+        assert await server.ask(member, whole)
+        assert not await server.ask(member, less)
+        assert not await server.ask(member, less)
+        await server.close([member])
+        assert not await server.ask(member, less)
