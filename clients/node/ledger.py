@@ -263,12 +263,7 @@ class Ledger(Closing):
                     if self._chain is not None:
                         self._chain.check()
                     self._catch_up()
-                    results = [
-                        claims.append(self._database, entry)
-                        if isinstance(entry, Claim)
-                        else self._append(entry)
-                        for entry in entries
-                    ]
+                    results = [self._entered(entry) for entry in entries]
                     mark = None if self._chain is None else self._chain.extend()
                 if self._chain is not None and mark is not None:
                     self._chain.committed(mark)
@@ -279,12 +274,20 @@ class Ledger(Closing):
                 raise
         except RefusalError as refusal:
             return [refusal] * len(entries)
-        except (OSError, sqlite3.Error) as error:
-            failure = RefusalError(
-                _UNAVAILABLE, f"the ledger cannot be written ({error})"
-            )
-            return [failure] * len(entries)
+        except Exception as error:
+            return [_not_written(error)] * len(entries)
         return results
+
+    def _entered(self, entry: Spend | Claim) -> RefusalError | None:
+        """Write one entry; what is wrong with it alone is refused to it alone."""
+        try:
+            if isinstance(entry, Claim):
+                return claims.append(self._database, entry)
+            return self._append(entry)
+        except (OSError, sqlite3.Error):
+            raise  # of the file, and so of the whole transaction
+        except Exception as error:
+            return _not_written(error)
 
     def _append(self, entry: Spend) -> RefusalError | None:
         account = self._accounts.setdefault(entry.node_id, NodeAccount())
@@ -337,6 +340,10 @@ def _cost(kind: str, epsilon: str, precision: int | None) -> Cost:
     if precision is None:
         return Cost.at_most(kind, Fraction(epsilon) * (kind != "none"))
     return Cost(kind, Fraction(epsilon), precision)
+
+
+def _not_written(error: Exception) -> RefusalError:
+    return RefusalError(_UNAVAILABLE, f"the ledger cannot be written ({error})")
 
 
 def _outcome(look: _Look) -> Any:

@@ -73,7 +73,10 @@ class LedgerThread(Generic[Work]):
             batch, self._waiting = self._waiting, []
         if not batch:
             return
-        results = self._do([work for work, _ in batch])
+        try:
+            results = self._do([work for work, _ in batch])
+        except Exception as error:  # nobody may wait for ever
+            results = [error] * len(batch)
         by_loop: dict[
             asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]
         ] = {}

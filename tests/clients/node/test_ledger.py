@@ -202,6 +202,40 @@ async def test_spends_that_wait_together_are_all_judged(tmp_path: Path) -> None:
     }
 
 
+async def test_what_cannot_be_written_is_refused_to_nobody_else(tmp_path: Path) -> None:
+    """Nodes of one process share a transaction, and nothing else."""
+    unwritable = dataclasses.replace(spend(node="b"), run_id="\ud800")
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        together = asyncio.gather(
+            *map(ledger.spend, (spend(node="a"), unwritable, spend(node="c"))),
+            return_exceptions=True,
+        )
+        first, second, third = await asyncio.wait_for(together, 30)
+        assert (first, third) == (None, None)
+        assert isinstance(second, RefusalError)
+        assert second.code == "ledger-unavailable"
+        assert await ledger.spent("b", "u1") == NOTHING
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert await ledger.spent("c", "u1") != NOTHING
+
+
+async def test_a_row_that_nobody_understands_is_no_reason_to_wait_for_ever(
+    tmp_path: Path,
+) -> None:
+    """Another process, of another version, may have written it."""
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        await ledger.spend(spend(node="a"))
+        with contextlib.closing(sqlite3.connect(path)) as other, other:
+            other.execute(
+                "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, users, "
+                "at) VALUES ('z', 'r', 'c', 'unheard-of', '1', '[]', 0)"
+            )
+        with pytest.raises(RefusalError) as caught:
+            await asyncio.wait_for(ledger.spend(spend(node="b")), 30)
+        assert caught.value.code == "ledger-unavailable"
+
+
 async def test_another_process_cannot_spend_the_same_budget(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     other = (

@@ -60,6 +60,19 @@ async def test_an_exception_reaches_only_whoever_caused_it() -> None:
         thread.close()
 
 
+async def test_work_that_fails_as_a_whole_leaves_nobody_waiting() -> None:
+    def broken(works: Sequence[int]) -> list[Any]:
+        raise KeyError("nobody thought of it")
+
+    thread = LedgerThread(broken)
+    try:
+        together = asyncio.gather(*map(thread.done, range(3)), return_exceptions=True)
+        told = await asyncio.wait_for(together, 30)
+        assert [type(one) for one in told] == 3 * [KeyError]
+    finally:
+        thread.close()
+
+
 async def test_whoever_stopped_waiting_holds_up_nobody() -> None:
     recorded = Recorded()
     thread = LedgerThread(recorded)
