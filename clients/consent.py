@@ -23,7 +23,12 @@ from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.identical import Same
 from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.mechanism import CohortMechanism
-from wallflower.protocol.secure_sum.backends import BACKENDS, SHUFFLE, check_backend
+from wallflower.protocol.secure_sum.backends import (
+    BACKENDS,
+    SEALED,
+    SHUFFLE,
+    check_backend,
+)
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
 
@@ -154,6 +159,8 @@ class ClientPolicy:
     def check_dealing(self, spec: CohortSpec) -> None:
         """Refuse to deal a key for sums that this node's users would not agree to."""
         self._check_backend(spec)
+        if spec.backend != SEALED:
+            raise TermsError("backend-not-allowed", f"{spec.backend} deals no keys")
         try:
             check_threat(spec.threat)
         except InputError as error:

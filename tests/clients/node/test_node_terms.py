@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.node.test_node import cohort, play, site
-from wallflower.protocol.wire.node_pb2 import Offer, Refusal, Task
+from wallflower.protocol.wire.node_pb2 import CohortStage, Offer, Refusal, Task
 from wallflower.strategy.run.requests import Closings, CohortTraffic
 
 
@@ -46,6 +46,19 @@ async def test_other_terms_are_refused_as_they_would_be_later(
     refusal = await offered(tmp_path, **terms)
     assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.terms) == (code, True)
+
+
+@pytest.mark.parametrize("backend", ["secagg-plus", "shuffle"])
+async def test_a_cohort_without_a_mechanism_is_a_dealing_of_sealed_sums_alone(
+    backend: str, tmp_path: Path
+) -> None:
+    """Whatever else has none would pass by the terms of a cohort."""
+    spec = cohort().spec
+    spec.mechanism, spec.backend = "", backend
+    stage = CohortStage(spec=spec, users=["n0-u0"], message=b"any")
+    async with site(tmp_path) as there:
+        [answer] = await there.ask("n0", Task(task_id="s", stage=stage))
+    assert answer.refusal.code == "backend-not-allowed"
 
 
 async def test_a_node_says_that_nobody_saw_the_arm_when_nobody_did(
