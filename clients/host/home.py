@@ -38,8 +38,7 @@ from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
-from wallflower.clients.node.session_store import SessionStore
-from wallflower.clients.node.sessions import Sessions, StoredSessions
+from wallflower.clients.node.sessions import Sessions, SessionStore, StoredSessions
 from wallflower.clients.rewards.local import TableRewards, patience_of, reward_source
 from wallflower.clients.rewards.ready import check_test_users
 from wallflower.clients.rewards.source import Patience, RewardsOf

@@ -16,8 +16,7 @@ from wallflower.clients.desk.attend import Invitation
 from wallflower.clients.host.assemble import SessionOpener, make_node
 from wallflower.clients.host.run_keys import stored_keyring
 from wallflower.clients.node.node import Node
-from wallflower.clients.node.session_store import SessionStore
-from wallflower.clients.node.sessions import Sessions, StoredSessions
+from wallflower.clients.node.sessions import Sessions, SessionStore, StoredSessions
 from wallflower.clients.rewards.source import RewardsOf
 from wallflower.engines.open_ledger import hosted_ledger
 from wallflower.engines.population import hosted_setup, hosted_users
