@@ -8,6 +8,8 @@ runs 10,000 more schedules.
 from __future__ import annotations
 
 import asyncio
+import time
+from typing import Any
 
 import pytest
 
@@ -45,3 +47,13 @@ def test_virtual_time_passes_only_in_timers() -> None:
         return asyncio.get_running_loop().time() - start
 
     assert run_virtually(sleep()) == pytest.approx(7200)
+
+
+def test_a_thread_that_is_slow_to_end_is_no_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slowly(*_: Any) -> None:
+        time.sleep(0.5)
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "_do_shutdown", slowly)
+    assert run_virtually(asyncio.to_thread(int)) == 0
