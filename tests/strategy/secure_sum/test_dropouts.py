@@ -33,6 +33,9 @@ from wallflower.protocol.secure_sum.threat import (
 )
 from wallflower.strategy.secure_sum import ServerKeyring
 
+# The same lines again and again, which others run too: not traced, twice as fast.
+pytestmark = pytest.mark.no_cover
+
 NODES = 20
 DOCUMENT = Path(__file__).parents[3] / "docs" / "secure-sums.md"
 CASES = [
