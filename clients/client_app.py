@@ -8,11 +8,13 @@ provider: its own home in a deployment, the experiment's file in a simulation.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib
 import logging
 import os
 import secrets
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -20,7 +22,6 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from wallflower.clients.desk.attend import Invitation
-from wallflower.clients.host.loop_thread import LoopThread
 from wallflower.clients.host.simulated import in_simulation
 from wallflower.clients.rewards.source import RewardsOf
 from wallflower.protocol.errors import (
@@ -60,6 +61,59 @@ class NodeProvider(Protocol):
         ...
 
 
+class LoopThread:
+    """One event loop for all the messages that a process serves, in a daemon thread.
+
+    Flower calls a ClientApp as a plain function, from any thread, once per message.
+    Ledger, reward connections and the like belong to one loop that outlives a message:
+    each call hands its coroutine over and waits. Started at the first use.
+    """
+
+    def __init__(self) -> None:
+        self._start = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine on the loop; its result or exception is the caller's."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._running())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and its thread; a later `run` starts anew."""
+        with self._start:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._start:
+            if self._loop is None:
+                ready: threading.Event = threading.Event()
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=_serve, args=(self._loop, ready), daemon=True, name="node"
+                ).start()
+                ready.wait()
+            return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop, ready: threading.Event) -> None:
+    asyncio.set_event_loop(loop)
+    loop.call_soon(ready.set)
+    try:
+        loop.run_forever()
+    finally:
+        pending = asyncio.all_tasks(loop)
+        for task in pending:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        loop.close()
+
+
 _loop = LoopThread()
 
 
@@ -91,7 +145,9 @@ def serve_nodes(app: ClientApp, rewards: RewardsOf | None = None) -> ClientApp:
     def work(message: Message, context: Context) -> Message:
         """Answer one bundle of requests."""
         body = _field(message, flower_record.BODY, bytes)
-        answer = _guarded(lambda: _run(nodes.provider(context).work(context, body)))
+        answer = _guarded(
+            lambda: _loop.run(nodes.provider(context).work(context, body))
+        )
         return _reply(message, {flower_record.BODY: answer})
 
     @app.query(flower_record.action(flower_record.ATTEND))
@@ -112,7 +168,7 @@ def _attend(nodes: _Nodes, message: Message, context: Context) -> str:
     )
     with installed_from(os.environ), log_context(run=invitation.run_id):
         try:
-            _run(nodes.provider(context).attend(context, invitation))
+            _loop.run(nodes.provider(context).attend(context, invitation))
         except WallflowerError as error:
             # Expected ways to leave early; the server decides whether to send again.
             log.warning("left the desk: %s", error)
@@ -165,10 +221,6 @@ _known: dict[str, _Nodes] = {}
 
 def _known_nodes(token: str, rewards: RewardsOf | None) -> _Nodes:
     return _known.setdefault(token, _Nodes(rewards, token))
-
-
-def _run(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    return _loop.run(coroutine)
 
 
 def _guarded(function: Callable[[], Result]) -> Result:

@@ -345,9 +345,7 @@ def test_every_python_snippet_is_run_by_one_of_these() -> None:
 
 
 def test_the_reward_server_listens(desk: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         SERVER.replace("7070", str(port)).split(), cwd=desk, env=environment(desk)
     )

@@ -31,15 +31,13 @@ from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.desk.attend import Invitation, attend
 from wallflower.clients.desk.visit import Visitor, VisitSettings
 from wallflower.clients.host import invitations
-from wallflower.clients.host.assemble import NodeSetup, SessionOpener, make_node
+from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.host.lock import node_lock
-from wallflower.clients.host.run_keys import stored_keyring
 from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
-from wallflower.clients.node.session_store import SessionStore
-from wallflower.clients.node.sessions import Sessions, StoredSessions
+from wallflower.clients.node.sessions import SessionStore
 from wallflower.clients.rewards.local import TableRewards, patience_of, reward_source
 from wallflower.clients.rewards.ready import check_test_users
 from wallflower.clients.rewards.source import Patience, RewardsOf
@@ -216,14 +214,7 @@ class NodeHome:
             enrolment_key=None if trust is None else trust.enrolment_key,
             patience=Patience() if settings is None else patience_of(settings),
         )
-
-        def stored(opener: SessionOpener) -> Sessions:
-            assert store is not None
-            opener.new_keyring = stored_keyring(store, self.name)
-            return StoredSessions(store, self.name, opener.restore)
-
-        sessions = None if store is None else stored
-        return make_node(setup, self.name, users, trust, sessions)
+        return make_node(setup, self.name, users, trust, store)
 
 
 async def visit_desk(

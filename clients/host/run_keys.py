@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from wallflower.clients.node.session_store import SessionStore
+from wallflower.clients.node.sessions import SessionStore
 from wallflower.clients.secure_sum.keyring import ClientKeyring, OwnKey
 from wallflower.protocol.identity.canonical import canonical
 

@@ -38,10 +38,10 @@ from wallflower.protocol.secure_sum.sealed.group import (
     ORDER,
     Point,
     base,
+    prove_equality,
     read_scalar,
     total,
 )
-from wallflower.protocol.secure_sum.sealed.proofs import prove_equality
 from wallflower.protocol.secure_sum.sealed.sizes import DealingSizes
 from wallflower.protocol.secure_sum.session import Contribution
 from wallflower.protocol.secure_sum.stages import (

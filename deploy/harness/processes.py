@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -176,8 +177,17 @@ def end_in_order_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
+# Below those that Linux gives to whoever asks for any: nobody gets one by chance.
+_PORTS = range(10_000, 30_000)
+
+
 def free_port() -> int:
-    """Give a loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Give a loopback port that is free and is given to nobody else by the system.
+
+    Drawn at random, so that processes which look at the same time differ.
+    """
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            port = secrets.choice(_PORTS)
+            probe.bind(("127.0.0.1", port))
+            return port

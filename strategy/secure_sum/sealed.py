@@ -35,8 +35,12 @@ from wallflower.protocol.secure_sum.sealed.committee import (
     UnprovedError,
     WrongOpeningError,
 )
-from wallflower.protocol.secure_sum.sealed.group import DegenerateSumError, Point, total
-from wallflower.protocol.secure_sum.sealed.proofs import shows_equality
+from wallflower.protocol.secure_sum.sealed.group import (
+    DegenerateSumError,
+    Point,
+    shows_equality,
+    total,
+)
 from wallflower.protocol.secure_sum.session import SENT, PartyId, SecureSum, Step
 from wallflower.protocol.secure_sum.stages import OPEN, SEAL
 from wallflower.protocol.secure_sum.threat import least_contributors

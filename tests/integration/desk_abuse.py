@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import secrets
-import socket
 import sys
 import tempfile
 import time
@@ -27,6 +26,7 @@ import grpc
 import grpc.aio
 import psutil
 
+from deploy.harness.processes import free_port
 from tests.support.desk_fixtures import House, attending
 from tests.support.intruder import (
     Intruder,
@@ -164,9 +164,7 @@ async def desk_process(house: House) -> AsyncIterator[tuple[DeskProcess, int]]:
         folder = Path(name)
         (folder / "server.crt").write_bytes(house.server.certificate)
         (folder / "server.key").write_bytes(house.server.private_key)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",

@@ -8,24 +8,17 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deploy.harness.processes import free_port
 from tests.support.desk_fixtures import QUICK, House, attending
 from tests.support.sum_nodes import one_hot
 
 NODES = 12
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def serve(folder: Path, config: dict[str, Any]) -> tuple[int, bytes]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deploy.harness.processes import free_port
 from tests.integration import test_flower_homes
 from tests.integration.failing_rewards import Shop
 from tests.integration.test_flower_app import config, engine_run, flower_run
@@ -43,9 +43,7 @@ BACKENDS = ("secagg-plus", "sealed", "shuffle")
 @pytest.fixture
 def nobody_listens() -> str:
     """An address of this machine at which nothing answers."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 def experiment(address: str, backend: str, kind: str) -> ExperimentConfig:

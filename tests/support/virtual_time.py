@@ -68,6 +68,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
+    async def shutdown_default_executor(self) -> None:
+        """Wait for no thread: there is none, see `_at_once`.
+
+        asyncio would end the executor in a thread of its own and, while nothing else is
+        scheduled, wait for it: a hang, if that thread is late.
+        """
+
     def end_at(self, latest: float) -> None:
         """Call it a hang when the clock passes `latest`."""
         self._jumping.latest = latest

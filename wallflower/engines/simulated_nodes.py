@@ -13,11 +13,9 @@ from pathlib import Path
 from flwr.app import Context
 
 from wallflower.clients.desk.attend import Invitation
-from wallflower.clients.host.assemble import SessionOpener, make_node
-from wallflower.clients.host.run_keys import stored_keyring
+from wallflower.clients.host.assemble import make_node
 from wallflower.clients.node.node import Node
-from wallflower.clients.node.session_store import SessionStore
-from wallflower.clients.node.sessions import Sessions, StoredSessions
+from wallflower.clients.node.sessions import SessionStore
 from wallflower.clients.rewards.source import RewardsOf
 from wallflower.engines.open_ledger import hosted_ledger
 from wallflower.engines.population import hosted_setup, hosted_users
@@ -75,7 +73,7 @@ class SimulatedRun:
             name = node_name(number)
             users = hosted_users(self._setup, name, self._sizes[number])
             self._nodes[number] = make_node(
-                self._setup, name, users, self._trust, self._sessions_of(name)
+                self._setup, name, users, self._trust, self._store
             )
         return self._nodes[number]
 
@@ -83,9 +81,6 @@ class SimulatedRun:
         """Close the files; the run may go on in other processes."""
         self._ledger.close()
         self._store.close()
-
-    def _sessions_of(self, name: str) -> _MakeSessions:
-        return _MakeSessions(self._store, name)
 
     def _identity(self, name: str) -> NodeIdentity | None:
         if self._seed is None:
@@ -97,18 +92,6 @@ class SimulatedRun:
         if self._seed is None:
             return None
         return EnrolmentKey.from_private_bytes(self._seed).public_key
-
-
-class _MakeSessions:
-    """Keeps one node's sessions and run keys in the shared store."""
-
-    def __init__(self, store: SessionStore, name: str) -> None:
-        self._store = store
-        self._name = name
-
-    def __call__(self, opener: SessionOpener) -> Sessions:
-        opener.new_keyring = stored_keyring(self._store, self._name)
-        return StoredSessions(self._store, self._name, opener.restore)
 
 
 def _nobody(body: bytes) -> bytes:

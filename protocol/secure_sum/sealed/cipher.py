@@ -37,12 +37,10 @@ from wallflower.protocol.secure_sum.sealed.group import (
     Point,
     base,
     plus_base,
-    times,
-    total,
-)
-from wallflower.protocol.secure_sum.sealed.proofs import (
     prove_knowledge,
     shows_knowledge,
+    times,
+    total,
 )
 
 LARGEST_VALUE = 2**62

@@ -37,15 +37,13 @@ from wallflower.protocol.identity.canonical import digest, name_tag
 from wallflower.protocol.secure_sum.sealed import feldman, tree
 from wallflower.protocol.secure_sum.sealed.group import (
     POINT_BYTES,
+    PROOF_BYTES,
     SCALAR_BYTES,
-    SIGNATURE_BYTES,
     KeyPair,
     Point,
-    read_scalar,
-)
-from wallflower.protocol.secure_sum.sealed.proofs import (
     prove_equality,
     prove_knowledge,
+    read_scalar,
     shows_equality,
     shows_knowledge,
 )
@@ -96,7 +94,7 @@ class Statement:
     def __post_init__(self) -> None:
         if len(self.constant) != POINT_BYTES or len(self.rest) != 32:
             raise MalformedMessageError("a dealer's statement is cut short")
-        if len(self.proof) != SIGNATURE_BYTES:
+        if len(self.proof) != PROOF_BYTES:
             raise MalformedMessageError("a dealer's proof has the wrong length")
 
     def signed_part(self, terms: Terms) -> bytes:

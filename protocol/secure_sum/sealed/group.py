@@ -1,13 +1,21 @@
-"""The group of sealed sums: secp256k1, of prime order q, through libsecp256k1.
+"""The group of sealed sums, and proofs that a party knows, or used, a logarithm in it.
+
+It is secp256k1, of prime order q, through libsecp256k1.
 
 The only module that knows `coincurve`. Points are affine and never the point at
 infinity: it has no encoding, and an operation that would give it says so. There is no
 cofactor, hence no small subgroup: every point that parses has order q.
 
-What is constant-time. `base` and `signed` (BIP 340) are, in the library. `times` is
-not: it is for public scalars and for secrets used once. A secret that lasts is
-multiplied by `times_secret`: the library's Diffie–Hellman, which is constant-time,
+What is constant-time. `base` and `prove_knowledge` (BIP 340) are, in the library.
+`times` is not: it is for public scalars and for secrets used once. A secret that lasts
+is multiplied by `times_secret`: the library's Diffie–Hellman, which is constant-time,
 asked for both coordinates instead of their hash.
+
+Both proofs are Schnorr's, made non-interactive by Fiat and Shamir: the challenge is a
+hash over a tag of its own, the whole statement and the *context*, a digest of all that
+the proof must be bound to (run, cohort, dealing, sender, users, ciphertext). Sound and
+zero-knowledge in the random-oracle model. A proof copied to another context, sender or
+statement has another challenge and fails.
 """
 
 from __future__ import annotations
@@ -21,11 +29,14 @@ from coincurve._libsecp256k1 import ffi, lib
 from coincurve.context import GLOBAL_CONTEXT
 
 from wallflower.protocol.errors import MalformedMessageError, ProtocolError
+from wallflower.protocol.identity.canonical import digest
 
 ORDER: Final = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 POINT_BYTES: Final = 33
 SCALAR_BYTES: Final = 32
-SIGNATURE_BYTES: Final = 64
+PROOF_BYTES: Final = 2 * SCALAR_BYTES
+_KNOWLEDGE: Final = "wallflower/v1/knowledge"
+_EQUALITY: Final = "wallflower/v1/equality"
 _CONTEXT = GLOBAL_CONTEXT.ctx
 _COMPRESSED: Final = lib.SECP256K1_EC_COMPRESSED
 _new = ffi.new
@@ -190,7 +201,7 @@ def hashed_point(label: str) -> Point:
 
 
 class KeyPair:
-    """A secret scalar and its point; signs by BIP 340 in constant time.
+    """A secret scalar and its point.
 
     The secret is kept as an integer because shares are added and multiplied; it has no
     repr.
@@ -215,16 +226,6 @@ class KeyPair:
     def __repr__(self) -> str:
         return "KeyPair(…)"
 
-    def sign(self, message: bytes) -> bytes:
-        """Sign 32 bytes (BIP 340, with fresh auxiliary randomness)."""
-        if len(message) != 32:
-            raise ValueError("a digest of 32 bytes is signed")
-        signature = _new("unsigned char [64]")
-        lib.secp256k1_schnorrsig_sign32(
-            _CONTEXT, signature, message, self._raw, secrets.token_bytes(32)
-        )
-        return bytes(ffi.buffer(signature))
-
     def agree(self, other: Point) -> bytes:
         """Diffie–Hellman in constant time: SHA-256 of the shared point's bytes."""
         shared = _new("unsigned char [32]")
@@ -239,17 +240,75 @@ class KeyPair:
         return bytes(ffi.buffer(shared))
 
 
-def signed_by(point: Point, signature: bytes, message: bytes) -> bool:
-    """Tell whether who knows ± the logarithm of `point` signed (BIP 340)."""
+def prove_knowledge(pair: KeyPair, context: bytes) -> bytes:
+    """Prove knowledge of the logarithm of `pair.point`, bound to `context`.
+
+    Statement: I know x with X = x·G. The proof is a BIP 340 signature under x, that is
+    Schnorr's proof with challenge H(R, X, m) and m the tagged digest of the context.
+    BIP 340 identifies X with −X; who knows one logarithm knows the other.
+    """
+    proof = _new("unsigned char [64]")
+    said = digest(_KNOWLEDGE, context)
+    lib.secp256k1_schnorrsig_sign32(
+        _CONTEXT, proof, said, pair._raw, secrets.token_bytes(32)
+    )
+    return bytes(ffi.buffer(proof))
+
+
+def shows_knowledge(point: Point, proof: bytes, context: bytes) -> bool:
+    """Check what `prove_knowledge` made."""
     key = _new("secp256k1_xonly_pubkey *")
     lib.secp256k1_xonly_pubkey_from_pubkey(_CONTEXT, key, ffi.NULL, point._raw)
+    said = digest(_KNOWLEDGE, context)
     return (
-        len(signature) == SIGNATURE_BYTES
-        and lib.secp256k1_schnorrsig_verify(
-            _CONTEXT, signature, message, len(message), key
-        )
-        == 1
+        len(proof) == PROOF_BYTES
+        and lib.secp256k1_schnorrsig_verify(_CONTEXT, proof, said, len(said), key) == 1
     )
+
+
+def prove_equality(
+    secret: int, public: bytes, element: Point, context: bytes
+) -> tuple[Point, bytes]:
+    """Give D = s·C and a proof that it has the same s as V = s·G (Chaum, Pedersen).
+
+    Statement: log_G V = log_C D. Nonce k, R₁ = k·G, R₂ = k·C, challenge
+    e = H(context, V, C, D, R₁, R₂), response z = k + e·s; the proof is (e, z). From two
+    responses to one (R₁, R₂) follows one s for both; (e, z) drawn at random simulate.
+
+    s lasts, and whoever learns a nonce learns it: constant time for both.
+    """
+    nonce, image = random_scalar(), times_secret(element, secret)
+    shown = element, image, base(nonce), times_secret(element, nonce)
+    challenge = _equality_challenge(context, public, *shown)
+    response = (nonce + challenge * secret) % ORDER
+    return image, scalar_bytes(challenge) + scalar_bytes(response)
+
+
+def shows_equality(
+    public: Point, element: Point, image: Point, proof: bytes, context: bytes
+) -> bool:
+    """Check log_G public = log_element image; False for whatever does not prove it."""
+    if len(proof) != PROOF_BYTES:
+        return False
+    try:
+        challenge = read_scalar(proof[:SCALAR_BYTES])
+        response = read_scalar(proof[SCALAR_BYTES:])
+        first = plus_base(times(public, -challenge), response)
+        second = total((times(element, response), times(image, -challenge)))
+    except ProtocolError:
+        return False
+    shown = element, image, first, second
+    expected = _equality_challenge(context, bytes(public), *shown)
+    return expected == challenge
+
+
+def challenge_of(tag: str, context: bytes, *parts: bytes) -> int:
+    """Hash a statement to a challenge; 2⁻¹²⁸ from uniform on 0 … q − 1."""
+    return int.from_bytes(digest(tag, context, *parts), "big") % ORDER
+
+
+def _equality_challenge(context: bytes, public: bytes, *points: Point) -> int:
+    return challenge_of(_EQUALITY, context, public, *map(bytes, points))
 
 
 def _sum(points: Sequence[Point]) -> Any | None:

@@ -47,6 +47,7 @@ from wallflower.protocol.secure_sum.sealed.group import (
     SCALAR_BYTES,
     Point,
     base,
+    challenge_of,
     hashed_point,
     random_scalar,
     read_scalar,
@@ -56,7 +57,6 @@ from wallflower.protocol.secure_sum.sealed.group import (
     vanishes,
     weighted,
 )
-from wallflower.protocol.secure_sum.sealed.proofs import challenge_of
 
 MOST_BITS = 48
 _TAG = "wallflower/v1/range"

@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from wallflower.clients.host.lock import node_lock
-from wallflower.clients.node.session_store import SessionStore
-from wallflower.clients.node.sessions import MemorySessions, Sessions, StoredSessions
+from wallflower.clients.node.sessions import (
+    MemorySessions,
+    Sessions,
+    SessionStore,
+    StoredSessions,
+)
 from wallflower.protocol.errors import RefusalError, UnavailableError
 from wallflower.protocol.secure_sum.session import (
     ClientSession,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
-from math import comb, factorial
+from math import factorial
 
 import pytest
 
@@ -22,10 +22,14 @@ from wallflower.strategy.bandit.spec import PolicySpec
 
 
 def exact_delta(coins: int, factor: Fraction) -> Fraction:
-    """Σ max(0, P(x) − factor · P(x − 1)), in rationals."""
-    masses = [0, *(comb(coins, x) for x in range(coins + 1)), 0]
-    terms = (Fraction(now) - factor * last for last, now in itertools.pairwise(masses))
-    return sum((term for term in terms if term > 0), Fraction(0)) / (1 << coins)
+    """Σ max(0, P(x) − factor · P(x − 1)), in rationals over one denominator."""
+    row = itertools.accumulate(
+        range(1, coins + 1), lambda mass, x: mass * (coins + 1 - x) // x, initial=1
+    )
+    masses = [0, *row, 0]
+    above, below = factor.as_integer_ratio()
+    terms = (below * now - above * last for last, now in itertools.pairwise(masses))
+    return Fraction(sum(term for term in terms if term > 0), below << coins)
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1"])

@@ -12,6 +12,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from deploy.harness.processes import free_port
 from tests.support.desk_fixtures import (
     FAST,
     QUICK,
@@ -333,9 +334,7 @@ async def test_a_desk_that_restarts_gets_its_nodes_back() -> None:
 
 async def test_a_desk_that_cannot_be_reached_is_one_clear_error() -> None:
     house = House()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     impatient = replace(QUICK, patience_s=0.2)
     with pytest.raises(UnavailableError, match="not reached"):
         await attend(

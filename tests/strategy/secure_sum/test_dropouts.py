@@ -7,6 +7,7 @@ that is then carried out.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,9 @@ from wallflower.protocol.secure_sum.threat import (
     least_contributors,
 )
 from wallflower.strategy.secure_sum import ServerKeyring
+
+# The same lines again and again, which others run too: not traced, twice as fast.
+pytestmark = pytest.mark.no_cover
 
 NODES = 20
 DOCUMENT = Path(__file__).parents[3] / "docs" / "secure-sums.md"
@@ -67,6 +71,11 @@ def _feasible(threat: Threat, nodes: int) -> bool:
     except ValueError:
         return False
     return True
+
+
+@cache
+def nobody_drops(backend: str, lying: bool) -> SecureSum | Void:
+    return drop(backend, lying, "", 0)
 
 
 def drop(backend: str, lying: bool, stage: str, count: int) -> SecureSum | Void:
@@ -112,7 +121,11 @@ def row(backend: str, lying: bool, stage: str) -> str:
     most = tolerated(backend, Threat(TENTH, TENTH, malicious_server=lying), stage)
     cells = []
     for count in (0, 1, most, most + 1):
-        outcome = drop(backend, lying, stage, count)
+        outcome = (
+            drop(backend, lying, stage, count)
+            if count
+            else nobody_drops(backend, lying)
+        )
         if isinstance(outcome, SecureSum):
             cells.append(f"sum over {len(outcome.survivors)}")
         else:
@@ -143,8 +156,16 @@ def test_below_the_quorum_there_is_no_sum_however_many_nodes_stay(backend: str) 
     assert "quorum" in outcome.detail
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("stage", ["share", "mask", "unmask", "seal", "open"])
+@pytest.mark.parametrize(
+    ("backend", "stage"),
+    [
+        ("secagg-plus", "share"),
+        ("secagg-plus", "mask"),
+        ("secagg-plus", "unmask"),
+        ("sealed", "seal"),
+        ("sealed", "open"),
+    ],
+)
 def test_a_tenth_of_a_hundred_nodes_may_vanish_anywhere(
     backend: str, stage: str
 ) -> None:
@@ -160,5 +181,6 @@ def test_a_tenth_of_a_hundred_nodes_may_vanish_anywhere(
         return not (reached and party in gone)
 
     outcome = cohort.run(up=gate)
+    assert reached
     assert isinstance(outcome, SecureSum), outcome
     assert outcome.total == cohort.expected(outcome.survivors)

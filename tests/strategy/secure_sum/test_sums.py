@@ -22,6 +22,9 @@ from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
+# The same lines again and again, which others run too: not traced, twice as fast.
+pytestmark = pytest.mark.no_cover
+
 # Small, prime, composite, a power of two, near 2^62.
 MODULI = [67, 1009, 1000, 2**16, 2**31 - 1, 10**12, 2**61 - 1, 2**62 - 57]
 RINGS: dict[str, ClientKeyring] = {}
@@ -67,10 +70,10 @@ def check_sum(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("first", range(2, 65, 9))
-def test_every_cohort_from_2_to_64_nodes_sums_exactly(backend: str, first: int) -> None:
-    for nodes in range(first, min(first + 9, 65)):
-        check_sum(backend, nodes, MODULI[nodes % len(MODULI)], reuse=True)
+@pytest.mark.parametrize("nodes", [*range(2, 18), 23, 31, 32, 33, 42, 53, 63, 64])
+def test_cohorts_of_2_to_64_nodes_sum_exactly(backend: str, nodes: int) -> None:
+    """Each size up to 17, some above; `make soak-secagg` takes all of them."""
+    check_sum(backend, nodes, MODULI[nodes % len(MODULI)], reuse=True)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -2,22 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 
 import pytest
 
+from deploy.harness.processes import free_port
 from wallflower.strategy.desk.stats import DeskStats
 from wallflower.strategy.record.events import RunStarted
 from wallflower.strategy.watch.observing import METRICS, observed
 
 STARTED = RunStarted("r1", ("a", "b"), 4, 400, 400, 0)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def get(port: int, path: str) -> str:

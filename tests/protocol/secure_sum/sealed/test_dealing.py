@@ -28,12 +28,12 @@ from wallflower.protocol.secure_sum.sealed.group import (
     KeyPair,
     Point,
     base,
+    prove_knowledge,
     random_scalar,
     scalar_bytes,
     times_secret,
     total,
 )
-from wallflower.protocol.secure_sum.sealed.proofs import prove_knowledge
 
 TERMS = Terms(b"c" * 32, b"m" * 32, 3)
 PAIRS = [KeyPair.generate() for _ in range(5)]

@@ -8,19 +8,17 @@ from hypothesis import strategies as st
 
 from wallflower.protocol.secure_sum.sealed.group import (
     ORDER,
+    PROOF_BYTES,
     KeyPair,
     Point,
     base,
-    scalar_bytes,
-    times,
-)
-from wallflower.protocol.secure_sum.sealed.proofs import (
-    PROOF_BYTES,
     challenge_of,
     prove_equality,
     prove_knowledge,
+    scalar_bytes,
     shows_equality,
     shows_knowledge,
+    times,
 )
 
 HERE, THERE = b"h" * 32, b"t" * 32

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from wallflower.clients.host.loop_thread import LoopThread
+from wallflower.clients.client_app import LoopThread
 
 
 @pytest.fixture

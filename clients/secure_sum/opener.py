@@ -1,0 +1,158 @@
+"""A node's halves of secure sums: opened by the name of the back-end, or restored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wallflower.clients.consent import ClientPolicy
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
+from wallflower.clients.secure_sum.machine import ClientMachine, Setting
+from wallflower.clients.secure_sum.sealed import SealedClient
+from wallflower.clients.secure_sum.secagg_plus import SecaggPlusClient
+from wallflower.clients.secure_sum.shuffle import ShuffleClient
+from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
+from wallflower.protocol.secure_sum.backends import (
+    SEALED,
+    SECAGG_PLUS,
+    SHUFFLE,
+    check_backend,
+)
+from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.session import ClientSession, PartyId
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.sum_state_pb2 import ClientState
+
+# Runs whose keys a node keeps at a time; an older run's are made anew if it comes back.
+_MOST_RUNS = 8
+REGISTRY: dict[str, Callable[[Setting], ClientMachine]] = {
+    SEALED: SealedClient,
+    SECAGG_PLUS: SecaggPlusClient,
+    SHUFFLE: ShuffleClient,
+}
+
+
+def client_session(
+    spec: CohortSpec,
+    party: PartyId,
+    identity: NodeIdentity | None,
+    trust: Trust | None,
+    limits: ClientLimits,
+    keyring: ClientKeyring,
+) -> ClientSession:
+    """Open a node's session for one cohort.
+
+    Parameters
+    ----------
+    spec : CohortSpec
+        The cohort's public description.
+    party : PartyId
+        This node's id, as on the roster and in its certificate.
+    identity : NodeIdentity, optional
+        Signs this node's keys where it has a certificate.
+    trust : Trust, optional
+        The enrolment key to believe; None makes the server semi-honest by assumption.
+    limits : ClientLimits
+        What the node insists on.
+    keyring : ClientKeyring
+        The node's keys for the run; the same object for all of its sessions.
+    """
+    return _machine(
+        Setting(spec, party, identity, trust=trust, limits=limits, keyring=keyring)
+    )
+
+
+def restore_session(
+    snapshot: bytes,
+    identity: NodeIdentity | None,
+    trust: Trust | None,
+    limits: ClientLimits,
+    keyring: ClientKeyring,
+) -> ClientSession:
+    """Go on with a session from its `snapshot`, maybe in another process."""
+    state = parse(ClientState, snapshot)
+    machine = _machine(
+        Setting(
+            state.spec,
+            state.party,
+            identity,
+            trust=trust,
+            limits=limits,
+            keyring=keyring,
+        )
+    )
+    machine.resume(state)
+    return machine
+
+
+def _machine(setting: Setting) -> ClientMachine:
+    check_backend("backend", setting.spec.backend)
+    return REGISTRY[setting.spec.backend](setting)
+
+
+class SessionOpener:
+    """Opens and restores a node's halves of secure sums, with one keyring per run.
+
+    Parameters
+    ----------
+    node_id : str
+        This node.
+    policy : ClientPolicy
+        What the node insists on.
+    identity : NodeIdentity | None
+        Signs the node's keys.
+    trust : Trust | None
+        The enrolment key to believe; None assumes a semi-honest server.
+    new_keyring : Callable[[str], ClientKeyring]
+        Makes the keyring of a run; another where several processes serve one node.
+    """
+
+    def __init__(
+        self,
+        node_id: str,
+        policy: ClientPolicy,
+        identity: NodeIdentity | None = None,
+        trust: Trust | None = None,
+        new_keyring: Callable[[str], ClientKeyring] = ClientKeyring,
+    ) -> None:
+        self._node_id = node_id
+        self._identity = identity
+        self._trust = trust
+        self._limits = ClientLimits(
+            minimum_parties=policy.smallest_nodes,
+            minimum_corrupt=policy.smallest_corrupt,
+            require_malicious=bool(policy.malicious_server),
+            shufflers=policy.shufflers,
+        )
+        self._keyrings: dict[str, ClientKeyring] = {}
+        self._new_keyring = new_keyring
+
+    def open(self, spec: CohortSpec) -> ClientSession:
+        """Begin a cohort."""
+        return client_session(
+            spec=spec,
+            party=self._node_id,
+            identity=self._identity,
+            trust=self._trust,
+            limits=self._limits,
+            keyring=self._keyring(spec.run_id),
+        )
+
+    def restore(self, snapshot: bytes) -> ClientSession:
+        """Go on with a cohort that another process of this node began."""
+        run_id = parse(ClientState, snapshot).spec.run_id
+        return restore_session(
+            snapshot, self._identity, self._trust, self._limits, self._keyring(run_id)
+        )
+
+    def forget(self, run_id: str, cohort_id: str) -> None:
+        """Erase this node's share of a key, if that is what has come to its end."""
+        self._keyring(run_id).forget_dealing(cohort_id)
+
+    def _keyring(self, run_id: str) -> ClientKeyring:
+        keyring = self._keyrings.get(run_id)
+        if keyring is None:
+            while len(self._keyrings) >= _MOST_RUNS:
+                del self._keyrings[next(iter(self._keyrings))]
+            keyring = self._keyrings[run_id] = self._new_keyring(run_id)
+        return keyring
