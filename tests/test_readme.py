@@ -8,7 +8,7 @@ import tomllib
 from decimal import Decimal
 from pathlib import Path
 
-from wallflower.cli import app
+from wallflower.cli import command_line
 from wallflower.protocol.files.settings import settings_from
 from wallflower.protocol.privacy.honest_floor import FloorRule
 from wallflower.protocol.privacy.sentences import REHEARSAL, Group, KeyHolders, Promise
@@ -27,7 +27,7 @@ def test_its_experiment_is_a_valid_one() -> None:
 
 
 def test_its_commands_exist() -> None:
-    known = {command.name for command in app.registered_commands}
+    known = {command.name for command in command_line().registered_commands}
     named = set(re.findall(r"^wallflower ([a-z]+)", README, re.MULTILINE))
     assert named
     assert named <= known

@@ -46,13 +46,16 @@ def json_text(command: str, content: Mapping[str, Any]) -> str:
 
 
 def console() -> Console:
-    """Results go to stdout, as wide as the terminal; colours only for a terminal."""
+    """Results go to stdout, as wide as the terminal; colours only for a terminal.
+
+    Names are written as they are: ":heart:" is no picture.
+    """
     from rich.console import Console
 
     if sys.stdout.isatty():
-        own = Console(highlight=False)
-        return Console(highlight=False, width=max(own.width, _LEAST_WIDTH))
-    return Console(highlight=False, width=_PIPE_WIDTH, no_color=True)
+        width = max(Console().width, _LEAST_WIDTH)
+        return Console(highlight=False, emoji=False, width=width)
+    return Console(highlight=False, emoji=False, width=_PIPE_WIDTH, no_color=True)
 
 
 def print_text(out: Console, text: str, style: str = "", indent: str = "") -> None:

@@ -85,6 +85,11 @@ class Delivered:
     noises: tuple[NoiseBound | None, ...]
 
     @property
+    def noise_variances(self) -> Doubles:
+        """Variance of every cohort's noise."""
+        return np.array([0.0 if n is None else n.variance for n in self.noises])
+
+    @property
     def limits(self) -> Doubles:
         """Largest exponent with a finite bound, of every cohort."""
         bounds = (math.inf if n is None else n.limit for n in self.noises)
@@ -101,23 +106,23 @@ class Delivered:
 
 def sampling(users: Doubles, exponents: Doubles, means: Doubles) -> Doubles:
     """Σ n ln(1 + μ(eᵃ − 1)), one mean for each row of `exponents`."""
-    mean = means[..., None]
-    moved = mean * np.expm1(exponents)
-    value = np.log1p(np.maximum(moved, -0.5))
-    far = np.abs(moved) >= 0.5
-    if far.any():
-        mean = np.broadcast_to(mean, moved.shape)[far]
-        grown = np.exp(np.broadcast_to(exponents, moved.shape)[far])
-        # 1 − μ is exact for doubles μ ≥ ½, so nothing cancels however near 1 it is.
-        value[far] = np.log((1 - mean) + mean * grown)
-    return np.asarray((users * value).sum(axis=-1))
+    return sampling_and_slope(users, exponents, means)[0]
 
 
-def sampling_slope(users: Doubles, exponents: Doubles, means: Doubles) -> Doubles:
-    """Derivative of `sampling` by the mean."""
-    mean, grown = means[..., None], np.expm1(exponents)
-    below = (1 - mean) + mean * np.exp(exponents)
-    return np.asarray((users * grown / below).sum(axis=-1))
+def sampling_and_slope(
+    users: Doubles, exponents: Doubles, means: Doubles
+) -> tuple[Doubles, Doubles]:
+    """Give `sampling` and its derivative by the mean.
+
+    ln(1 + μ(eᵃ − 1)) = a + ln(1 + (1 − μ)(e⁻ᵃ − 1)), and 1 − μ is exact for doubles
+    μ ≥ ½: seen from the nearer end nothing cancels, however near to it μ is.
+    """
+    far = means >= 0.5
+    sign, nearer = np.where(far, -1.0, 1.0), np.where(far, 1 - means, means)
+    grown = np.expm1(sign[..., None] * exponents)
+    moved = nearer[..., None] * grown
+    value = np.log1p(moved) @ users + np.where(far, exponents @ users, 0.0)
+    return np.asarray(value), np.asarray(sign * ((grown / (1 + moved)) @ users))
 
 
 def cohort_weights(plan: Delivered, variance: Doubles) -> tuple[Doubles, Doubles]:
@@ -127,6 +132,5 @@ def cohort_weights(plan: Delivered, variance: Doubles) -> tuple[Doubles, Doubles
     the variance that comes from the rewards.
     """
     sampled = variance[:, None] * plan.users
-    noise = np.array([0.0 if n is None else n.variance for n in plan.noises])
-    weights = sampled / (sampled + noise)
-    return weights, np.sqrt((weights**2 * (sampled + noise)).sum(axis=1))
+    weights = sampled / (sampled + plan.noise_variances)
+    return weights, np.sqrt(variance * (weights @ plan.users))

@@ -56,6 +56,7 @@ Value = TypeVar("Value")
 
 # What was heard of an arm: places in the plan, from 1, and what came.
 Heard = tuple[tuple[int, CohortFacts], ...]
+Side = tuple[Heard, Delivered]  # the same as the tests take it
 
 # Batches before and after this one whose aims are mixed with its own.
 _BEFORE, _AFTER = 2, 3
@@ -98,7 +99,6 @@ class Evidence:
         self._aims: dict[int, Aim] = {}
         self._pairs: dict[int, PairDesign] = {}
         self._owns: dict[tuple[int, int], OwnDesign] = {}
-        self._weights: dict[int, Doubles] = {}
         self._prices: dict[tuple[int, bool, Heard], Price] = {}
 
     def compare(
@@ -113,7 +113,7 @@ class Evidence:
         0 where nothing was delivered, in units of reward.
         """
         one, other = (self.delivered(side[0], batch) for side in (leader, rival))
-        sums = leader[1], rival[1]
+        sides, sums = ((leader[0], one), (rival[0], other)), (leader[1], rival[1])
         places = likeliest(one, other, *sums)
         cells, where = np.unique(places, return_inverse=True)
         found = self._design(batch, [batch], cells).at(where, one, other, *sums)
@@ -129,8 +129,7 @@ class Evidence:
         for start in range(0, len(sure), _TOGETHER):
             some = sure[start : start + _TOGETHER]
             rows = sums[0][some], sums[1][some]
-            heard = leader[0], rival[0]
-            found[some] = self._everywhere(batch, heard, rows, found[some])
+            found[some] = self._everywhere(batch, sides, rows, found[some])
         return Verdict(self._threshold, found)
 
     def mixed(self, batch: int) -> range:
@@ -162,11 +161,11 @@ class Evidence:
         The weights are those of a coin as likely as the first guess of the mean.
         Nothing is decided by them.
         """
-        table = self._weight_table(len(users))
-        cells = unit_cells()
+        plan, cells = self._plan(len(users)), unit_cells()
         guess = np.full(len(sums), 0.5)
         for _ in range(2):
-            weights = table[cells.containing(guess)]
+            variance = cells.variance[cells.containing(guess)]
+            weights, _ = cohort_weights(plan, variance)
             guess = (weights * sums).sum(axis=1) / np.maximum(weights @ users, 1e-300)
         return np.asarray(guess)
 
@@ -201,7 +200,7 @@ class Evidence:
     def _everywhere(
         self,
         batch: int,
-        heard: tuple[Heard, Heard],
+        sides: tuple[Side, Side],
         sums: tuple[Doubles, Doubles],
         somewhere: Doubles,
     ) -> Doubles:
@@ -211,8 +210,8 @@ class Evidence:
         for all pairs at once (evidence grows with the leader's sums and falls with the
         rival's), then for each.
         """
-        one, other = (self.delivered(side, batch) for side in heard)
-        both = self._price(batch, True, heard[0]), self._price(batch, False, heard[1])
+        both = self._price(batch, True, sides[0]), self._price(batch, False, sides[1])
+        one, other = (delivered for _, delivered in sides)
         outer = self._pair_design(batch)
         worst = sums[0].min(axis=0)[None], sums[1].max(axis=0)[None]
         bound = outer.everywhere(one, other, *worst, both)[0]
@@ -250,13 +249,13 @@ class Evidence:
             self._aims[batch] = Aim.at(self._plan(batch), _nats(level))
         return self._aims[batch]
 
-    def _price(self, batch: int, leads: bool, heard: Heard) -> Price:
-        key = (batch, leads, heard)
+    def _price(self, batch: int, leads: bool, side: Side) -> Price:
+        key = (batch, leads, side[0])
         if key not in self._prices:
             _make_room(self._prices, _MOST_PRICES)
             design = self._pair_design(batch)
             price = design.leader_price if leads else design.rival_price
-            self._prices[key] = price(self.delivered(heard, batch))
+            self._prices[key] = price(side[1])
         return self._prices[key]
 
     def _own_design(self, cohorts: int, level_batch: int) -> OwnDesign:
@@ -266,12 +265,6 @@ class Evidence:
             level = self._shares.side(level_batch, self._spec.arms)
             self._owns[key] = OwnDesign.planned(self._plan(cohorts), _nats(level))
         return self._owns[key]
-
-    def _weight_table(self, cohorts: int) -> Doubles:
-        if cohorts not in self._weights:
-            variance = unit_cells().variance
-            self._weights[cohorts], _ = cohort_weights(self._plan(cohorts), variance)
-        return self._weights[cohorts]
 
     def _noise(self, facts: CohortFacts) -> NoiseBound:
         if facts not in self._noises:

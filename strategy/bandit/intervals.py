@@ -22,12 +22,13 @@ from wallflower.strategy.bandit.cells import (
     Places,
     cohort_weights,
     sampling,
+    sampling_and_slope,
     unit_cells,
 )
 from wallflower.strategy.bandit.noise_bound import Doubles
 from wallflower.strategy.bandit.pair_test import INSIDE, LARGEST_EXPONENT, SCALES
 
-_HALVINGS = 40
+_STEPS = 6  # cells are small: each squares what is missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +50,12 @@ class OwnDesign:
         gaussian = (math.sqrt(2 * threshold) / spread)[:, None] * weights
         most = np.minimum(INSIDE * plan.limits, LARGEST_EXPONENT)
         some = cells.at(cells.knots)
+        tried = np.minimum(SCALES[:, None, None] * gaussian[cells.knots], most)
+        reach, paid = tried @ plan.users, plan.noise(tried) + threshold
         sides = []
         for sign in (1.0, -1.0):
-            tried = np.minimum(SCALES[:, None, None] * gaussian[cells.knots], most)
-            price = sampling(plan.users, sign * tried, some.middle)
-            price += plan.noise(tried) + threshold
-            distance = price / (tried * plan.users).sum(axis=-1) - sign * some.middle
+            price = sampling(plan.users, sign * tried, some.middle) + paid
+            distance = price / reach - sign * some.middle
             scales = cells.between(SCALES[distance.argmin(axis=0)])
             sides.append(sign * np.minimum(scales[:, None] * gaussian, most))
         return cls(sides[0], sides[1], threshold)
@@ -82,7 +83,7 @@ class OwnDesign:
     def _spare(self, exponents: Doubles, side: Delivered, sums: Doubles) -> Doubles:
         """Give what is left of Σ a S for the sampling: rows are sums, columns cells."""
         noise = side.noise(exponents)
-        lost = ROUNDING * (1 + noise + (np.abs(exponents) * side.users).sum(axis=-1))
+        lost = ROUNDING * (1 + noise + np.abs(exponents) @ side.users)
         paid = noise + self.threshold + 2 * lost
         return np.asarray(sums @ exponents.T - paid)
 
@@ -94,18 +95,17 @@ def _take(table: Doubles, columns: Places) -> Doubles:
 def _crossing(
     exponents: Doubles, side: Delivered, spare: Doubles, cells: Cells, at: Places
 ) -> Doubles:
-    """Where sampling(μ) passes `spare` in a cell; the end that keeps more of it.
+    """Where sampling(μ) passes `spare` in a cell, or short of it on the safe side.
 
     For exponents ≥ 0 sampling rises with μ and everything below the crossing is ruled
-    out; for exponents ≤ 0 it falls and everything above is.
+    out; for exponents ≤ 0 it falls and everything above is. It is concave, hence below
+    its tangents: Newton's steps from the end that is ruled out stay in what is.
     """
-    low, high = cells.low[at].copy(), cells.high[at].copy()
     rising = exponents.sum(axis=1) >= 0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        value = sampling(side.users, exponents, middle)
-        # Rising: values below `spare` are ruled out. Falling: the same, from above.
-        out = value < spare
-        low = np.where(out == rising, middle, low)
-        high = np.where(out == rising, high, middle)
-    return np.asarray(np.where(rising, low, high))
+    found = np.where(rising, cells.low[at], cells.high[at])
+    for _ in range(_STEPS):
+        value, slope = sampling_and_slope(side.users, exponents, found)
+        missing = spare - value
+        further = (missing > 0) & (slope != 0)
+        found = found + np.divide(missing, slope, out=0 * slope, where=further)
+    return np.asarray(np.clip(found, cells.low[at], cells.high[at]))

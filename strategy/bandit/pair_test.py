@@ -41,8 +41,7 @@ from wallflower.strategy.bandit.cells import (
     Delivered,
     Places,
     cohort_weights,
-    sampling,
-    sampling_slope,
+    sampling_and_slope,
     unit_cells,
 )
 from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
@@ -250,12 +249,8 @@ class PairDesign:
         found = np.empty((len(leading), len(self.cells.low)))
         for start in range(0, len(leading), _CHUNK):
             rows = slice(start, start + _CHUNK)
-            exponents = np.einsum(
-                "kcb,pb->kpc", self.leading, leading[rows], optimize=True
-            )
-            exponents += np.einsum(
-                "kcb,pb->kpc", self.trailing, trailing[rows], optimize=True
-            )
+            exponents = leading[rows] @ self.leading.transpose(0, 2, 1)
+            exponents += trailing[rows] @ self.trailing.transpose(0, 2, 1)
             found[rows] = _log_sum(exponents - psi[:, None])
         return found
 
@@ -292,9 +287,9 @@ def likeliest(
 def _priced(exponents: Doubles, side: Delivered, middle: Doubles) -> Price:
     middle = np.broadcast_to(middle, exponents.shape[:2])
     noise = side.noise(exponents)
-    value = sampling(side.users, exponents, middle) + noise
-    lost = ROUNDING * (1 + noise + (np.abs(exponents) * side.users).sum(axis=-1))
-    return Price(value + lost, sampling_slope(side.users, exponents, middle))
+    value, slope = sampling_and_slope(side.users, exponents, middle)
+    lost = ROUNDING * (1 + noise + np.abs(exponents) @ side.users)
+    return Price(value + noise + lost, slope)
 
 
 def _smallest_lead(
@@ -303,10 +298,10 @@ def _smallest_lead(
     """Give each cell's scale, among a few, that needs the smallest lead."""
     most = np.minimum(INSIDE * plan.limits, LARGEST_EXPONENT)
     exponents = np.minimum(SCALES[:, None, None] * gaussian, most)
-    price = sampling(plan.users, exponents, cells.middle)
-    price += sampling(plan.users, -exponents, cells.middle)
-    price += 2 * plan.noise(exponents) + threshold
-    lead = price / (exponents * plan.users).sum(axis=-1)
+    # (1 + μ(eᵃ − 1))(1 + μ(e⁻ᵃ − 1)) = 1 + 4μ(1 − μ) sinh²(a/2)
+    both = np.log1p(4 * cells.variance[:, None] * np.sinh(exponents / 2) ** 2)
+    price = both @ plan.users + 2 * plan.noise(exponents) + threshold
+    lead = price / (exponents @ plan.users)
     return np.asarray(SCALES[lead.argmin(axis=0)])
 
 

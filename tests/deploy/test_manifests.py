@@ -14,13 +14,13 @@ import pytest
 import typer.main
 import yaml
 
-from wallflower.cli import app
+from wallflower.cli import command_line
 from wallflower.protocol.identity import tls
 from wallflower.strategy.desk.descriptors import RESERVED
 from wallflower.strategy.desk.settings import DeskSettings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
-SHUFFLER = typer.main.get_command(app).commands["shuffler"]  # type: ignore[attr-defined]
+SHUFFLER = typer.main.get_command(command_line()).commands["shuffler"]  # type: ignore[attr-defined]
 PROGRAMS = ("flower-superlink", "flower-superexec", "flower-supernode")
 
 

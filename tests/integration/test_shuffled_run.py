@@ -14,7 +14,7 @@ from tests.integration.test_flower_app import config, decided, flower_run
 from tests.support.run_fixtures import wallflower
 from tests.support.shuffled_sums import started
 from tests.wallflower.shuffler.test_killed import ENDS_AFTER_THE_CLAIM
-from wallflower.cli import app
+from wallflower.cli import command_line
 from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.strategy.config import (
@@ -85,14 +85,14 @@ def test_a_run_on_engine_local_goes_through_a_shuffler(
     )
     run_dir = tmp_path / "run"
     arguments = ["run", str(file), "--run-dir", str(run_dir), "--format", "json"]
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(command_line(), arguments)
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert "the shuffler does not work with the operator" in json.dumps(told)
     assert ("mixing-delta" in told["guarantee"]) == (shuffle == "mixed")
     # Two cohorts, each given once.
     assert len(list((run_dir / "shuffler" / "given").iterdir())) == 2
-    assert CliRunner().invoke(app, ["verify", str(run_dir)]).exit_code == 0
+    assert CliRunner().invoke(command_line(), ["verify", str(run_dir)]).exit_code == 0
 
 
 @pytest.mark.slow  # as above

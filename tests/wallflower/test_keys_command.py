@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from wallflower.cli import app
+from wallflower.cli import command_line
 from wallflower.protocol.errors import ConfigError, InputError
 
 
 def run(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["keys", *arguments], catch_exceptions=False)
+    done = CliRunner().invoke(
+        command_line(), ["keys", *arguments], catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     return done.stdout
 

@@ -19,7 +19,7 @@ from tests.support.run_fixtures import (
     environment,
     write,
 )
-from wallflower.cli import app
+from wallflower.cli import command_line
 from wallflower.protocol.errors import WallflowerError
 from wallflower.protocol.identity.certificates import (
     make_authority,
@@ -29,7 +29,7 @@ from wallflower.protocol.identity.certificates import (
 
 def invoke(*words: str | Path) -> tuple[int, str]:
     """Run a command in this process; give exit code and everything it said."""
-    result = CliRunner().invoke(app, [str(word) for word in words])
+    result = CliRunner().invoke(command_line(), [str(word) for word in words])
     error = result.exception
     if isinstance(error, WallflowerError):
         return error.exit_code, str(error)

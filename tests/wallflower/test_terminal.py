@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tests.support.run_fixtures import SMALL, write
 from tests.support.terminal import behind_a_pty, lines_of, shown, widest
-from wallflower.output import print_table
+from wallflower.output import console, print_table, print_text
 from wallflower.protocol.numbers import counted
 
 WIDTHS = [60, 80, 200]
@@ -104,6 +104,13 @@ def test_a_long_name_folds_and_is_not_cut() -> None:
     said = drawn(60, ["arm", "users"], [[LONG, "12"]])
     assert widest(said) <= 60
     assert "".join(LONG.split()) in "".join(said.replace("12", "").split())
+
+
+def test_a_name_that_spells_a_picture_is_written_as_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_text(console(), "arm :warning: leads")
+    assert capsys.readouterr().out == "arm :warning: leads\n"
 
 
 def test_one_is_counted_in_the_singular() -> None:

@@ -62,9 +62,9 @@ class FastDpSe:
             for row in np.flatnonzero(accounts.live & (counts == 1)):
                 winner = int(np.argmax(self._active[row]))
                 accounts.close(row, "winner", {winner: accounts.remaining(row)})
-            for count in np.unique(counts[accounts.live]):
+            for count in sorted(set(counts[accounts.live].tolist())):
                 rows = np.flatnonzero(accounts.live & (counts == count))
-                self._play(rows.tolist(), epoch, int(count))
+                self._play(rows.tolist(), epoch, count)
             accounts.checkpoint()
             yield accounts.part_done
 

@@ -77,7 +77,7 @@ class FastElimination:
         self._history += (self._facts(batch, planned),)
         self._sums.append(np.zeros(playing.shape))
         sizes = self._sizes(batch)
-        for size in np.unique(sizes[self.accounts.live]).tolist():
+        for size in sorted(set(sizes[self.accounts.live].tolist())):
             self._play_group(batch, size, playing & (sizes == size)[:, None])
 
     def _play_group(self, batch: int, size: int, playing: NDArray[np.bool_]) -> None:
@@ -125,7 +125,7 @@ class FastElimination:
     def _by_radius(self, batch: int, playing: NDArray[np.bool_]) -> NDArray[np.bool_]:
         counts = playing.sum(axis=1)
         table, pooled = np.zeros(self._spec.arms + 1), 1
-        for count in np.unique(counts[counts > 0]).tolist():
+        for count in sorted(set(counts[counts > 0].tolist())):
             if self._spec.radius == "pair":
                 both = (self._history, self._history)
                 bound = self._confidence.pair(*both, batch, count)

@@ -63,7 +63,7 @@ def summary(prepared: Prepared, result: SimulationResult) -> dict[str, Any]:
             "per_user": float(regret.mean() / max(result.users.mean(), 1)),
             "smallest": float(regret.min()),
             "largest": float(regret.max()),
-            "percentile_99": float(np.quantile(regret, 0.99)),
+            "percentile_99": quantiles(regret, 0.99)[0],
         },
         "users": float(result.users.mean()),
         "users_until_decided": users_until_decided(result),
@@ -84,12 +84,19 @@ def users_until_decided(result: SimulationResult) -> dict[str, Any]:
     names = ("median", "low", "high", "percentile_99")
     figures: dict[str, Any] = dict.fromkeys(("mean", *names))
     if len(asked):
-        quantiles = np.quantile(asked, [0.5, 0.05, 0.95, 0.99]).tolist()
+        found = quantiles(asked, 0.5, 0.05, 0.95, 0.99)
         figures = {
             "mean": float(asked.mean()),
-            **dict(zip(names, quantiles, strict=True)),
+            **dict(zip(names, found, strict=True)),
         }
     return {**figures, "undecided": int((~result.decided).sum())}
+
+
+def quantiles(values: NDArray[Any], *parts: float) -> list[float]:
+    """Give linear quantiles; NumPy's own load masked arrays, 30 ms of a command."""
+    places = np.array(parts) * (len(values) - 1)
+    found: list[float] = np.interp(places, range(len(values)), np.sort(values)).tolist()
+    return found
 
 
 def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
