@@ -22,7 +22,7 @@ from wallflower.protocol.cohort import check_pairing
 from wallflower.protocol.errors import ConfigError, InputError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings, one_of
 from wallflower.protocol.files.settings import read_toml, settings_from
-from wallflower.protocol.numbers import positive, probability, whole
+from wallflower.protocol.numbers import counted, positive, probability, whole
 from wallflower.protocol.privacy.mechanism import Mechanism, mechanism_named
 from wallflower.protocol.rewards.tables import dealt_out
 from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE, check_backend
@@ -50,10 +50,10 @@ class ExperimentSettings:
         if not self.name or not all(c.isalnum() or c in "-_." for c in self.name):
             raise InputError("name", f'"{self.name}"', "letters, digits, - _ .")
         if len(self.arms) < 2:
-            raise InputError("arms", list(self.arms), "at least two names")
+            raise InputError("arms", counted(len(self.arms), "name"), "at least two")
         for arm in self.arms:
             if not arm.strip() or len(arm) > 200 or not arm.isprintable():
-                raise InputError("arms", f'"{arm}"', "printable, 1 to 200 characters")
+                raise InputError("arms", repr(arm), "printable, 1 to 200 characters")
             if self.arms.count(arm) > 1:
                 raise InputError("arms", f'"{arm}" twice', "different names")
         whole("horizon", self.horizon, at_least=0, at_most=10**15)
@@ -232,7 +232,7 @@ class ExperimentConfig:
         self._check_shuffle()
         if (
             self.rewards is not None
-            and self.rewards.source == "synthetic"
+            and self.rewards.means
             and len(self.rewards.means) != len(self.experiment.arms)
         ):
             raise InputError(
@@ -310,10 +310,10 @@ def _housed(config: ExperimentConfig, stated: bool, where: str) -> ExperimentCon
         raise ConfigError(f"{where}.nodes", f'"users" follows from {path.name}')
     homes = Counter(dealt_out(path, column, config.nodes.count))
     sizes = tuple(homes[number] for number in sorted(homes))
+    if not sizes:
+        raise ConfigError(str(path), "holds no users")
     if len(sizes) < 2:
-        raise ConfigError(
-            str(path), f"users on {len(sizes)} nodes; an experiment needs at least 2"
-        )
+        raise ConfigError(str(path), "users on 1 node; an experiment needs at least 2")
     nodes = dataclasses.replace(config.nodes, count=len(sizes), users=sizes)
     return dataclasses.replace(config, nodes=nodes)
 

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
+import click
 import typer
 import typer.core
+import typer.main
 from click.exceptions import Abort, ClickException, NoArgsIsHelpError
 
 from wallflower.commands import keys
 from wallflower.commands.check import check
 from wallflower.commands.export import export
 from wallflower.commands.figures import figures
+from wallflower.commands.group import Commands
 from wallflower.commands.new import new
 from wallflower.commands.plan import plan
 from wallflower.commands.report import report
@@ -55,6 +60,21 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 
+class _Argument(typer.core.TyperArgument):
+    """An argument with its help, which click 8.5 forgets where typer tells it first."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._told = settings.get("help") or ""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
+        name, text = super().get_help_record(ctx) or (self.name or "", "")
+        return name, text if self.help else f"{self._told}  {text}".strip()
+
+
+typer.main.TyperArgument = _Argument  # type: ignore[attr-defined]
+
+
 def _say_version(wanted: bool) -> None:
     if wanted:
         sys.stdout.write(f"wallflower {__version__}\n")
@@ -83,6 +103,7 @@ def command_line(words: Sequence[str] = ()) -> typer.Typer:
     """
     built = typer.Typer(
         name="wallflower",
+        cls=Commands,
         help="Private multi-armed bandits: find the best option without learning "
         "anyone's outcome.",
         no_args_is_help=True,
@@ -107,19 +128,30 @@ def main() -> None:
         sys.stdout.write(f"{error.format_message()}\n")
         sys.exit(2)
     except ClickException as error:
-        sys.stderr.write(f"wallflower: {_one_line(error.format_message())}\n")
+        _say(_one_line(error.format_message()))
         sys.exit(error.exit_code)
     except WallflowerError as error:
-        sys.stderr.write(f"wallflower: {error}\n")
+        _say(str(error))
         sys.exit(error.exit_code)
     except (Abort, KeyboardInterrupt):
-        sys.stderr.write("wallflower: interrupted\n")
+        _say("interrupted")
         sys.exit(130)
     except BrokenPipeError:
         # The reader has gone (`| head`); nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(text: str) -> None:
+    """Write an error: one line for programs, folded between words on a terminal."""
+    text = f"wallflower: {text}"
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        text = textwrap.fill(
+            text, width, break_long_words=False, break_on_hyphens=False
+        )
+    sys.stderr.write(f"{text}\n")
 
 
 def _one_line(message: str) -> str:

@@ -33,19 +33,25 @@ def find_function(name: str, folder: Path | None = None) -> Callable[[str, str],
             if path is None
             else _loaded(module_name, path)
         )
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if path is not None or error.name != module_name.split(".")[0]:
+            raise _failing(path, module_name, error) from None
         beside = "" if folder is None else f"; nor is it in {folder}"
         raise ConfigError(_KEY, f"cannot import: {error}{beside}") from None
     except Exception as error:
-        file = "" if path is None else str(path)
-        raise ConfigError(
-            _KEY, f"{path or module_name} fails on import: {failure_in(file, error)}"
-        ) from None
+        raise _failing(path, module_name, error) from None
     function = getattr(module, attribute, None)
     if not callable(function):
         raise ConfigError(_KEY, f'{path or module_name} has no function "{attribute}"')
     found: Callable[[str, str], Any] = function
     return found
+
+
+def _failing(path: Path | None, name: str, error: Exception) -> ConfigError:
+    failure = failure_in("" if path is None else str(path), error)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        failure = f"{failure} ({error.name} is not installed)"
+    return ConfigError(_KEY, f"{path or name} fails on import: {failure}")
 
 
 def failure_of(function: Callable[[str, str], Any], error: Exception) -> str:

@@ -274,8 +274,10 @@ def read_table(path: Path, arms: Sequence[str], user_column: str) -> Rows:
     rows: Rows = {}
     for where, (name, *cells) in table_rows(path, (user_column, *arms)):
         user = str(name or "").strip()
-        if not user or user in rows:
-            raise ConfigError(where, "user missing or twice")
+        if not user:
+            raise ConfigError(where, "no user")
+        if user in rows:
+            raise ConfigError(where, "its user stands in a row above")
         rows[user] = tuple(_cell(cell) for cell in cells)
     if not rows:
         raise ConfigError(str(path), "holds no users")

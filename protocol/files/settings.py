@@ -9,6 +9,7 @@ file and key.
 from __future__ import annotations
 
 import dataclasses
+import json
 import tomllib
 import types
 import typing
@@ -30,8 +31,14 @@ def read_toml(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(str(path), "no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), f"cannot be read ({error})") from None
+    except IsADirectoryError:
+        inside = path / "experiment.toml"
+        hint = f"; did you mean {inside}?" if inside.is_file() else ""
+        raise ConfigError(str(path), f"is a folder{hint}") from None
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise ConfigError(str(path), "is not UTF-8 text") from None
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
@@ -101,8 +108,8 @@ def _plain(hint: type, value: Any, where: str) -> Any:
     if hint is Fraction and not isinstance(value, bool):
         try:
             return exact(where, value)
-        except InputError as error:
-            raise ConfigError(where, f"expected a number, got {error.value}") from None
+        except InputError:
+            raise ConfigError(where, f"expected a number, got {_kind(value)}") from None
     if hint is float and isinstance(value, int | Decimal) and type(value) is not bool:
         return float(value)
     if hint is Path and isinstance(value, str):
@@ -144,4 +151,5 @@ def _kind(value: Any) -> str:
         return "a table"
     if isinstance(value, list):
         return "a list"
-    return f"{names.get(type(value), type(value).__name__)} {value!s}"
+    shown = json.dumps(value, ensure_ascii=False) if type(value) is str else value
+    return f"{names.get(type(value), type(value).__name__)} {shown!s}"

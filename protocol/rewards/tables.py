@@ -65,7 +65,7 @@ def read_outcome_tables(paths: Sequence[Path], arms: Sequence[str]) -> RewardTab
         for where, rewards in table_rows(path, arms):
             for arm, reward in zip(arms, rewards, strict=True):
                 if reward is not None and str(reward).strip():
-                    groups[arm].append(_reward(where, reward))
+                    groups[arm].append(_reward(f'{where}, column "{arm}"', reward))
     for arm, known in groups.items():
         if not known:
             raise ConfigError(str(paths[0]), f'holds no reward of arm "{arm}"')
@@ -121,8 +121,8 @@ def table_rows(
 def _check_header(where: str, header: Sequence[str], columns: Sequence[str]) -> None:
     for needed in columns:
         if needed not in header:
-            expected = ", ".join(columns)
-            raise ConfigError(where, f'no column "{needed}"; expected {expected}')
+            there = f"it has: {', '.join(header)}" if header else "it has none"
+            raise ConfigError(where, f'no column "{needed}"; {there}')
 
 
 def _csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[object]]]:
@@ -167,6 +167,8 @@ def _reward(where: str, value: object) -> float:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise ConfigError(where, "the reward is not a number") from None
-    if not (math.isfinite(number) and 0 <= number <= 1):
+    if math.isnan(number):
+        raise ConfigError(where, "the reward is not a number")
+    if not 0 <= number <= 1:
         raise ConfigError(where, "the reward is outside [0, 1]")
     return number

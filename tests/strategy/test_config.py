@@ -67,12 +67,15 @@ def test_every_example_is_valid(example: Path) -> None:
     [
         (("epsilon = 0.1", "epsilon = 0"), "epsilon is 0; allowed: greater than 0"),
         (("epsilon = 0.1", "epsilon = -1"), "epsilon is -1"),
-        (("epsilon = 0.1", 'epsilon = "much"'), "expected a number, got much"),
+        (
+            ("epsilon = 0.1", 'epsilon = "much"'),
+            'expected a number, got the text "much"',
+        ),
         (("epsilon", "epsilom"), 'did you mean "epsilon"'),
         (("[privacy]", "[privasy]"), 'did you mean "privacy"'),
         (("[privacy]", "[privacy"), "is not valid TOML"),
         (('name = "test"\n', ""), '"name" is missing'),
-        (('["a", "b"]', '["a"]'), "at least two names"),
+        (('["a", "b"]', '["a"]'), "arms is 1 name; allowed: at least two"),
         (('["a", "b"]', '["a", "a"]'), "different names"),
         (('["a", "b"]', '"a"'), "expected a list"),
         (("[0.2, 0.8]", "[0.2]"), "one mean per arm"),

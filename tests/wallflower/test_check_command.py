@@ -112,7 +112,8 @@ def test_cells_of_a_table_that_would_be_lost_are_counted(tmp_path: Path) -> None
     rewards = '[rewards]\nsource = "table"\ntable = "{node}.csv"\n'
     code, said = invoke("check", write(tmp_path, WITHOUT_REWARDS + rewards))
     assert code == 0
-    assert "warn rewards: 720 reward-not-a-number of 2,160 cells" in said
+    assert "warn rewards: 720 of 2,160 cells of the table hold no reward" in said
+    assert "(720 reward-not-a-number)" in said
     assert f'the first: {tmp_path / "node-0.csv"}:2, column "c"' in " ".join(
         said.split()
     )
@@ -129,7 +130,8 @@ def test_a_hole_in_the_one_table_of_all_users_is_found_by_its_line(
     rewards = '[rewards]\nsource = "table"\ntable = "all.csv"\n'
     code, said = invoke("check", write(tmp_path, text + rewards))
     assert code == 0
-    assert "1 reward-out-of-range of 2,160 cells" in said
+    assert "1 of 2,160 cells of the table holds no reward" in said
+    assert "1 reward-out-of-range" in said
     assert f'{tmp_path / "all.csv"}:402, column "c"' in said
     assert "2.571828" not in said
 
@@ -145,6 +147,7 @@ def test_a_hole_in_the_one_table_of_all_users_is_found_by_its_line(
         ("def outcome(arm):\n    return 1", "TypeError when called with (arm, user)"),
         ("def outcome(arm, user):\n  return (", "SyntaxError in rewards.py:2"),
         ("import json\njson.loads('')", "JSONDecodeError in rewards.py:2"),
+        ("\nimport not_installed", "rewards.py fails on import: ModuleNotFoundError"),
     ],
 )
 def test_a_function_that_fails_is_named_by_kind_and_line(
@@ -200,6 +203,20 @@ def test_what_is_wrong_is_named_and_a_run_refuses_it_too(
         code, said = invoke("run", path)
     assert (code, unfit.said in said) == (unfit.code, True), said
     assert not (tmp_path / "runs").exists()
+
+
+def test_users_of_a_table_that_is_not_there_are_not_counted(tmp_path: Path) -> None:
+    text = WITHOUT_REWARDS.replace("users = 60\n", "")
+    rewards = '[rewards]\nsource = "table"\ntable = "none.csv"\n'
+    code, said = invoke("check", write(tmp_path, text + rewards))
+    assert (code, "none.csv: no such file" in said) == (2, True), said
+    assert "users on" not in said
+
+
+def test_what_is_told_apart_is_told_with_its_probability(tmp_path: Path) -> None:
+    said = invoke("check", write(tmp_path))[1]
+    assert "are told apart with probability 95 %" in said
+    assert "for sure" not in said
 
 
 def test_terms_that_the_users_refuse_are_known_beforehand(tmp_path: Path) -> None:
@@ -277,6 +294,7 @@ def test_an_option_that_an_engine_does_not_know_is_refused_first(
     assert code == 2
     assert 'option is "processor"' in said
     assert f"allowed: {allowed}" in said
+    assert "experiment.toml" not in said  # it says nothing of options
     assert not (tmp_path / "runs").exists()
 
 

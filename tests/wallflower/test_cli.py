@@ -1,10 +1,101 @@
-"""The command line as a whole."""
+"""The command line as a whole: what it says before any command does its work."""
 
 from __future__ import annotations
 
-import pytest
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
-from wallflower.cli import command_line
+import click
+import pytest
+import typer.main
+
+from tests.support.run_fixtures import write
+from tests.support.terminal import Screen, lines_of, shown, widest
+from tests.wallflower.test_run_commands import invoke
+from wallflower.cli import command_line, main
+
+
+def commands(
+    group: click.Command, *before: str
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    assert isinstance(group, click.Group)
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, *before, name)
+        else:
+            yield (*before, name), command
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> tuple[int, str]:
+    """Run the whole command line; give its exit code and what it wrote to stderr."""
+    error = Screen()
+    monkeypatch.setattr(sys, "argv", ["wallflower", *map(str, words)])
+    monkeypatch.setattr(sys, "stderr", error)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, error.getvalue()
+
+
+def test_help_says_what_every_argument_is() -> None:
+    silent = [
+        " ".join(words)
+        for words, command in commands(typer.main.get_command(command_line()))
+        for line in invoke(*words, "--help")[1].partition("Options:")[0].splitlines()
+        if line.endswith("[required]") and len(line.split()) == 2
+    ]
+    assert silent == []
+    assert invoke("status", "--help")[1].count("The run's directory") == 1
+
+
+@pytest.mark.parametrize("words", [(), ("keys",)])
+def test_help_folds_what_commands_do_and_cuts_nothing(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = shown(monkeypatch, 60, *words, "--help").partition("Commands:")[2]
+    assert listed
+    assert "..." not in listed
+    assert widest(listed) <= 60
+
+
+def test_ctrl_c_while_a_command_looks_around_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("wallflower.engines.run.find_run", pressed)
+    assert refused(monkeypatch, "status", tmp_path) == (
+        130,
+        "wallflower: interrupted\n",
+    )
+
+
+def test_ctrl_c_before_anybody_is_asked_says_so_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("wallflower.engines.run.look", pressed)
+    code, said = refused(
+        monkeypatch, "run", write(tmp_path), "--run-dir", tmp_path / "r"
+    )
+    assert (code, "nobody was asked and nothing was written" in said) == (130, True)
+    assert not (tmp_path / "r").exists()
+
+
+def test_an_error_is_folded_between_words_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "60")
+    code, said = refused(monkeypatch, "simulate", "--mechanism", "dist-pd")
+    assert code == 2
+    assert widest(said) <= 60
+    assert all(line == line.rstrip() for line in lines_of(said))
+    assert "shuffle-binary, dist-cdp" in " ".join(said.split())
 
 
 def names(*words: str) -> set[str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -56,6 +57,14 @@ def test_a_name_that_no_run_can_have_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_next_command_can_be_copied_whatever_the_folder_is_called(
+    tmp_path: Path,
+) -> None:
+    with contextlib.chdir(tmp_path):
+        said = invoke("new", "my tests/signup")[1]
+    assert "Next: wallflower check 'my tests/signup/experiment.toml'" in said
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     with contextlib.chdir(tmp_path):
@@ -91,6 +100,26 @@ def test_a_table_and_a_number_of_users_cannot_both_say_who_is_there(
 ) -> None:
     table.write_text(table.read_text() + "\n[nodes]\nusers = 7\n")
     with pytest.raises(ConfigError, match="follows from users"):
+        load_config(table)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("user,site,current,shorter,with-photo\n", "holds no users"),
+        (
+            "user,site,current,shorter,with-photo\nu1,here,1,0,1\n",
+            "users on 1 node; an experiment needs at least 2",
+        ),
+        ("user;site;current\n", 'no column "site"; it has: user;site;current'),
+        ("", 'no column "site"; it has none'),
+    ],
+)
+def test_a_table_that_cannot_serve_says_what_it_has(
+    text: str, why: str, table: Path
+) -> None:
+    (table.parent / "users.csv").write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(why)):
         load_config(table)
 
 

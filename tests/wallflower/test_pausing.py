@@ -108,6 +108,15 @@ def test_a_time_that_is_none_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
+def test_which_day_is_meant_is_said_before_the_run_begins(
+    tmp_path: Path,
+) -> None:
+    past = datetime.datetime.now() - datetime.timedelta(minutes=1)
+    run_dir, clock = tmp_path / "run", f"{past:%H:%M}"
+    code, said = invoke("run", write(tmp_path), "--run-dir", run_dir, "--until", clock)
+    assert (code, f"No round begins after {clock} tomorrow." in said) == (0, True)
+
+
 def test_a_time_of_day_that_is_past_means_tomorrow() -> None:
     now = datetime.datetime(2026, 11, 16, 18, 0, tzinfo=datetime.UTC)
     assert seconds_until("18:30", now) == 1800

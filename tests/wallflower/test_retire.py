@@ -137,7 +137,7 @@ def of_a_run_that_is_over(run_dir: Path) -> str:
     [
         (unknown, 'did you mean "b"?); allowed: one of a, b, c'),
         (already_retired, "retired already (a rash)"),
-        (of_a_run_that_is_over, "one that is not over"),
+        (of_a_run_that_is_over, "is over: no arm can be retired any more"),
     ],
 )
 def test_what_cannot_be_retired_is_refused_and_nothing_is_written(

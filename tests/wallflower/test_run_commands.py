@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import signal
 import socket
 import sqlite3
@@ -162,6 +163,16 @@ BROKEN = {
         ),
         "c.pem cannot be read",
     ),
+    "one arm": (('["a", "b", "c"]', '["a"]'), "arms is 1 name"),
+    "a line break": (('"a"', '"a\\n"'), "printable"),
+    "text for a number": (("epsilon = 1", 'epsilon = "much"'), 'the text "much"'),
+    "a mean too few": (
+        (
+            "means = [0.1, 0.9, 0.2]",
+            'source = "callable"\nfunction = "json:dumps"\nmeans = [0.1, 0.9]',
+        ),
+        "one mean for each of the 3 arms",
+    ),
     "wrong transport": (("[nodes]", '[transport]\nkind = "flower"\n[nodes]'), "local"),
 }
 
@@ -198,6 +209,34 @@ def test_a_missing_file_or_engine_is_named(tmp_path: Path) -> None:
     assert (code, 'did you mean "local"' in said) == (2, True)
     code, said = invoke("run", write(tmp_path), "--format", "jsn")
     assert (code, "format" in said) == (2, True)
+
+
+def test_a_folder_is_not_taken_for_the_file_in_it(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    for name in ("check", "plan", "simulate", "run"):
+        code, said = invoke(name, tmp_path)
+        assert (code, f"is a folder; did you mean {file}?" in said) == (2, True), said
+        assert "Errno" not in said
+
+
+@pytest.mark.parametrize("name", ["plan", "simulate"])
+def test_a_parameter_of_a_file_is_named_with_the_file(
+    name: str, tmp_path: Path
+) -> None:
+    file = write(tmp_path, SMALL.replace('"small"', '"small"\nhorizon = 5'))
+    code, said = invoke(name, file)
+    assert (code, said.startswith(f"{file}: horizon is 5; ")) == (2, True), said
+
+
+def test_the_run_that_is_named_as_the_latest_is_the_latest(tmp_path: Path) -> None:
+    with contextlib.chdir(tmp_path):
+        for name, age_s in (("z-old", 100), ("a-new", 0)):
+            journal = tmp_path / "runs" / name / "journal.sqlite"
+            journal.parent.mkdir(parents=True)
+            journal.touch()
+            then = time.time() - age_s
+            os.utime(journal, (then, then))
+        assert invoke("status", "none")[1].endswith("the latest in runs: a-new")
 
 
 def test_a_run_that_is_not_there_is_exit_3(tmp_path: Path) -> None:

@@ -164,6 +164,31 @@ def test_a_malformed_reward_file_is_named_with_its_line(
     assert done.error == f"wallflower: {path}:4: the reward is not a number\n"
 
 
+@pytest.mark.parametrize(
+    ("cell", "why"), [("nan", "is not a number"), ("1.5", "is outside [0, 1]")]
+)
+def test_a_cell_that_is_no_reward_is_named_with_its_column(
+    cell: str, why: str, simulate: Simulate, tmp_path: Path
+) -> None:
+    (tmp_path / "users.csv").write_text(f"user,a,b\nu1,1,0\nu2,0,{cell}\n")
+    path = tmp_path / "experiment.toml"
+    path.write_text(
+        '[experiment]\nname = "x"\narms = ["a", "b"]\n'
+        '[rewards]\nsource = "table"\ntable = "users.csv"\n'
+    )
+    done = simulate(str(path))
+    assert done.code == 2
+    place = f'{tmp_path / "users.csv"}:3, column "b"'
+    assert done.error == f"wallflower: {place}: the reward {why}\n"
+
+
+def test_how_the_runs_ended_is_said_in_words(simulate: Simulate) -> None:
+    said = simulate("--means", "0.2,0.8", "--horizon", "2000", "--instances", "3").out
+    assert "3 of 3 with one arm left" in said
+    said = simulate("--means", "0.5,0.5", "--horizon", "200").out
+    assert "with everybody asked" in said
+
+
 def test_ctrl_c_ends_cleanly_with_what_is_known_so_far() -> None:
     flags = ["--engine", "users", "--horizon", "1e11", "--means", "0.5,0.5"]
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}

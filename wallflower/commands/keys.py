@@ -12,7 +12,10 @@ from typing import Annotated
 
 import typer
 
+from wallflower.commands.group import Commands
+
 app = typer.Typer(
+    cls=Commands,
     help="Make, list and revoke the keys of a consortium.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -123,7 +126,11 @@ def register(
 
 
 @app.command("revoke")
-def revoke(name: str, keys: Folder = _DEFAULT, output: Format = "human") -> None:
+def revoke(
+    name: Annotated[str, typer.Argument(help="The node's name.", metavar="NAME")],
+    keys: Folder = _DEFAULT,
+    output: Format = "human",
+) -> None:
     """Stop believing a node: its serial goes on every list of revoked ones."""
     from wallflower.keys.store import KeyStore
 

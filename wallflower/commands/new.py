@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -64,7 +65,7 @@ def new(
         (folder / file).write_text(text, encoding="utf-8")
     typer.echo(
         f"{folder}: {', '.join(sorted(files))}\n"
-        f"Next: wallflower check {folder / 'experiment.toml'}"
+        f"Next: wallflower check {shlex.quote(str(folder / 'experiment.toml'))}"
     )
 
 

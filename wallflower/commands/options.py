@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,3 +19,18 @@ EngineOptions = Annotated[
         metavar="KEY=VALUE",
     ),
 ]
+
+
+@contextmanager
+def values_of(file: Path | None, given: Collection[str]) -> Iterator[None]:
+    """Name the file in which a value is wrong, unless a flag gave that value."""
+    from wallflower.protocol.errors import ConfigError, InputError
+
+    try:
+        yield
+    except ConfigError:
+        raise
+    except InputError as error:
+        if file is None or error.parameter.replace("-", "_") in given:
+            raise
+        raise ConfigError(str(file), str(error)) from None

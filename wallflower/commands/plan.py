@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from click.core import ParameterSource
 
+from wallflower.commands.options import values_of
+
 if TYPE_CHECKING:
     from wallflower.planning.power import Grid
     from wallflower.planning.request import PlanRequest
@@ -145,7 +147,9 @@ def plan(
         if output == "human":
             _say_what_is_planned(config)
     if not power:
-        print_plan(make_plan(request), output)
+        with values_of(config, given):
+            plan = make_plan(request)
+        print_plan(plan, output)
         return
     own = None if config is None else request.epsilon
     grid = Grid.of(epsilon, base_rate, lift or (), given, own)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from wallflower.commands.options import values_of
 
 _HELP = typer.Option
 
@@ -101,7 +104,13 @@ def simulate(
         engine=engine,
         seed=whole("seed", seed, at_least=0),
     )
-    prepared = prepare(request)
+    given = {
+        field.name
+        for field in dataclasses.fields(request)
+        if getattr(request, field.name) is not None
+    }
+    with values_of(config, given):
+        prepared = prepare(request)
     with interruptible() as interruption, progress_bar("simulating") as progress:
         for part in prepared.engine.steps():
             progress(part)

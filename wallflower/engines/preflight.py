@@ -141,6 +141,9 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
     if not asked.hosted:
         yield _ok("users", "nodes say themselves who lives there")
         return
+    shared = config.rewards and config.rewards.shared_table
+    if shared and not shared.is_file():
+        return  # it says who there is: `rewards` names it
     wishes = policy_for(config).wishes()
     needed, there = sum(wish.size for wish in wishes), config.nodes.population
     if there < needed:
@@ -209,9 +212,10 @@ def _sample(config: ExperimentConfig, lost: Counter[str], looked_at: int) -> Che
         return CheckLine(
             "rewards",
             WARN,
-            f"{in_words(lost)} of {looked_at:,} cells of the table: who is drawn for "
-            f"one of them is lost; mend them or take the rows out, the first: "
-            f"{_first_unusable(config)}",
+            f"{sum(lost.values()):,} of {counted(looked_at, 'cell')} of the table "
+            f"{'holds' if sum(lost.values()) == 1 else 'hold'} no reward in [0, 1] "
+            f"({in_words(lost)}): who is drawn for one is lost; mend it or take the "
+            f"row out; the first: {_first_unusable(config)}",
         )
     tried = {
         "synthetic": "drawn from a model, for rehearsals",

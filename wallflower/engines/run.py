@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wallflower.engines.page import page_beside
 from wallflower.engines.preflight import WARN, Preflight, look, named, require
-from wallflower.engines.registry import EngineJob, engine_named
+from wallflower.engines.registry import EngineJob, check_options, engine_named
 from wallflower.engines.stopping import run_until_told, seconds_until
 from wallflower.protocol.errors import (
     InputError,
@@ -65,10 +65,13 @@ def start_run(
     new_id = f"{config.experiment.name}-{stamp}-{secrets.token_hex(2)}"
     directory = RUNS / new_id if run_dir is None else run_dir
     run_id = new_id if run_dir is None else f"{run_dir.name}-{secrets.token_hex(4)}"
+    check_options(engine, options)
     try:
         _preflight(Preflight(config, engine, directory, options))
     except InputError as error:
         raise named(experiment, error) from None
+    except KeyboardInterrupt:
+        raise NotBegun from None
     Journal.create(directory, run_id, config, engine).close()
     return _carry_out(
         directory,
@@ -117,9 +120,11 @@ def find_run(run: str) -> Path:
     for directory in (Path(run), RUNS / run):
         if (directory / FILE_NAME).is_file():
             return directory
-    known = sorted(path.parent.name for path in RUNS.glob(f"*/{FILE_NAME}"))
+    known = sorted(RUNS.glob(f"*/{FILE_NAME}"), key=lambda path: path.stat().st_mtime)
     there = (
-        f"the latest in {RUNS}: {known[-1]}" if known else "`run` prints where it is"
+        f"the latest in {RUNS}: {known[-1].parent.name}"
+        if known
+        else "`run` prints where it is"
     )
     raise JournalError(
         f"no run {run}: neither {run} nor {RUNS / run} has a journal; {there}"
@@ -172,7 +177,7 @@ def pause_run(run: str) -> Path:
     except UnavailableError:  # somebody has it: that is who is asked
         pausing.ask(directory)
         return directory
-    raise UnavailableError(f"no server works on {directory}: nothing is to be paused")
+    raise UnavailableError(f"no server works on {directory}: there is nothing to pause")
 
 
 def retire_arm(run: str, name: str, reason: str) -> str:
@@ -216,7 +221,7 @@ def _in_the_race(journal: Journal, name: str) -> int:
             "arm", f'"{name}"', f"another: retired already ({view.reason})"
         )
     if policy.finished is not None:
-        raise InputError("run", str(journal.run_dir), "one that is not over")
+        raise RunOverError(journal.run_dir)
     if not view.active:
         allowed = f"one in the race: it is out since round {view.eliminated_in}"
         raise InputError("arm", f'"{name}"', allowed)
@@ -224,8 +229,33 @@ def _in_the_race(journal: Journal, name: str) -> int:
 
 
 def _seconds(until: str | None) -> float | None:
+    """Give the seconds until then, and say which day is meant."""
+    if until is None:
+        return None
     now = datetime.datetime.now().astimezone()
-    return None if until is None else seconds_until(until, now)
+    wait_s = seconds_until(until, now)
+    then = now + datetime.timedelta(seconds=wait_s)
+    day = "" if then.date() == now.date() else " tomorrow"
+    sys.stderr.write(f"No round begins after {until}{day}.\n")
+    return wait_s
+
+
+class RunOverError(WallflowerError):
+    """What is asked for can only be done while arms are in the race."""
+
+    exit_code = 2
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"{directory} is over: no arm can be retired any more")
+
+
+class NotBegun(WallflowerError):  # noqa: N818 (not a fault: the operator's wish)
+    """Ctrl-C while it was looked whether a run can begin."""
+
+    exit_code = INTERRUPTED
+
+    def __init__(self) -> None:
+        super().__init__("interrupted; nobody was asked and nothing was written")
 
 
 class PausedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's wish)

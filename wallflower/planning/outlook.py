@@ -7,7 +7,8 @@ from pathlib import Path
 
 from wallflower.planning.plan import planned_batches
 from wallflower.planning.request import PlanRequest, with_file
-from wallflower.protocol.numbers import counted
+from wallflower.protocol.numbers import counted, round_up
+from wallflower.protocol.privacy.sentences import percent
 from wallflower.strategy.bandit.spec import ELIMINATION, purpose
 from wallflower.strategy.config import load_config
 
@@ -34,7 +35,7 @@ def outlook(path: Path) -> tuple[bool, str]:
     Returns
     -------
     tuple[bool, str]
-        Whether any gap at all is told apart for sure, and the sentence.
+        Whether any gap at all is told apart, and the sentence.
     """
     config = load_config(path)
     if config.policy.name != ELIMINATION:
@@ -42,12 +43,15 @@ def outlook(path: Path) -> tuple[bool, str]:
     batches = planned_batches(with_file(DEFAULTS, path, ()))
     gap = min(batch.separates for batch in batches)
     many = counted(len(batches), "batch")
+    chance = percent(1 - config.experiment.failure_probability)
     if gap >= 1:
         return False, (
-            f"{many} with all arms, and no gap of means is told apart for sure: ask "
-            "more users, compare fewer arms or allow a larger ε (wallflower plan)"
+            f"{many} with all arms, and no gap of means is told apart with probability "
+            f"{chance}: ask more users, compare fewer arms or allow a larger ε "
+            "(wallflower plan)"
         )
     return True, (
-        f"{many} with all arms: means that differ by {gap:.2g} are told apart for "
-        "sure, smaller gaps where arms fall early (wallflower plan)"
+        f"{many} with all arms: means that differ by {round_up(gap, 2)} are told apart "
+        f"with probability {chance}, smaller gaps where arms fall early "
+        "(wallflower plan)"
     )

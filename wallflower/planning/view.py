@@ -259,6 +259,10 @@ def _gap(separates: float) -> str:
     return round_up(separates, max(2, 1 - math.floor(math.log10(separates))))
 
 
+def _ends(parts: list[Fraction]) -> tuple[Fraction, Fraction]:
+    return min(parts), max(parts)
+
+
 def _dropouts(plan: Plan) -> str:
     parts = [
         f"{round_up(effect.epsilon)} with {percent(effect.arriving)} of them"
@@ -269,10 +273,12 @@ def _dropouts(plan: Plan) -> str:
         Fraction(planned.cohort.honest_floor, planned.cohort.cohort_size)
         for planned in plan.batches
     ]
-    least, most = percent(min(floors)), percent(max(floors))
-    part = most if least == most else f"{least} to {most}, by its size,"
+    least, most = (f"{round_up(part * 100, 1)} %" for part in _ends(floors))
+    part = f"{most} of the group"
+    if least != most:
+        part = f"{least} to {most} of the group, by its size"
     return (
-        f"Each person's noise counts on {part} of the group. "
+        f"Each person's noise counts on {part}. "
         "While so many honest people answer, the promise holds in full. With fewer, no "
         "sum is released and the group counts as used. Were it released, ε would be "
         f"{', '.join(parts)}."

@@ -264,6 +264,13 @@ def _row(arm: int | None, row: dict[str, Any]) -> tuple[RenderableType, ...]:
     )
 
 
+_ENDS = {
+    "winner": "with one arm left",
+    "horizon": "with everybody asked",
+    "budget": "with the budget of users spent",
+}
+
+
 def _lines(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     settings, regret = report["settings"], report["regret"]
     promise, error = report["guarantee"], report["regret"]["stderr"]
@@ -276,10 +283,14 @@ def _lines(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         + ("" if error is None else f"; 99 % of runs below {most:,.0f}"),
     )
     yield "decided", _decided(report)
-    ends = ", ".join(f"{count} {why}" for why, count in report["finished"].items())
+    ends = ", ".join(
+        f"{count} of {settings['instances']} {_ENDS.get(why, why)}"
+        for why, count in report["finished"].items()
+    )
     yield (
         "ended",
-        f"{ends}; {counted(report['batches'], 'batch')}; best arm dropped in "
+        f"{ends}; {'' if error is None else 'at most '}"
+        f"{counted(report['batches'], 'batch')}; best arm dropped in "
         f"{report['best_arm_dropped']} of {settings['instances']}",
     )
     approximate = promise["approximate_epsilon"]

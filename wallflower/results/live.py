@@ -155,10 +155,10 @@ class RunView:
             cells = arm_cells(name, dataclasses.asdict(view), False, bars)
             arms.add_row(*cells, style="" if view.active else "dim")
         banner = f"{TEST_MODE}\n" if now.test_mode else ""
-        head = (
-            f"{banner}round {now.round}: {counted(now.users_of_round, 'user')} asked; "
-            f"in all {now.users()}{self._estimate()}"
-        )
+        stands = f"round {now.round}: {counted(now.users_of_round, 'user')} asked"
+        if not now.users_of_round:
+            stands = f"round {now.round} is over" if now.round else "begins"
+        head = f"{banner}{stands}; in all {now.users()}{self._estimate()}"
         return Group(Text(head), arms, Text("   ".join(self._beside()), style="dim"))
 
     def _beside(self) -> list[str]:

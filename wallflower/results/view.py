@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from wallflower.strategy.config import ExperimentConfig
 
 _BAR_WIDTHS = ((100, 30), (84, 14))  # columns of the terminal, columns of the bar
+_NARROW = 72  # columns below which the table has no room to spare
 _MOST_BLAMED = 10  # the latest; --format json has all
 
 
@@ -101,7 +102,7 @@ def print_result(result: RunResult) -> None:
         print_text(out, TEST_MODE, "bold reverse")
     arms = result.config.experiment.arms
     title = f"{result.config.experiment.name} ({result.run_id})"
-    view = table(*headings(bars), title=title)
+    view = table(*headings(bars), title=title, narrow=out.width < _NARROW)
     for column in (view.columns[0], view.columns[-1]):  # words may fold, numbers not
         column.no_wrap, column.overflow = False, "fold"
     for row in result.last.views if result.last else ():
@@ -121,7 +122,9 @@ def print_result(result: RunResult) -> None:
     )
     for cohort_id, reason, findings in result.blame[-_MOST_BLAMED:]:
         done = "dealt" if cohort_id.startswith(DEALING) else "summed"
-        how = f"void, {reason}" if reason else done
+        how = "void" if reason else done
+        if reason and all(one.word != reason for one in findings):
+            how = f"void, {reason}"  # where nothing else gives it
         print_text(out, f"{cohort_id} ({how}): {blame.in_words(findings)}")
     out.print()
     print_text(out, result.sentence())

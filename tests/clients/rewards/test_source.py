@@ -282,7 +282,8 @@ async def test_a_table_is_replayed_by_user_and_arm(table: Path) -> None:
     [
         ("user,a\nu1,1\n", 'no column "b"'),
         ("name,a,b\nu1,1,1\n", 'no column "user"'),
-        ("user,a,b\nu1,1,1\nu1,1,1\n", "missing or twice"),
+        ("user,a,b\nu1,1,1\nu1,1,1\n", "t.csv:3: its user stands in a row above"),
+        ("user,a,b\nu1,1,1\n,1,1\n", "t.csv:3: no user"),
         ("user,a,b\n", "holds no users"),
     ],
 )

@@ -65,6 +65,16 @@ async def test_nothing_is_estimated_between_rounds_and_after_the_end() -> None:
     assert "about" not in drawn.getvalue()
 
 
+async def test_between_rounds_it_says_that_the_round_is_over() -> None:
+    view = RunView(ARMS)
+    for event in (*STORY, END):
+        await view.listen(event)
+    drawn = io.StringIO()
+    Console(file=drawn, width=120).print(view._render())
+    assert "round 1 is over; in all invited 200" in drawn.getvalue()
+    assert "0 users asked" not in drawn.getvalue()
+
+
 async def test_on_a_terminal_arms_have_bars_and_cohorts_their_progress(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

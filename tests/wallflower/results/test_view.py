@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.marks import mark_of
+from wallflower.protocol.secure_sum.session import SERVER, Finding
 from wallflower.results.export import load_run
 from wallflower.results.view import print_result
 
@@ -52,6 +54,26 @@ def test_only_a_wide_terminal_has_room_for_bars(
 ) -> None:
     assert "━" not in drawn(run_dir, 60, monkeypatch)
     assert "━" in drawn(run_dir, 200, monkeypatch)
+
+
+def test_what_became_of_an_arm_stands_on_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--engine", "fast", "--run-dir", tmp_path / "run")
+    text = SMALL.replace('"b"', '"with-photo"')
+    assert invoke("run", write(tmp_path, text), *words)[0] == 0
+    said = drawn(tmp_path / "run", 60, monkeypatch)
+    assert said.count("out in round 1") == 2
+
+
+def test_a_reason_is_given_once(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, stopped = io.StringIO(), Finding("", SERVER, "server-stopped")
+    out = Console(file=text, width=100, highlight=False)
+    monkeypatch.setattr("wallflower.results.view.console", lambda: out)
+    result = load_run(run_dir).result
+    blamed = ("c1", "server-stopped", (stopped,))
+    print_result(dataclasses.replace(result, blame=(blamed,)))
+    assert "c1 (void): the server itself (server-stopped)\n" in text.getvalue()
 
 
 def test_what_an_interval_is_stands_below_the_table(
