@@ -7,10 +7,11 @@ integers. Rewards never appear in an error.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ _LARGEST_PRECISION = 1 << 62
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _ONE = np.uint64(1)
+_WORD = 2**64 - 1
+_TWO_53 = 2.0**53
 
 
 class Randomize(Protocol):
@@ -83,8 +86,6 @@ def encode_many(
     if not ((values >= 0) & (values <= 1)).all():
         raise _bad_reward()
     values = values.astype(np.float64, copy=False)
-    if len(values) == 1:
-        return _encode_one(values[0], precision, bits)
     whole, rest, more = _scaled(values, precision)
     words = bits.words(len(values))
     result = np.asarray(whole + (words < rest), dtype=np.int64)
@@ -94,16 +95,24 @@ def encode_many(
     return result
 
 
-def _encode_one(value: Any, precision: int, bits: BitSource) -> Integers:
-    """Round one reward, a float64, by the same steps without arrays of one entry."""
-    with np.errstate(over="ignore"):  # products are meant modulo 2⁶⁴
-        whole, rest, more = _scaled(value, precision)
-    word = bits.words(1)[0]
-    result = int(whole) + int(word < rest)
-    if more & (word == rest):
-        beyond = Fraction(float(value)) * precision * 2**64 % 1
+def encode_one(reward: float, precision: int, bits: BitSource) -> int:
+    """Round one reward by the same steps, without arrays of one entry.
+
+    Integers of any length do what 192 bits do there: (high, low, 0) is Mg·2⁶⁴.
+    """
+    _check_precision(precision)
+    if not 0 <= reward <= 1:
+        raise _bad_reward()
+    half, exponent = math.frexp(reward)
+    product = int(half * _TWO_53) * precision << 64
+    shift = 53 - exponent
+    scaled = product >> shift
+    word, rest = int(bits.words(1)[0]), scaled & _WORD
+    result = (scaled >> 64) + (word < rest)
+    if (scaled << shift != product) & (word == rest):
+        beyond = Fraction(reward) * precision * 2**64 % 1
         result += bernoulli(beyond.numerator, beyond.denominator, bits)
-    return np.array([result], dtype=np.int64)
+    return result
 
 
 def _scaled(
@@ -162,12 +171,18 @@ def randomize_node(
     users = len(rewards)
     if not 1 <= users <= cohort.cohort_size:
         raise InputError("rewards", f"of {users} users", f"1 … {cohort.cohort_size}")
-    total = exact_sum(encode_many(rewards, cohort.precision, bits))
+    total = _encoded(rewards, cohort.precision, bits)
     together = cohort.node_noise(users)
     if together is not None:
         return _reduced(total + _draw(together, 1, bits), modulus, cohort)
     noise = _draw(cohort.user_noise(), users, bits)
     return _reduced(total + noise, modulus, cohort)
+
+
+def _encoded(rewards: NDArray[np.floating], precision: int, bits: BitSource) -> int:
+    if len(rewards) == 1:
+        return encode_one(float(rewards[0]), precision, bits)
+    return exact_sum(encode_many(rewards, precision, bits))
 
 
 def _draw(law: NoiseLaw | None, count: int, bits: BitSource) -> int:

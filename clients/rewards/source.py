@@ -217,6 +217,8 @@ def _number(value: object) -> float | None:
 
 
 def _screened(numbers: Doubles) -> Pulled:
+    if len(numbers) == 1 and 0 <= numbers.item() <= 1:
+        return Pulled(numbers)
     good = (numbers >= 0) & (numbers <= 1)
     if good.all():
         return Pulled(numbers)

@@ -62,6 +62,8 @@ class ClientKeyring:
         self.reuse = reuse
         self.vault = vault if vault is not None else MemoryVault()
         self.verified_dealings: dict[bytes, VerifiedDealing] = {}  # by name
+        # What was asked of this node's shares, and the key that they add up to.
+        self.opening_keys: dict[str, tuple[object, tuple[int, bytes]]] = {}
         self._run_key: OwnKey | None = None
         self._pairs: dict[bytes, bytes] = {}
         self._claimed: set[str] = set()
@@ -80,6 +82,7 @@ class ClientKeyring:
     def forget_dealing(self, dealing_id: str) -> None:
         """Erase this node's share of a key: the run is over, or has another one."""
         self.vault.delete(dealing_id)
+        self.opening_keys.pop(dealing_id, None)
 
     def own_key(self) -> OwnKey:
         """Give the run's key, or a new one for a single cohort."""

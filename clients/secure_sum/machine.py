@@ -134,7 +134,11 @@ class ClientMachine(abc.ABC):
 
     def given_once(self, answer: bytes) -> str | None:
         """Name the stage of an answer that must never have a second one."""
-        stage = self.stages[parse(Envelope, answer).stage]
+        made = (stage for stage, (_, own) in self._answers.items() if own is answer)
+        number = next(made, None)
+        if number is None:
+            number = parse(Envelope, answer).stage
+        stage = self.stages[number]
         return stage.name if stage.given_once else None
 
     def parcel(self) -> Parcel | None:

@@ -40,6 +40,7 @@ from wallflower.protocol.secure_sum.sealed.group import (
     base,
     prove_equality,
     read_scalar,
+    shared_point,
     total,
 )
 from wallflower.protocol.secure_sum.sealed.sizes import DealingSizes
@@ -122,9 +123,7 @@ class SealedClient(ClientMachine):
     def _inspect_opening(self, request: OpenRequest, envelope: Envelope) -> None:
         self.check_roster(request.roster, envelope, invited=False)
         self._bind(request.dealing)
-        key = _opening_key(
-            self.setting, request.dealing_id, request.dealing, list(request.dealers)
-        )
+        key = _opening_key(self.setting, request)
         self._opening, self._request = (self._opened_sum(request), key), request
 
     def _opened_sum(self, request: OpenRequest) -> Point:
@@ -146,7 +145,7 @@ class SealedClient(ClientMachine):
         if request.contributors > self.roster_size:
             raise WrongContextError("more contributors than the roster has nodes")
         if not self.threat.malicious_server:
-            return Point.parse(request.sum)
+            return shared_point(request.sum)
         assert roster is not None
         senders = list(request.senders)
         if len(senders) != len(request.sealed):
@@ -252,19 +251,37 @@ class SealedClient(ClientMachine):
             self._bound = body
 
 
-def _opening_key(
-    setting: Setting, dealing_id: str, name: bytes, dealers: list[str]
-) -> tuple[int, bytes]:
+def _opening_key(setting: Setting, request: OpenRequest) -> tuple[int, bytes]:
     """Give this member's key of the dealing that a sum was sealed under, and s_i·G.
 
-    The key is the sum of the accepted dealers' shares; the dealing's name, which the
-    contributions are bound to, follows from what this member itself was dealt.
+    Every sum of a run asks the same of the same shares: what was found good is kept as
+    long as the vault holds them.
     """
-    body = setting.keyring.vault.read(dealing_id)
+    keyring, dealing_id = setting.keyring, request.dealing_id
+    body = keyring.vault.read(dealing_id)
     if body is None:
+        keyring.opening_keys.pop(dealing_id, None)
         raise RefusalError("not-a-member", "this node holds no share of that key")
-    held = parse(MemberState, body)
-    if held.threat != setting.spec.threat.SerializeToString(deterministic=True):
+    dealers = list(request.dealers)
+    threat = setting.spec.threat.SerializeToString(deterministic=True)
+    asked = body, request.dealing, dealers, threat
+    known = keyring.opening_keys.get(dealing_id)
+    if known is not None and known[0] == asked:
+        return known[1]
+    key = _summed_key(parse(MemberState, body), request.dealing, dealers, threat)
+    keyring.opening_keys[dealing_id] = asked, key
+    return key
+
+
+def _summed_key(
+    held: MemberState, name: bytes, dealers: list[str], threat: bytes
+) -> tuple[int, bytes]:
+    """Add up the accepted dealers' shares.
+
+    The dealing's name, which the contributions are bound to, follows from what this
+    member itself was dealt.
+    """
+    if held.threat != threat:
         raise WrongContextError("the dealing was made for another threat")
     if dealers != sorted(set(dealers)):
         raise MalformedMessageError("the dealers are unsorted or repeat themselves")

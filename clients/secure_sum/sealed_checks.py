@@ -24,6 +24,7 @@ from wallflower.protocol.secure_sum.sealed.committee import (
 from wallflower.protocol.secure_sum.sealed.dealing import Terms, dealing_name
 from wallflower.protocol.secure_sum.sealed.group import (
     Point,
+    shared_point,
     total,
 )
 from wallflower.protocol.secure_sum.threat import Threat
@@ -48,7 +49,7 @@ def sealing_key(
     """
     if len(note.name) != 32:
         raise MalformedMessageError("a dealing without a name")
-    key = Point.parse(note.key)
+    key = shared_point(note.key)
     if not threat.malicious_server:
         return key
     trust = setting.trust

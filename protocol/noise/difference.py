@@ -24,6 +24,7 @@ from wallflower.protocol.noise.difference_recurrence import (
     Recurrence,
     one_minus_exp,
 )
+from wallflower.protocol.noise.gauss_series import gauss_series
 from wallflower.protocol.noise.laplace import DiscreteLaplace
 from wallflower.protocol.noise.law import BitSource, Integers
 from wallflower.protocol.noise.masses import Ladder, accuracy_after, climb
@@ -101,8 +102,7 @@ class NegativeBinomialDifference(LadderLaw):
         shape, rate = ball(self.shape), ball(self.rate)
         front = (x + shape).lgamma() - shape.lgamma() - arb(x + 1).lgamma()
         front += 2 * shape * one_minus_exp(rate).log() - rate * x
-        series = (-2 * rate).exp().hypgeom_2f1(shape + extra, shape + x, arb(x + 1))
-        return front.exp() * series
+        return front.exp() * gauss_series(self.shape, self.rate, x, extra)
 
     def _reach(self, tail_bits: int) -> int:
         """Guess k with P(|X| > k) ≤ 2^−tail_bits; the loop checks what is missing.

@@ -42,8 +42,12 @@ class GeneratorWatch:
             check_start(draw(_WINDOW))
             self._tested_process = os.getpid()
         drawn = draw(count + 1)
-        guard = int(drawn[-1])
-        if guard == self._last_guard or _repeats(drawn):
+        if count == 1:  # most requests are for one word: no arrays to compare two
+            word, guard = drawn.tolist()
+            repeats = word == guard
+        else:
+            guard, repeats = int(drawn[-1]), _repeats(drawn)
+        if guard == self._last_guard or repeats:
             raise RandomnessError("it gave the same word twice")
         self._last_guard = guard
         return drawn[:-1]

@@ -57,6 +57,7 @@ class CertifiedTable:
         self._law = law
         self._word_bits = word_bits
         self._padded = _padded(_certified(law, word_bits))
+        self._view = self._padded.data  # single entries as plain integers
         self._thresholds = self._padded[: int(np.argmax(self._padded)) + 1]
         # A word of more than 32 bits is read in two parts; the second one only if the
         # first leaves the value open, since bits of the system cost more than the rest.
@@ -110,9 +111,9 @@ class CertifiedTable:
     def _draw_steadily(self, count: int, bits: BitSource, *, signed: bool) -> Integers:
         """Bisect with a fixed number of steps; only a tie, once in 10¹³, adds one."""
         words = bits.words(count)
-        firsts = words >> np.uint64(64 - self._word_bits)
         if count == 1:
-            return self._draw_one(words[0], firsts[0], bits, signed=signed)
+            return self._draw_one(int(words[0]), bits, signed=signed)
+        firsts = words >> np.uint64(64 - self._word_bits)
         values = np.zeros(count, dtype=np.int64)
         step = (len(self._padded) + 1) >> 1
         while step:
@@ -125,19 +126,18 @@ class CertifiedTable:
             values *= 1 - ((words & np.uint64(1)).astype(np.int64) << 1)
         return values
 
-    def _draw_one(
-        self, word: np.uint64, first: np.uint64, bits: BitSource, *, signed: bool
-    ) -> Integers:
+    def _draw_one(self, word: int, bits: BitSource, *, signed: bool) -> Integers:
         """Draw one value by the same steps, without arrays of one entry."""
-        table, value = self._padded, 0
+        table, value = self._view, 0
+        first = word >> (64 - self._word_bits)
         step = (len(table) + 1) >> 1
         while step:
-            value += step * int(table[value + (step - 1)] < first)
+            value += step * (table[value + (step - 1)] < first)
             step >>= 1
         if table[value] == first:
-            value = self._refine(int(first), value, bits)
+            value = self._refine(first, value, bits)
         if signed:
-            value *= 1 - 2 * (int(word) & 1)
+            value *= 1 - 2 * (word & 1)
         return np.array([value], dtype=np.int64)
 
     def _draw(
@@ -263,9 +263,10 @@ class TableCache:
         key = (law, word_bits)
         with self._lock:
             table = self._tables.get(key)
-            if table is None:
-                table = self._tables[key] = CertifiedTable(law, word_bits)
-            self._tables.move_to_end(key)
+            if table is not None:
+                self._tables.move_to_end(key)
+                return table
+            table = self._tables[key] = CertifiedTable(law, word_bits)
             while len(self._tables) > 1 and self.size_bytes > self._budget_bytes:
                 self._tables.popitem(last=False)
             return table

@@ -55,14 +55,7 @@ def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
     """Digest of every field of a cohort's public description.
 
     Written as a JSON list of names and integers: unambiguous, and the same anywhere.
-    Nodes of one process that ask about the same description share the answer.
     """
-    return _spec_digest(spec.SerializeToString(deterministic=True))
-
-
-@lru_cache(maxsize=256)
-def _spec_digest(body: bytes) -> bytes:
-    spec = cohort_pb2.CohortSpec.FromString(body)
     threat = spec.threat
     fields: list[str | int] = [spec.run_id, spec.cohort_id, spec.arm_name]
     fields += (spec.mechanism, spec.backend)
@@ -81,7 +74,16 @@ def _spec_digest(body: bytes) -> bytes:
 
 
 def context_of(spec: cohort_pb2.CohortSpec, roster: bytes, size: int) -> bytes:
-    """Bind a cohort's description to its roster, by digest and size."""
+    """Bind a cohort's description to its roster, by digest and size.
+
+    Nodes of one process that ask about the same description share the answer.
+    """
+    return _context_of(spec.SerializeToString(deterministic=True), roster, size)
+
+
+@lru_cache(maxsize=256)
+def _context_of(body: bytes, roster: bytes, size: int) -> bytes:
+    spec = cohort_pb2.CohortSpec.FromString(body)
     return digest("wallflower/v1/context", spec_digest(spec), roster, size)
 
 

@@ -86,6 +86,7 @@ def encrypt(public: Point, value: int) -> tuple[Ciphertext, Opening]:
     return Ciphertext(randomness.point, two), Opening(randomness, value)
 
 
+@lru_cache(maxsize=256)
 def sealed_context(context: bytes, dealing: bytes) -> bytes:
     """Bind a cohort's context to the name of the dealing it is sealed under."""
     return digest("wallflower/v1/sealed-context", context, dealing)

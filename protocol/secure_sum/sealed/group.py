@@ -23,6 +23,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from coincurve._libsecp256k1 import ffi, lib
@@ -98,6 +99,12 @@ class Point:
 
     def __sub__(self, other: Point) -> Point:
         return total((self, -other))
+
+
+@lru_cache(maxsize=64)
+def shared_point(body: bytes) -> Point:
+    """Read a point that all nodes are told, once for all nodes of a process."""
+    return Point.parse(body)
 
 
 def scalar_bytes(scalar: int) -> bytes:

@@ -14,6 +14,7 @@ from tests.support.statistics import FALSE_ALARM_RATE
 from wallflower.clients.node.randomizer import (
     encode,
     encode_many,
+    encode_one,
     exact_sum,
     randomize,
     randomize_node,
@@ -48,13 +49,17 @@ def test_a_multiple_of_the_step_is_not_rounded(reward: float) -> None:
 def test_a_double_is_rounded_with_its_exact_probability() -> None:
     # 0.1 is 3602879701896397/2^55; times 3 it leaves 10808639105689191/2^55.
     threshold = 10808639105689191 << 9
-    for form in (encode, lambda x, g, b: int(encode_many(np.array([x]), g, b)[0])):
+    for form in (
+        encode,
+        encode_one,
+        lambda x, g, b: int(encode_many(np.array([x]), g, b)[0]),
+    ):
         assert form(0.1, 3, FixedBits(threshold - 1)) == 1
         assert form(0.1, 3, FixedBits(threshold)) == 0
 
 
 @pytest.mark.parametrize("precision", [1, 3, 1000, (1 << 40) + 7, (1 << 61) + 1])
-def test_both_forms_round_alike_for_the_same_word(precision: int) -> None:
+def test_all_forms_round_alike_for_the_same_word(precision: int) -> None:
     generator = np.random.default_rng(3)
     tiny = np.ldexp(generator.random(200), -generator.integers(0, 1080, 200))
     rewards = np.concatenate([generator.random(200), tiny, 2.0 ** -np.arange(0, 99)])
@@ -64,6 +69,7 @@ def test_both_forms_round_alike_for_the_same_word(precision: int) -> None:
         whole = math.floor(fixed)
         expected = whole + (Fraction(word, 2**64) < fixed - whole)
         assert encode_many(np.array([reward]), precision, FixedBits(word)) == expected
+        assert encode_one(reward, precision, FixedBits(word)) == expected
 
 
 def test_tiny_rewards_keep_all_their_bits() -> None:
@@ -71,6 +77,8 @@ def test_tiny_rewards_keep_all_their_bits() -> None:
     assert encode_many(np.array([tiny]), 7, FixedBits(2**64 - 1))[0] == 0
     assert encode_many(np.array([tiny]), 7, FixedBits(0))[0] == 1
     assert encode(tiny, 7, FixedBits(0)) == 1
+    assert encode_one(tiny, 7, FixedBits(0)) == 1
+    assert encode_one(tiny, 7, FixedBits(2**64 - 1)) == 0
 
 
 def test_rounding_is_unbiased() -> None:
@@ -101,6 +109,8 @@ def test_one_bad_reward_refuses_the_node_without_being_shown(bad: float) -> None
         encode_many(np.array([0.5, bad, 0.1]), 10, OsBits())
     assert "7.23" not in repr(caught.value)
     assert "nan" not in str(caught.value)
+    with pytest.raises(InputError, match="not shown"):
+        encode_one(bad, 10, OsBits())
 
 
 @pytest.mark.parametrize("name", ["dist-dp", "dist-rdp", "dist-cdp", "local-dp"])

@@ -11,6 +11,7 @@ from tests.clients.secure_sum.test_sealed_rules import HONEST, NODE, fresh, refu
 from tests.support.lying_server import refusal
 from tests.support.secure_sums import (
     TENTH,
+    Cohort,
     asks,
     cohort_spec,
     deal_key,
@@ -277,3 +278,63 @@ def test_a_member_that_is_in_no_cohort_opens_it_all_the_same() -> None:
     outcome = cohort.run(up=lambda stage, party: stage == "seal" or party not in few)
     assert isinstance(outcome, SecureSum)
     assert outcome.total == cohort.expected(outcome.survivors)
+
+
+def opened_before() -> Cohort:
+    """A run's second cohort: its members have opened a sum under the key."""
+    parties, rings, ring = names(6), {}, ServerKeyring("run-1")  # type: ignore[var-annotated]
+    run_dealing(deal_key("run-1", HONEST, parties, rings, ring))
+    for number in (1, 2):
+        spec = cohort_spec(
+            "sealed", parties, threat=HONEST, cohort_id=f"cohort-{number}"
+        )
+        cohort = open_cohort(spec, parties, keyrings=rings, server_keyring=ring)
+        if number == 1:
+            assert isinstance(cohort.run(), SecureSum)
+    assert rings[NODE].opening_keys
+    return cohort
+
+
+def drop_a_dealer(request: wire.OpenRequest) -> None:
+    del request.dealers[0]
+
+
+def rename_the_dealing(request: wire.OpenRequest) -> None:
+    request.dealing = bytes(32)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [(drop_a_dealer, RefusalError), (rename_the_dealing, WrongContextError)],
+)
+def test_a_member_that_opened_before_checks_what_differs(
+    change: Callable[[wire.OpenRequest], object], kind: type[Exception]
+) -> None:
+    error = refused(opened_before(), "open", wire.OpenRequest, change)
+    assert isinstance(error, kind)
+
+
+def test_shares_that_changed_since_the_last_opening_are_added_up_anew() -> None:
+    cohort = opened_before()
+    ask = asks(cohort, "open")
+    request = wire.OpenRequest.FromString(unwrap(ask.messages[NODE]).payload)
+    vault = cohort.keyrings[NODE].vault
+    body = vault.read(request.dealing_id)
+    assert body is not None
+    held = wire.MemberState.FromString(body)
+    held.shares[request.dealers[0]].statement = bytes(32)
+    vault.write(request.dealing_id, held.SerializeToString())
+    assert isinstance(refusal(cohort, NODE, ask.messages[NODE]), WrongContextError)
+
+
+@pytest.mark.parametrize("way", ["closed", "gone"])
+def test_no_added_up_key_outlives_its_shares(way: str) -> None:
+    cohort = opened_before()
+    ring, body = cohort.keyrings[NODE], asks(cohort, "open").messages[NODE]
+    (dealing_id,) = ring.opening_keys
+    if way == "closed":
+        ring.forget_dealing(dealing_id)
+    else:  # by another process of the node
+        ring.vault.delete(dealing_id)
+        refusal(cohort, NODE, body)
+    assert ring.opening_keys == {}
