@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import threading
+from dataclasses import dataclass, field, replace
 
 from wallflower.protocol.errors import (
     AuthenticationError,
@@ -26,6 +27,15 @@ from wallflower.protocol.wire.shuffle_pb2 import DepositRequest
 from wallflower.shuffler.given import Given
 
 FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cohort:
+    """What deposits of one cohort are held against, and the messages by ticket."""
+
+    admission: bytes
+    info: bytes
+    messages: dict[bytes, bytes] = field(default_factory=dict)
 
 
 class Deposits:
@@ -59,7 +69,7 @@ class Deposits:
         self._most_bytes = most_bytes
         self._most_nodes = most_nodes
         self._mutex = threading.Lock()
-        self._held: dict[bytes, dict[bytes, bytes]] = {}
+        self._held: dict[bytes, _Cohort] = {}
         self.held_bytes = 0
 
     def put(self, body: bytes) -> tuple[bytes, bytes | None]:
@@ -69,35 +79,42 @@ class Deposits:
         """
         request = parse(DepositRequest, body)
         context = request.context
+        cohort = self._held.get(context) or _Cohort(
+            admission(self._token, context), deposit_info(context)
+        )
         if len(context) != DIGEST_BYTES or not hmac.compare_digest(
-            request.admission, admission(self._token, context)
+            request.admission, cohort.admission
         ):
             raise AuthenticationError("a deposit without admission")
-        # Before the costly opening, and again below.
-        if context not in self._held and self._given.over(context):
-            raise ReplayedMessageError("this cohort is over")
-        opened = self._key.open(request.sealed, deposit_info(context))
+        self._require_open(context)  # before the costly opening, and again below
+        opened = self._key.open(request.sealed, cohort.info)
         if len(opened) <= TICKET_BYTES:
             raise MalformedMessageError("a deposit of nothing")
         ticket, messages = opened[:TICKET_BYTES], opened[TICKET_BYTES:]
         with self._mutex:
-            if self._given.over(context):
-                raise ReplayedMessageError("this cohort is over")
+            self._require_open(context)
             first = context not in self._held
-            cohort = self._held.get(context, {})
-            if ticket in cohort:
-                if cohort[ticket] != messages:
+            # Never one that was handed out in the meantime.
+            cohort = self._held.get(context) or replace(cohort, messages={})
+            held = cohort.messages
+            if ticket in held:
+                if held[ticket] != messages:
                     raise WrongContextError("another deposit under a ticket")
                 return receipt(ticket), None
             if (
-                len(cohort) >= self._most_nodes
+                len(held) >= self._most_nodes
                 or self.held_bytes + len(messages) > self._most_bytes
             ):
                 raise RefusalError(FULL, "no more deposits are held")
-            cohort[ticket] = messages
+            held[ticket] = messages
             self._held[context] = cohort
             self.held_bytes += len(messages)
         return receipt(ticket), context if first else None
+
+    def _require_open(self, context: bytes) -> None:
+        """Refuse a cohort that is over; nothing of such a one is held."""
+        if context not in self._held and self._given.over(context):
+            raise ReplayedMessageError("this cohort is over")
 
     def take(self, context: bytes, sealing_key: bytes) -> dict[bytes, bytes]:
         """Hand out all of a cohort, each under what the server knows it by, once."""
@@ -109,7 +126,8 @@ class Deposits:
     def end(self, context: bytes) -> dict[bytes, bytes]:
         """Keep nothing of a cohort any more; give what lay there."""
         with self._mutex:
-            left = self._held.pop(context, {})
+            ended = self._held.pop(context, None)
+            left = {} if ended is None else ended.messages
             self.held_bytes -= sum(map(len, left.values()))
             return left
 

@@ -136,11 +136,13 @@ class Service:
         self._taken = Counter(
             "wallflower_shuffler_deposits", "Deposits taken.", registry=self.registry
         )
-        self._held = Gauge(
+        held = Gauge(
             "wallflower_shuffler_held_bytes",
             "Bytes of deposits that wait for their release.",
             registry=self.registry,
         )
+        if deposits is not None:
+            held.set_function(lambda: deposits.held_bytes)
 
     async def open(self, address: str) -> int:
         """Listen on ``host:port`` (port 0: any free one); give the port."""
@@ -207,13 +209,11 @@ class Service:
                 self._limits.hold_s, self._give_up, begun
             )
         self._taken.inc()
-        self._held.set(self._deposits.held_bytes)
         return DepositAnswer(receipt=receipt)
 
     def _give_up(self, cohort: bytes) -> None:
         assert self._deposits is not None
         self._deposits.give_up(cohort)
-        self._held.set(self._deposits.held_bytes)
 
     async def _release(
         self,
@@ -229,8 +229,6 @@ class Service:
         finally:
             self._busy -= 1
             self._open.set(self._busy)
-            if self._deposits is not None:
-                self._held.set(self._deposits.held_bytes)
         self._cohorts.inc()
         for start in range(0, len(answer), CHUNK_BYTES):
             yield Chunk(part=answer[start : start + CHUNK_BYTES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.support.secure_sums import Enrolment
 from tests.support.shuffled_sums import (
     KEY,
+    TOKEN,
     ShuffledCohort,
     finished,
     new_deposits,
@@ -25,7 +27,7 @@ from wallflower.protocol.secure_sum.envelope import unwrap, wrap
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES, deposit_info
 from wallflower.protocol.secure_sum.shuffle.plan import batch_info, batch_statement
-from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, SealingKey
+from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey, SealingKey
 from wallflower.protocol.wire.shuffle_pb2 import (
     DepositRequest,
     ReleaseAnswer,
@@ -33,6 +35,7 @@ from wallflower.protocol.wire.shuffle_pb2 import (
     SubmitRequest,
 )
 from wallflower.shuffler.deposits import Deposits
+from wallflower.shuffler.given import Given
 
 
 def direct(nodes: int = 5, mechanism: str = "dist-dp") -> ShuffledCohort:
@@ -140,6 +143,43 @@ def test_after_the_release_nothing_is_taken_any_more(tmp_path: Path) -> None:
     with pytest.raises(ReplayedMessageError):
         deposits.put(cohort.parcels["node-00000"].body)
     assert deposits.held_bytes == 0
+
+
+class Interrupted(OpeningKey):
+    """Opens a deposit; something happens while it does."""
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    def open(self, sealed: bytes, info: bytes) -> bytes:
+        self.meanwhile()
+        return super().open(sealed, info)
+
+
+@pytest.mark.parametrize("written_down", [True, False])
+def test_what_was_handed_out_while_a_deposit_was_opened_does_not_come_back(
+    written_down: bool, tmp_path: Path
+) -> None:
+    """Also where the disk was full, so that no heap was given."""
+    key = Interrupted(HYBRID, KEY.private_bytes())
+    given = Given(tmp_path)
+    cohort, deposits = direct(), Deposits(key, given, TOKEN)
+    cohort.submitted()
+    first, second, *_ = (parcel.body for parcel in cohort.parcels.values())
+    deposits.put(first)
+    context = DepositRequest.FromString(first).context
+
+    def hand_out() -> None:
+        if written_down:
+            given.claim(context)
+        assert len(deposits.end(context)) == 1
+
+    key.meanwhile = hand_out
+    if written_down:
+        with pytest.raises(ReplayedMessageError):
+            deposits.put(second)
+    else:
+        deposits.put(second)
+    assert len(deposits.end(context)) == (0 if written_down else 1)
 
 
 def test_what_no_node_answered_for_is_in_no_heap(tmp_path: Path) -> None:
