@@ -145,9 +145,7 @@ def serve_nodes(app: ClientApp, rewards: RewardsOf | None = None) -> ClientApp:
     def work(message: Message, context: Context) -> Message:
         """Answer one bundle of requests."""
         body = _field(message, flower_record.BODY, bytes)
-        answer = _guarded(
-            lambda: _loop.run(nodes.provider(context).work(context, body))
-        )
+        answer = _guarded(lambda: _run(nodes.provider(context).work(context, body)))
         return _reply(message, {flower_record.BODY: answer})
 
     @app.query(flower_record.action(flower_record.ATTEND))
@@ -168,7 +166,7 @@ def _attend(nodes: _Nodes, message: Message, context: Context) -> str:
     )
     with installed_from(os.environ), log_context(run=invitation.run_id):
         try:
-            _loop.run(nodes.provider(context).attend(context, invitation))
+            _run(nodes.provider(context).attend(context, invitation))
         except WallflowerError as error:
             # Expected ways to leave early; the server decides whether to send again.
             log.warning("left the desk: %s", error)
@@ -221,6 +219,15 @@ _known: dict[str, _Nodes] = {}
 
 def _known_nodes(token: str, rewards: RewardsOf | None) -> _Nodes:
     return _known.setdefault(token, _Nodes(rewards, token))
+
+
+def _run(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run on the loop of this process.
+
+    Flower's simulation ships the handlers to its actors, with every global that they
+    name: a function goes by its name, a loop and its lock would not go at all.
+    """
+    return _loop.run(coroutine)
 
 
 def _guarded(function: Callable[[], Result]) -> Result:

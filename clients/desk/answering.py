@@ -7,7 +7,6 @@ kept, so that the same request gets the same answer after a reconnect.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 
 from wallflower.protocol.messages.answers import (
@@ -15,11 +14,11 @@ from wallflower.protocol.messages.answers import (
     AnswerStore,
     Progress,
     StoredAnswer,
+    answered,
 )
 from wallflower.protocol.messages.port import NodeHandler
 from wallflower.protocol.wire import desk_pb2
 
-_log = logging.getLogger(__name__)
 _FRAME_BYTES = 1024  # room for ids and lengths around an answer's body
 
 
@@ -115,15 +114,7 @@ class Answering:
 
     async def _work(self, request_id: str, body: bytes) -> None:
         async with self._turn:
-            try:
-                result = StoredAnswer(await self._handler.handle(body))
-            except Exception as error:
-                # The text of a handler's error may quote what the handler was given.
-                _log.warning(
-                    "handler failed",
-                    extra={"event": "handler-failed", "error": type(error).__name__},
-                )
-                result = StoredAnswer(failure="node-failed")
+            result = await answered(self._handler, body)
         if len(result.body) + _FRAME_BYTES > self.most_bytes:
             result = StoredAnswer(failure="too-large")
         result = self._answers.finish(request_id, result)

@@ -39,7 +39,12 @@ from wallflower.protocol.identity.tokens import (
     token_proof,
     visit_transcript,
 )
-from wallflower.protocol.messages.answers import MemoryAnswers, Progress, StoredAnswer
+from wallflower.protocol.messages.answers import (
+    MemoryAnswers,
+    Progress,
+    StoredAnswer,
+    answered,
+)
 from wallflower.protocol.messages.describe import describe_body
 from wallflower.protocol.messages.port import NodeHandler
 from wallflower.protocol.wire import desk_pb2
@@ -169,12 +174,8 @@ class Visitor:
             self._work[task] = request_id
 
     async def _answer(self, request: desk_pb2.DeskRequest) -> StoredAnswer:
-        try:
-            answer = StoredAnswer(await self._handler.handle(request.body))
-        except Exception as error:
-            # The text of a handler's error may quote what the handler was given.
-            self._event("handler-failed", logging.WARNING, type(error).__name__)
-            answer = StoredAnswer(failure="node-failed")
+        who = {"node_id": self._identity.node_id, "run_id": self._invitation.run_id}
+        answer = await answered(self._handler, request.body, **who)
         if len(answer.body) + _FRAME_BYTES > self._most_bytes:
             answer = StoredAnswer(failure="too-large")
         return answer

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from wallflower.protocol.messages.answers import StoredAnswer
+from wallflower.protocol.messages.answers import answered
 from wallflower.protocol.messages.port import Answer, NodeHandler, NodeId, Request
 from wallflower.strategy.nodes.outstanding import (
     MOST_ANSWER_BYTES,
@@ -14,8 +13,6 @@ from wallflower.strategy.nodes.outstanding import (
     Outstanding,
     ask_all,
 )
-
-_log = logging.getLogger(__name__)
 
 
 class MemoryPort:
@@ -60,19 +57,7 @@ class MemoryPort:
         )
 
     async def _run(self, handler: NodeHandler, request: Request) -> None:
-        try:
-            result = StoredAnswer(await handler.handle(request.body))
-        except Exception as error:
-            # The text of a handler's error may quote what the handler was given.
-            _log.warning(
-                "node handler failed",
-                extra={
-                    "event": "handler-failed",
-                    "node_id": request.node_id,
-                    "error": type(error).__name__,
-                },
-            )
-            result = StoredAnswer(failure="node-failed")
+        result = await answered(handler, request.body, node_id=request.node_id)
         self._outstanding.settle((request.node_id, request.request_id), result)
 
     async def _abandon(self, inbox: Inbox) -> None:

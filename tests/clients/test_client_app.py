@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from wallflower.clients.client_app import LoopThread
+from wallflower.clients.client_app import LoopThread, app
 
 
 @pytest.fixture
@@ -67,3 +68,10 @@ def test_stopping_cancels_what_is_left(loop_thread: LoopThread) -> None:
     loop_thread.run(start())
     loop_thread.stop()
     assert cancelled.wait(30)
+
+
+def test_flowers_simulation_can_ship_the_app_to_an_actor() -> None:
+    from ray import cloudpickle
+
+    shipped = pickle.loads(cloudpickle.dumps(app))
+    assert type(shipped) is type(app)

@@ -44,6 +44,7 @@ async def serve(folder: Path, config: dict[str, Any]) -> tuple[int, bytes]:
     return process.returncode, out
 
 
+# Every stage of every back-end, in one process: tests/strategy/run/test_driver.py.
 @pytest.mark.slow  # starts two server processes, each importing gRPC
 @pytest.mark.parametrize(
     ("backend", "kill"),
@@ -51,9 +52,7 @@ async def serve(folder: Path, config: dict[str, Any]) -> tuple[int, bytes]:
         ("sealed", ("seal", 7)),
         # After the contributions and before the first message to the members.
         ("sealed", ("open", 0)),
-        ("sealed", ("open", 2)),
         ("secagg-plus", ("mask", 7)),
-        ("secagg-plus", ("unmask", 0)),
     ],
 )
 async def test_a_killed_server_gives_the_same_sum_after_its_restart(

@@ -44,20 +44,17 @@ def _asked(job: EngineJob) -> bool:
 @pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("mechanism", "shuffle"), [("dist-dp", "mixed"), ("shuffle-dp", "pure")]
-)
 async def test_flowers_simulation_sends_its_nodes_to_the_shuffler(
-    mechanism: str, shuffle: str, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     process, place = await started(tmp_path / "shuffler")
     experiment = config(
         experiment=ExperimentSettings("test", ("a", "b"), horizon=24),
-        privacy=PrivacySettings(mechanism),
+        privacy=PrivacySettings("dist-dp"),
         policy=PolicySettings(first_batch=12),
         secure_sum=SecureSumSettings(
             backend="shuffle",
-            shuffle=shuffle,
+            shuffle="mixed",  # the other kind goes the same way: test_shuffled_run
             shuffler=place.address,
             shuffler_files=tmp_path / "shuffler" / "operator",
         ),

@@ -50,11 +50,13 @@ CALM = Schedule(
 )
 
 
-@pytest.mark.parametrize("first", range(0, 100, 10))
+# Not traced: the same lines again and again, which other worlds run too.
+@pytest.mark.no_cover
+@pytest.mark.parametrize("first", range(0, 40, 5))
 def test_nothing_that_must_hold_breaks_under_seeded_faults(first: int) -> None:
-    tally = run_worlds(range(first, first + 10))
+    tally = run_worlds(range(first, first + 5))
     assert not tally.failures, "\n".join(tally.failures)
-    assert tally.faults.total() >= 10, str(tally)
+    assert tally.faults.total() >= 5, str(tally)
 
 
 @pytest.mark.parametrize("transport", ["desk", "local"])
@@ -76,8 +78,8 @@ def test_the_same_seed_is_the_same_course_of_events() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_fault_strikes(kind: str) -> None:
-    tally = run_worlds(range(6), [kind])
-    assert tally.faults[kind] >= 1, str(tally)
+    worlds = (run_worlds([seed], [kind]) for seed in range(6))
+    assert any(world.faults[kind] for world in worlds)
 
 
 def test_a_schedule_shrinks_to_the_faults_that_matter() -> None:
@@ -180,8 +182,10 @@ def test_too_few_nodes_taken_for_an_end_are_noticed(
         return not everybody_suffices(*everybody, away)
 
     monkeypatch.setattr(Recruiter, "exhausted", exhausted)
-    tally = run_worlds(range(10), ["flap", "partition"])
-    assert any("were never asked" in failure for failure in tally.failures)
+    worlds = (run_worlds([seed], ["flap", "partition"]) for seed in range(10))
+    assert any(
+        "were never asked" in said for world in worlds for said in world.failures
+    )
 
 
 def test_rewards_in_the_threads_of_everything_else_are_noticed(
@@ -202,8 +206,9 @@ def test_rewards_in_the_threads_of_everything_else_are_noticed(
 
     monkeypatch.setattr(simulation, "VirtualExecutor", shared)
     monkeypatch.setattr(ThreadsOfEachProcess, "call", call)
-    tally = run_worlds(range(5), ["endless-rewards"])
-    assert any("hang" in failure.lower() for failure in tally.failures)
+    worlds = (run_worlds([seed], ["endless-rewards"]) for seed in range(5))
+    failures = (failure for world in worlds for failure in world.failures)
+    assert any("hang" in failure.lower() for failure in failures)
 
 
 # --- the ground that is simulated
