@@ -77,6 +77,8 @@ class Ledger(Closing):
         self._chain: Chain | None = None
         self._accounts: dict[str, NodeAccount] = {}
         self._last_read = 0
+        self._claimed: set[tuple[str, str, str]] = set()  # node, run, cohort
+        self._last_claim = 0
         self._known_until = 0.0  # till when it need not be tried again
         self._caught_up = self._probed = False  # by one of those who wait together
         self._thread: LedgerThread[Spend | Claim | _Look] = LedgerThread(self._do)
@@ -218,8 +220,8 @@ class Ledger(Closing):
     def _was_answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
         self._refresh()
         account = self._accounts.get(node_id, _NO_SPENDS)
-        return (run_id, cohort_id) in account.cohorts or claims.any_of(
-            self._database, node_id, run_id, cohort_id
+        return (run_id, cohort_id) in account.cohorts or (
+            (node_id, run_id, cohort_id) in self._claimed
         )
 
     def _refresh(self) -> None:
@@ -238,6 +240,10 @@ class Ledger(Closing):
             account = self._accounts.setdefault(node_id, NodeAccount())
             account.add(run_id, cohort_id, _cost(*cost), json.loads(users))
             self._last_read = number
+        for number, *claim in claims.after(self._database, self._last_claim):
+            node_id, run_id, cohort_id = claim
+            self._claimed.add((node_id, run_id, cohort_id))
+            self._last_claim = number
 
     def _do(self, works: Sequence[Spend | Claim | _Look]) -> list[Any]:
         """Look at, and write, all that waits; give each its result or exception."""
@@ -275,7 +281,8 @@ class Ledger(Closing):
             except BaseException:
                 # What memory counted is not on disk; read everything anew.
                 self._accounts.clear()
-                self._last_read = 0
+                self._claimed.clear()
+                self._last_read = self._last_claim = 0
                 raise
         except RefusalError as refusal:
             return [refusal] * len(entries)

@@ -24,6 +24,7 @@ from wallflower.protocol.secure_sum.tails import Draw
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat, committee_size
 
 _ONE = Fraction(1)
+_TOO_FEW = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,23 @@ def dealing_sizes(threat: Threat, nodes: int) -> DealingSizes:
         return DealingSizes(members, threshold, members, members)
     accepted = _never_all(threat, nodes, members) if drawn else colluding + 1
     return DealingSizes(members, threshold, accepted, accepted)
+
+
+def first_asked(members: int, threshold: int, dropout: Fraction) -> int:
+    """How many of c members to ask for an opening before the others.
+
+    The least number of which t answer but once in 1,000 sums, at the stated dropout.
+    Nothing rests on it: where t did not answer, the others are asked.
+    """
+    stays = float(1 - dropout)
+    for count in range(threshold + 1, members):
+        too_few = sum(
+            math.comb(count, there) * stays**there * (1 - stays) ** (count - there)
+            for there in range(threshold)
+        )
+        if too_few <= _TOO_FEW:
+            return count
+    return members
 
 
 def _never_all(threat: Threat, nodes: int, members: int) -> int:
