@@ -56,6 +56,7 @@ _SCHEMA = (
 )
 
 _Look: TypeAlias = Callable[[], Any]
+_Row: TypeAlias = tuple[str | int | float, ...]  # of the table of spends
 _NO_SPENDS = NodeAccount()  # of a node that never answered; nothing is added to it
 
 
@@ -269,12 +270,14 @@ class Ledger(Closing):
                     if self._chain is not None:
                         self._chain.check()
                     self._catch_up()
+                    rows: list[_Row] = []
                     results = [
                         claims.append(self._database, entry)
                         if isinstance(entry, Claim)
-                        else self._append(entry)
+                        else self._append(entry, rows)
                         for entry in entries
                     ]
+                    self._insert(rows)
                     mark = None if self._chain is None else self._chain.extend()
                 if self._chain is not None and mark is not None:
                     self._chain.committed(mark)
@@ -293,15 +296,14 @@ class Ledger(Closing):
             return [failure] * len(entries)
         return results
 
-    def _append(self, entry: Spend) -> RefusalError | None:
+    def _append(self, entry: Spend, rows: list[_Row]) -> RefusalError | None:
+        """Take a spend into account and leave its row to be written, or refuse it."""
         account = self._accounts.setdefault(entry.node_id, NodeAccount())
         try:
             account.check(entry)
         except RefusalError as refusal:
             return refusal
-        cursor = self._database.execute(
-            "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, precision, "
-            "users, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        rows.append(
             (
                 entry.node_id,
                 entry.run_id,
@@ -311,12 +313,21 @@ class Ledger(Closing):
                 entry.cost.precision,
                 json.dumps(entry.users),
                 time.time(),
-            ),
+            )
         )
         account.add(entry.run_id, entry.cohort_id, entry.cost, list(entry.users))
-        assert cursor.lastrowid is not None
-        self._last_read = cursor.lastrowid
         return None
+
+    def _insert(self, rows: Sequence[_Row]) -> None:
+        self._database.executemany(
+            "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, precision, "
+            "users, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+        # Nobody else writes meanwhile: the last number is that of these rows.
+        (self._last_read,) = self._database.execute(
+            "SELECT coalesce(max(number), 0) FROM spend"
+        ).fetchone()
 
 
 def _prepare(database: sqlite3.Connection, counter: Counter | None) -> Chain | None:
