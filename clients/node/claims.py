@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wallflower.protocol.errors import RefusalError
@@ -76,15 +77,15 @@ def append(database: sqlite3.Connection, claim: Claim) -> RefusalError | None:
     )
 
 
-def any_of(
-    database: sqlite3.Connection, node_id: str, run_id: str, cohort_id: str
-) -> bool:
-    """Tell whether a cohort had one of its answers."""
-    found = database.execute(
-        "SELECT 1 FROM claim WHERE (node_id, run_id, cohort_id) = (?, ?, ?) LIMIT 1",
-        (node_id, run_id, cohort_id),
+def after(
+    database: sqlite3.Connection, number: int
+) -> Iterator[tuple[int, str, str, str]]:
+    """Give number, node, run and cohort of every claim after a number, in order."""
+    return database.execute(
+        "SELECT number, node_id, run_id, cohort_id FROM claim WHERE number > ? "
+        "ORDER BY number",
+        (number,),
     )
-    return found.fetchone() is not None
 
 
 def attended(database: sqlite3.Connection, node_id: str, run_id: str) -> bool:

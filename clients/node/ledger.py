@@ -56,6 +56,7 @@ _SCHEMA = (
 )
 
 _Look: TypeAlias = Callable[[], Any]
+_Row: TypeAlias = tuple[str | int | float, ...]  # of the table of spends
 _NO_SPENDS = NodeAccount()  # of a node that never answered; nothing is added to it
 
 
@@ -77,6 +78,8 @@ class Ledger(Closing):
         self._chain: Chain | None = None
         self._accounts: dict[str, NodeAccount] = {}
         self._last_read = 0
+        self._claimed: set[tuple[str, str, str]] = set()  # node, run, cohort
+        self._last_claim = 0
         self._known_until = 0.0  # till when it need not be tried again
         self._caught_up = self._probed = False  # by one of those who wait together
         self._thread: LedgerThread[Spend | Claim | _Look] = LedgerThread(self._do)
@@ -218,8 +221,8 @@ class Ledger(Closing):
     def _was_answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
         self._refresh()
         account = self._accounts.get(node_id, _NO_SPENDS)
-        return (run_id, cohort_id) in account.cohorts or claims.any_of(
-            self._database, node_id, run_id, cohort_id
+        return (run_id, cohort_id) in account.cohorts or (
+            (node_id, run_id, cohort_id) in self._claimed
         )
 
     def _refresh(self) -> None:
@@ -238,6 +241,10 @@ class Ledger(Closing):
             account = self._accounts.setdefault(node_id, NodeAccount())
             account.add(run_id, cohort_id, _cost(*cost), json.loads(users))
             self._last_read = number
+        for number, *claim in claims.after(self._database, self._last_claim):
+            node_id, run_id, cohort_id = claim
+            self._claimed.add((node_id, run_id, cohort_id))
+            self._last_claim = number
 
     def _do(self, works: Sequence[Spend | Claim | _Look]) -> list[Any]:
         """Look at, and write, all that waits; give each its result or exception."""
@@ -263,14 +270,17 @@ class Ledger(Closing):
                     if self._chain is not None:
                         self._chain.check()
                     self._catch_up()
-                    results = [self._entered(entry) for entry in entries]
+                    rows: list[_Row] = []
+                    results = [self._entered(entry, rows) for entry in entries]
+                    self._insert(rows)
                     mark = None if self._chain is None else self._chain.extend()
                 if self._chain is not None and mark is not None:
                     self._chain.committed(mark)
             except BaseException:
                 # What memory counted is not on disk; read everything anew.
                 self._accounts.clear()
-                self._last_read = 0
+                self._claimed.clear()
+                self._last_read = self._last_claim = 0
                 raise
         except RefusalError as refusal:
             return [refusal] * len(entries)
@@ -278,26 +288,27 @@ class Ledger(Closing):
             return [_not_written(error)] * len(entries)
         return results
 
-    def _entered(self, entry: Spend | Claim) -> RefusalError | None:
-        """Write one entry; what is wrong with it alone is refused to it alone."""
+    def _entered(self, entry: Spend | Claim, rows: list[_Row]) -> RefusalError | None:
+        """Enter one spend or claim; what is wrong with it alone is refused to it alone."""
         try:
             if isinstance(entry, Claim):
                 return claims.append(self._database, entry)
-            return self._append(entry)
+            return self._append(entry, rows)
         except (OSError, sqlite3.Error):
             raise  # of the file, and so of the whole transaction
         except Exception as error:
             return _not_written(error)
 
-    def _append(self, entry: Spend) -> RefusalError | None:
+    def _append(self, entry: Spend, rows: list[_Row]) -> RefusalError | None:
+        """Take a spend into account and leave its row to be written, or refuse it."""
         account = self._accounts.setdefault(entry.node_id, NodeAccount())
         try:
             account.check(entry)
         except RefusalError as refusal:
             return refusal
-        cursor = self._database.execute(
-            "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, precision, "
-            "users, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        for name in (entry.node_id, entry.run_id, entry.cohort_id):
+            name.encode()  # SQLite would refuse all rows for one that it cannot take
+        rows.append(
             (
                 entry.node_id,
                 entry.run_id,
@@ -307,12 +318,21 @@ class Ledger(Closing):
                 entry.cost.precision,
                 json.dumps(entry.users),
                 time.time(),
-            ),
+            )
         )
         account.add(entry.run_id, entry.cohort_id, entry.cost, list(entry.users))
-        assert cursor.lastrowid is not None
-        self._last_read = cursor.lastrowid
         return None
+
+    def _insert(self, rows: Sequence[_Row]) -> None:
+        self._database.executemany(
+            "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, precision, "
+            "users, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+        # Nobody else writes meanwhile: the last number is that of these rows.
+        (self._last_read,) = self._database.execute(
+            "SELECT coalesce(max(number), 0) FROM spend"
+        ).fetchone()
 
 
 def _prepare(database: sqlite3.Connection, counter: Counter | None) -> Chain | None:

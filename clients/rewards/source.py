@@ -9,11 +9,11 @@ is each user's own: what was heard of the others by then is kept.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol, TypeGuard, cast, runtime_checkable
 
 import numpy as np
@@ -115,8 +115,14 @@ class Patience:
 
     def within(self, told_s: float) -> Patience:
         """Wait no longer than the server does; 0 if it did not say."""
-        own_s = self.timeout_s if self.timeout_s is not None else math.inf
-        return Patience(min(own_s, told_s), self.hold) if told_s > 0 else self
+        if not told_s > 0:
+            return self
+        return _patience(self.timeout_s, told_s, hold=self.hold)
+
+
+@lru_cache(maxsize=64)
+def _patience(own_s: float | None, told_s: float, *, hold: bool) -> Patience:
+    return Patience(told_s if own_s is None else min(own_s, told_s), hold)
 
 
 class LostRewardError(Exception):

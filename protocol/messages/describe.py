@@ -5,6 +5,7 @@ A node that only visits answers it before it is asked, so both must agree on wha
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from wallflower.protocol.wire.node_pb2 import Describe, NodeRequest, Task
@@ -12,6 +13,7 @@ from wallflower.protocol.wire.node_pb2 import Describe, NodeRequest, Task
 DESCRIBE: Final = "describe"
 
 
+@lru_cache(maxsize=16)
 def describe_body(run_id: str) -> bytes:
     """Give the NodeRequest that asks a node who lives with it."""
     tasks = [Task(task_id=DESCRIBE, describe=Describe())]

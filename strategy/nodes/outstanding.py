@@ -109,6 +109,7 @@ async def ask_all(
 
 @dataclass(slots=True)
 class _UnderWay(Generic[Work]):
+    name: str
     work: Work
     waiting: list[Inbox] = field(default_factory=list)
 
@@ -125,21 +126,28 @@ class Outstanding(Generic[Work]):
     ) -> Work | None:
         """Wait for a request, started now if it is new; None if it has its answer."""
         key = (request.node_id, request.request_id)
-        known = self._answers.begin(_name(key), request.body)
+        name = _name(key)
+        known = self._answers.begin(name, request.body)
         if isinstance(known, StoredAnswer):
             inbox.deliver(Answer(*key, known.body, known.failure))
             return None
         if known is Progress.NEW:
-            self._under_way[key] = _UnderWay(start())
-        self._under_way[key].waiting.append(inbox)
-        return self._under_way[key].work
+            under_way = self._under_way[key] = _UnderWay(name, start())
+        else:
+            under_way = self._under_way[key]
+        under_way.waiting.append(inbox)
+        return under_way.work
 
     def settle(self, key: Key, answer: StoredAnswer) -> None:
         """Store an answer, unless there is one, and tell everyone who waits."""
-        stored = self._answers.finish(_name(key), answer)
         under_way = self._under_way.pop(key, None)
-        for inbox in under_way.waiting if under_way else ():
-            inbox.deliver(Answer(*key, stored.body, stored.failure))
+        if under_way is None:
+            self._answers.finish(_name(key), answer)
+            return
+        stored = self._answers.finish(under_way.name, answer)
+        told = Answer(*key, stored.body, stored.failure)
+        for inbox in under_way.waiting:
+            inbox.deliver(told)
 
     def abandon(self, key: Key) -> None:
         """Have a request never be worked on again; nobody hears of it."""

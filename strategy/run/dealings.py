@@ -149,7 +149,7 @@ class Dealings:
         key = self._open.dealt
         for dealing_id, members in self._ended.items():
             if key is None or dealing_id != key.dealing_id:
-                self._closings.add(dealing_id, dict.fromkeys(members))
+                self._closings.add_dealing(dealing_id, members)
         self._ended.clear()
 
     def close_all(self) -> None:
@@ -157,4 +157,4 @@ class Dealings:
         key = self._open.dealt
         self.close_ended()
         if key is not None:
-            self._closings.add(key.dealing_id, dict.fromkeys(key.members))
+            self._closings.add_dealing(key.dealing_id, key.members)

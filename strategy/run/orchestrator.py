@@ -20,6 +20,7 @@ from contextlib import aclosing
 from wallflower.protocol.errors import UnavailableError, first_error
 from wallflower.protocol.messages.port import NodePort
 from wallflower.protocol.privacy.honest_floor import Floor
+from wallflower.protocol.secure_sum.stages import asks_once
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
@@ -89,6 +90,7 @@ class Orchestrator:
         self._journal = journal
         self._port = port
         self._open = OpenCohorts(journal, open_session, spool)
+        self._spool = spool
         self._listen = listen
         self._expected_nodes = expected_nodes
         self._run_id = journal.run_id
@@ -386,9 +388,9 @@ class Orchestrator:
     async def _close_all(self) -> None:
         """Tell nodes to forget their last cohorts; nothing depends on an answer."""
         self._dealings.close_all()
-        requests = self._runner.closings.requests(self._run_id)
-        if not requests:
-            return
+        # Without a spool nodes end with the server, and so do their sessions.
+        once = self._spool is None and asks_once(self._config.secure_sum.backend)
+        requests = self._runner.closings.requests(self._run_id, shares_only=once)
         stream = self._port.ask(requests, timeout_s=_CLOSING_TIMEOUT_S)
         with contextlib.suppress(Exception):
             async with aclosing(stream) as answers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
@@ -39,23 +39,34 @@ class Closings:
 
     def __init__(self) -> None:
         self._due: defaultdict[NodeId, list[str]] = defaultdict(list)
+        self._members: set[NodeId] = set()  # who has a share of a key to erase
 
     def add(self, cohort_id: str, nodes: Mapping[NodeId, object]) -> None:
         """Note that a cohort is over for all its nodes."""
         for node_id in nodes:
             self._due[node_id].append(cohort_id)
 
+    def add_dealing(self, dealing_id: str, members: Iterable[NodeId]) -> None:
+        """Note that a key is not needed any more: its members erase their shares."""
+        for node_id in members:
+            self._due[node_id].append(dealing_id)
+            self._members.add(node_id)
+
     def tasks(self, node_id: NodeId) -> list[Task]:
         """Take what is due for a node."""
+        self._members.discard(node_id)
         return [
             Task(task_id=f"close/{cohort_id}", close=CloseCohort(cohort_id=cohort_id))
             for cohort_id in self._due.pop(node_id, ())
         ]
 
-    def requests(self, run_id: str) -> list[Request]:
-        """Take everything that is due, for the end of a run."""
+    def requests(self, run_id: str, *, shares_only: bool = False) -> list[Request]:
+        """Take everything that is due, for the end of a run.
+
+        `shares_only`: leave out the nodes that have nothing secret to erase.
+        """
         requests = []
-        for node_id in list(self._due):
+        for node_id in list(self._members if shares_only else self._due):
             tasks = self.tasks(node_id)
             body = NodeRequest(run_id=run_id, tasks=tasks).SerializeToString()
             requests.append(
@@ -151,14 +162,28 @@ class CohortTraffic:
         return refusal
 
 
-def offer_request(run_id: str, node_id: NodeId, specs: Sequence[CohortSpec]) -> Request:
-    """Ask a node whether its users agree to these cohorts' terms."""
+def offer_requests(
+    run_id: str, asked: Mapping[NodeId, Sequence[CohortSpec]]
+) -> list[Request]:
+    """Ask each node whether its users agree to these cohorts' terms."""
+    written: dict[tuple[str, ...], tuple[str, bytes]] = {}  # most are asked the same
+    requests = []
+    for node_id, specs in asked.items():
+        cohorts = tuple([spec.cohort_id for spec in specs])
+        if cohorts not in written:
+            written[cohorts] = _offer(run_id, specs)
+        requests.append(Request(node_id, *written[cohorts]))
+    return requests
+
+
+def _offer(run_id: str, specs: Sequence[CohortSpec]) -> tuple[str, bytes]:
+    """Give the id and the body of a request that offers some cohorts."""
     tasks = [
         Task(task_id=f"{_OFFER}/{spec.cohort_id}", offer=Offer(spec=spec))
         for spec in specs
     ]
     body = NodeRequest(run_id=run_id, tasks=tasks).SerializeToString()
-    return Request(node_id, f"{run_id}/{tasks[0].task_id}", body)
+    return f"{run_id}/{tasks[0].task_id}", body
 
 
 def offer_reply(answer: Answer, specs: Sequence[CohortSpec]) -> Mapping[str, Refusal]:

@@ -17,7 +17,7 @@ from wallflower.protocol.errors import ProtocolError, UnavailableError
 from wallflower.protocol.messages.port import NodeId, NodePort
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.run.driver import Refusal
-from wallflower.strategy.run.requests import offer_reply, offer_request
+from wallflower.strategy.run.requests import offer_reply, offer_requests
 
 NO_ANSWER = "no-answer"
 _MOST_REASONS = 5  # said at once; nodes may invent any number
@@ -124,10 +124,10 @@ class Terms:
         self, asked: Mapping[NodeId, Mapping[_Sizes, CohortSpec]]
     ) -> dict[NodeId, Refusal]:
         against = dict.fromkeys(asked, Refusal(NO_ANSWER))
-        requests = [
-            offer_request(self._run_id, node, tuple(specs.values()))
-            for node, specs in asked.items()
-        ]
+        requests = offer_requests(
+            self._run_id,
+            {node: tuple(specs.values()) for node, specs in asked.items()},
+        )
         stream = self._port.ask(requests, timeout_s=self._timeout_s)
         async with aclosing(stream) as answers:
             async for answer in answers:

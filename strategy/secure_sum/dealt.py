@@ -15,7 +15,11 @@ from wallflower.protocol.secure_sum.sealed.committee import (
 )
 from wallflower.protocol.secure_sum.sealed.dealing import Terms, dealing_name
 from wallflower.protocol.secure_sum.sealed.group import Point
-from wallflower.protocol.secure_sum.sealed.sizes import as_withstood, dealing_sizes
+from wallflower.protocol.secure_sum.sealed.sizes import (
+    as_withstood,
+    dealing_sizes,
+    first_asked,
+)
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.sealed_pb2 import (
     DealingEvidence,
@@ -57,6 +61,15 @@ class DealtKey:
     def members(self) -> tuple[str, ...]:
         """Who holds a share, in the order of their places."""
         return tuple(sorted(self.places, key=lambda party: self.places[party]))
+
+    @cached_property
+    def asked_first(self) -> int:
+        """How many members a sum is put to before the others are needed."""
+        return first_asked(len(self.places), self.threshold, self.threat.dropout)
+
+    def by_promise(self) -> list[str]:
+        """Name the members, those last that failed to open a sum."""
+        return sorted(self.members, key=lambda member: member in self._failed)
 
     def key_of(self, member: str) -> Point:
         """V_i = s_i·G, from the commitments; remembered."""

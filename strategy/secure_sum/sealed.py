@@ -86,6 +86,8 @@ class SealedServer(ServerMachine):
         self._closed: list[PartyId] = []
         self._users = 0
         self._sum: Ciphertext | None = None
+        self._asking: list[PartyId] = []  # to open the sum, now
+        self._asked: set[PartyId] = set()  # ever
         self._answers: dict[PartyId, OpenAnswer] = {}
         self._left_out: dict[PartyId, str] = {}
 
@@ -116,7 +118,7 @@ class SealedServer(ServerMachine):
             asked = [p for p in self.parties if p not in self.lost]
             return {party: self.envelope(party, payload) for party in asked}
         payload = self._open_request().SerializeToString()
-        return {party: self.envelope(party, payload) for party in self.key.members}
+        return {party: self.envelope(party, payload) for party in self._asking}
 
     def _open_request(self) -> OpenRequest:
         assert self._sum is not None
@@ -198,7 +200,22 @@ class SealedServer(ServerMachine):
         self._answers[party] = answer
 
     def _next(self) -> Step:
-        return self._close_set() if self.stage == SEAL else self._add_up()
+        if self.stage == SEAL:
+            return self._close_set()
+        if len(self._answers) < self.key.threshold:
+            for member in self._asked - self._answers.keys():
+                self.key.failed(member)
+            if len(self._asked) < len(self.key.places):
+                return self._ask_members()
+        return self._add_up()
+
+    def _ask_members(self) -> Step:
+        """Put the sum to as many members as will do; to all others if they did not."""
+        most = len(self.key.places) if self._asked else self.key.asked_first
+        left = [p for p in self.key.by_promise() if p not in self._asked]
+        self._asking = left[:most]
+        self._asked.update(self._asking)
+        return self.enter(OPEN)
 
     def _close_set(self) -> Step:
         spec = self.opening.spec
@@ -227,7 +244,7 @@ class SealedServer(ServerMachine):
             self._kept = {p: _bare(self._sealed[p][0]) for p in self._closed}
         self._sealed = {}
         self._left_out, self.lost = self.lost, {}
-        return self.enter(OPEN)
+        return self._ask_members()
 
     def _drop_unproved(self) -> None:
         """Leave out, and name, who sent what is not in range or not well formed."""
@@ -247,11 +264,10 @@ class SealedServer(ServerMachine):
 
     def _add_up(self) -> Step:
         key = self.key
-        for member in key.places:
-            if member in self._answers:
-                key.heard(member)
-            elif member in self.lost or len(self._answers) < key.threshold:
-                key.failed(member)
+        for member in self._answers:
+            key.heard(member)
+        for member in self.lost:
+            key.failed(member)
         if len(self._answers) < key.threshold:
             return self._void(
                 "too-few-openings",
@@ -317,6 +333,9 @@ class SealedServer(ServerMachine):
                 self._sealed[party] = answer, pair
         self._unproved = list(self._sealed) if self._cut is not None else []
         self._answers = {p: parse(OpenAnswer, b) for p, b in own.openings.items()}
+        if self.stage == OPEN:
+            self._asking = sorted(self.awaited)
+            self._asked = self.awaited | self._answers.keys() | self.lost.keys()
 
     def _forget(self) -> None:
         self._sealed = {}

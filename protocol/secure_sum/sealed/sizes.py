@@ -26,6 +26,7 @@ from wallflower.protocol.secure_sum.tails import Draw
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat, committee_size
 
 _ONE = Fraction(1)
+_TOO_FEW = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,23 @@ def dealing_sizes(threat: Threat, nodes: int) -> DealingSizes:
 def as_withstood(threat: Threat, dealt: int, cohort: int) -> bool:
     """Tell whether a dealing among `dealt` nodes is for all colluders of a cohort."""
     return threat.corrupt_nodes(dealt) >= threat.corrupt_nodes(cohort)
+
+
+def first_asked(members: int, threshold: int, dropout: Fraction) -> int:
+    """How many of c members to ask for an opening before the others.
+
+    The least number of which t answer but once in 1,000 sums, at the stated dropout.
+    Nothing rests on it: where t did not answer, the others are asked.
+    """
+    stays = float(1 - dropout)
+    for count in range(threshold + 1, members):
+        too_few = sum(
+            math.comb(count, there) * stays**there * (1 - stays) ** (count - there)
+            for there in range(threshold)
+        )
+        if too_few <= _TOO_FEW:
+            return count
+    return members
 
 
 def _never_all(threat: Threat, nodes: int, members: int) -> int:

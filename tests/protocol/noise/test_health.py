@@ -62,11 +62,12 @@ def test_a_generator_that_starts_to_repeat_itself_is_found() -> None:
         watch.words(3, lambda count: once)
 
 
-def test_two_like_words_in_a_row_are_not_handed_out() -> None:
+@pytest.mark.parametrize("asked", [1, 2, 5])
+def test_two_like_words_in_a_row_are_not_handed_out(asked: int) -> None:
     watch = GeneratorWatch()
     watch.words(1, fresh)
     with pytest.raises(RandomnessError, match="twice"):
-        watch.words(2, lambda count: np.repeat(fresh(1), count)[:count])
+        watch.words(asked, lambda count: np.repeat(fresh(1), count)[:count])
 
 
 def test_the_word_that_is_kept_is_never_handed_out() -> None:

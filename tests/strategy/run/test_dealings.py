@@ -73,6 +73,7 @@ async def test_the_runs_keys_are_gone_after_it(tmp_path: Path) -> None:
         await there.run()
         assert held[0] == 20
         assert all(not vault._secrets for vault in vaults(there).values())
+        assert not any(_keyring(node).opening_keys for node in there.nodes.values())
 
 
 async def test_a_key_whose_members_left_is_replaced_before_anybody_is_asked(

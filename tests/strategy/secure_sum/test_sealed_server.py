@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
@@ -32,6 +32,7 @@ from wallflower.protocol.secure_sum.session import (
     Dealt,
     Finding,
     SecureSum,
+    Step,
     Void,
 )
 from wallflower.protocol.secure_sum.threat import Threat
@@ -162,17 +163,67 @@ def test_another_members_answer_is_not_taken() -> None:
         )
 
 
+def opened(cohort: Cohort, step: Step, openers: Collection[str]) -> Step:
+    """Let some of those that are asked open the sum; the others are silent."""
+    assert isinstance(step, Ask)
+    assert step.stage == "open"
+    for party in step.messages.keys() & openers:
+        cohort.server.receive(party, cohort.answer(party, step.messages[party]))
+    return cohort.server.advance()
+
+
 def test_fewer_than_t_openings_release_nothing() -> None:
     run = Run(20)
     cohort = run.cohort()
     ask = asks(cohort, "open")
     assert run.ring.dealt is not None
-    for party in list(ask.messages)[: run.ring.dealt.threshold - 1]:
-        cohort.server.receive(party, cohort.answer(party, ask.messages[party]))
-    assert not cohort.server.stage_complete
-    outcome = cohort.server.advance()
+    few = list(ask.messages)[: run.ring.dealt.threshold - 1]
+    outcome = opened(cohort, opened(cohort, ask, few), ())
     assert isinstance(outcome, Void)
     assert outcome.code == "too-few-openings"
+
+
+def test_a_sum_is_put_to_some_members_and_to_the_others_if_those_are_silent() -> None:
+    run = Run(20)
+    cohort = run.cohort()
+    ask = asks(cohort, "open")
+    assert run.ring.dealt is not None
+    first, everybody = list(ask.messages), set(run.ring.dealt.members)
+    assert run.ring.dealt.threshold < len(first) < len(everybody)
+    others = opened(cohort, ask, first[:1])
+    assert isinstance(others, Ask)
+    assert others.messages.keys() == everybody - set(first)
+    outcome = opened(cohort, others, everybody)
+    assert isinstance(outcome, SecureSum)
+    assert outcome.total == cohort.expected(outcome.survivors)
+    silent = {finding.party for finding in cohort.server.findings}
+    assert silent == set(first[1:])
+
+
+def test_members_that_were_silent_are_asked_last_from_then_on() -> None:
+    run = Run(20)
+    cohort = run.cohort("cohort-1")
+    ask = asks(cohort, "open")
+    first = set(ask.messages)
+    opened(cohort, opened(cohort, ask, ()), set(cohort.clients) - first)
+    later = set(asks(run.cohort("cohort-2"), "open").messages)
+    assert len(later) == len(first)
+    assert not later & first
+
+
+def test_a_server_that_restarts_still_asks_the_others() -> None:
+    run = Run(20)
+    cohort = run.cohort()
+    ask = asks(cohort, "open")
+    cohort.server = restore_session(cohort.server.snapshot(), keyring=run.ring)
+    again = cohort.server.start()
+    assert again == ask
+    others = opened(cohort, again, list(ask.messages)[:1])
+    cohort.server = restore_session(cohort.server.snapshot(), keyring=run.ring)
+    assert cohort.server.start() == others
+    outcome = opened(cohort, others, set(cohort.clients))
+    assert isinstance(outcome, SecureSum)
+    assert outcome.total == cohort.expected(outcome.survivors)
 
 
 def test_t_openings_are_enough_and_nobody_else_is_called_silent() -> None:

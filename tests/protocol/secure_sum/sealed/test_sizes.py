@@ -6,8 +6,13 @@ import math
 from fractions import Fraction
 
 import pytest
+from scipy import stats
 
-from wallflower.protocol.secure_sum.sealed.sizes import DealingSizes, dealing_sizes
+from wallflower.protocol.secure_sum.sealed.sizes import (
+    DealingSizes,
+    dealing_sizes,
+    first_asked,
+)
 from wallflower.protocol.secure_sum.threat import Threat
 
 TENTH = Fraction(1, 10)
@@ -74,3 +79,22 @@ def test_what_a_node_pays_does_not_grow_with_the_run() -> None:
     small, large = dealing_sizes(HONEST, 1024), dealing_sizes(HONEST, 65536)
     assert large.members <= small.members + 2
     assert large.dealers <= small.dealers + 1
+
+
+@pytest.mark.parametrize(
+    ("members", "threshold"), [(42, 23), (137, 101), (20, 3), (8, 2)]
+)
+def test_of_those_asked_first_enough_answer_but_once_in_a_thousand(
+    members: int, threshold: int
+) -> None:
+    def too_few(asked: int) -> float:
+        return float(stats.binom.cdf(threshold - 1, asked, 0.9))
+
+    asked = first_asked(members, threshold, Fraction(1, 10))
+    assert threshold < asked < members
+    assert too_few(asked) <= 0.001 < too_few(asked - 1)
+
+
+def test_where_nobody_may_be_missing_all_are_asked_at_once() -> None:
+    assert first_asked(3, 3, Fraction(1, 10)) == 3
+    assert first_asked(4, 2, Fraction(1, 10)) == 4
