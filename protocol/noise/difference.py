@@ -17,7 +17,7 @@ from wallflower.protocol.noise.counts import (
     MOST_PARTS,
     Polya,
     check_shape_and_rate,
-    log_one_sided,
+    log_two_sided,
 )
 from wallflower.protocol.noise.difference_recurrence import (
     Descent,
@@ -135,9 +135,7 @@ class NegativeBinomialDifference(LadderLaw):
 
     def log_mgf(self, argument: float) -> float:
         """R times the log-MGF of Lap_ℤ(1/rate)."""
-        rate = float(self.rate)
-        both = log_one_sided(rate, argument) + log_one_sided(rate, -argument)
-        return float(self.shape) * both
+        return float(self.shape) * log_two_sided(float(self.rate), argument)
 
     def variance(self) -> float:
         """2R q/(1−q)²."""

@@ -15,7 +15,7 @@ from wallflower.protocol.noise.balls import (
     nearest_double,
     scaled_floor,
 )
-from wallflower.protocol.noise.counts import log_one_sided
+from wallflower.protocol.noise.counts import log_two_sided
 from wallflower.protocol.noise.difference_recurrence import one_minus_exp
 from wallflower.protocol.noise.law import BitSource, Integers
 from wallflower.protocol.noise.masses import Ladder, climb
@@ -71,8 +71,7 @@ class DiscreteLaplace(LadderLaw):
 
     def log_mgf(self, argument: float) -> float:
         """ln[(1−q)² / ((1−q e^λ)(1−q e^{−λ}))], +inf from |λ| ≥ 1/t."""
-        rate = 1 / float(self.scale)
-        return log_one_sided(rate, argument) + log_one_sided(rate, -argument)
+        return log_two_sided(1 / float(self.scale), argument)
 
     def variance(self) -> float:
         """2q/(1−q)²."""

@@ -23,7 +23,7 @@ _BETWEEN_KNOTS = 16
 # Nothing here is further from the truth than this part of Σ n|a|: every term of every
 # sum is at most n|a| in size, and fewer than fifty roundings of 2⁻⁵³ meet each.
 ROUNDING = 1e-14
-# A closed log-MGF loses up to √n·2⁻⁵³ to cancellation, and n is below 10¹¹.
+# No closed log-MGF cancels; the interpolation of its values is rounded by less.
 _NOISE_ROUNDING = 1e-9
 
 

@@ -185,7 +185,7 @@ class Elimination(RecordedPolicy):
         """Give the estimate and the interval of an arm that was heard."""
         record = self._records[arm]
         last = record.batches[-1]
-        found = self._evidence.interval(self._heard(arm), self._row(arm, last), last)
+        found = self._evidence.interval(self._heard(arm), self._row(arm, last))
         estimate, lower, upper = (float(values[0]) for values in found)
         return estimate, lower, upper
 

@@ -98,7 +98,7 @@ class Evidence:
         self._threshold = _nats(self._shares.ever(spec.arms))
         self._aims: dict[int, Aim] = {}
         self._pairs: dict[int, PairDesign] = {}
-        self._owns: dict[tuple[int, int], OwnDesign] = {}
+        self._owns: dict[int, OwnDesign] = {}
         self._prices: dict[tuple[int, bool, Heard], Price] = {}
 
     def compare(
@@ -142,13 +142,15 @@ class Evidence:
             last += 1
         return range(max(1, batch - _BEFORE), last + 1)
 
-    def interval(
-        self, heard: Heard, sums: Doubles, level_batch: int
-    ) -> tuple[Doubles, Doubles, Doubles]:
-        """Estimate, lower and upper end of one arm's mean, for each row of sums."""
+    def interval(self, heard: Heard, sums: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+        """Estimate, lower and upper end of one arm's mean, for each row of sums.
+
+        Their last column is the newest cohort that came. It chooses exponents and
+        level, so there is one test for each of its places in the plan.
+        """
         cohorts = sums.shape[1]
         side = self.delivered(heard, cohorts)
-        design = self._own_design(cohorts, level_batch)
+        design = self._own_design(cohorts)
         lower, upper = design.lower(side, sums), design.upper(side, sums)
         # Sums that contradict every mean leave nothing: say all of [0, 1].
         empty = lower > upper
@@ -258,13 +260,12 @@ class Evidence:
             self._prices[key] = price(side[1])
         return self._prices[key]
 
-    def _own_design(self, cohorts: int, level_batch: int) -> OwnDesign:
-        key = (cohorts, level_batch)
-        if key not in self._owns:
+    def _own_design(self, cohorts: int) -> OwnDesign:
+        if cohorts not in self._owns:
             _make_room(self._owns, _MOST_DESIGNS)
-            level = self._shares.side(level_batch, self._spec.arms)
-            self._owns[key] = OwnDesign.planned(self._plan(cohorts), _nats(level))
-        return self._owns[key]
+            level = self._shares.side(cohorts, self._spec.arms)
+            self._owns[cohorts] = OwnDesign.planned(self._plan(cohorts), _nats(level))
+        return self._owns[cohorts]
 
     def _noise(self, facts: CohortFacts) -> NoiseBound:
         if facts not in self._noises:

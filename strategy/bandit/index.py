@@ -132,7 +132,6 @@ class IndexPolicy(RecordedPolicy):
             for values in self._evidence.interval(
                 tuple(zip(places, facts, strict=True)),
                 self._records[arm].row(places, len(facts)),
-                self._attempts[arm],
             )
         )
         return estimate, lower, upper

@@ -17,7 +17,6 @@ import numpy as np
 
 from wallflower.strategy.bandit.cells import (
     ROUNDING,
-    Cells,
     Delivered,
     Places,
     cohort_weights,
@@ -67,8 +66,9 @@ class OwnDesign:
         left = spare <= sampling(side.users, self.above, cells.high)
         first = np.argmax(left, axis=1)
         none = ~left.any(axis=1)
-        found = _crossing(self.above[first], side, _take(spare, first), cells, first)
-        return np.where(none, 1.0, np.maximum(found, 0.0))
+        ends = cells.low[first], cells.high[first]
+        found = _crossing(self.above[first], side, _take(spare, first), *ends)
+        return np.where(none, 1.0, found)
 
     def upper(self, side: Delivered, sums: Doubles) -> Doubles:
         """Largest mean that is not ruled out, one for each row of sums."""
@@ -77,8 +77,9 @@ class OwnDesign:
         left = spare <= sampling(side.users, self.below, cells.low)
         last = left.shape[1] - 1 - np.argmax(left[:, ::-1], axis=1)
         none = ~left.any(axis=1)
-        found = _crossing(self.below[last], side, _take(spare, last), cells, last)
-        return np.where(none, 0.0, np.minimum(found, 1.0))
+        ends = cells.high[last], cells.low[last]
+        found = _crossing(self.below[last], side, _take(spare, last), *ends)
+        return np.where(none, 0.0, found)
 
     def _spare(self, exponents: Doubles, side: Delivered, sums: Doubles) -> Doubles:
         """Give what is left of Σ a S for the sampling: rows are sums, columns cells."""
@@ -93,19 +94,18 @@ def _take(table: Doubles, columns: Places) -> Doubles:
 
 
 def _crossing(
-    exponents: Doubles, side: Delivered, spare: Doubles, cells: Cells, at: Places
+    exponents: Doubles, side: Delivered, spare: Doubles, start: Doubles, end: Doubles
 ) -> Doubles:
     """Where sampling(μ) passes `spare` in a cell, or short of it on the safe side.
 
-    For exponents ≥ 0 sampling rises with μ and everything below the crossing is ruled
-    out; for exponents ≤ 0 it falls and everything above is. It is concave, hence below
-    its tangents: Newton's steps from the end that is ruled out stay in what is.
+    For exponents ≥ 0 sampling rises with μ and all from the lower end to the crossing
+    is ruled out; for exponents ≤ 0 it falls, and all from the upper end is. It is
+    concave, hence below its tangents: Newton's steps from there stay in what is.
     """
-    rising = exponents.sum(axis=1) >= 0
-    found = np.where(rising, cells.low[at], cells.high[at])
+    found = start
     for _ in range(_STEPS):
         value, slope = sampling_and_slope(side.users, exponents, found)
         missing = spare - value
         further = (missing > 0) & (slope != 0)
         found = found + np.divide(missing, slope, out=0 * slope, where=further)
-    return np.asarray(np.clip(found, cells.low[at], cells.high[at]))
+    return np.clip(found, np.minimum(start, end), np.maximum(start, end))

@@ -67,7 +67,7 @@ class FastElimination:
         for last, size in groups(heard, self._last_size, heard > 0):
             here = (heard == last) & (self._last_size == size)
             estimates[here], lower[here], upper[here] = self._evidence.interval(
-                self._heard_of(last, size), self._rows(last)[here], last
+                self._heard_of(last, size), self._rows(last)[here]
             )
         return self.accounts.result(estimates, lower, upper, self._eliminated)
 

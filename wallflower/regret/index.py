@@ -77,7 +77,7 @@ class FastIndex:
             facts = CohortFacts(last, size, self._spec.floor(size), size)
             cohorts = (*self._evidence.planned(last - 1), (last, facts))
             estimates[here], lower[here], upper[here] = self._evidence.interval(
-                cohorts, rows, last
+                cohorts, rows
             )
         never = np.zeros(shape, dtype=np.int64)
         return self._accounts.result(estimates, lower, upper, never)

@@ -101,6 +101,22 @@ def test_a_void_cohort_is_wished_again_at_a_smaller_wrap_probability(
 
 
 @BOTH
+def test_a_void_cohort_leaves_its_arms_interval_as_it_was(name: str) -> None:
+    # Whether a cohort is void may depend on earlier sums: it must choose no test.
+    policy = policy_named(name, first_batch=200)
+    field = Field(policy.spec, (0.2, 0.8, 0.4))
+    policy.observe([field.outcome(wish) for wish in policy.wishes()])
+    before, (asked,) = policy.arms(), policy.wishes()
+    policy.observe([])
+    after = policy.arms()[asked.arm]
+    assert after.users > before[asked.arm].users
+    assert (after.lower, after.upper) == (
+        before[asked.arm].lower,
+        before[asked.arm].upper,
+    )
+
+
+@BOTH
 def test_intervals_contain_the_true_means(name: str) -> None:
     policy = policy_named(name)
     means = (0.3, 0.7, 0.5)

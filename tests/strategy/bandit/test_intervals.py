@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from wallflower.strategy.bandit.cells import Delivered
+from wallflower.strategy.bandit.confidence import CohortFacts
+from wallflower.strategy.bandit.evidence import Evidence
 from wallflower.strategy.bandit.intervals import OwnDesign
 from wallflower.strategy.bandit.noise_bound import NoiseBound
+from wallflower.strategy.bandit.spec import PolicySpec
 
 NOISELESS = NoiseBound.of(lambda argument: 0.0)
 MEANS = (0.0, 1e-4, 0.02, 0.3, 0.5, 0.77, 0.98, 1.0)
@@ -51,3 +56,35 @@ def test_an_arm_never_heard_may_have_any_mean() -> None:
     side = Delivered(np.zeros(1), (None,))
     assert design.lower(side, np.zeros((1, 1)))[0] == 0.0
     assert design.upper(side, np.zeros((1, 1)))[0] == 1.0
+
+
+@pytest.mark.parametrize("shrunk", [False, True])
+def test_intervals_of_all_rounds_miss_a_mean_with_at_most_the_arms_part_of_p(
+    shrunk: bool,
+) -> None:
+    # Every path of three rounds; `shrunk`: the last one asks 1 user instead of 5 where
+    # the first sums are large.
+    spec = PolicySpec(
+        policy="elimination",
+        arms=2,
+        horizon=60,
+        mechanism="non-private",
+        epsilon=Fraction(1),
+        failure_probability=Fraction(9, 10),
+        ratio=Fraction(3, 2),
+        first_batch=2,
+    ).resolved()
+    evidence = Evidence(spec)
+    planned = evidence.planned(3)
+    sizes = [facts.size for _, facts in planned]
+    missed = dict.fromkeys(MEANS, 0.0)
+    for start in itertools.product(*(range(size + 1) for size in sizes[:2])):
+        last = 1 if shrunk and sum(start) > 2 else sizes[2]
+        heard = (*planned[:2], (3, CohortFacts(3, last, last, last)))
+        paths = np.array([(*start, end) for end in range(last + 1)], dtype=float)
+        ends = [evidence.interval(heard[:n], paths[:, :n])[1:] for n in (1, 2, 3)]
+        for mean in MEANS:
+            wrong = [(lower > mean) | (upper < mean) for lower, upper in ends]
+            chance = np.prod(stats.binom.pmf(paths, [*sizes[:2], last], mean), axis=1)
+            missed[mean] += float(chance[np.any(wrong, axis=0)].sum())
+    assert 0 < max(missed.values()) <= float(spec.failure_probability) / spec.arms
