@@ -289,7 +289,7 @@ class Ledger(Closing):
         return results
 
     def _entered(self, entry: Spend | Claim, rows: list[_Row]) -> RefusalError | None:
-        """Enter one spend or claim; what is wrong with it alone is refused to it alone."""
+        """Enter one; what is wrong with it alone is refused to it alone."""
         try:
             if isinstance(entry, Claim):
                 return claims.append(self._database, entry)
