@@ -30,6 +30,7 @@ import numpy as np
 from flwr.app import Context, RecordDict
 from google.protobuf.message import Message
 
+from wallflower.clients.client_app import _loop
 from wallflower.clients.client_app import app as client_app
 from wallflower.engines.in_process_grid import InProcessGrid, partitions
 from wallflower.engines.local import run_local
@@ -239,6 +240,7 @@ def experiment(folder: Path, kind: str) -> ExperimentConfig:
 def follow(kind: str, folder: Path) -> Trail:
     """Run an experiment over a transport and follow the tagged reward."""
     config, run_dir = experiment(folder, kind), folder / "run"
+    _loop.stop()  # a thread that was there before the trail would not be followed
     with Trail() as trail:
         if kind == "flower":
             said = {
