@@ -136,6 +136,7 @@ def test_a_policy_file_is_read_exactly(tmp_path: Path) -> None:
         ("largest-epsilom = 1", 'did you mean "largest-epsilon"'),
         ("largest-epsilon = 0", "greater than 0"),
         ("smallest-cohort = 1", "at least 2"),
+        ("smallest-nodes = 1", "at least 2"),
         ("smallest-floor-fraction = 2", "between 0 and 1"),
         ("mechanisms = []", "at least one name"),
         ('backends = ["seald"]', 'did you mean "sealed"'),

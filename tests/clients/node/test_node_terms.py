@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from tests.clients.node.test_node import cohort, play, site
+from tests.clients.node.test_node import cohort, dealt, play, site
 from wallflower.protocol.wire.node_pb2 import CohortStage, Offer, Refusal, Task
 from wallflower.strategy.run.requests import Closings, CohortTraffic
 
@@ -46,6 +47,19 @@ async def test_other_terms_are_refused_as_they_would_be_later(
     refusal = await offered(tmp_path, **terms)
     assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.terms) == (code, True)
+
+
+async def test_a_node_is_in_no_sum_of_fewer_nodes_than_its_policy_says(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        traffic = cohort()  # of four nodes
+        await dealt(there, traffic)
+        there.policy = replace(there.policy, smallest_nodes=5)
+        there.certify(lambda name: None)
+        _, refused = await play(there, traffic)
+    assert set(refused.values()) == {"cohort-too-small"}
+    assert traffic.returned == refused
 
 
 @pytest.mark.parametrize("backend", ["secagg-plus", "shuffle"])
