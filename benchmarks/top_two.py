@@ -65,7 +65,7 @@ LAGS |= {lag: 0.25 * 0.5 ** (lag - 2) for lag in range(3, 20)}
 # further one arm is. Leaving others out is safe.
 _BEFORE, _AFTER, _ASKEW = 2, 3, 2
 _HOPELESS = 5.0  # nats that the other aims do not make up for
-_TOGETHER = 64
+_TOGETHER = 8
 
 
 @dataclass(frozen=True, eq=False)

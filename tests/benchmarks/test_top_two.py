@@ -24,9 +24,9 @@ SPEC = PolicySpec(
     epsilon=Fraction(1),
     failure_probability=Fraction(1, 2),
     ratio=Fraction(3, 2),
-    first_batch=2,
+    first_batch=1,
 ).resolved()
-SIZES = tuple(Schedule(Fraction(3, 2), 2).size(number) for number in (1, 2, 3))
+SIZES = tuple(Schedule(Fraction(3, 2), 1).size(number) for number in (1, 2, 3))
 PAIRS = [(0.1, 0.1), (0.3, 0.3), (0.5, 0.5), (0.5, 0.6), (0.9, 0.9), (0.97, 0.97)]
 
 Sums = tuple[int, ...]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wallflower.protocol.noise.balls import Ball, ball, precision
-from wallflower.protocol.noise.laws import DiscreteLaplace
+from wallflower.protocol.noise.laws import DiscreteLaplace, NegativeBinomialDifference
 from wallflower.protocol.privacy.mechanism import LARGEST_COHORT
 from wallflower.strategy.bandit.cells import ROUNDING, Delivered
 from wallflower.strategy.bandit.noise_bound import NoiseBound
@@ -62,11 +62,11 @@ def test_the_bound_holds_though_doubles_are_rounded(mechanism: str, users: int) 
         users, users * 4 // 5, Fraction(1, 10**6)
     )
     law = cohort.server_noise() or cohort.total_noise(users)
-    shape, rate = (
-        (Fraction(1), 1 / law.scale)
-        if isinstance(law, DiscreteLaplace)
-        else (law.shape, law.rate)
-    )
+    if isinstance(law, DiscreteLaplace):
+        shape, rate = Fraction(1), 1 / law.scale
+    else:
+        assert isinstance(law, NegativeBinomialDifference)
+        shape, rate = law.shape, law.rate
     bound = NoiseBound.of(cohort_noise(cohort, users))
     exponents = np.geomspace(1e-7, 0.97, 60) * bound.limit
     found = Delivered(np.array([float(users)]), (bound,)).noise(exponents[:, None])
