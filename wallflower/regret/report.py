@@ -15,6 +15,7 @@ from wallflower.marks import mark_of
 from wallflower.output import console, print_table, print_text
 from wallflower.protocol.accounting.exact import smallest_bound
 from wallflower.protocol.numbers import counted, round_up
+from wallflower.protocol.privacy.mechanism import LARGEST_COHORT
 from wallflower.protocol.privacy.sentences import (
     SENTENCE_DELTA,
     SIMULATION,
@@ -100,23 +101,24 @@ def quantiles(values: NDArray[Any], *parts: float) -> list[float]:
 
 
 def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
-    """Say what users are promised, and how sure the answer is.
-
-    The smallest cohort is the one that decides: the Rényi curve of Skellam noise
-    worsens as g shrinks.
-    """
-    size = max(spec.first_batch, 1)
+    """Say what users are promised, whichever cohort they are in; and how sure it is."""
+    groups = _groups(spec)
     wrap = spec.failure_probability / (100 * spec.arms)
-    cohort = spec.calibrated(size, spec.floor(size), wrap)
-    promise = cohort.guarantee()
-    approximate = smallest_bound([cohort], 1, SENTENCE_DELTA).epsilon
+    cohorts = [
+        spec.calibrated(group.people, group.honest, wrap)
+        for group in groups
+        if group.people <= LARGEST_COHORT
+    ]
+    promises = [cohort.guarantee() for cohort in cohorts]
+    promise = max(promises, key=lambda one: one.epsilon or Fraction(0))
+    approximate = smallest_bound(cohorts, 1, SENTENCE_DELTA).epsilon
     pure = promise.kind == "pure" and promise.epsilon is not None
     words = Promise(
         kind=promise.kind,
         trust=promise.trust,
         epsilon=(promise.epsilon or Fraction(0)) if pure else approximate,
         privacy_delta=float(promise.privacy_delta) if pure else SENTENCE_DELTA,
-        groups=_groups(spec),
+        groups=groups,
         corrupt=Fraction(0) if spec.floors is None else spec.floors.corrupt,
         keys=None if spec.floors is None else (),
     )
