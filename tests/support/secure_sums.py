@@ -265,12 +265,18 @@ def open_cohort(
     return Cohort(spec, parties, dict(values), server, clients, keyrings)
 
 
-def asks(cohort: Cohort, stage: str) -> Ask:
-    """Carry out a cohort up to a stage and give that stage's messages."""
+def asks(cohort: Cohort, stage: str, of: str | None = None) -> Ask:
+    """Carry out a cohort up to a stage and give that stage's messages.
+
+    A sum is put to some members first: where `of` is not among them, they are silent.
+    """
     step = cohort.server.start()
     while isinstance(step, Ask) and step.stage != stage:
         step = cohort.step(step, lambda s, p: True, lambda s, p: True)
     assert isinstance(step, Ask), step
+    if of is not None and of not in step.messages:
+        step = cohort.server.advance()
+        assert isinstance(step, Ask), step
     return step
 
 

@@ -195,7 +195,7 @@ def test_a_roster_that_changed_between_stages_is_refused(
     backend: str, stage: str, kind: Any
 ) -> None:
     cohort = fresh(backend)
-    body = asks(cohort, stage).messages["node-00000"]
+    body = asks(cohort, stage, "node-00000").messages["node-00000"]
     roster = roster_bytes({**names(6), "sybil": 1})
     context = context_of(cohort.spec, roster_digest(roster), 7)
     request = kind.FromString(unwrap(body).payload)

@@ -42,7 +42,7 @@ from wallflower.strategy.secure_sum import ServerKeyring
 
 def test_a_member_opens_a_cohort_once_and_no_overlapping_set_after_it() -> None:
     cohort = fresh()
-    ask = asks(cohort, "open")
+    ask = asks(cohort, "open", NODE)
     body = ask.messages[NODE]
     answer = cohort.answer(NODE, body)
     assert cohort.clients[NODE].handle(body) == answer
@@ -58,7 +58,7 @@ def test_a_member_opens_a_cohort_once_and_no_overlapping_set_after_it() -> None:
 
 def test_a_member_opens_no_second_set_in_a_session_of_its_own_either() -> None:
     cohort = fresh()
-    body = asks(cohort, "open").messages[NODE]
+    body = asks(cohort, "open", NODE).messages[NODE]
     cohort.answer(NODE, body)
     again = client_session(
         cohort.spec, NODE, None, None, ClientLimits(), cohort.keyrings[NODE]
@@ -184,7 +184,7 @@ def test_a_set_that_a_lying_server_changed_is_not_opened(
 def test_contributions_of_another_cohort_are_not_opened_with_this_one() -> None:
     old = fresh(lying=True, cohort_id="old")
     theirs = wire.OpenRequest.FromString(
-        unwrap(asks(old, "open").messages[NODE]).payload
+        unwrap(asks(old, "open", NODE).messages[NODE]).payload
     )
 
     def transplant(request: wire.OpenRequest) -> None:
@@ -252,7 +252,7 @@ def test_a_sum_that_is_no_point_is_refused(summed: bytes) -> None:
 def test_a_key_dealt_for_a_milder_threat_opens_nothing() -> None:
     cohort = fresh()
     state = cohort.keyrings[NODE].vault
-    ask = asks(cohort, "open")
+    ask = asks(cohort, "open", NODE)
     request = wire.OpenRequest.FromString(unwrap(ask.messages[NODE]).payload)
     held = state.read(request.dealing_id)
     assert held is not None
@@ -316,7 +316,7 @@ def test_a_member_that_opened_before_checks_what_differs(
 
 def test_shares_that_changed_since_the_last_opening_are_added_up_anew() -> None:
     cohort = opened_before()
-    ask = asks(cohort, "open")
+    ask = asks(cohort, "open", NODE)
     request = wire.OpenRequest.FromString(unwrap(ask.messages[NODE]).payload)
     vault = cohort.keyrings[NODE].vault
     body = vault.read(request.dealing_id)
@@ -330,7 +330,7 @@ def test_shares_that_changed_since_the_last_opening_are_added_up_anew() -> None:
 @pytest.mark.parametrize("way", ["closed", "gone"])
 def test_no_added_up_key_outlives_its_shares(way: str) -> None:
     cohort = opened_before()
-    ring, body = cohort.keyrings[NODE], asks(cohort, "open").messages[NODE]
+    ring, body = cohort.keyrings[NODE], asks(cohort, "open", NODE).messages[NODE]
     (dealing_id,) = ring.opening_keys
     if way == "closed":
         ring.forget_dealing(dealing_id)

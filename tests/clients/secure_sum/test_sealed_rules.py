@@ -285,7 +285,7 @@ def test_the_key_of_a_dealing_is_forgotten_with_the_check() -> None:
 
 def test_shares_and_keys_stay_out_of_reprs_and_errors() -> None:
     cohort = fresh()
-    ask = asks(cohort, "open")
+    ask = asks(cohort, "open", NODE)
     request = wire.OpenRequest.FromString(unwrap(ask.messages[NODE]).payload)
     held = cohort.keyrings[NODE].vault.read(request.dealing_id)
     assert held is not None
@@ -313,7 +313,7 @@ def test_shares_and_keys_stay_out_of_reprs_and_errors() -> None:
 
 def test_a_members_key_is_gone_when_its_dealing_is_closed() -> None:
     cohort = fresh()
-    body = asks(cohort, "open").messages[NODE]
+    body = asks(cohort, "open", NODE).messages[NODE]
     dealing_id = wire.OpenRequest.FromString(unwrap(body).payload).dealing_id
     vault = cohort.keyrings[NODE].vault
     assert vault.read(dealing_id) is not None
