@@ -53,41 +53,52 @@ def read_list(path: Path = LIST) -> list[Mutant]:
     return mutants
 
 
-def place_of(mutant: Mutant, tree: Path) -> Path:
-    """Give the one file with the text that the mutant replaces."""
-    found = [
-        path
-        for path in sorted(tree.rglob("*.py"))
-        if path.relative_to(tree).parts[0] not in _NOT_SEARCHED
-        and not any(part.startswith(".") for part in path.relative_to(tree).parts)
-        and mutant.find in path.read_text()
-    ]
-    if len(found) != 1 or found[0].read_text().count(mutant.find) != 1:
-        where = ", ".join(str(path.relative_to(tree)) for path in found) or "nowhere"
-        raise ListError(f"{mutant.name}: its text must stand once; found {where}")
-    return found[0]
+class Tree:
+    """A copy of the code and its tests, read once: whoever changes it puts it back."""
 
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        texts = {
+            path: path.read_text()
+            for path in sorted(root.rglob("*.py"))
+            if not any(part.startswith(".") for part in path.relative_to(root).parts)
+        }
+        self._code = {
+            path: text
+            for path, text in texts.items()
+            if path.relative_to(root).parts[0] not in _NOT_SEARCHED
+        }
+        self._tests = {
+            path: text
+            for path, text in texts.items()
+            if path.is_relative_to(root / "tests") and path.name.startswith("test_")
+        }
 
-def tests_of(mutant: Mutant, tree: Path) -> list[str]:
-    """Give what pytest is asked: files by their names, functions by theirs."""
-    asked = []
-    for name in mutant.tests:
-        if name.endswith(".py"):
-            found = [
-                str(path)
-                for path in (tree / "tests").rglob("test_*.py")
-                if str(path).endswith(f"/{name}")
-            ]
-        else:
-            found = [
-                f"{path}::{name}"
-                for path in (tree / "tests").rglob("test_*.py")
-                if f"def {name}(" in path.read_text()
-            ]
-        if len(found) != 1:
-            raise ListError(f"{mutant.name}: {len(found)} tests called {name}")
-        asked += found
-    return asked
+    def place_of(self, mutant: Mutant) -> Path:
+        """Give the one file with the text that the mutant replaces."""
+        found = [path for path, text in self._code.items() if mutant.find in text]
+        if len(found) != 1 or self._code[found[0]].count(mutant.find) != 1:
+            places = ", ".join(str(path.relative_to(self.root)) for path in found)
+            where = places or "nowhere"
+            raise ListError(f"{mutant.name}: its text must stand once; found {where}")
+        return found[0]
+
+    def tests_of(self, mutant: Mutant) -> list[str]:
+        """Give what pytest is asked: files by their names, functions by theirs."""
+        asked = []
+        for name in mutant.tests:
+            if name.endswith(".py"):
+                found = [str(path) for path in self._tests if path.name == name]
+            else:
+                found = [
+                    f"{path}::{name}"
+                    for path, text in self._tests.items()
+                    if f"def {name}(" in text
+                ]
+            if len(found) != 1:
+                raise ListError(f"{mutant.name}: {len(found)} tests called {name}")
+            asked += found
+        return asked
 
 
 def run_tests(
@@ -111,7 +122,7 @@ class Worker(threading.Thread):
     """Tries mutants, one after the other, in a copy of its own."""
 
     def __init__(
-        self, tree: Path, waiting: queue.SimpleQueue[Mutant], ends: dict[str, str]
+        self, tree: Tree, waiting: queue.SimpleQueue[Mutant], ends: dict[str, str]
     ) -> None:
         super().__init__()
         self._tree, self._waiting, self._ends = tree, waiting, ends
@@ -134,11 +145,11 @@ class Worker(threading.Thread):
             print(f"{mutant.name:44} {end} ({took:.0f} s)", flush=True)
 
     def _try(self, mutant: Mutant) -> str:
-        place, tests = place_of(mutant, self._tree), tests_of(mutant, self._tree)
+        place, tests = self._tree.place_of(mutant), self._tree.tests_of(mutant)
         text = place.read_text()
         self._write(place, text.replace(mutant.find, mutant.put))
         try:
-            code, said = run_tests(self._tree, tests)
+            code, said = run_tests(self._tree.root, tests)
         finally:
             self._write(place, text)
         if code == 1:
@@ -202,12 +213,13 @@ def main() -> int:
         waiting.put(mutant)
     ends: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
-        trees = [Path(folder) / str(number) for number in range(arguments.jobs)]
-        for tree in trees:
-            copy_tree(tree)
+        folders = [Path(folder) / str(number) for number in range(arguments.jobs)]
+        for to in folders:
+            copy_tree(to)
+        trees = [Tree(to) for to in folders]
         if not arguments.no_baseline:
-            tests = {test for m in mutants for test in tests_of(m, trees[0])}
-            code, said = run_tests(trees[0], sorted(tests), _BASELINE_TIMEOUT_S)
+            tests = {test for m in mutants for test in trees[0].tests_of(m)}
+            code, said = run_tests(folders[0], sorted(tests), _BASELINE_TIMEOUT_S)
             if code:
                 print(f"the tests fail without any mutant:\n{said}")
                 return 1
