@@ -123,7 +123,8 @@ class SealedClient(ClientMachine):
     def _inspect_opening(self, request: OpenRequest, envelope: Envelope) -> None:
         self.check_roster(request.roster, envelope, invited=False)
         self._bind(request.dealing)
-        key = _opening_key(self.setting, request)
+        dealers = list(request.dealers)
+        key = _opening_key(self.setting, request.dealing_id, request.dealing, dealers)
         self._opening, self._request = (self._opened_sum(request), key), request
 
     def _opened_sum(self, request: OpenRequest) -> Point:
@@ -251,24 +252,25 @@ class SealedClient(ClientMachine):
             self._bound = body
 
 
-def _opening_key(setting: Setting, request: OpenRequest) -> tuple[int, bytes]:
+def _opening_key(
+    setting: Setting, dealing_id: str, name: bytes, dealers: list[str]
+) -> tuple[int, bytes]:
     """Give this member's key of the dealing that a sum was sealed under, and s_i·G.
 
     Every sum of a run asks the same of the same shares: what was found good is kept as
     long as the vault holds them.
     """
-    keyring, dealing_id = setting.keyring, request.dealing_id
+    keyring = setting.keyring
     body = keyring.vault.read(dealing_id)
     if body is None:
         keyring.opening_keys.pop(dealing_id, None)
         raise RefusalError("not-a-member", "this node holds no share of that key")
-    dealers = list(request.dealers)
     threat = setting.spec.threat.SerializeToString(deterministic=True)
-    asked = body, request.dealing, dealers, threat
+    asked = body, name, dealers, threat
     known = keyring.opening_keys.get(dealing_id)
     if known is not None and known[0] == asked:
         return known[1]
-    key = _summed_key(parse(MemberState, body), request.dealing, dealers, threat)
+    key = _summed_key(parse(MemberState, body), name, dealers, threat)
     keyring.opening_keys[dealing_id] = asked, key
     return key
 

@@ -23,8 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).parent / "list.toml"
-# What is not the product: tests, measurements, tools and what is made from others.
-_NOT_SEARCHED = ("tests", "benchmarks", "deploy", "examples", "docs")
+_PRODUCT = ("protocol", "clients", "strategy", "wallflower")  # links are not followed
 _TIMEOUT_S = 900
 _BASELINE_TIMEOUT_S = 3600
 
@@ -58,20 +57,13 @@ class Tree:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        texts = {
-            path: path.read_text()
-            for path in sorted(root.rglob("*.py"))
-            if not any(part.startswith(".") for part in path.relative_to(root).parts)
-        }
         self._code = {
-            path: text
-            for path, text in texts.items()
-            if path.relative_to(root).parts[0] not in _NOT_SEARCHED
+            path: path.read_text()
+            for folder in _PRODUCT
+            for path in sorted((root / folder).rglob("*.py"))
         }
         self._tests = {
-            path: text
-            for path, text in texts.items()
-            if path.is_relative_to(root / "tests") and path.name.startswith("test_")
+            path: path.read_text() for path in (root / "tests").rglob("test_*.py")
         }
 
     def place_of(self, mutant: Mutant) -> Path:

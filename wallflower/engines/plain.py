@@ -194,6 +194,9 @@ class _NoKey(DealtKey):
     def usable(self, present: object = None) -> bool:
         return True
 
+    def serves(self, nodes: int) -> bool:
+        return True
+
 
 class _PlainSessions:
     """Opens the server's halves."""
