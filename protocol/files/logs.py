@@ -70,7 +70,8 @@ class JsonFormatter(logging.Formatter):
         }
         withheld = []
         for name, value in vars(record).items():
-            if name in _STANDARD or name == "event":
+            # What begins with "_" is a library's own mark (Ray's) and nobody's field.
+            if name in _STANDARD or name == "event" or name.startswith("_"):
                 continue
             if name in FIELDS:
                 line[name] = _shown(value)

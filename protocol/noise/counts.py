@@ -259,4 +259,5 @@ def log_two_sided(rate: float, argument: float) -> float:
     """
     if abs(argument) >= rate:
         return math.inf
-    return -math.log1p(-((math.sinh(argument / 2) / math.sinh(rate / 2)) ** 2))
+    part = (math.sinh(argument / 2) / math.sinh(rate / 2)) ** 2
+    return -math.log1p(-part) if part < 1 else math.inf  # a last digit below the rate

@@ -62,6 +62,15 @@ def test_a_field_that_may_hold_a_secret_is_withheld_and_named(
     assert only_line(stream)["withheld"] == [name]
 
 
+def test_what_a_library_marks_records_with_is_neither_shown_nor_named(
+    lines: Lines,
+) -> None:
+    logger, stream = lines
+    logger.info("said", extra={"_ray_timestamp_ns": 424242})
+    assert "424242" not in stream.getvalue()
+    assert "withheld" not in only_line(stream)
+
+
 def test_bytes_are_shown_by_their_length_only(lines: Lines) -> None:
     logger, stream = lines
     logger.info("got %s", b"sealed-share", extra={"detail": b"sealed-share"})
