@@ -66,7 +66,7 @@ def test_what_a_library_marks_records_with_is_neither_shown_nor_named(
     lines: Lines,
 ) -> None:
     logger, stream = lines
-    logger.info("said", extra={"_ray_timestamp_ns": 424242})
+    logger.info("said", extra={"_mark_of_a_library": 424242})
     assert "424242" not in stream.getvalue()
     assert "withheld" not in only_line(stream)
 
