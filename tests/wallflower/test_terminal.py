@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tests.support.run_fixtures import SMALL, write
 from tests.support.terminal import behind_a_pty, lines_of, shown, widest
-from wallflower.output import console, print_table, print_text
+from wallflower.output import Plain, console, print_table, print_text
 from wallflower.protocol.numbers import counted
 
 WIDTHS = [60, 80, 200]
@@ -106,11 +106,23 @@ def test_a_long_name_folds_and_is_not_cut() -> None:
     assert "".join(LONG.split()) in "".join(said.replace("12", "").split())
 
 
+def test_a_table_that_no_terminal_shows_is_as_wide_as_its_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_table(Plain(), ["arm", "users"], [[LONG * 4, "12"], ["長い", "3"]], [0, 1])
+    heading, rule, first, second = capsys.readouterr().out.split("\n")[1:-2]
+    assert first == f" ● {LONG * 4}      12"
+    assert {widest(heading), widest(rule), widest(first), widest(second)} == {
+        len(first)
+    }
+
+
 def test_a_name_that_spells_a_picture_is_written_as_it_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_text(console(), "arm :warning: leads")
-    assert capsys.readouterr().out == "arm :warning: leads\n"
+    for out in (console(), Plain()):
+        print_text(out, "arm :warning: leads")
+        assert capsys.readouterr().out == "arm :warning: leads\n"
 
 
 def test_one_is_counted_in_the_singular() -> None:

@@ -178,7 +178,7 @@ def _power(request: PlanRequest, grid: Grid, picture: Path | None, output: str) 
 
 def _say_what_is_planned(config: Path) -> None:
     """Tell whoever wants another policy that this is not its plan."""
-    from wallflower.output import console, print_text
+    from wallflower.output import page, print_text
     from wallflower.strategy.bandit.spec import (
         ELIMINATION,
         purpose,
@@ -187,4 +187,4 @@ def _say_what_is_planned(config: Path) -> None:
 
     policy = load_config(config).policy.name
     if policy != ELIMINATION:
-        print_text(console(), f"{purpose(policy)} This plans {ELIMINATION}.")
+        print_text(page(), f"{purpose(policy)} This plans {ELIMINATION}.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from wallflower.output import console, print_json, print_table, print_text
+from wallflower.output import page, print_json, print_table, print_text
 from wallflower.planning.request import PlanRequest
 from wallflower.planning.typical import LONGEST, RUNS, typical_users
 from wallflower.protocol.errors import InputError
@@ -115,7 +115,7 @@ def print_power(request: PlanRequest, cells: Sequence[PowerCell], output: str) -
         found = [cell_json(cell) for cell in cells]
         print_json("plan", {"settings": settings_json(request), "power": found})
         return
-    out = console()
+    out = page()
     print_text(
         out,
         f"Users needed, typically: {counted(request.arms, 'arm')}, "

@@ -7,7 +7,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from wallflower.output import console, print_json, print_table, print_text
+from wallflower.output import page, print_json, print_table, print_text
 from wallflower.planning.future import PlannedBatch
 from wallflower.planning.plan import PRIVACY_DELTAS, GapCost, LieEffect, Plan
 from wallflower.planning.shuffled import messages_sentence, sent_by_user
@@ -146,7 +146,7 @@ def _rounded(epsilon: float) -> float | None:
 
 
 def _print_page(plan: Plan) -> None:
-    request, out = plan.request, console()
+    request, out = plan.request, page()
     print_text(
         out,
         f"{counted(request.arms, 'arm')}, up to {counted(request.horizon, 'user')}, "
@@ -155,32 +155,32 @@ def _print_page(plan: Plan) -> None:
     )
     if request.names:
         print_text(out, f"Arms: {', '.join(request.names)}.")
-    out.print()
-    out.print("[bold]What a person is promised[/bold]")
+    print_text(out, "")
+    print_text(out, "What a person is promised", "bold")
     print_text(out, plan.sentence)
     print_text(out, f"Must be trusted: {MUST_BE_HONEST[plan.guarantee.trust]}.")
     if plan.guarantee.epsilon is not None:
         print_text(out, _equivalents(plan))
     for line in _returning(plan):
         print_text(out, line)
-    out.print()
-    out.print("[bold]What is sent[/bold] (if no arm falls early)")
+    print_text(out, "")
+    print_text(out, "What is sent (if no arm falls early)", "bold")
     print_table(out, _BATCHES, [_batch(planned) for planned in plan.batches])
     print_text(out, _LEGEND)
     largest = plan.batches[-1].cohort
     if (sent := sent_by_user(largest)) is not None:
         print_text(out, messages_sentence(largest, sent))
-    out.print()
+    print_text(out, "")
     if plan.dropouts:
-        out.print("[bold]When people do not answer[/bold]")
+        print_text(out, "When people do not answer", "bold")
         print_text(out, _dropouts(plan))
-        out.print()
+        print_text(out, "")
     if plan.lies:
-        out.print("[bold]When a person lies[/bold]")
+        print_text(out, "When a person lies", "bold")
         print_text(out, _lies(plan))
-        out.print()
+        print_text(out, "")
     sure = percent(1 - request.failure_probability)
-    out.print(f"[bold]Users needed[/bold] to tell arms apart with probability {sure}")
+    print_text(out, f"Users needed to tell arms apart with probability {sure}", "bold")
     print_table(out, _GAPS, [_gap_row(cost, plan) for cost in plan.gaps])
     print_text(
         out,

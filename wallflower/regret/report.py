@@ -6,13 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wallflower.marks import mark_of
-from wallflower.output import console, print_table, print_text
+from wallflower.output import page, print_table, print_text
 from wallflower.protocol.accounting.exact import smallest_bound
 from wallflower.protocol.numbers import counted, round_up
 from wallflower.protocol.privacy.mechanism import LARGEST_COHORT
@@ -33,9 +32,6 @@ from wallflower.strategy.bandit.spec import (
     PolicySpec,
     purpose,
 )
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 
 def summary(prepared: Prepared, result: SimulationResult) -> dict[str, Any]:
@@ -219,14 +215,17 @@ def _decided(report: dict[str, Any]) -> str:
 
 def print_report(report: dict[str, Any]) -> None:
     """Write the envelope for people, as wide as their terminal."""
-    out, settings = console(), report["settings"]
+    out, settings = page(), report["settings"]
     counts = counted(settings["instances"], "instance")
     print_text(
         out,
         f"{settings['policy']} on {settings['mechanism']}, ε = {settings['epsilon']}, "
         f"{counts}, seed {settings['seed']}",
     )
-    print_table(out, _COLUMNS, [_row(*numbered) for numbered in _numbered(report)])
+    arms = report["arms"]
+    # A rank is no arm and has no mark.
+    marked = range(len(arms)) if settings["instance"] == "given" else ()
+    print_table(out, _COLUMNS, [_row(arm) for arm in arms], marked)
     for name, text in _lines(report):
         print_text(out, text, indent=f"{name:<11}")
 
@@ -242,21 +241,10 @@ _COLUMNS = (
 )
 
 
-def _numbered(report: dict[str, Any]) -> list[tuple[int | None, dict[str, Any]]]:
-    """Give every row with its arm's number; a rank is no arm and has no mark."""
-    ranks = report["settings"]["instance"] != "given"
-    return [(None if ranks else place, row) for place, row in enumerate(report["arms"])]
-
-
-def _row(arm: int | None, row: dict[str, Any]) -> tuple[RenderableType, ...]:
-    from rich.text import Text
-
-    name, batch = Text(row["arm"]), row["eliminated_in"]
-    if arm is not None:
-        mark = mark_of(arm)
-        name = Text.assemble((f"{mark.glyph} ", mark.colour), row["arm"])
+def _row(row: dict[str, Any]) -> tuple[str, ...]:
+    batch = row["eliminated_in"]
     return (
-        name,
+        row["arm"],
         f"{row['true_mean']:.4f}",
         f"{row['estimate']:.4f}",
         f"{row['lower']:.4f} – {row['upper']:.4f}",
