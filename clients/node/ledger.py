@@ -86,13 +86,12 @@ class Ledger(Closing):
         try:
             self._database = self._thread.call(self._open)
         except BaseException:
-            self._thread.close()
+            self._thread.close(lambda: None)
             raise
 
     def close(self) -> None:
         """Write what waits, close the file, end the thread."""
-        self._thread.call(self._database.close)
-        self._thread.close()
+        self._thread.close(self._database.close)
 
     async def claim(self, claim: Claim) -> None:
         """Claim an answer that is given once; returns when that is on disk.

@@ -40,12 +40,14 @@ class LedgerThread(Generic[Work]):
         """Run a function there and block until it is done."""
         return self._thread.submit(function).result()
 
-    def close(self) -> None:
-        """Do what waits and end the thread."""
+    def close(self, last: Callable[[], None]) -> None:
+        """Do what waits, then `last`, and end the thread."""
         with self._mutex:
             self._closed = True
         self._thread.submit(self._drain)
+        ended = self._thread.submit(last)
         self._thread.shutdown()
+        ended.result()
 
     async def done(self, work: Work) -> Any:
         """Give the result of a piece of work, or raise what came of it."""

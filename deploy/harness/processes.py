@@ -34,6 +34,7 @@ class Process:
         self.log = log
         self.command = command
         self._popen = popen
+        self._asked = False
 
     @property
     def pid(self) -> int:
@@ -61,12 +62,18 @@ class Process:
 
     def stop(self, patience_s: float = 5.0) -> None:
         """Ask the group to end, then insist."""
+        self.ask_to_end()
         if self._popen.poll() is None:
-            self._signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(patience_s)
         self._signal(signal.SIGKILL)
         self._popen.wait(timeout=10)
+
+    def ask_to_end(self) -> None:
+        """SIGTERM the group, once: some take a second one for impatience."""
+        if not self._asked and self._popen.poll() is None:
+            self._asked = True
+            self._signal(signal.SIGTERM)
 
     def signal_leader(self, number: signal.Signals) -> None:
         """Signal the leading process alone."""
@@ -96,8 +103,11 @@ class Supervisor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop everything, youngest first."""
-        for process in reversed(self.processes.values()):
+        """Stop everything, youngest first; all of them end at the same time."""
+        youngest_first = list(reversed(self.processes.values()))
+        for process in youngest_first:
+            process.ask_to_end()
+        for process in youngest_first:
             process.stop()
 
     def start(

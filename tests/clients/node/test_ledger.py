@@ -57,6 +57,19 @@ async def test_a_spend_is_remembered_after_a_restart(tmp_path: Path) -> None:
         assert not await ledger.answered("n", "r", "c2")
 
 
+async def test_a_spend_that_waits_when_the_ledger_closes_is_written(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = Ledger(path)
+    waits = asyncio.create_task(ledger.spend(spend("c1")))
+    await asyncio.sleep(0)
+    ledger.close()
+    await waits
+    with Ledger(path) as again:
+        assert await again.answered("n", "r", "c1")
+
+
 def test_a_commit_is_flushed_to_the_disk_before_it_returns(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
 

@@ -44,7 +44,7 @@ async def test_whoever_waits_at_the_same_time_is_served_in_one_go() -> None:
         assert await asyncio.gather(*tasks) == [10 * work for work in range(1, 201)]
         assert recorded.goes == [1, 200]
     finally:
-        thread.close()
+        thread.close(lambda: None)
 
 
 async def test_an_exception_reaches_only_whoever_caused_it() -> None:
@@ -57,7 +57,7 @@ async def test_an_exception_reaches_only_whoever_caused_it() -> None:
             await bad
         assert await other == 30
     finally:
-        thread.close()
+        thread.close(lambda: None)
 
 
 async def test_work_that_fails_as_a_whole_leaves_nobody_waiting() -> None:
@@ -70,7 +70,7 @@ async def test_work_that_fails_as_a_whole_leaves_nobody_waiting() -> None:
         told = await asyncio.wait_for(together, 30)
         assert [type(one) for one in told] == 3 * [KeyError]
     finally:
-        thread.close()
+        thread.close(lambda: None)
 
 
 async def test_whoever_stopped_waiting_holds_up_nobody() -> None:
@@ -82,7 +82,7 @@ async def test_whoever_stopped_waiting_holds_up_nobody() -> None:
         assert await there == 20
         assert recorded.goes[-1] == 2
     finally:
-        thread.close()
+        thread.close(lambda: None)
 
 
 async def test_whoever_asks_in_the_same_turn_of_the_loop_is_served_in_one_go() -> None:
@@ -95,7 +95,7 @@ async def test_whoever_asks_in_the_same_turn_of_the_loop_is_served_in_one_go() -
         ]
         assert recorded.goes == [200]
     finally:
-        thread.close()
+        thread.close(lambda: None)
 
 
 async def test_what_waits_when_the_thread_is_closed_is_still_done() -> None:
@@ -104,7 +104,7 @@ async def test_what_waits_when_the_thread_is_closed_is_still_done() -> None:
     thread = LedgerThread(recorded)
     asked = asyncio.create_task(thread.done(7))
     await asyncio.sleep(0)  # it waits; the thread begins in the next turn of the loop
-    thread.close()
+    thread.close(lambda: None)
     assert await asked == 70
     with pytest.raises(RuntimeError, match="closed"):
         await thread.done(8)
@@ -124,4 +124,4 @@ def test_a_loop_that_stands_still_holds_up_no_other() -> None:
         assert still.run_until_complete(asked) == 10
     finally:
         still.close()
-        thread.close()
+        thread.close(lambda: None)
