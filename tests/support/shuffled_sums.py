@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -172,15 +173,15 @@ def changed(request: bytes, **fields: object) -> ReleaseRequest:
 
 
 async def started(
-    home: Path, script: str = "", log: int | None = None
+    home: Path, script: str = "", log: int | None = None, words: Sequence[str] = ()
 ) -> tuple[asyncio.subprocess.Process, ShufflerPlace]:
     """Start a shuffler as a process on loopback; stop it by its pid.
 
-    `script` is run in it first.
+    `script` is run in it first; `words` are further options of the command.
     """
     main = f"{script}\nfrom wallflower.cli import main\nmain()"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", main, "shuffler", "--home", str(home)),
+        *(sys.executable, "-c", main, "shuffler", "--home", str(home), *words),
         stdout=asyncio.subprocess.PIPE,
         stderr=log,
     )

@@ -139,8 +139,8 @@ def revoke(
         output,
         "keys revoke",
         {"node": name, "serial": serial},
-        f"{name} (serial {serial}) is revoked. Copy revoked.txt to the operator and to "
-        "the nodes, and run `flwr supernode unregister` for it.",
+        f"{name} (serial {serial}) is revoked. Copy revoked.txt to the operator, to "
+        "the nodes and to a shuffler, and run `flwr supernode unregister` for it.",
     )
 
 

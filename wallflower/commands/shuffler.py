@@ -16,7 +16,10 @@ def shuffler(
         typer.Option(help="Name or IP that server and nodes dial; repeat for more."),
     ] = None,
     enrolment: Annotated[
-        Path | None, typer.Option(help="Public enrolment key of the nodes.")
+        Path | None,
+        typer.Option(
+            help="Public enrolment key of the nodes; revoked.txt beside it is heeded."
+        ),
     ] = None,
     metrics: Annotated[
         str, typer.Option(help="Address of Prometheus metrics; empty for none.")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from prometheus_client import start_http_server
 
-from wallflower.protocol.files.keyfiles import read_public
+from wallflower.protocol.files.keyfiles import REVOKED, read_public
+from wallflower.protocol.files.watched import RevokedSerials
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.heap import Shuffler
@@ -32,7 +33,8 @@ async def serve(
     home = open_home(folder, hosts)
     trust = None
     if enrolment is not None:
-        trust = Trust(read_public(enrolment), time.time)
+        revoked = RevokedSerials(enrolment.with_name(REVOKED))
+        trust = Trust(read_public(enrolment), time.time, revoked)
     limits = Limits(hold_s=hold_s)
     deposits = Deposits(home.key, home.given, home.token, limits.most_bytes)
     service = Service(
