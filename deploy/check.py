@@ -69,7 +69,6 @@ def check_compose(scratch: Path) -> str:
         "STATE": str(scratch),
         "PROXY_CONF": str(scratch / "nginx.conf"),
         "FLEET": "operator.example:443",
-        "ENROLMENT": str(scratch / "enrolment.pub"),
         "ADDRESS": "shuffler.example",
     }
     for layers in _COMPOSE_LAYERS:
