@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,21 @@ def test_help_folds_what_commands_do_and_cuts_nothing(
     assert listed
     assert "..." not in listed
     assert widest(listed) <= 60
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_said() -> None:
+    code = (
+        "import sys\n"
+        "class Pressed:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Pressed())\n"
+        "from wallflower.__main__ import main; main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "wallflower: interrupted\n")
 
 
 def test_ctrl_c_while_a_command_looks_around_is_said(
