@@ -14,6 +14,7 @@ import asyncio
 import dataclasses
 import json
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -252,7 +253,7 @@ def print_peak(rounds: int) -> None:
 def measure(
     sizes: Sequence[int], parts: Collection[str], folder: Path
 ) -> Iterator[Row]:
-    """Measure part by part; the stock rows come first, ratios refer to equal n."""
+    """Measure part by part; ratios refer to equal n."""
     stocks: dict[int, Row] = {}
     largest, number = sizes[-1], 0
 
@@ -261,16 +262,17 @@ def measure(
         number += 1
         return folder / str(number)
 
-    if "stock" in parts:
-        for nodes in sizes:
-            row = asyncio.run(stock(nodes, 1 if nodes > 32 else 3, place()))
+    for nodes in sizes:
+        ours = [_of_one_user(nodes, place())] if "local" in parts else []
+        if "stock" in parts:
+            row = asyncio.run(stock(nodes, 2 if nodes > 32 else 3, place()))
             stocks[nodes] = row
             yield row
+            # Once before and once after: the machine's speed drifts within minutes.
+            ours += [_of_one_user(nodes, place())] if ours else []
+        if ours:
+            yield _against(_mean(ours), stocks.get(nodes))
     if "local" in parts:
-        for nodes in sizes:
-            rounds = 3000 // nodes  # a run deals its key once, whatever its length
-            row = asyncio.run(local(nodes, 1, rounds, place()))
-            yield _against(row, stocks.get(nodes))
         row = asyncio.run(local(64 * 100, 100, 10, place()))
         yield _against(row, stocks.get(largest))
     if "simulation" in parts:
@@ -279,6 +281,22 @@ def measure(
             yield _against(row, stocks.get(nodes))
         row = asyncio.run(simulation(64 * 100, 100, 4, place()))
         yield _against(row, stocks.get(largest))
+
+
+def _of_one_user(cohort: int, folder: Path) -> Row:
+    """Measure enough rounds: a run deals its key once, whatever its length."""
+    return asyncio.run(local(cohort, 1, 3000 // cohort, folder))
+
+
+def _mean(rows: Sequence[Row]) -> Row:
+    """Give what all runs took together, a user."""
+    slowness = statistics.fmean(1 / row.users_per_second for row in rows)
+    return dataclasses.replace(
+        rows[0],
+        users_per_second=1 / slowness,
+        messages_per_user=statistics.fmean(row.messages_per_user for row in rows),
+        cpu_ms_per_user=statistics.fmean(row.cpu_ms_per_user or 0 for row in rows),
+    )
 
 
 def _against(row: Row, stock_row: Row | None) -> Row:
