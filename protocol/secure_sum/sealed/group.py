@@ -21,9 +21,9 @@ statement has another challenge and fails.
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from os import urandom
 from typing import Any, Final
 
 from coincurve._libsecp256k1 import ffi, lib
@@ -41,8 +41,13 @@ _EQUALITY: Final = "wallflower/v1/equality"
 _CONTEXT = GLOBAL_CONTEXT.ctx
 _COMPRESSED: Final = lib.SECP256K1_EC_COMPRESSED
 _new = ffi.new
+# Types by their names are looked up with every call.
 _PUBLIC: Final = ffi.typeof("secp256k1_pubkey *")
+_XONLY: Final = ffi.typeof("secp256k1_xonly_pubkey *")
+_PAIR: Final = ffi.typeof("secp256k1_keypair *")
 _COMPRESSED_BODY: Final = ffi.typeof("unsigned char [33]")
+_PROOF_BODY: Final = ffi.typeof("unsigned char [64]")
+_SIZE: Final = ffi.typeof("size_t *")
 
 
 class DegenerateSumError(ProtocolError):
@@ -71,7 +76,7 @@ class Point:
 
     def __bytes__(self) -> bytes:
         body = _new(_COMPRESSED_BODY)
-        length = _new("size_t *", POINT_BYTES)
+        length = _new(_SIZE, POINT_BYTES)
         lib.secp256k1_ec_pubkey_serialize(
             _CONTEXT, body, length, self._raw, _COMPRESSED
         )
@@ -123,7 +128,7 @@ def read_scalar(body: bytes) -> int:
 def random_scalar() -> int:
     """Draw 1 … q − 1 from the operating system; another draw is due once in 2¹²⁸."""
     while True:
-        scalar = int.from_bytes(secrets.token_bytes(SCALAR_BYTES), "big")
+        scalar = int.from_bytes(urandom(SCALAR_BYTES), "big")
         if 0 < scalar < ORDER:
             return scalar
 
@@ -217,7 +222,7 @@ class KeyPair:
     __slots__ = ("_raw", "point", "secret")
 
     def __init__(self, secret: int) -> None:
-        self._raw = _new("secp256k1_keypair *")
+        self._raw = _new(_PAIR)
         if not lib.secp256k1_keypair_create(_CONTEXT, self._raw, scalar_bytes(secret)):
             raise DegenerateSumError("zero is no secret")
         raw = _new(_PUBLIC)
@@ -254,17 +259,17 @@ def prove_knowledge(pair: KeyPair, context: bytes) -> bytes:
     Schnorr's proof with challenge H(R, X, m) and m the tagged digest of the context.
     BIP 340 identifies X with −X; who knows one logarithm knows the other.
     """
-    proof = _new("unsigned char [64]")
+    proof = _new(_PROOF_BODY)
     said = digest(_KNOWLEDGE, context)
     lib.secp256k1_schnorrsig_sign32(
-        _CONTEXT, proof, said, pair._raw, secrets.token_bytes(32)
+        _CONTEXT, proof, said, pair._raw, urandom(32)
     )
     return bytes(ffi.buffer(proof))
 
 
 def shows_knowledge(point: Point, proof: bytes, context: bytes) -> bool:
     """Check what `prove_knowledge` made."""
-    key = _new("secp256k1_xonly_pubkey *")
+    key = _new(_XONLY)
     lib.secp256k1_xonly_pubkey_from_pubkey(_CONTEXT, key, ffi.NULL, point._raw)
     said = digest(_KNOWLEDGE, context)
     return (

@@ -281,7 +281,7 @@ def test_a_member_that_is_in_no_cohort_opens_it_all_the_same() -> None:
 
 
 def opened_before() -> Cohort:
-    """A run's second cohort: its members have opened a sum under the key."""
+    """A run's second cohort: NODE has helped to open a sum under the key."""
     parties, rings, ring = names(6), {}, ServerKeyring("run-1")  # type: ignore[var-annotated]
     run_dealing(deal_key("run-1", HONEST, parties, rings, ring))
     for number in (1, 2):
@@ -290,7 +290,7 @@ def opened_before() -> Cohort:
         )
         cohort = open_cohort(spec, parties, keyrings=rings, server_keyring=ring)
         if number == 1:
-            assert isinstance(cohort.run(), SecureSum)
+            cohort.clients[NODE].handle(asks(cohort, "open", NODE).messages[NODE])
     assert rings[NODE].opening_keys
     return cohort
 
