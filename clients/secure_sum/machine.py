@@ -10,8 +10,7 @@ from __future__ import annotations
 import abc
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -47,8 +46,7 @@ from wallflower.protocol.wire.secure_sum_pb2 import (
 from wallflower.protocol.wire.sum_state_pb2 import Answered, ClientState
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """What a session is opened with."""
 
     spec: CohortSpec

@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from wallflower.protocol.messages.port import NodeHandler
 
@@ -31,8 +30,7 @@ class Progress(Enum):
     RUNNING = "running"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAnswer:
+class StoredAnswer(NamedTuple):
     """What goes back for a request id, now and ever after."""
 
     body: bytes = b""

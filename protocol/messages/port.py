@@ -8,14 +8,12 @@ once; the same request id always gets the same stored answer.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 NodeId = str
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One message to the node `node_id`; `request_id` makes a repetition harmless.
 
     `body` is a serialized ``wallflower.v1.NodeRequest``.
@@ -26,8 +24,7 @@ class Request:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A node's reply, or the reason why there will be none.
 
     `node_id` and `request_id` say what is answered, `body` is a serialized

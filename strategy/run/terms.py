@@ -98,7 +98,10 @@ class Terms:
         against: dict[NodeId, Refusal] = {}
         asked: dict[NodeId, dict[_Sizes, CohortSpec]] = {}
         for node in nodes:
-            known = self._known[node]
+            known = self._known.get(node)
+            if known is None:  # of many nodes each is met once
+                asked[node] = distinct
+                continue
             refusals = [known.refused[s] for s in distinct if s in known.refused]
             if refusals:
                 against[node] = refusals[0]

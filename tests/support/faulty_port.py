@@ -154,11 +154,11 @@ class FaultyPort:
         sent = [request]
         if fate.corrupt_request:
             self._count("corrupt_request")
-            sent = [replace(request, body=corrupted(request.body, fate.source))]
+            sent = [request._replace(body=corrupted(request.body, fate.source))]
         if fate.replay:
             # The same message under another id, as an attacker on the way would do it.
             self._count("replay")
-            sent.append(replace(sent[0], request_id=request.request_id + "~replayed"))
+            sent.append(sent[0]._replace(request_id=request.request_id + "~replayed"))
             fate.source.shuffle(sent)
         if fate.duplicate:
             self._count("duplicate")
@@ -186,7 +186,7 @@ class FaultyPort:
                     continue
                 if fate.corrupt_answer and answer.failure is None:
                     self._count("corrupt_answer")
-                    answer = replace(answer, body=corrupted(answer.body, fate.source))
+                    answer = answer._replace(body=corrupted(answer.body, fate.source))
                 inbox.deliver(answer)
 
     def _fate(self, request: Request) -> _Fate:
