@@ -261,9 +261,7 @@ def prove_knowledge(pair: KeyPair, context: bytes) -> bytes:
     """
     proof = _new(_PROOF_BODY)
     said = digest(_KNOWLEDGE, context)
-    lib.secp256k1_schnorrsig_sign32(
-        _CONTEXT, proof, said, pair._raw, urandom(32)
-    )
+    lib.secp256k1_schnorrsig_sign32(_CONTEXT, proof, said, pair._raw, urandom(32))
     return bytes(ffi.buffer(proof))
 
 
