@@ -27,10 +27,14 @@ from wallflower.protocol.errors import InputError
 from wallflower.strategy.config import load_config
 from wallflower.strategy.record import events, pausing
 
-# First batches of a dozen people: one round cannot decide.
-SLOW = SMALL.replace("[policy]\nfirst-batch = 40\n", "").replace(
-    "means = [0.1, 0.9, 0.2]",
-    'source = "callable"\nfunction = "tests.support.slow_rewards:reward"',
+# Six people an arm and so sure a test: one round decided in 0 of 20,000 simulations.
+SLOW = (
+    SMALL.replace("first-batch = 40", "first-batch = 6")
+    .replace("[policy]", "failure-probability = 1e-6\n[policy]")
+    .replace(
+        "means = [0.1, 0.9, 0.2]",
+        'source = "callable"\nfunction = "tests.support.slow_rewards:reward"',
+    )
 )
 ROUND = events.RoundStarted(1, 1, (0, 1, 2), 36)
 WAITING = events.WaitingForNodes(1, 12, 36, 3, 600.0)
