@@ -84,6 +84,23 @@ looks: test-browser-env  ## the same, and keep what was seen in looks/: every pa
 	for paper in $(LOOKS)/*.pdf; do pdftoppm -r 60 -png $$paper $${paper%.pdf}-paper; done
 	@wc -c $(LOOKS)/*.html
 
+# What imports, calls or subclasses other packages' parts. BEYOND holds newer versions
+# than flwr allows, which somebody may have installed all the same.
+NEWEST = .venv-newest
+NEWEST_TESTS = tests/wallflower/test_cli.py tests/wallflower/test_run_commands.py tests/wallflower/test_plan_command.py \
+	tests/wallflower/test_figures.py tests/wallflower/results tests/wallflower/watching tests/wallflower/shuffler/test_service.py \
+	tests/strategy/desk tests/strategy/record tests/strategy/nodes tests/protocol/identity tests/protocol/rewards tests/clients/rewards
+BEYOND = typer==0.29.1 grpcio-health-checking==1.85.1 protobuf==7.36.2
+test-newest:  ## the tests of what we use of others, with the newest allowed versions, in an environment of its own
+	test -d $(NEWEST) || $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install -q --disable-pip-version-check --upgrade --upgrade-strategy eager \
+		-e ".[figures,parquet]" pytest pytest-asyncio pytest-timeout hypothesis httpx pandas pyyaml
+	$(NEWEST)/bin/python -m pip check
+	$(NEWEST)/bin/pytest $(NEWEST_TESTS)
+	rm -rf $(NEWEST)/beyond
+	$(NEWEST)/bin/python -m pip install -q --disable-pip-version-check --no-deps --target $(NEWEST)/beyond $(BEYOND)
+	PYTHONPATH=$(NEWEST)/beyond $(NEWEST)/bin/pytest tests/wallflower/test_cli.py tests/strategy/desk/test_limits.py tests/wallflower/shuffler/test_service.py
+
 DOCS = .venv-docs
 docs:  ## the documentation as a static site in site/, strictly, from an environment of its own
 	test -d $(DOCS) || $(PYTHON) -m venv $(DOCS)
@@ -130,6 +147,11 @@ test-faults: env  ## faults on purpose over several hosts (root); WRITE= puts th
 	$(BIN)/python -m deploy.harness.needs faketime
 	$(BIN)/python -m deploy.harness.report $(if $(ONLY),--only "$(ONLY)") $(if $(WRITE),--write $(WRITE))
 
+test-partitions: env  ## cut nodes off at random over several hosts (root); FIRST= seeds the draws, CUTS=40
+	$(BIN)/python -m deploy.harness.needs
+	$(BIN)/python -m deploy.harness.partitions $(FIRST) $(CUTS)
+
+CUTS ?= 40
 guide: env  ## follow docs/deployment.md word by word on two hosts (root)
 	$(BIN)/python -m deploy.harness.needs
 	$(BIN)/python -m deploy.harness.guide
@@ -144,7 +166,7 @@ bench-start: env  ## the start of a deployed run by its parts, in wall and CPU s
 	$(BIN)/python -m benchmarks.start
 
 clean:  ## remove everything that was generated
-	rm -rf $(VENV) $(DOCS) $(LOOKS) site build dist .coverage *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(NEWEST) $(DOCS) $(LOOKS) site build dist .coverage *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 SIZES ?=
 BACKENDS ?=
@@ -163,8 +185,19 @@ MESSAGES ?= 50000
 soak-machines: env  ## fault schedules (SCHEDULES=10000 a back-end, BACKENDS=) and changed messages (MESSAGES=50000) on the secure-sum machines alone
 	$(BIN)/python -m tests.support.machine_soak $(SCHEDULES) $(MESSAGES) $(BACKENDS)
 
+ONLY_WORLDS ?=
+check-machines: env  ## every state of small secure sums: bad networks, crashes, lying servers, planted bugs (minutes)
+	$(BIN)/python -m tests.support.machines $(if $(ONLY_WORLDS),"$(ONLY_WORLDS)")
+
 soak-kill: env  ## kill a run's server 20 times, each in a named phase, resume, verify
 	$(BIN)/pytest -m soak -s tests/integration/test_kill.py
+
+KILLS ?= 200
+soak-kills: env  ## kill runs of every back-end KILLS=200 times in phases drawn by seed (FIRST=), resume, verify
+	$(BIN)/python -m tests.support.kill_soak $(FIRST) $(KILLS)
+
+soak-damage: env  ## damaged run directories (FIRST=, COUNT=) given to every command: no traceback, no silent wrong result
+	$(BIN)/python -m tests.support.damage $(FIRST) $(COUNT)
 
 soak-docs: env  ## the documented commands that take minutes
 	$(BIN)/pytest -m soak tests/test_documented_commands.py
@@ -174,6 +207,13 @@ bench-shuffle: env  ## shuffled sums: messages, bytes, seconds, users a second, 
 
 bench-desk: bench-env  ## what one more node costs the server: SIZES=1000,4000,8000 nodes; ONE_MESSAGE=10000: visiting ones
 	$(BIN)/python -W ignore -m $(if $(ONE_MESSAGE),benchmarks.desk_visits --nodes $(ONE_MESSAGE),benchmarks.desk_scale $(if $(SIZES),--sizes $(SIZES)))
+
+SECONDS ?= 60
+bench-strangers: bench-env  ## memory that 20 hostile connections hold, and what an honest round costs meanwhile (SECONDS=, ONLY=)
+	$(BIN)/python -m benchmarks.strangers --seconds $(SECONDS) $(if $(ONLY),--only $(ONLY))
+
+bench-vanishing: env  ## people and time that equal nodes in all sums of a round cost
+	$(BIN)/python -W ignore -m benchmarks.vanishing_nodes
 
 check-shuffle: env  ## the certificate on every table of shuffle-dp: n = 2^6 to 2^16, three ε
 	$(BIN)/python -m benchmarks.shuffle_tables
@@ -187,6 +227,9 @@ bench-decide: env  ## users until one arm is left, beside other rules, and what 
 
 check-decide: env  ## the best arm is dropped with probability at most p: 2,000 runs each of 130 fields (RUNS=, ONLY=, KEEP=, WRITE=)
 	$(BIN)/python -m benchmarks.decide_errors $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only "$(ONLY)") $(if $(KEEP),--keep $(KEEP)) $(if $(WRITE),--write $(WRITE))
+
+bench-scaling: env  ## people that the same question takes, by the range that outcomes are clipped to
+	$(BIN)/python -m benchmarks.scaling
 
 bench-index: env  ## mean and largest regret of 2,000 runs of the index policies
 	$(BIN)/python -m benchmarks.index
@@ -206,5 +249,11 @@ bench-run: bench-env  ## whole experiments against Flower's stock SecAgg+: users
 bench-parts: bench-env  ## where the CPU time of a user goes, one user a node
 	$(BIN)/python -W ignore -m benchmarks.run_parts
 
-mutants: env  ## break the code in some 170 known ways; a test must notice each
+ROUNDS ?= 50,200,500,1000
+POLICIES ?= elimination
+ARMS ?= 1000
+bench-rounds: env  ## CPU, memory and journal of many small rounds and of many arms (ROUNDS=, POLICIES=, ARMS=, 0: none)
+	$(BIN)/python -m benchmarks.rounds --rounds $(ROUNDS) --policies $(POLICIES) --arms $(ARMS)
+
+mutants: env  ## break the code in some 300 known ways; a test must notice each
 	$(BIN)/python -m tests.mutants

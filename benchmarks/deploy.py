@@ -138,7 +138,6 @@ def measure(nodes: int, folder: Path, *, namespaces: bool, stock: bool) -> Row:
     plan = Plan(
         users=20_000 // nodes,
         stage_timeout_s=120,
-        reward_timeout_s=120,
         attend_timeout_s=300,
         means=(0.5, 0.5, 0.58),  # close enough for several batches
     )

@@ -193,7 +193,7 @@ async def _floor(users: int, folder: Path) -> Row:
     receipt = bytes(32)
     service = ("benchmarks.shuffle_floor", str(home), receipt.hex())
     async with shuffler(home, *service) as (process, place):
-        parcel = Parcel(place.address, place.files.authority, body, receipt)
+        parcel = Parcel(place.address, place.files.authority, b"", body, receipt)
         async with devices([parcel] * users, folder) as come:
             meter = _Meter(process)
             return meter.row("dialled, nothing is done", users, await come())

@@ -15,8 +15,12 @@ from numpy.typing import NDArray
 
 from wallflower.regret.elimination import FastElimination
 from wallflower.regret.simulation import Simulation
-from wallflower.strategy.bandit.confidence import CohortFacts
-from wallflower.strategy.bandit.evidence import Heard
+from wallflower.strategy.bandit.groups import (
+    CohortFacts,
+    Heard,
+    count_cohorts,
+    heard_from,
+)
 
 # Part of a cohort that answers, by batch and arm; 0: fewer than the floor, so void.
 Pattern = Callable[[int, int], float]
@@ -70,7 +74,7 @@ class UnevenElimination(FastElimination):
             if came:
                 flat = rows * self._spec.arms + arm
                 sums = self._draws.totals(flat, cohort, came) / cohort.precision
-                self._sums[-1][rows, arm] = sums
+                self._sums[-1][rows, arm] += sums
             else:
                 heard[:, arm] = False
         self._last_size[playing] = size
@@ -108,11 +112,15 @@ class UnevenElimination(FastElimination):
     def _side(self, arm: int, last: int, size: int) -> Heard:
         """Give what was delivered of an arm up to batch `last`, of `size` users."""
         sizes = [self._schedule.size(batch) for batch in range(1, last)] + [size]
-        return tuple(
-            (batch, CohortFacts(batch, invited, self._spec.floor(invited), came))
+        delivered = [
+            (
+                self._evidence.group_of(batch),
+                CohortFacts(invited, self._spec.floor(invited), came),
+            )
             for batch, invited in enumerate(sizes, 1)
             if (came := self.survivors(batch, arm, invited))
-        )
+        ]
+        return heard_from(count_cohorts((), delivered))
 
     def _assignment(self, row: int | np.intp, batch: int) -> dict[int, int]:
         """Who is left gets any arm: nobody counts regret here."""

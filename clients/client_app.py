@@ -26,7 +26,9 @@ from wallflower.clients.host.simulated import in_simulation
 from wallflower.clients.rewards.source import RewardsOf
 from wallflower.protocol.errors import (
     MalformedMessageError,
+    ProtocolError,
     RefusalError,
+    UnavailableError,
     WallflowerError,
 )
 from wallflower.protocol.files.logs import installed_from, log_context
@@ -231,11 +233,22 @@ def _run(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 def _guarded(function: Callable[[], Result]) -> Result:
-    """Keep the text of unexpected errors on the node: Flower would send it on."""
+    """Keep the text of errors on the node: Flower would send it on.
+
+    It may hold paths, amounts and what was spent with other operators. A code goes on.
+    """
     try:
         return function()
-    except WallflowerError:
-        raise
+    except RefusalError as refusal:
+        log.warning("refused: %s", refusal)
+        raise RefusalError(refusal.code, "the node's log says more") from None
+    except ProtocolError:
+        raise  # about the message alone, in constant words
+    except WallflowerError as error:
+        log.warning("the node cannot answer: %s", error)
+        raise UnavailableError(
+            f"the node cannot answer ({type(error).__name__}); its log says more"
+        ) from None
     except Exception as error:
         log.exception("the node failed")
         raise RuntimeError(f"the node failed ({type(error).__name__})") from None

@@ -7,6 +7,7 @@ A refusal has a name that travels back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -16,6 +17,7 @@ from wallflower.protocol.accounting.account import SMALLEST_PROVED_DELTA
 from wallflower.protocol.cohort import (
     check_threat,
     cohort_mechanism,
+    from_range,
     from_rational,
 )
 from wallflower.protocol.errors import InputError, TermsError
@@ -23,6 +25,8 @@ from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.identical import Same
 from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.rewards.outcome_window import OutcomeWindow
+from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.protocol.secure_sum.backends import (
     BACKENDS,
     SEALED,
@@ -43,6 +47,8 @@ class ClientPolicy:
         guarantees of all kinds together, as ε of (ε, δ)-DP.
     privacy_delta : the δ of that total.
     largest_participations : of one user in one run.
+    largest_prices : different prices (mechanism and ε) within 30 days at which the
+        node says who has budget left.
     smallest_cohort : users in a cohort, n.
     smallest_nodes : nodes in a cohort, and in the dealing of the key that its sum is
         sealed under. Where nothing is said and the server may lie, a key must have been
@@ -57,12 +63,14 @@ class ClientPolicy:
     shufflers : SHA-256, in hex, of the keys of shufflers that are believed to be run
         apart from the server; without any, nothing is sent through a shuffler. With
         ``@host:port`` behind it, messages are taken there and nowhere else.
+    arms : names of the arms that users may be shown; where nothing is said, any.
     """
 
     largest_epsilon: Fraction = Fraction(1)
     largest_total_epsilon: Fraction = Fraction(1)
     privacy_delta: Fraction = Fraction(1, 10**6)
     largest_participations: int = 1
+    largest_prices: int = 5
     smallest_cohort: int = 20
     smallest_nodes: int | None = None
     smallest_floor_fraction: Fraction = Fraction(1, 2)
@@ -71,12 +79,14 @@ class ClientPolicy:
     mechanisms: tuple[str, ...] = ("dist-dp", "dist-rdp", "dist-cdp", "local-dp")
     backends: tuple[str, ...] = BACKENDS
     shufflers: tuple[str, ...] = ()
+    arms: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         positive("largest-epsilon", self.largest_epsilon)
         positive("largest-total-epsilon", self.largest_total_epsilon)
         probability("privacy-delta", self.privacy_delta)
         whole("largest-participations", self.largest_participations, at_least=1)
+        whole("largest-prices", self.largest_prices, at_least=1)
         whole("smallest-cohort", self.smallest_cohort, at_least=2)
         if self.smallest_nodes is not None:
             whole("smallest-nodes", self.smallest_nodes, at_least=2)
@@ -86,8 +96,9 @@ class ClientPolicy:
         ):
             if not 0 <= value <= 1:
                 raise InputError(name, value, "between 0 and 1")
-        if not self.mechanisms:
-            raise InputError("mechanisms", "an empty list", "at least one name")
+        for name, listed in (("mechanisms", self.mechanisms), ("arms", self.arms)):
+            if listed is not None and not listed:
+                raise InputError(name, "an empty list", "at least one name")
         for backend in self.backends:
             check_backend("backends", backend)
         for name in self.shufflers:
@@ -128,6 +139,7 @@ class ClientPolicy:
                 "mechanism-not-allowed",
                 f"{spec.mechanism[:50]} is not among {', '.join(self.mechanisms)}",
             )
+        self.check_arms([spec.arm_name])
         self._check_backend(spec)
         if spec.backend == SHUFFLE and not self.shufflers:
             raise TermsError("shuffler-not-known", "no shuffler is agreed to")
@@ -155,6 +167,19 @@ class ClientPolicy:
                 f"total is below {float(SMALLEST_PROVED_DELTA):g}",
             )
         return mechanism
+
+    def check_arms(self, names: Sequence[str]) -> None:
+        """Refuse an experiment with an arm that users may not be shown.
+
+        A node that left out one arm would tilt the comparison: it takes part in all of
+        an experiment's arms or in none.
+        """
+        for name in names:
+            if self.arms is not None and name not in self.arms:
+                raise TermsError(
+                    "arm-not-allowed",
+                    f"{name[:50]} is not among {', '.join(self.arms)}",
+                )
 
     def check_dealing(self, spec: CohortSpec) -> None:
         """Refuse to deal a key for sums that this node's users would not agree to."""
@@ -216,6 +241,34 @@ class ClientPolicy:
 @lru_cache(maxsize=1024)
 def _judged(policy: Same[ClientPolicy], spec: bytes) -> CohortMechanism:
     return policy.value.judge(CohortSpec.FromString(spec))
+
+
+def check_range(agreed: RewardRange, spec: CohortSpec) -> None:
+    """Refuse a cohort that measures outcomes in another range than was agreed to.
+
+    The range decides what the sum means, and how much one person can move it.
+    """
+    try:
+        stated = from_range(spec)
+    except InputError as error:
+        raise TermsError("bad-cohort", str(error)) from None
+    if stated != agreed:
+        raise TermsError(
+            "range-differs", f"the cohort's range is {stated}, this node's {agreed}"
+        )
+
+
+def check_window(own: OutcomeWindow, spec: CohortSpec) -> None:
+    """Refuse a cohort that would not wait for the end of the node's window.
+
+    Whoever is shown an arm would be charged, and in no sum.
+    """
+    if not own.allows(spec.window_ms):
+        raise TermsError(
+            "window-too-short",
+            f"the cohort's window is {spec.window_ms / 1000:g} s, this node's "
+            f"{own.limit_s:g} s",
+        )
 
 
 def load_policy(path: Path) -> ClientPolicy:

@@ -10,6 +10,7 @@ and in the experiment's (or the node's) file::
     [rewards]
     source = "grpc"
     address = "127.0.0.1:7070"
+    window-s = 10      # longer than the delay; the outcome is what is known by then
 """
 
 from __future__ import annotations

@@ -8,9 +8,11 @@ error, because the message comes from a server that is not trusted.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.identity.canonical import LONGEST_NAME
+from wallflower.protocol.numbers import exact
 from wallflower.protocol.privacy.mechanism import (
     CohortMechanism,
     mechanism_class,
@@ -18,12 +20,17 @@ from wallflower.protocol.privacy.mechanism import (
 )
 from wallflower.protocol.privacy.mixed import MIXABLE, MixedCohort
 from wallflower.protocol.privacy.shuffled import PureShuffled
+from wallflower.protocol.rewards.outcome_window import LONGEST_WINDOW_S
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
+from wallflower.protocol.wire.cohort_pb2 import RewardRange as WireRange
 
 _LARGEST_UINT64 = 2**64 - 1
+_LONGEST_NUMBER = 30  # characters of an end of a range
 # A modulus must fit the signed 64-bit arithmetic of vectorised sums.
 LARGEST_MODULUS = 2**62
+_MOST_BYTES = 8192  # of a description: five names, and numbers
 
 
 def to_rational(value: Fraction) -> Rational:
@@ -47,6 +54,28 @@ def from_rational(name: str, message: Rational) -> Fraction:
         given = f"{message.numerator}/0"
         raise InputError(name, given, "a fraction with a denominator other than 0")
     return Fraction(message.numerator, message.denominator)
+
+
+def to_range(agreed: RewardRange) -> WireRange:
+    """Write the range of outcomes for a cohort's public description."""
+    return WireRange(low=str(agreed.low), high=str(agreed.high), unit=agreed.unit)
+
+
+def from_range(spec: CohortSpec) -> RewardRange:
+    """Return the range of outcomes that a cohort states; raises InputError."""
+    if not spec.HasField("reward_range"):
+        return DEFAULT_RANGE
+    stated = spec.reward_range
+    return _read_range(stated.low, stated.high, stated.unit)
+
+
+# Every stage of every cohort of a run states the same one.
+@lru_cache(maxsize=64)
+def _read_range(low: str, high: str, unit: str) -> RewardRange:
+    for end in (low, high):
+        if len(end) > _LONGEST_NUMBER:
+            raise InputError("range", f"{len(end)} characters", "two short numbers")
+    return RewardRange(exact("range", low), exact("range", high), unit)
 
 
 def cohort_mechanism(spec: CohortSpec) -> CohortMechanism:
@@ -103,8 +132,17 @@ def check_names(spec: CohortSpec) -> None:
         if not 0 < len(value) <= LONGEST_NAME:
             given = f"{len(value)} characters long"
             raise InputError(field, given, f"1 to {LONGEST_NAME} characters")
+    if len(spec.arm_name) > LONGEST_NAME or not spec.arm_name.isprintable():
+        given = f"{len(spec.arm_name)} characters long"
+        raise InputError(
+            "arm_name", given, f"printable, at most {LONGEST_NAME} characters"
+        )
+    if (size := spec.ByteSize()) > _MOST_BYTES:  # with fields that nobody knows
+        raise InputError("description", f"{size} bytes long", f"at most {_MOST_BYTES}")
     if spec.batch < 1:
         raise InputError("batch", spec.batch, "at least 1")
+    if spec.window_ms > 1000 * LONGEST_WINDOW_S:
+        raise InputError("window_ms", spec.window_ms, "at most a week")
 
 
 def check_threat(threat: Threat) -> None:

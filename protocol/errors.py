@@ -16,7 +16,8 @@
     │   └── BeyondCapacityError      speaks for more users than it is certified for
     ├── CohortVoidError          no sum is released; the cohort's users stay used
     ├── UnavailableError         a node, desk or database cannot be reached  (exit 4)
-    │   └── RandomnessError      … or the system's random numbers cannot be trusted
+    │   ├── RandomnessError      … or the system's random numbers cannot be trusted
+    │   └── LedgerMismatchError  … or a ledger was rolled back, replaced or copied
     └── JournalError             the record of a run is missing or inconsistent (exit 3)
 
 An error's text says what happened, the values, and what to do. Rewards, noise, shares
@@ -159,6 +160,10 @@ class RandomnessError(UnavailableError):
             f"the operating system's random generator is broken: {problem}; no noise "
             "was drawn. Do not serve users on this machine"
         )
+
+
+class LedgerMismatchError(UnavailableError):
+    """A ledger is not where its counter says: rolled back, replaced or copied."""
 
 
 class JournalError(WallflowerError):

@@ -107,6 +107,19 @@ def round_up(value: float | Fraction, digits: int = 4) -> str:
     return format(rounded.normalize(), "f")
 
 
+def round_up_digits(value: float, digits: int) -> float:
+    """Return the least decimal number of so many digits that is not below `value`.
+
+    Examples
+    --------
+    >>> round_up_digits(0.0421, 2), round_up_digits(3.7e-6, 2)
+    (0.043, 3.7e-06)
+    """
+    short = Decimal(repr(float(value)))  # 0.1 is meant as 0.1, as in `round_up`
+    step = Decimal(1).scaleb(short.adjusted() + 1 - digits)
+    return float(short.quantize(step, rounding="ROUND_CEILING"))
+
+
 def counted(number: int, thing: str) -> str:
     """Count things, one of them in the singular.
 

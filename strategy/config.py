@@ -24,6 +24,8 @@ from wallflower.protocol.files.sections import NodeSettings, RewardSettings, one
 from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.numbers import counted, positive, probability, whole
 from wallflower.protocol.privacy.mechanism import Mechanism, mechanism_named
+from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.rewards.tables import dealt_out
 from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE, check_backend
 from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
@@ -156,8 +158,8 @@ class TransportSettings:
     """``[transport]``: how requests reach nodes, and how long each may take.
 
     `kind` ``auto`` is memory for ``local``, flower for ``simulation``, grpc for
-    ``deployment``. `stage_timeout_s` bounds every stage of a secure sum,
-    `reward_timeout_s` the stage in which users pull the arm, `attend_timeout_s` the
+    ``deployment``. `stage_timeout_s` bounds every stage of a secure sum; where users
+    are shown the arm the window of outcomes comes on top. `attend_timeout_s` bounds the
     wait for nodes at the start, `return_timeout_s` the wait for nodes that went away
     when too few are left for the next cohorts. `attempts` bounds how often a void
     cohort is recruited again. `public_address` is the ``host:port`` under
@@ -172,7 +174,6 @@ class TransportSettings:
     certificate: Path | None = None
     private_key: Path | None = None
     stage_timeout_s: float = 60.0
-    reward_timeout_s: float = 3600.0
     attend_timeout_s: float = 120.0
     return_timeout_s: float = 600.0
     attempts: int = 3
@@ -187,7 +188,6 @@ class TransportSettings:
             )
         for name, value in (
             ("stage-timeout-s", self.stage_timeout_s),
-            ("reward-timeout-s", self.reward_timeout_s),
             ("attend-timeout-s", self.attend_timeout_s),
             ("return-timeout-s", self.return_timeout_s),
         ):
@@ -254,6 +254,16 @@ class ExperimentConfig:
     def test_mode(self) -> bool:
         """True when noise comes from a seed: then nobody is protected."""
         return self.test.noise_seed is not None
+
+    @property
+    def reward_range(self) -> RewardRange:
+        """How outcomes become numbers in [0, 1]; from 0 to 1 where nothing is said."""
+        return DEFAULT_RANGE if self.rewards is None else self.rewards.reward_range
+
+    @property
+    def window(self) -> OutcomeWindow:
+        """When outcomes are taken; the cohort states it, and nodes may refuse it."""
+        return NO_WINDOW if self.rewards is None else self.rewards.window
 
     def mechanism(self) -> Mechanism:
         """Build the mechanism; refuses an unknown name or a level out of range."""

@@ -38,7 +38,7 @@ from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.desk.desk import Desk
 from wallflower.strategy.desk.host import enrolment_key, flower_desk, revoked_serials
-from wallflower.strategy.nodes.bundling import BundlingPort
+from wallflower.strategy.nodes.bundling import LINGER_S, BundlingPort
 from wallflower.strategy.nodes.flower import FlowerPort
 from wallflower.strategy.nodes.shuffler import shuffled, stated_shuffler
 from wallflower.strategy.record import events
@@ -206,11 +206,20 @@ class PrivateBandit(Strategy):
     @asynccontextmanager
     async def _port(self, flower: FlowerPort, run_id: str) -> AsyncIterator[NodePort]:
         if self.transport == "flower":
-            async with BundlingPort(flower) as port:
+            async with BundlingPort(flower, linger_s=self._linger_s()) as port:
                 yield port
         else:
             async with flower_desk(self.config, run_id, self.run_dir, flower) as desk:
                 yield desk
+
+    def _linger_s(self) -> float:
+        """Return how long a message to a node waits for the other arms' requests.
+
+        A node works on one message at a time: an arm that misses its message waits for
+        the end of the others' window.
+        """
+        window_s = self.config.window.seconds
+        return LINGER_S if window_s is None else max(LINGER_S, min(5.0, window_s / 20))
 
     async def _expected(self, flower: FlowerPort) -> int:
         """Count the nodes to wait for: all that Flower lists, once the list is still.

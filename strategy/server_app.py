@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from logging import INFO
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from flwr.common import log
 from flwr.serverapp import Grid, ServerApp
 
 from wallflower.protocol.errors import WallflowerError
-from wallflower.protocol.files.private import private_directory, private_file
+from wallflower.protocol.files.private import private_directory, write_anew
 from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.flower_config import experiment, run_directory
 from wallflower.strategy.private_bandit import PrivateBandit, engine_of
@@ -63,8 +65,7 @@ def main(grid: Grid, context: Context) -> None:
 
 def _leave_note(run_dir: Path, error: WallflowerError) -> None:
     note = {"error": type(error).__name__, "text": str(error), "exit": error.exit_code}
-    private_file(run_dir / FAILURE_FILE)
-    (run_dir / FAILURE_FILE).write_text(json.dumps(note), encoding="utf-8")
+    write_anew(run_dir / FAILURE_FILE, json.dumps(note).encode())
 
 
 def _tell(event: events.Event) -> None:
@@ -112,22 +113,25 @@ def _tell(event: events.Event) -> None:
 
 
 def _table(config: ExperimentConfig, strategy: PrivateBandit) -> list[str]:
-    """Write the arms' estimates and intervals, best first."""
-    names = config.experiment.arms
-    width = max(len(name) for name in names)
-    views = sorted(
-        strategy.arms, key=lambda v: (v.active, v.estimate or 0.0), reverse=True
-    )
-    lines = [
+    return [
         f"Result ({strategy.finished or 'stopped'}), {strategy.run_dir}, "
-        f"{strategy.messages_sent} Flower messages"
+        f"{strategy.messages_sent} Flower messages",
+        *describe_arms(config, strategy.arms),
     ]
-    for view in views:
-        estimate = "–" if view.estimate is None else f"{view.estimate:.4f}"
+
+
+def describe_arms(config: ExperimentConfig, arms: Sequence[ArmView]) -> list[str]:
+    """Return a line for every arm, best first, with its mean in the unit."""
+    names, measured = config.experiment.arms, config.reward_range
+    width = max(len(name) for name in names)
+    lines = []
+    for view in sorted(arms, key=lambda v: (v.active, v.estimate or 0.0), reverse=True):
+        estimate = "–" if view.estimate is None else measured.describe(view.estimate)
         out = "retired after" if view.retired else "out in"
         state = "active" if view.active else f"{out} batch {view.eliminated_in}"
+        people = f"{view.users:,} users of {view.asked:,} asked"
         lines.append(
             f"  {names[view.arm]:<{width}}  {estimate:>7}  "
-            f"[{view.lower:.4f}, {view.upper:.4f}]  {view.users:>9} users  {state}"
+            f"[{measured.describe_interval(view.lower, view.upper)}]  {people}  {state}"
         )
     return lines

@@ -89,6 +89,20 @@ def asked_for() -> set[str]:
     return names | {"ray"}  # by flwr[simulation]
 
 
+def test_whatever_the_wheel_asks_for_has_an_upper_bound() -> None:
+    """A version that nobody tried is not installed; `make test-newest` tries them."""
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = stated["optional-dependencies"]
+    lines = [*stated["dependencies"], *chain.from_iterable(extras.values())]
+    unbounded = [
+        line
+        for line in lines
+        if canonicalize_name(Requirement(line).name) not in OURS
+        and not {"<", "=="} & {one.operator for one in Requirement(line).specifier}
+    ]
+    assert unbounded == []
+
+
 def test_whatever_the_wheel_asks_for_has_its_reason() -> None:
     assert asked_for() - reasons().keys() == set()
 

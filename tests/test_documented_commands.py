@@ -105,11 +105,23 @@ QUICK = (
     "wallflower verify RUN",
     "wallflower verify RUN --head HASH",
 )
+REVENUE = (
+    "wallflower check examples/revenue.toml",
+    "wallflower plan examples/revenue.toml --gap 8",
+    "wallflower run examples/revenue.toml",
+)
+AGAIN = (
+    "wallflower run again.toml --run-dir first",
+    "wallflower run again.toml --run-dir second",
+    "wallflower plan again.toml",
+    "wallflower run again.toml --run-dir third",
+    "wallflower status third",
+)
 HEADLINE = "wallflower run examples/headline.toml --engine simulation"
 
 
 def test_every_command_is_run_here_or_has_a_reason() -> None:
-    here = {*QUICK, *SHELL, SIMULATION, HEADLINE, FLWR, SERVER}
+    here = {*QUICK, *REVENUE, *AGAIN, *SHELL, SIMULATION, HEADLINE, FLWR, SERVER}
     assert set(commands()) == here | ELSEWHERE.keys()
 
 
@@ -211,6 +223,28 @@ def test_the_commands_of_a_first_hour_run_in_the_order_of_the_readme(
         said = run(words, desk)
         assert "Traceback" not in said
     assert said.rstrip().endswith("The record holds.")
+
+
+def test_the_commands_of_the_example_in_euros_run(desk: Path) -> None:
+    # Of 2,000 simulated runs (`wallflower simulate`) all find the season ticket.
+    said = [run(command, desk) for command in REVENUE]
+    assert "all from 0 to 200 €" in said[0]
+    assert " 8 € " in said[1]
+    assert '"season ticket" is the best of 2 arms' in said[2]
+
+
+def test_three_experiments_with_the_same_people_run(tmp_path: Path) -> None:
+    (text,) = (b.text for b in blocks("toml") if 'name = "again"' in b.text)
+    (tmp_path / "again.toml").write_text(text, encoding="utf-8")
+    said = [" ".join(run(command, tmp_path).split()) for command in AGAIN]
+    left_out = "are left out by their nodes: their budget does not allow it."
+    left = "120 of 720 people can still be asked under these terms; 600"
+    assert f"{left} {left_out}" in said[2]
+    assert "users invited 80, answered 80, lost 0" in said[3]
+    left = "40 of 720 people can still be asked under these terms; 600"
+    assert f"{left} {left_out}" in said[4]
+    with pytest.raises(AssertionError, match="40 of 720 people can still be asked"):
+        run(AGAIN[3].replace("third", "fourth"), tmp_path)
 
 
 @pytest.mark.slow  # the two experiments of the demo, some ten seconds each

@@ -110,6 +110,7 @@ def test_it_holds_one_package_with_the_app_and_the_examples_and_no_tests(
         "app/LICENSE",
         "app/wallflower_app/server.py",
         "examples/headline.toml",
+        "examples/revenue.csv",
         "strategy/server_app.py",
         "clients/client_app.py",
         "protocol/wire/node_pb2.pyi",

@@ -12,13 +12,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 import typer.core
 import typer.main
-from click.exceptions import Abort, ClickException, NoArgsIsHelpError
 
 from wallflower.commands import keys
 from wallflower.commands.check import check
@@ -31,10 +29,14 @@ from wallflower.commands.report import report
 from wallflower.commands.run import pause, resume, retire, run, status, verify
 from wallflower.commands.shuffler import shuffler
 from wallflower.commands.simulate import simulate
+from wallflower.commands.usage import ClickException, NoArgsIsHelpError
 from wallflower.commands.visit import visit
 from wallflower.commands.watch import watch
 from wallflower.protocol.errors import WallflowerError
 from wallflower.version import __version__
+
+if TYPE_CHECKING:
+    import click
 
 # With rich installed, typer escapes "[default: …]" for rich even where it prints the
 # plain help we want: the backslash would be seen.
@@ -133,7 +135,7 @@ def main() -> None:
     except WallflowerError as error:
         _say(str(error))
         sys.exit(error.exit_code)
-    except (Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         _say("interrupted")
         sys.exit(130)
     except BrokenPipeError:

@@ -48,7 +48,8 @@ class AttendanceSettings:
     Attributes
     ----------
     concurrency : int
-        Requests worked on at once.
+        Requests worked on at once: as many as a round has arms, since each may wait for
+        the end of its window.
     patience_s : float
         How long to try without once reaching the desk before giving up.
     first_wait_s, longest_wait_s : float
@@ -60,7 +61,7 @@ class AttendanceSettings:
         Largest message accepted from the desk.
     """
 
-    concurrency: int = 8
+    concurrency: int = 1024
     patience_s: float = 300.0
     first_wait_s: float = 0.2
     longest_wait_s: float = 20.0

@@ -16,12 +16,14 @@ from wallflower.clients.desk.answering import Answering, Outbox
 from wallflower.protocol.errors import AuthenticationError, MalformedMessageError
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import (
+    GREETING,
     METHOD,
     NONCE_BYTES,
     STATUS,
     VERSION,
     RunToken,
     check_token_proof,
+    hello_transcript,
     token_proof,
     transcript,
 )
@@ -62,18 +64,15 @@ async def attend_once(
 
     Raises AuthenticationError when the desk is not the one we were told of.
     """
-    call: _Call = channel.stream_stream(METHOD, None, None)(None)
+    hello = new_hello(run_id, token, identity, instance)
+    proof = token_proof(token, "hello", hello_transcript(hello))
+    greeting = desk_pb2.Greeting(hello=hello, token_proof=proof)
+    headers = ((GREETING, greeting.SerializeToString()),)
+    call: _Call = channel.stream_stream(METHOD, None, None)(None, metadata=headers)
     welcomed = False
     try:
         async with asyncio.timeout(greeting_s):
-            welcome = await _greet(
-                call,
-                run_id,
-                token,
-                identity=identity,
-                instance=instance,
-                server_fingerprint=server_fingerprint,
-            )
+            welcome = await _prove(call, hello, token, identity, server_fingerprint)
         welcomed = True
         over = await _Stream(call, answering, welcome).serve()
         if over is not None:
@@ -127,17 +126,14 @@ def new_hello(
     )
 
 
-async def _greet(
+async def _prove(
     call: _Call,
-    run_id: str,
+    hello: desk_pb2.Hello,
     token: RunToken,
     identity: NodeIdentity,
-    instance: bytes,
     server_fingerprint: bytes | None,
 ) -> desk_pb2.Welcome:
     """Prove who we are; check that the desk knows the run and is the expected one."""
-    hello = new_hello(run_id, token, identity, instance)
-    await call.write(desk_pb2.FromNode(hello=hello).SerializeToString())
     challenge = (await _expect(call, "challenge")).challenge
     if server_fingerprint not in (None, challenge.server_fingerprint):
         raise AuthenticationError("the desk shows another TLS certificate than agreed")

@@ -8,6 +8,7 @@ same request always has the same answer.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import secrets
 import time
@@ -32,6 +33,7 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import (
     FINAL,
+    GREETING,
     INSTANCE_BYTES,
     VISIT,
     check_token_proof,
@@ -51,7 +53,7 @@ from wallflower.protocol.wire import desk_pb2
 
 _log = logging.getLogger(__name__)
 _jitter = secrets.SystemRandom()
-_FRAME_BYTES = 4096  # room for hello, proofs and ids around the answers
+_FRAME_BYTES = 4096  # room for ids around the answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ class Visitor:
         return over
 
     async def _until_over(self, *, stay: bool) -> str | None:
+        away_s = 0.0  # visits while something is worked on become ever rarer
         try:
             while True:
                 asked = await self._reach()
@@ -150,14 +153,18 @@ class Visitor:
                     self._begin(request)
                 if self._done:
                     continue
+                pause_s = min(asked.next_ms / 1000, self._settings.longest_pause_s)
+                pause_s *= 0.75 + _jitter.random() / 2
                 if self._work:
-                    await self._wait_for_work()
+                    longest_s = self._settings.longest_pause_s
+                    away_s = min(max(2 * away_s, pause_s), longest_s)
+                    if await self._wait_for_work(away_s):
+                        away_s = 0.0
                 elif not stay:
                     return None
                 else:
                     await self._leave()
-                    pause_s = min(asked.next_ms / 1000, self._settings.longest_pause_s)
-                    await asyncio.sleep(pause_s * (0.75 + _jitter.random() / 2))
+                    await asyncio.sleep(pause_s)
         finally:
             for task in self._work:
                 task.cancel()
@@ -180,16 +187,24 @@ class Visitor:
             answer = StoredAnswer(failure="too-large")
         return answer
 
-    async def _wait_for_work(self) -> None:
-        """Wait for the first of the answers; a long wait is one without connection."""
+    async def _wait_for_work(self, longest_s: float) -> bool:
+        """Wait for the first of the answers; return whether there is one.
+
+        A long wait is one without connection. After `longest_s` it is time to come by:
+        the requests of other arms may be there, which must not wait for the end of a
+        window.
+        """
         wait, first = self._settings.stay_s, asyncio.FIRST_COMPLETED
         done, _ = await asyncio.wait(self._work, timeout=wait, return_when=first)
         if not done:
             await self._leave()
-            done, _ = await asyncio.wait(self._work, return_when=first)
+            done, _ = await asyncio.wait(
+                self._work, timeout=longest_s, return_when=first
+            )
         for task in done:
             request_id = self._work.pop(task)
             self._done[request_id] = self._answers.finish(request_id, task.result())
+        return bool(done)
 
     async def _reach(self) -> desk_pb2.Asked:
         """Visit until it works; raises once that is hopeless."""
@@ -222,13 +237,14 @@ class Visitor:
         invitation, settings = self._invitation, self._settings
         brought = await self._brought()
         self._last_ms = max(self._last_ms + 1, time.time_ns() // 1_000_000)
-        visit = desk_pb2.FromVisitor(
+        body = brought.SerializeToString()
+        visit = desk_pb2.VisitGreeting(
             hello=new_hello(
                 invitation.run_id, invitation.token, self._identity, self._instance
             ),
             at_ms=self._last_ms,
             server_fingerprint=invitation.server_fingerprint or b"",
-            body=brought.SerializeToString(),
+            digest=hashlib.sha256(body).digest(),
         )
         said = visit_transcript(visit)
         visit.proof.signature = self._identity.sign(said)
@@ -236,7 +252,8 @@ class Visitor:
         if self._channel is None:
             self._channel = open_channel(invitation, settings.most_bytes)
         call = self._channel.unary_unary(VISIT, None, None)
-        raw = await call(visit.SerializeToString(), timeout=settings.call_s)
+        headers = ((GREETING, visit.SerializeToString()),)
+        raw = await call(body, metadata=headers, timeout=settings.call_s)
         try:
             reply = desk_pb2.ToVisitor.FromString(raw)
             asked = desk_pb2.Asked.FromString(reply.body)

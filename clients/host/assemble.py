@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.host.run_keys import stored_keyring
 from wallflower.clients.node.ledger import Ledger
-from wallflower.clients.node.node import Node, NodeParts
+from wallflower.clients.node.node import CountOutcomes, Node, NodeParts
 from wallflower.clients.node.randomizer import real_randomizer, seeded_randomizer
 from wallflower.clients.node.sessions import SessionStore, StoredSessions
-from wallflower.clients.rewards.source import Patience, Rewards
+from wallflower.clients.rewards.source import Rewards
 from wallflower.clients.secure_sum import ClientKeyring, SessionOpener
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
+from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.secure_sum.backends import MOST_USERS
 
 
@@ -23,7 +25,9 @@ class NodeSetup:
     """What the nodes of one process share.
 
     `source` gives the reward source of a node (one object may serve many); `identity`
-    its identity or None. `noise_seed` is for tests only.
+    its identity or None; `window` and `reward_range` are what the users agreed to.
+    `count` keeps how many outcomes are not known, on the node. `noise_seed` is for
+    tests only.
     """
 
     policy: ClientPolicy
@@ -32,7 +36,9 @@ class NodeSetup:
     identity: Callable[[str], NodeIdentity | None] = lambda node_id: None
     enrolment_key: bytes | None = None
     noise_seed: int | None = None
-    patience: Patience = field(default_factory=Patience)
+    window: OutcomeWindow = NO_WINDOW
+    count: CountOutcomes = lambda shown, unknown: None
+    reward_range: RewardRange = DEFAULT_RANGE
 
     def trust(self) -> Trust | None:
         """Whom the nodes believe, as of now."""
@@ -83,7 +89,9 @@ def make_node(
         open_session=opener.open,
         forget=opener.forget,
         randomize=randomizer,
-        patience=setup.patience,
+        window=setup.window,
+        count=setup.count,
+        reward_range=setup.reward_range,
         capacity=MOST_USERS if certificate is None else certificate.capacity,
     )
     return Node(node_id, users, parts, sessions)

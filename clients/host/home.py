@@ -3,7 +3,8 @@
 The folder named by ``wallflower-home`` in the SuperNode's ``--node-config`` holds
 ``node.toml`` and the node's state (ledger, sessions). The keys lie beside it or in the
 folder that the file names; the ledger's counter in the folder that
-``wallflower-counter`` names, the home by default. Nothing in it comes from the server.
+``wallflower-counter`` names, the home by default. Relative paths in the file start at
+its folder. Nothing in it comes from the server.
 
 ::
 
@@ -22,6 +23,7 @@ from __future__ import annotations
 import logging
 import secrets
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from flwr.app import Context
@@ -33,14 +35,15 @@ from wallflower.clients.desk.visit import Visitor, VisitSettings
 from wallflower.clients.host import invitations
 from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.host.lock import node_lock
+from wallflower.clients.host.outcome_counts import add_counts
 from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
 from wallflower.clients.node.sessions import SessionStore
-from wallflower.clients.rewards.local import TableRewards, patience_of, reward_source
+from wallflower.clients.rewards.local import TableRewards, reward_source
 from wallflower.clients.rewards.ready import check_test_users
-from wallflower.clients.rewards.source import Patience, RewardsOf
+from wallflower.clients.rewards.source import RewardsOf
 from wallflower.protocol.errors import (
     ConfigError,
     InputError,
@@ -53,6 +56,8 @@ from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
 from wallflower.protocol.identity.tokens import INSTANCE_BYTES
 from wallflower.protocol.numbers import whole
+from wallflower.protocol.rewards.outcome_window import NO_WINDOW
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE
 from wallflower.protocol.wire.node_pb2 import NodeRequest
 
 FILE_NAME = "node.toml"
@@ -124,7 +129,9 @@ class NodeHome:
         self.path = path
         self._counter = (path if counter is None else counter) / "ledger.counter"
         where = path / FILE_NAME
-        self.file = settings_from(NodeFile, read_toml(where), str(where))
+        stated = settings_from(NodeFile, read_toml(where), str(where))
+        settings = stated.rewards and stated.rewards.beside(path)
+        self.file = replace(stated, rewards=settings)
         section = self.file.node
         self.keys = path if section.keys is None else path / section.keys
         self.policy = self._policy()
@@ -196,8 +203,7 @@ class NodeHome:
             source = self._rewards(self.name)
         else:
             assert settings is not None
-            own = settings.beside(self.path)
-            source = reward_source(own, self.name, section.arms)
+            source = reward_source(settings, self.name, section.arms)
         if isinstance(source, TableRewards):
             users = source.users
         elif isinstance(section.users, int):
@@ -212,7 +218,9 @@ class NodeHome:
             source=lambda name: source,
             identity=lambda name: self.identity,
             enrolment_key=None if trust is None else trust.enrolment_key,
-            patience=Patience() if settings is None else patience_of(settings),
+            window=NO_WINDOW if settings is None else settings.window,
+            count=partial(add_counts, self.path),
+            reward_range=DEFAULT_RANGE if settings is None else settings.reward_range,
         )
         return make_node(setup, self.name, users, trust, store)
 

@@ -15,17 +15,53 @@ from collections.abc import Sequence
 import grpc
 
 from wallflower.protocol.errors import RefusalError
-from wallflower.protocol.secure_sum.session import Parcel
+from wallflower.protocol.secure_sum.session import Destination, Parcel
+from wallflower.protocol.secure_sum.shuffle.deposits import GREETING
 from wallflower.protocol.wire.shuffle_pb2 import DepositAnswer
 
 _METHOD = "/wallflower.v1.Shuffler/Deposit"
 _CALL_S = 30.0
+_REACH_S = 10.0
+# By event loop and place: who is knocking there now.
+_knocking: dict[tuple[int, Destination], asyncio.Task[None]] = {}
 _PAUSES_S = (0.1, 0.5, 2.0, 5.0, 10.0)
 _AGAIN = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.DEADLINE_EXCEEDED,
 }
+
+
+async def reach(place: Destination) -> None:
+    """See that somebody answers there under TLS; raises RefusalError where not.
+
+    Asked before people are charged for a contribution that must be taken there. Nodes
+    of one process that ask at the same time knock once.
+    """
+    key = id(asyncio.get_running_loop()), place
+    knock = _knocking.get(key)
+    if knock is None:
+        knock = _knocking[key] = asyncio.create_task(_knock(place))
+
+        def forget(done: asyncio.Task[None]) -> None:
+            _knocking.pop(key, None)
+            if not done.cancelled():
+                done.exception()  # whoever waited may have gone
+
+        knock.add_done_callback(forget)
+    await asyncio.shield(knock)
+
+
+async def _knock(place: Destination) -> None:
+    credentials = grpc.ssl_channel_credentials(place.authority)
+    async with grpc.aio.secure_channel(place.address, credentials) as channel:
+        try:
+            async with asyncio.timeout(_REACH_S):
+                await channel.channel_ready()
+        except TimeoutError:
+            raise RefusalError(
+                "shuffler-unreachable", f"{place.address} did not answer"
+            ) from None
 
 
 async def deliver(parcel: Parcel, pauses_s: Sequence[float] = _PAUSES_S) -> None:
@@ -49,7 +85,9 @@ async def _handed_over(
     )
     for pause_s in (*pauses_s, None):
         try:
-            answer: DepositAnswer = await call(parcel.body, timeout=_CALL_S)
+            answer: DepositAnswer = await call(
+                parcel.body, metadata=((GREETING, parcel.greeting),), timeout=_CALL_S
+            )
             return answer
         except grpc.aio.AioRpcError as error:
             word = error.code().name.lower().replace("_", "-")

@@ -14,26 +14,32 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from wallflower.clients.node import claims
+from wallflower.clients.node import claims, prices
 from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger_chain import SCHEMA as CHAIN_SCHEMA
 from wallflower.clients.node.ledger_chain import Chain
 from wallflower.clients.node.ledger_thread import LedgerThread
+from wallflower.clients.node.prices import Amount, Price
 from wallflower.clients.node.spends import NodeAccount, Spend, repeated
 from wallflower.protocol.accounting.account import NOTHING, Account, Cost
-from wallflower.protocol.errors import RefusalError, UnavailableError
+from wallflower.protocol.errors import (
+    LedgerMismatchError,
+    RefusalError,
+    UnavailableError,
+)
 from wallflower.protocol.files.closing import Closing
 from wallflower.protocol.files.sqlite import open_database, transaction
 
-# 1: every row says its own ε̂ and g, so that spends of all kinds add up.
-_VERSION = 1
+_VERSION = 3  # of the tables; another program's file is not touched
 _UNAVAILABLE = "ledger-unavailable"
+# What reading a row raises that nobody could have written.
+_UNREADABLE = (ValueError, TypeError, ArithmeticError, RecursionError)
 _BUSY_MS = 30_000  # how long a spend waits for other processes …
 _READY_MS = 5_000  # … and whoever only asks whether it could be written
 _SCHEMA = (
@@ -44,9 +50,10 @@ _SCHEMA = (
         cohort_id TEXT NOT NULL,
         kind      TEXT NOT NULL,
         epsilon   TEXT NOT NULL,
+        delta     TEXT NOT NULL,
+        precision INTEGER NOT NULL,
         users     TEXT NOT NULL,
         at        REAL NOT NULL,
-        precision INTEGER,
         UNIQUE (node_id, run_id, cohort_id)
     ) STRICT""",
     """CREATE TRIGGER IF NOT EXISTS spend_is_not_changed BEFORE UPDATE ON spend
@@ -56,6 +63,7 @@ _SCHEMA = (
 )
 
 _Look: TypeAlias = Callable[[], Any]
+_Entry: TypeAlias = Spend | Claim | Price
 _Row: TypeAlias = tuple[str | int | float, ...]  # of the table of spends
 _NO_SPENDS = NodeAccount()  # of a node that never answered; nothing is added to it
 
@@ -80,9 +88,10 @@ class Ledger(Closing):
         self._last_read = 0
         self._claimed: set[tuple[str, str, str]] = set()  # node, run, cohort
         self._last_claim = 0
+        self._prices: dict[str, Amount] = {}  # by run
         self._known_until = 0.0  # till when it need not be tried again
         self._caught_up = self._probed = False  # by one of those who wait together
-        self._thread: LedgerThread[Spend | Claim | _Look] = LedgerThread(self._do)
+        self._thread: LedgerThread[_Entry | _Look] = LedgerThread(self._do)
         try:
             self._database = self._thread.call(self._open)
         except BaseException:
@@ -131,26 +140,27 @@ class Ledger(Closing):
         """
         await self._thread.done(self._probe)
 
-    async def prepare(self, entry: Spend) -> RefusalError | None:
-        """See whether a spend could be written now; write nothing.
+    async def prepare(self, entry: Spend) -> Mapping[str, str]:
+        """Return the users who could not make a spend now, each with its code.
 
-        Raises RefusalError if nothing could, or the cohort was answered before. What
-        the users themselves are the reason for (a spent budget) is given: that the node
-        could work is another matter.
+        Raises RefusalError if nothing could be written, the cohort was answered
+        before, or the price is not the run's. Nothing is written but a run's price.
         """
+        known = self._prices.get(entry.run_id)
+        if known is None:
+            await self.ready()  # a spend may wait for long, a question may not
+            await self._thread.done(entry.price)
+        elif refusal := prices.check_same(known, entry.price):
+            raise refusal
 
-        def look() -> tuple[RefusalError | None]:
+        def look() -> dict[str, str]:
             self._probe()
             if self._was_answered(entry.node_id, entry.run_id, entry.cohort_id):
                 raise repeated(entry.cohort_id)
-            try:
-                self._accounts.get(entry.node_id, _NO_SPENDS).check(entry)
-            except RefusalError as refusal:
-                return (refusal,)
-            return (None,)
+            return self._accounts.get(entry.node_id, _NO_SPENDS).unable(entry)
 
-        found: tuple[RefusalError | None] = await self._thread.done(look)
-        return found[0]
+        found: dict[str, str] = await self._thread.done(look)
+        return found
 
     async def answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
         """Tell whether a cohort was answered before, in this process or another."""
@@ -159,6 +169,19 @@ class Ledger(Closing):
             return self._was_answered(node_id, run_id, cohort_id)
 
         found: bool = await self._thread.done(look)
+        return found
+
+    async def latest_cohorts(
+        self, node_id: str, run_id: str, most: int
+    ) -> Sequence[str]:
+        """Return the cohorts of a run that a node answered last."""
+
+        def look() -> list[str]:
+            self._refresh()
+            account = self._accounts.get(node_id, _NO_SPENDS)
+            return account.latest_cohorts(run_id, most)
+
+        found: list[str] = await self._thread.done(look)
         return found
 
     async def spent(self, node_id: str, user: str) -> Account:
@@ -182,13 +205,15 @@ class Ledger(Closing):
             self._chain = _prepare(database, self._counter)
             self._database = database
             self._catch_up()
-        except (OSError, RefusalError, sqlite3.Error) as error:
+        except (OSError, RefusalError, sqlite3.Error, *_UNREADABLE) as error:
             database.close()
             raise self._cannot(error) from None
         return database
 
     def _cannot(self, error: Exception) -> UnavailableError:
-        return UnavailableError(
+        refused = isinstance(error, RefusalError)
+        kind = LedgerMismatchError if refused else UnavailableError
+        return kind(
             f"ledger {self._path} cannot be opened ({error}); without it nothing may "
             "be answered"
         )
@@ -233,7 +258,7 @@ class Ledger(Closing):
     def _catch_up(self) -> None:
         rows = self._database.execute(
             "SELECT number, node_id, run_id, cohort_id, users, kind, epsilon, "
-            "precision FROM spend WHERE number > ? ORDER BY number",
+            "precision, delta FROM spend WHERE number > ? ORDER BY number",
             (self._last_read,),
         )
         for number, node_id, run_id, cohort_id, users, *cost in rows:
@@ -245,22 +270,21 @@ class Ledger(Closing):
             self._claimed.add((node_id, run_id, cohort_id))
             self._last_claim = number
 
-    def _do(self, works: Sequence[Spend | Claim | _Look]) -> list[Any]:
+    def _do(self, works: Sequence[_Entry | _Look]) -> list[Any]:
         """Look at, and write, all that waits; give each its result or exception."""
         self._caught_up = self._probed = False
         results = [
-            None if isinstance(work, Spend | Claim) else _outcome(work)
-            for work in works
+            None if isinstance(work, _Entry) else _outcome(work) for work in works
         ]
-        entries = [work for work in works if isinstance(work, Spend | Claim)]
+        entries = [work for work in works if isinstance(work, _Entry)]
         if entries:
             written = iter(self._write(entries))
             for place, work in enumerate(works):
-                if isinstance(work, Spend | Claim):
+                if isinstance(work, _Entry):
                     results[place] = next(written)
         return results
 
-    def _write(self, entries: Sequence[Spend | Claim]) -> list[Exception | None]:
+    def _write(self, entries: Sequence[_Entry]) -> list[Exception | None]:
         """Write one transaction; give for each entry None or why it is refused."""
         results: list[Exception | None]
         try:
@@ -279,6 +303,7 @@ class Ledger(Closing):
                 # What memory counted is not on disk; read everything anew.
                 self._accounts.clear()
                 self._claimed.clear()
+                self._prices.clear()
                 self._last_read = self._last_claim = 0
                 raise
         except RefusalError as refusal:
@@ -287,16 +312,25 @@ class Ledger(Closing):
             return [_not_written(error)] * len(entries)
         return results
 
-    def _entered(self, entry: Spend | Claim, rows: list[_Row]) -> RefusalError | None:
+    def _entered(self, entry: _Entry, rows: list[_Row]) -> RefusalError | None:
         """Enter one; what is wrong with it alone is refused to it alone."""
         try:
             if isinstance(entry, Claim):
                 return claims.append(self._database, entry)
+            if isinstance(entry, Price):
+                return self._agree(entry)
             return self._append(entry, rows)
         except (OSError, sqlite3.Error):
             raise  # of the file, and so of the whole transaction
         except Exception as error:
             return _not_written(error)
+
+    def _agree(self, price: Price) -> RefusalError | None:
+        """Take a run's price into account, or refuse it."""
+        refusal = prices.append(self._database, price)
+        if refusal is None:
+            self._prices[price.run_id] = price.amount
+        return refusal
 
     def _append(self, entry: Spend, rows: list[_Row]) -> RefusalError | None:
         """Take a spend into account and leave its row to be written, or refuse it."""
@@ -314,6 +348,7 @@ class Ledger(Closing):
                 entry.cohort_id,
                 entry.cost.kind,
                 str(entry.cost.epsilon),
+                str(entry.cost.privacy_delta),
                 entry.cost.precision,
                 json.dumps(entry.users),
                 time.time(),
@@ -324,8 +359,8 @@ class Ledger(Closing):
 
     def _insert(self, rows: Sequence[_Row]) -> None:
         self._database.executemany(
-            "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, precision, "
-            "users, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, delta, "
+            "precision, users, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             rows,
         )
         # Nobody else writes meanwhile: the last number is that of these rows.
@@ -335,18 +370,16 @@ class Ledger(Closing):
 
 
 def _prepare(database: sqlite3.Connection, counter: Counter | None) -> Chain | None:
-    """Make the tables, or bring those of an older version up to this one."""
+    """Make the tables; refuse those of another version."""
     chain = None if counter is None else Chain(database, counter)
     with transaction(database):  # another process may be at it too
         (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version > _VERSION:
+        begun = database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        if version != _VERSION and (version or begun):
             raise sqlite3.DatabaseError(
                 f"its schema is version {version}, this program knows {_VERSION}"
             )
-        columns = {row[1] for row in database.execute("PRAGMA table_info (spend)")}
-        if columns and "precision" not in columns:
-            database.execute("ALTER TABLE spend ADD COLUMN precision INTEGER")
-        for statement in (*_SCHEMA, *claims.SCHEMA, *CHAIN_SCHEMA):
+        for statement in (*_SCHEMA, *claims.SCHEMA, *prices.SCHEMA, *CHAIN_SCHEMA):
             database.execute(statement)
         database.execute(f"PRAGMA user_version = {_VERSION}")
         if chain is not None:
@@ -354,11 +387,9 @@ def _prepare(database: sqlite3.Connection, counter: Counter | None) -> Chain | N
     return chain
 
 
-def _cost(kind: str, epsilon: str, precision: int | None) -> Cost:
-    """Read a row's cost; rows of the first schema say less and count as their worst."""
-    if precision is None:
-        return Cost.at_most(kind, Fraction(epsilon) * (kind != "none"))
-    return Cost(kind, Fraction(epsilon), precision)
+def _cost(kind: str, epsilon: str, precision: int, delta: str) -> Cost:
+    """Read a row's cost."""
+    return Cost(kind, Fraction(epsilon), precision, Fraction(delta))
 
 
 def _not_written(error: Exception) -> RefusalError:

@@ -1,9 +1,9 @@
 """A node: answers requests for its users, on their terms.
 
 Order of business for every stage of a cohort: policy, then session; and for the stage
-that needs the users' value: rewards, then ledger, then randomizer, then the secure sum.
-Nothing that depends on a reward leaves before its spend is on disk. One node answers
-many cohorts at once; a slow reward holds up only its own.
+that needs the users' value: ledger, then rewards, then randomizer, then the secure sum.
+Nobody is shown an arm before their spend is on disk, and everybody who is shown one is
+in the sum. One node answers many cohorts at once; a slow reward holds up only its own.
 """
 
 from __future__ import annotations
@@ -11,23 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import compress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
 from google.protobuf.message import DecodeError
 
-from wallflower.clients.consent import ClientPolicy
+from wallflower.clients.consent import ClientPolicy, check_range, check_window
 from wallflower.clients.node.claims import Claim
-from wallflower.clients.node.courier import deliver
+from wallflower.clients.node.courier import deliver, reach
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.randomizer import Randomize
 from wallflower.clients.node.sessions import MemorySessions, Sessions
-from wallflower.clients.node.spends import Spend, repeated
-from wallflower.clients.rewards.ready import DOWN, require_ready
-from wallflower.clients.rewards.source import Patience, Pull, Rewards, pull_rewards
-from wallflower.protocol.accounting.account import cost_of
+from wallflower.clients.node.spends import Spend, able_users, make_spend, repeated
+from wallflower.clients.rewards.ready import refuse_while_down
+from wallflower.clients.rewards.source import Pull, Rewards, pull_rewards
 from wallflower.protocol.errors import (
     InputError,
     MalformedMessageError,
@@ -38,10 +35,18 @@ from wallflower.protocol.errors import (
     WallflowerError,
 )
 from wallflower.protocol.identity.canonical import digest
+from wallflower.protocol.messages.left_out import mark_users, pack_left_out
 from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.secure_sum.backends import MOST_USERS
 from wallflower.protocol.secure_sum.sealed.committee import is_dealing
-from wallflower.protocol.secure_sum.session import ClientSession, Contribution, Parcel
+from wallflower.protocol.secure_sum.session import (
+    ClientSession,
+    Contribution,
+    Destination,
+    Parcel,
+)
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
     Accepted,
@@ -51,6 +56,7 @@ from wallflower.protocol.wire.node_pb2 import (
     LostUsers,
     NodeAnswer,
     NodeRequest,
+    Offer,
     Refusal,
     Task,
     TaskAnswer,
@@ -58,8 +64,10 @@ from wallflower.protocol.wire.node_pb2 import (
 
 _log = logging.getLogger(__name__)
 
+CountOutcomes = Callable[[int, Mapping[str, int]], None]
 MOST_TASKS = 10_000
 MOST_OPEN_COHORTS = 10_000
+MOST_TOLD = 1_000  # cohorts of a run that a node says it answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +75,13 @@ class NodeParts:
     """What a node is made of.
 
     `source` knows outcomes, `policy` what users agreed to, `ledger` what they spent;
-    `patience` says how long outcomes are waited for. `open_session` starts the client
+    `window` says when outcomes are taken, `reward_range` how they become numbers in
+    [0, 1]. `count` is told how many were shown an arm and why outcomes are not known,
+    which stays on the node. `open_session` starts the client
     machine of a cohort's back-end; `randomize` draws from the operating system, or in
     test mode from a seed. `forget` erases what a dealing left with the node, by run and
-    id. `deliver` takes a parcel to whom it is for. `capacity` is the most users that
-    the node's certificate lets it speak for.
+    id. `reach` finds out whether a parcel could be delivered, `deliver` takes it there.
+    `capacity` is the most users that the node's certificate lets it speak for.
     """
 
     source: Rewards
@@ -80,8 +90,11 @@ class NodeParts:
     open_session: Callable[[CohortSpec], ClientSession]
     randomize: Randomize
     forget: Callable[[str, str], None] = lambda run_id, cohort_id: None
+    reach: Callable[[Destination], Awaitable[None]] = reach
     deliver: Callable[[Parcel], Awaitable[None]] = deliver
-    patience: Patience = field(default_factory=Patience)
+    window: OutcomeWindow = NO_WINDOW
+    count: CountOutcomes = lambda shown, unknown: None
+    reward_range: RewardRange = DEFAULT_RANGE
     capacity: int = MOST_USERS
 
 
@@ -109,7 +122,7 @@ class Node:
     ) -> None:
         self.node_id = node_id
         self.users = tuple(users)
-        self.lost: Counter[str] = Counter()  # reasons users dropped out, and refusals
+        self.lost: Counter[str] = Counter()  # users not shown an arm, and refusals
         self.only_run: str | None = None  # the run of the desk that is attended
         self.visits = False  # comes to the desk now and then, on no committee
         self._members = frozenset(users)
@@ -118,6 +131,8 @@ class Node:
                 "users", f"{len(self.users)} of {node_id}", "no name twice"
             )
         self._parts = parts
+        # Those beyond the node's certificate could never be in a sum.
+        self._described = self.users[: parts.capacity]
         self._sessions = sessions if sessions is not None else MemorySessions()
         self._locks: dict[str, asyncio.Lock] = {}
         self._begun: set[str] = set()  # cohorts whose users were looked at
@@ -160,16 +175,16 @@ class Node:
             if self.only_run not in (None, run_id):
                 raise RefusalError("wrong-run", "this desk is attended for another run")
             if kind == "describe":
-                # Those beyond the node's certificate could never be in a sum.
-                known = self.users[: self._parts.capacity]
-                here = Description(users=known, visits=self.visits)
+                answered = await self._parts.ledger.latest_cohorts(
+                    self.node_id, run_id, MOST_TOLD
+                )
+                here = Description(
+                    users=self._described, visits=self.visits, answered=answered
+                )
                 return TaskAnswer(task_id=task.task_id, description=here)
             if kind == "offer":
-                _check_run(task.offer.spec, run_id)
-                self._parts.policy.check(task.offer.spec)
-                await self._parts.ledger.ready()
-                await self._check_source(task.offer.spec)
-                return TaskAnswer(task_id=task.task_id, accepted=Accepted())
+                accepted = await self._accept(run_id, task.offer)
+                return TaskAnswer(task_id=task.task_id, accepted=accepted)
             if kind == "stage":
                 message = await self._stage(run_id, task.stage, dropped)
                 return TaskAnswer(task_id=task.task_id, message=message)
@@ -180,24 +195,39 @@ class Node:
                 self._parts.forget(run_id, task.close.cohort_id)
                 return TaskAnswer(task_id=task.task_id, closed=Closed())
             raise RefusalError("unknown-task", "this node does not know such a task")
-        except RefusalError as refusal:
-            return await self._refuse(task, refusal, refusal.code, refusal.detail)
-        except ProtocolError as error:
-            return await self._refuse(task, error, error.code, str(error))
+        except (RefusalError, ProtocolError) as error:
+            return await self._refuse(task, error, error.code)
         except (InputError, UnavailableError) as error:
-            return await self._refuse(task, error, "not-possible", str(error))
+            return await self._refuse(task, error, "not-possible")
+
+    async def _accept(self, run_id: str, offer: Offer) -> Accepted:
+        """Agree to an offer and say which users cannot be asked; or refuse it."""
+        spec, users = offer.spec, self._described
+        _check_run(spec, run_id)
+        mechanism = self._check_terms(spec)
+        self._parts.policy.check_arms(offer.arms)
+        unable = await self._parts.ledger.prepare(self._spend(spec, mechanism, users))
+        await self._check_source(spec)
+        if not unable:
+            return Accepted()
+        left_out = pack_left_out(users, unable)
+        return Accepted(left_out=left_out, users=mark_users(users))
 
     async def _refuse(
-        self, task: Task, error: WallflowerError, code: str, detail: str
+        self, task: Task, error: WallflowerError, code: str
     ) -> TaskAnswer:
+        """Tell the server a code and nothing else; the text is for the node's log.
+
+        It may hold amounts, paths and what was spent with other operators.
+        """
         self.lost[code] += 1
         _log.info(
-            "request refused",
+            "request refused: %s",
+            error,
             extra={"event": "request-refused", "node_id": self.node_id, "reason": code},
         )
         refusal = Refusal(
             code=code,
-            detail=detail,
             terms=isinstance(error, TermsError),
             untouched=await self._untouched(task),
         )
@@ -230,7 +260,7 @@ class Node:
                 raise RefusalError("needs-a-stream", "this node only visits the desk")
             self._parts.policy.check_dealing(spec)
         else:
-            mechanism = self._parts.policy.check(spec)
+            mechanism = self._check_terms(spec)
         if spec.cohort_id not in self._locks and len(self._locks) >= MOST_OPEN_COHORTS:
             raise RefusalError("too-many-cohorts", "cohorts are opened but not closed")
         # One stage of a cohort at a time: two copies of a request get one answer.
@@ -249,7 +279,7 @@ class Node:
                 if await self._needs(session, stage, new=new):
                     assert mechanism is not None  # a dealing takes no rewards
                     contribution = await self._contribution(
-                        spec, mechanism, stage, dropped
+                        session, mechanism, stage, dropped
                     )
                 answer = session.handle(stage.message, contribution)
                 await self._claim(spec, session, stage.message, answer)
@@ -295,34 +325,38 @@ class Node:
 
     async def _contribution(
         self,
-        spec: CohortSpec,
+        session: ClientSession,
         mechanism: CohortMechanism,
         stage: CohortStage,
         dropped: dict[str, int],
     ) -> Contribution:
-        """Pull the users' rewards; who has none is counted in `dropped`, by reason."""
+        """Charge the users, then show them the arm; everybody shown it is in the value.
+
+        Those who may not be asked are counted in `dropped`, by reason. Whatever could
+        keep the contribution from being sent is looked at before anybody is charged.
+        """
+        spec = stage.spec
         if spec.cohort_id in self._begun:
-            # Another copy of the request, after a pull that gave no answer.
             raise RefusalError(
-                "cohort-repeated", "the users of this cohort were shown the arm before"
+                "cohort-repeated", "the users of this cohort were looked at before"
             )
         users = tuple(stage.users)
         spend = self._spend(spec, mechanism, users)
         # Nobody is shown an arm whose answer could not be sent.
         against = await self._parts.ledger.prepare(spend)
         await self._check_source(spec)
+        place = session.destination()
+        if place is not None:
+            await self._parts.reach(place)
         self._begun.add(spec.cohort_id)
-        if not users or len(set(users)) != len(users):
-            raise RefusalError("user-repeated", "no user, or a user named twice")
-        if not self._members.issuperset(users):
-            raise RefusalError("user-unknown", "a user who does not live here")
         if len(users) > self._parts.capacity:
             raise RefusalError(
                 "beyond-capacity",
                 f"{len(users)} users; certified for {self._parts.capacity}",
             )
-        if against is not None:
-            raise against
+        users = able_users(users, self._members, against, dropped)
+        session.check_users(len(users))
+        await self._parts.ledger.spend(replace(spend, users=users))
         pulled = await pull_rewards(
             self._parts.source,
             Pull(
@@ -334,49 +368,28 @@ class Node:
                 node_id=self.node_id,
                 users=users,
             ),
-            self._parts.patience.within(stage.reward_timeout_s),
+            self._parts.window,
+            self._parts.reward_range,
         )
-        values = pulled.values
-        if pulled.reasons:
-            dropped.update(pulled.reasons)
-            present = ~np.isnan(values)
-            values, users = values[present], tuple(compress(users, present.tolist()))
-            if not users:
-                raise RefusalError("no-rewards", "no user of this node has a reward")
-            spend = self._spend(spec, mechanism, users)
-        await self._parts.ledger.spend(spend)
-        value = self._parts.randomize(spec, mechanism, users, values)
+        self._parts.count(len(users), pulled.reasons)
+        value = self._parts.randomize(spec, mechanism, users, pulled.values)
         return Contribution(value, len(users))
+
+    def _check_terms(self, spec: CohortSpec) -> CohortMechanism:
+        """Calibrate what the spec describes, or refuse it by name."""
+        check_range(self._parts.reward_range, spec)
+        check_window(self._parts.window, spec)
+        return self._parts.policy.check(spec)
 
     async def _check_source(self, spec: CohortSpec) -> None:
         """Refuse while the reward source is down: no reason to use users up."""
-        try:
-            await require_ready(self._parts.source, spec.arm, spec.arm_name)
-        except UnavailableError as error:
-            _log.warning(
-                "reward source not ready: %s",
-                error,
-                extra={"event": DOWN, "node_id": self.node_id},
-            )
-            # Where outcomes are kept, and what is wrong there, stays on the node.
-            raise RefusalError(
-                DOWN, "the node's source of outcomes cannot be asked now"
-            ) from None
+        source = self._parts.source
+        await refuse_while_down(source, spec.arm, spec.arm_name, self.node_id)
 
     def _spend(
         self, spec: CohortSpec, mechanism: CohortMechanism, users: tuple[str, ...]
     ) -> Spend:
-        policy = self._parts.policy
-        return Spend(
-            node_id=self.node_id,
-            run_id=spec.run_id,
-            cohort_id=spec.cohort_id,
-            cost=cost_of(mechanism),
-            users=users,
-            most_epsilon=policy.largest_total_epsilon,
-            privacy_delta=policy.privacy_delta,
-            most_participations=policy.largest_participations,
-        )
+        return make_spend(self._parts.policy, self.node_id, spec, mechanism, users)
 
 
 def _check_run(spec: CohortSpec, run_id: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
 from collections.abc import Callable
@@ -43,8 +44,21 @@ def find_function(name: str, folder: Path | None = None) -> Callable[[str, str],
     function = getattr(module, attribute, None)
     if not callable(function):
         raise ConfigError(_KEY, f'{path or module_name} has no function "{attribute}"')
+    _check_call(function, path or module_name, attribute)
     found: Callable[[str, str], Any] = function
     return found
+
+
+def _check_call(function: Callable[..., Any], where: Path | str, name: str) -> None:
+    """Refuse a function that cannot be called as a run calls it."""
+    try:
+        inspect.signature(function).bind("arm", "user")
+    except TypeError as error:
+        raise ConfigError(
+            _KEY, f'"{name}" of {where} is called with (arm, user): {error}'
+        ) from None
+    except ValueError:
+        return  # written in C, without a signature
 
 
 def _failing(path: Path | None, name: str, error: Exception) -> ConfigError:
@@ -54,13 +68,13 @@ def _failing(path: Path | None, name: str, error: Exception) -> ConfigError:
     return ConfigError(_KEY, f"{path or name} fails on import: {failure}")
 
 
-def failure_of(function: Callable[[str, str], Any], error: Exception) -> str:
+def failure_of(function: Callable[[str, str], Any], error: BaseException) -> str:
     """Say how a function failed: the kind of its error, and where it stands."""
     code = getattr(function, "__code__", None)
     return failure_in(getattr(code, "co_filename", ""), error)
 
 
-def failure_in(file: str, error: Exception) -> str:
+def failure_in(file: str, error: BaseException) -> str:
     """Say what kind of error it is and in which line of a file; never its own words.
 
     They may be anything, a reward among it; where it stands is enough to mend it.
@@ -68,8 +82,8 @@ def failure_in(file: str, error: Exception) -> str:
     kind = type(error).__name__
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f"{kind} in {Path(error.filename or file).name}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == file]
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if frame.f_code.co_filename == file]
     if lines:
         return f"{kind} in {Path(file).name}:{lines[-1]}"
     return f"{kind} when called with (arm, user)" if file else kind

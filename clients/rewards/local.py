@@ -6,6 +6,7 @@ import asyncio
 import copy
 import dataclasses
 import inspect
+import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,18 +20,22 @@ from wallflower.clients.rewards.source import (
     UNKNOWN_USER,
     Doubles,
     LostRewardError,
-    Patience,
     Pull,
     Rewards,
 )
 from wallflower.clients.rewards.threads import REWARD_THREADS
 from wallflower.protocol.errors import ConfigError, UnavailableError
 from wallflower.protocol.files.sections import RewardSettings
+from wallflower.protocol.rewards.cells import read_cell
 from wallflower.protocol.rewards.models import RewardModel, synthetic_rewards
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.rewards.seeded import seeded_rewards
 from wallflower.protocol.rewards.tables import dealt_out, table_rows
 
 Rows: TypeAlias = dict[str, tuple[float | None, ...]]  # by user, a cell per arm
+
+_log = logging.getLogger(__name__)
+FUNCTION_FAILED = "reward function"  # begins what the log says of a failure
 
 # Quick functions need no more threads than this. A call that takes longer gives its
 # place to another, so that those which never return hold up nobody.
@@ -39,29 +44,37 @@ _PLACE_FOR_S = 1.0
 
 
 class SyntheticRewards:
-    """Rewards drawn from a model; for simulations.
+    """Rewards drawn from a model of numbers in [0, 1], in the unit; for simulations.
 
     With a seed each user's reward follows from (seed, node, user, batch, arm) alone,
     whatever engine asks and in whatever order.
     """
 
-    def __init__(self, model: RewardModel, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        model: RewardModel,
+        seed: int | None = None,
+        reward_range: RewardRange = DEFAULT_RANGE,
+    ) -> None:
         self._model = model
         self._seed = seed
+        self._range = reward_range
         self._generator = np.random.default_rng()
 
     async def pull(self, pull: Pull) -> Doubles:
         """Draw one reward per user."""
         if self._seed is None:
-            return self._model.sample(pull.arm, len(pull.users), self._generator)
-        return seeded_rewards(
-            self._model,
-            self._seed,
-            pull.node_id,
-            pseudonyms=pull.users,
-            batch=pull.batch,
-            arm=pull.arm,
-        )
+            drawn = self._model.sample(pull.arm, len(pull.users), self._generator)
+        else:
+            drawn = seeded_rewards(
+                self._model,
+                self._seed,
+                pull.node_id,
+                pseudonyms=pull.users,
+                batch=pull.batch,
+                arm=pull.arm,
+            )
+        return self._range.means(drawn)
 
     async def close(self) -> None:
         """Nothing to let go of."""
@@ -70,7 +83,7 @@ class SyntheticRewards:
 class TableRewards:
     """Replay of a local table: a row per user, a column per arm.
 
-    A user's empty cell means that his outcome for that arm is not known.
+    A user's empty cell means that their outcome for that arm is not known.
     """
 
     def __init__(
@@ -123,14 +136,20 @@ class CallableRewards:
 
     A plain function is called in a thread and may block. A coroutine function runs on
     the node's loop and must not. It is tried on `test_users` before anybody is asked.
+    The first time that it fails in a line, class, file and line are logged.
     """
 
     def __init__(
-        self, function: Callable[[str, str], Any], test_users: Sequence[str] = ()
+        self,
+        function: Callable[[str, str], Any],
+        test_users: Sequence[str] = (),
+        reward_range: RewardRange = DEFAULT_RANGE,
     ) -> None:
         self._function = function
+        self._range = reward_range
         self._test_users = tuple(test_users)
         self._failure = ""  # of a test user, in words for the function's owner
+        self._failures: set[str] = set()  # of people, each logged once
         self._places = asyncio.Semaphore(_MOST_CALLS_AT_ONCE)
 
     async def stream(self, pull: Pull) -> AsyncGenerator[tuple[int, object], None]:
@@ -154,43 +173,51 @@ class CallableRewards:
             except asyncio.CancelledError:
                 answer.cancel()
                 raise
-        try:
-            return place, await answer
-        except Exception:
-            # Its text may quote a reward: only the fact is kept.
-            return place, LostRewardError(FAILED)
+        return place, await answer
 
     def _begin(self, pull: Pull, user: str) -> asyncio.Future[object]:
-        asynchronous = inspect.iscoroutinefunction(self._function)
-        function = self._function
-        if pull.node_id == CHECK:  # test users are nobody: where it fails may be told
-            function = self._awaited if asynchronous else self._tried
-        if asynchronous:
-            running: asyncio.Future[object] = asyncio.ensure_future(
-                function(pull.arm_name, user)
+        if inspect.iscoroutinefunction(self._function):
+            return asyncio.ensure_future(self._await_function(pull, user))
+        return REWARD_THREADS.call(self._call_function, pull, user)
+
+    def _call_function(self, pull: Pull, user: str) -> object:
+        try:
+            return self._function(pull.arm_name, user)
+        except BaseException as error:
+            return self._lost(pull, error)
+
+    async def _await_function(self, pull: Pull, user: str) -> object:
+        try:
+            return await self._function(pull.arm_name, user)
+        except BaseException as error:
+            # Whatever it raises is its own failure: also what would end this task
+            # (CancelledError) or the whole node (SystemExit).
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # the window is over
+            return self._lost(pull, error)
+
+    def _lost(self, pull: Pull, error: BaseException) -> LostRewardError:
+        """Keep where the function failed, never its own words: they may be a reward."""
+        failure = failure_of(self._function, error)
+        if pull.node_id == CHECK:
+            self._failure = failure
+        elif failure not in self._failures:
+            self._failures.add(failure)
+            _log.warning(
+                "%s %s: %s; counted as rewards.if-unknown",
+                FUNCTION_FAILED,
+                getattr(self._function, "__name__", "without a name"),
+                failure,
+                extra={"event": "reward-function-failed", "node_id": pull.node_id},
             )
-            return running
-        return REWARD_THREADS.call(function, pull.arm_name, user)
-
-    def _tried(self, arm: str, user: str) -> object:
-        try:
-            return self._function(arm, user)
-        except Exception as error:
-            self._failure = failure_of(self._function, error)
-            raise
-
-    async def _awaited(self, arm: str, user: str) -> object:
-        try:
-            return await self._function(arm, user)
-        except Exception as error:
-            self._failure = failure_of(self._function, error)
-            raise
+        return LostRewardError(FAILED)
 
     async def ready(self, arm: int, arm_name: str) -> None:
         """Call it for the test users."""
         self._failure = ""
         try:
-            await try_test_users(self, arm, arm_name, self._test_users)
+            await try_test_users(self, arm, arm_name, self._test_users, self._range)
         except UnavailableError as error:
             if not self._failure:
                 raise
@@ -215,14 +242,13 @@ def reward_source(
     return SOURCES[settings.source](settings, node_id, arms)
 
 
-def patience_of(settings: RewardSettings) -> Patience:
-    """Say how long ``[rewards]`` waits, and whether answers are held back."""
-    return Patience(settings.timeout_s, settings.hold_answers)
-
-
 def _synthetic(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
-    model = synthetic_rewards(settings.model, settings.means, settings.deviation)
-    return SyntheticRewards(model, settings.seed)
+    if not settings.means:
+        raise ConfigError("rewards.means", "one mean per arm is missing")
+    model = synthetic_rewards(
+        settings.model, settings.fractions, settings.deviation_fraction
+    )
+    return SyntheticRewards(model, settings.seed, settings.reward_range)
 
 
 def _table(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
@@ -247,7 +273,7 @@ def shared_tables(
 
 def _callable(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
     function = find_function(settings.function, settings.folder)
-    return CallableRewards(function, settings.test_users)
+    return CallableRewards(function, settings.test_users, settings.reward_range)
 
 
 def _grpc(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Rewards:
@@ -258,6 +284,7 @@ def _grpc(settings: RewardSettings, node_id: str, arms: Sequence[str]) -> Reward
         settings.address,
         None if certificate is None else certificate.read_bytes(),
         settings.test_users,
+        settings.reward_range,
     )
 
 
@@ -278,16 +305,7 @@ def read_table(path: Path, arms: Sequence[str], user_column: str) -> Rows:
             raise ConfigError(where, "no user")
         if user in rows:
             raise ConfigError(where, "its user stands in a row above")
-        rows[user] = tuple(_cell(cell) for cell in cells)
+        rows[user] = tuple(read_cell(cell) for cell in cells)
     if not rows:
         raise ConfigError(str(path), "holds no users")
     return rows
-
-
-def _cell(value: object) -> float | None:
-    if isinstance(value, int | float):
-        return float(value)
-    try:
-        return float(str(value))
-    except ValueError:
-        return None

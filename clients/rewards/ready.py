@@ -10,16 +10,22 @@ file sets apart, whose outcomes are screened like real ones and thrown away.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeGuard
 
-from wallflower.clients.rewards.source import Patience, Pull, Rewards, pull_rewards
-from wallflower.protocol.errors import ConfigError, UnavailableError
+from wallflower.clients.rewards.source import Pull, Rewards, pull_rewards
+from wallflower.protocol.errors import ConfigError, RefusalError, UnavailableError
+from wallflower.protocol.rewards.outcome_window import NO_WINDOW
+from wallflower.protocol.rewards.reward_range import RewardRange
+
+_log = logging.getLogger(__name__)
 
 READY_S = 10.0  # a source that takes longer to say is not ready
 CHECK = "check"  # stands for run, cohort and node in a question about test users
 DOWN = "reward-source-down"
+OUT_OF_RANGE = "reward-out-of-range"  # clipped in a run, refused of a test user
 
 
 class KnowsReady(Protocol):
@@ -57,22 +63,50 @@ async def require_ready(source: Rewards, arm: int, arm_name: str) -> None:
         ) from None
 
 
+async def refuse_while_down(
+    source: Rewards, arm: int, arm_name: str, node_id: str
+) -> None:
+    """Refuse while a node's source is down: no reason to use users up.
+
+    Where outcomes are kept, and what is wrong there, stays on the node.
+    """
+    try:
+        await require_ready(source, arm, arm_name)
+    except UnavailableError as error:
+        _log.warning(
+            "reward source not ready: %s",
+            error,
+            extra={"event": DOWN, "node_id": node_id},
+        )
+        raise RefusalError(
+            DOWN, "the node's source of outcomes cannot be asked now"
+        ) from None
+
+
 async def lost_of(
-    source: Rewards, arm: int, arm_name: str, users: Sequence[str]
+    source: Rewards,
+    arm: int,
+    arm_name: str,
+    users: Sequence[str],
+    reward_range: RewardRange,
 ) -> Mapping[str, int]:
-    """Count, by reason, whose outcomes would be lost; the outcomes are thrown away."""
+    """Count, by reason, whose outcomes are not usable; the outcomes are thrown away."""
     pull = Pull(
         CHECK, CHECK, 0, arm=arm, arm_name=arm_name, node_id=CHECK, users=tuple(users)
     )
-    pulled = await pull_rewards(source, pull, Patience(READY_S))
-    return Counter(pulled.reasons)
+    pulled = await pull_rewards(source, pull, NO_WINDOW, reward_range)
+    return Counter(pulled.reasons) + Counter({OUT_OF_RANGE: pulled.clipped})
 
 
 async def try_test_users(
-    source: Rewards, arm: int, arm_name: str, users: Sequence[str]
+    source: Rewards,
+    arm: int,
+    arm_name: str,
+    users: Sequence[str],
+    reward_range: RewardRange,
 ) -> None:
     """Refuse a source that gives its test users no usable outcome."""
-    lost = await lost_of(source, arm, arm_name, users)
+    lost = await lost_of(source, arm, arm_name, users, reward_range)
     if lost:
         raise UnavailableError(
             f'arm "{arm_name}": no usable reward for {sum(lost.values())} of '

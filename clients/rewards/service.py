@@ -15,6 +15,7 @@ import grpc
 from wallflower.clients.rewards.ready import CHECK, READY_S, try_test_users
 from wallflower.clients.rewards.source import FAILED, LATE, LostRewardError, Pull
 from wallflower.protocol.errors import InputError, UnavailableError
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.wire import rewards_pb2, rewards_pb2_grpc
 
 # Keep-alives find a dead service although no data flows for hours.
@@ -40,6 +41,8 @@ class ServiceRewards:
         travel in clear, so only loopback and unix addresses are taken.
     test_users : Sequence[str]
         Nobody's pseudonyms, on whom the service is tried before anybody is asked.
+    reward_range : RewardRange
+        In which their outcomes must lie.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class ServiceRewards:
         address: str,
         certificate: bytes | None = None,
         test_users: Sequence[str] = (),
+        reward_range: RewardRange = DEFAULT_RANGE,
     ) -> None:
         if certificate is None and not _stays_on_this_machine(address):
             raise InputError(
@@ -58,6 +62,7 @@ class ServiceRewards:
         self._address = address
         self._certificate = certificate
         self._test_users = tuple(test_users)
+        self._range = reward_range
         self._channel: grpc.aio.Channel | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -106,7 +111,7 @@ class ServiceRewards:
                 "rewards.certificate"
             ) from None
         if self._test_users:
-            await try_test_users(self, arm, arm_name, self._test_users)
+            await try_test_users(self, arm, arm_name, self._test_users, self._range)
 
     async def close(self) -> None:
         """Close the connection."""

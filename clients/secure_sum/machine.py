@@ -33,7 +33,11 @@ from wallflower.protocol.secure_sum.context import (
 )
 from wallflower.protocol.secure_sum.envelope import check_place, parse, unwrap, wrap
 from wallflower.protocol.secure_sum.keys import check_distinct, check_usable, verify
-from wallflower.protocol.secure_sum.session import Contribution, Parcel
+from wallflower.protocol.secure_sum.session import (
+    Contribution,
+    Destination,
+    Parcel,
+)
 from wallflower.protocol.secure_sum.stages import StageFacts
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -109,6 +113,22 @@ class ClientMachine(abc.ABC):
             self._inspected = body, envelope
             return True
 
+    def check_users(self, users: int) -> None:
+        """Refuse a contribution of more users than were invited or can be summed."""
+        with _Fatal(self):
+            self._check_users(users)
+
+    def _check_users(self, users: int) -> None:
+        listed = self.roster
+        if users > MOST_USERS or (
+            listed is not None and users > listed.get(self.setting.party, 0)
+        ):
+            raise RefusalError("too-many-users", "more users than were invited")
+
+    def destination(self) -> Destination | None:
+        """Return None: most contributions go to the server alone."""
+        return None
+
     def handle(self, body: bytes, contribution: Contribution | None = None) -> bytes:
         """Answer one message; the same message always has the same answer."""
         with _Fatal(self):
@@ -123,6 +143,7 @@ class ClientMachine(abc.ABC):
             self._inspected = self._unwrapped = None
             if self.stages[envelope.stage].takes_reward:
                 self._check_value(contribution)
+                self._check_users(0 if contribution is None else contribution.users)
             if not self._answers:
                 self.setting.keyring.claim(self.setting.spec.cohort_id)
             payload = self._answer(envelope, contribution)

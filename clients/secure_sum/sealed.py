@@ -200,14 +200,13 @@ class SealedClient(ClientMachine):
                 )
             )
             if contribution.value not in self._allowed:
-                # About once in 2^40 cohorts, whatever the rewards are.
-                raise RefusalError("noise-out-of-range", "this node stays silent")
+                # Less than once in 2^40 cohorts, for all rewards. Whether it happens
+                # depends on them, which the δ of proved inputs pays for.
+                raise RefusalError("noise-out-of-range", "this node adds nothing")
 
     def _seal(self, contribution: Contribution) -> bytes:
         setting, users, public = self.setting, contribution.users, self._public
         assert public is not None
-        if self.roster is not None and users > self.roster[setting.party]:
-            raise RefusalError("too-many-users", "more users than were invited")
         sealed, opening = encrypt(public, contribution.value)
         one, two = bytes(sealed.one), bytes(sealed.two)
         said = statement(self._bound, setting.party, users, one, two)

@@ -27,7 +27,7 @@ from wallflower.protocol.errors import (
     WrongContextError,
 )
 from wallflower.protocol.identity.enrolment import Certificate
-from wallflower.protocol.secure_sum.backends import MOST_USERS, SECAGG_PLUS
+from wallflower.protocol.secure_sum.backends import SECAGG_PLUS
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.keys import signed
 from wallflower.protocol.secure_sum.masking import mask_info, mask_value
@@ -108,6 +108,10 @@ class SecaggPlusClient(ClientMachine):
 
     def _inspect_share(self, request: ShareRequest, envelope: Envelope) -> None:
         self._demand(ADVERTISE)
+        own = self.memory.mask_key
+        if own is None or request.own_mask_key != own.public:
+            # Of an earlier process of this node: its masks would not cancel.
+            raise WrongContextError("the server knows another key of this node")
         if self.memory.invited is None:
             # The roster of those who advertised replaces the roster of the invited.
             self.memory.invited, self.roster, self.context = (
@@ -191,10 +195,6 @@ class SecaggPlusClient(ClientMachine):
     def _share(self, request: ShareRequest, contribution: Contribution) -> bytes:
         assert self.memory.mask_key is not None
         setting, users = self.setting, contribution.users
-        if users > MOST_USERS or (
-            self.roster is not None and users > self.roster[setting.party]
-        ):
-            raise RefusalError("too-many-users", "more users than were invited")
         self.memory.request, self.memory.value, self.memory.users = (
             request,
             contribution.value,

@@ -12,14 +12,15 @@ import hashlib
 import secrets
 
 from wallflower.clients.secure_sum.machine import ClientMachine, Setting
-from wallflower.protocol.errors import InputError, MalformedMessageError, RefusalError
+from wallflower.protocol.errors import MalformedMessageError, RefusalError
 from wallflower.protocol.noise.bits import OsBits
-from wallflower.protocol.secure_sum.backends import MOST_USERS, SHUFFLE
+from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.envelope import parse
-from wallflower.protocol.secure_sum.session import Contribution, Parcel
+from wallflower.protocol.secure_sum.session import Contribution, Destination, Parcel
 from wallflower.protocol.secure_sum.shuffle.deposits import (
     TICKET_BYTES,
     deposit_info,
+    greeting_of,
     receipt,
     reference,
 )
@@ -49,11 +50,14 @@ class ShuffleClient(ClientMachine):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         self._parcel: Parcel | None = None
+        self._destination: Destination | None = None
 
     def _inspect(self, envelope: Envelope) -> None:
         request = parse(SubmitRequest, envelope.payload)
         self.check_roster(request.roster, envelope)
-        self._address(request)
+        address = self._address(request)
+        if address:
+            self._destination = Destination(address, request.authority)
         self._keys(request)
 
     def _address(self, request: SubmitRequest) -> str:
@@ -83,10 +87,6 @@ class ShuffleClient(ClientMachine):
     def _answer(self, envelope: Envelope, contribution: Contribution | None) -> bytes:
         assert contribution is not None
         setting, users = self.setting, contribution.users
-        if users > MOST_USERS:
-            raise InputError("users", users, f"at most {MOST_USERS}")
-        if self.roster is not None and users > self.roster[setting.party]:
-            raise RefusalError("too-many-users", "more users than were invited")
         request = parse(SubmitRequest, envelope.payload)
         plan = ShufflePlan.of(setting.spec, self.roster_size)
         single, together = self._keys(request)
@@ -101,13 +101,18 @@ class ShuffleClient(ClientMachine):
         address = self._address(request)
         if address:
             ticket = secrets.token_bytes(TICKET_BYTES)
-            deposit = DepositRequest(
-                context=self.context,
-                admission=request.admission,
-                sealed=together.seal(ticket + batch, deposit_info(self.context)),
+            sealed = together.seal(ticket + batch, deposit_info(self.context))
+            greeting = greeting_of(
+                setting.spec.run_id, self.context, self.roster_size, plan.batch_bytes
             )
-            body = deposit.SerializeToString()
-            self._parcel = Parcel(address, request.authority, body, receipt(ticket))
+            greeting.admission = request.admission
+            self._parcel = Parcel(
+                address,
+                request.authority,
+                greeting.SerializeToString(),
+                DepositRequest(sealed=sealed).SerializeToString(),
+                receipt(ticket),
+            )
             answer.batch = reference(ticket, self.context, key)
         else:
             answer.batch = together.seal(batch, place)
@@ -116,6 +121,10 @@ class ShuffleClient(ClientMachine):
             answer.certificate = identity.certificate.to_bytes()
             answer.signature = identity.sign(batch_statement(place, answer.batch))
         return answer.SerializeToString()
+
+    def destination(self) -> Destination | None:
+        """Return the shuffler's place, where the node takes its messages itself."""
+        return self._destination
 
     def parcel(self) -> Parcel | None:
         """Give the node's messages, to be taken to the shuffler."""

@@ -33,7 +33,6 @@ class Plan:
     corrupt: str = "0.1"
     dropout: str = "0.3"
     stage_timeout_s: float = 15.0
-    reward_timeout_s: float = 30.0
     attend_timeout_s: float = 45.0
     arms: Sequence[str] = ARMS
     means: Sequence[float] = TRUE_MEANS
@@ -86,7 +85,6 @@ def write_experiment(
         f'certificate = "{keys / "server.crt"}"\n'
         f'private-key = "{keys / "server.key"}"\n'
         f"stage-timeout-s = {plan.stage_timeout_s}\n"
-        f"reward-timeout-s = {plan.reward_timeout_s}\n"
         f"attend-timeout-s = {plan.attend_timeout_s}\n\n"
         f"[nodes]\ncount = {nodes}\nusers = {plan.users}\n"
     )

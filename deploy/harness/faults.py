@@ -63,8 +63,8 @@ def node_killed_opening(lab: Lab) -> str:
 def node_killed_and_back(lab: Lab) -> str:
     """Kill a node in the first batch; it is back for a later batch of the same run.
 
-    The second batch's rewards wait until the node attends again: how long SuperLink
-    turns it away is not the run's business.
+    The second batch's rewards wait until the node attends again, for a minute at most:
+    after that they count as not known, and later batches wait in turn.
     """
     with _opening(lab):
         lab.hold(*lab.nodes)
@@ -277,7 +277,6 @@ FAULTS: tuple[Fault, ...] = (
         "node killed, back for a later batch",
         "open",
         node_killed_and_back,
-        reward_timeout_s=300.0,
         shown=_missing_then_back,
     ),
     Fault("ClientApp killed", "contribution", client_process_killed),

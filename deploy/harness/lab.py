@@ -118,5 +118,4 @@ class Fault:
     hurt: Callable[[Lab], str]
     resumed: bool = False  # the run is expected to stop and to need `resume`
     prepare: Callable[[Lab], None] | None = None
-    reward_timeout_s: float | None = None  # where the experiment's own is too short
     shown: Callable[[Audit], bool] = lambda found: True  # what the sums must show

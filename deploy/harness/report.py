@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deploy.harness.audit import Audit, audit
@@ -83,9 +83,7 @@ def slug(fault: Fault) -> str:
 def try_fault(built: Consortium, fault: Fault) -> Row:
     """Run one experiment with one fault in it, resume as often as needed, judge."""
     started = time.monotonic()
-    reward_timeout_s = fault.reward_timeout_s or PLAN.reward_timeout_s
-    plan = replace(PLAN, reward_timeout_s=reward_timeout_s)
-    experiment = write_experiment(built, plan, len(NODES), slug(fault))
+    experiment = write_experiment(built, PLAN, len(NODES), slug(fault))
     run_dir = built.folder / "runs" / slug(fault)
     built.await_nodes(len(NODES), 300)
     lab = Lab(built, NODES)

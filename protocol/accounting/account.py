@@ -45,28 +45,35 @@ class Cost:
     kind : as of `protocol.guarantee.Guarantee`.
     epsilon : its parameter; 0 for kind ``none``, whose cost has no bound.
     precision : g, which the curve of Skellam noise needs; 0 elsewhere.
+    privacy_delta : δ of its own, of mixing or of noise that is cut off; else 0.
     """
 
     kind: str
     epsilon: Fraction
     precision: int = 0
+    privacy_delta: Fraction = Fraction(0)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.guarantee()  # refuses what is none
         # Of an exact number, and asked for with every spend.
         object.__setattr__(
-            self, "_hash", hash((self.kind, self.epsilon, self.precision))
+            self,
+            "_hash",
+            hash((self.kind, self.epsilon, self.precision, self.privacy_delta)),
         )
 
     def __hash__(self) -> int:
         return self._hash
 
     @classmethod
-    def of(cls, guarantee: Guarantee) -> Cost:
-        """Give the cost of a guarantee."""
+    def of(cls, guarantee: Guarantee, proved_inputs: bool = False) -> Cost:
+        """Return the cost of a guarantee; a proof of range cuts the noise off."""
         return cls(
-            guarantee.kind, guarantee.epsilon or Fraction(0), guarantee.precision or 0
+            guarantee.kind,
+            guarantee.epsilon or Fraction(0),
+            guarantee.precision or 0,
+            guarantee.privacy_delta + proved_inputs * PRIVACY_DELTA,
         )
 
     @classmethod
@@ -127,10 +134,10 @@ def _total(account: Account, privacy_delta: Fraction) -> Fraction | None:
     totals = []
     for added in range(len(pure) + 1):
         as_they_are = sum((cost.epsilon * n for cost, n in pure[:added]), Fraction(0))
-        # Added as they are, spends fail with the sum of what each fails with.
-        left = privacy_delta - _failure(privacy_delta) * sum(n for _, n in pure[:added])
+        # Added as they are, spends cost the sum of their own δs.
+        left = privacy_delta - sum(cost.privacy_delta * n for cost, n in pure[:added])
         if left > 0:
-            converted = _converted(pure[added:] + curved, left, _failure(privacy_delta))
+            converted = _converted(pure[added:] + curved, left)
             if converted is not None:
                 totals.append(as_they_are + converted)
     return min(totals) if totals else _one_by_one(account, privacy_delta)
@@ -141,28 +148,20 @@ def _one_by_one(account: Account, privacy_delta: Fraction) -> Fraction | None:
     share = privacy_delta / sum(number for _, number in account.spends)
     total = Fraction(0)
     for cost, number in account.spends:
-        alone = _converted([(cost, 1)], share, _failure(privacy_delta))
+        alone = _converted([(cost, 1)], share)
         if alone is None:
             return None
         total += number * alone
     return total
 
 
-def _failure(privacy_delta: Fraction) -> Fraction:
-    """Give what cut-off noise or mixing may have cost one spend: 2⁻⁴⁰.
-
-    Both are refused by who states a smaller δ than `SMALLEST_PROVED_DELTA`.
-    """
-    return Fraction(0) if privacy_delta < SMALLEST_PROVED_DELTA else PRIVACY_DELTA
-
-
 def _converted(
-    spends: list[tuple[Cost, int]], privacy_delta: Fraction, failure: Fraction
+    spends: list[tuple[Cost, int]], privacy_delta: Fraction
 ) -> Fraction | None:
     """Smallest ε of spends whose Rényi divergences are added up; None: no bound.
 
     A spend differs from the one that its curve describes with a probability p such
-    that (1 + e^ε₁)·p is its `failure`, ε₁ its own ε. Together with others, at a larger
+    that (1 + e^ε₁)·p is its own δ, ε₁ its own ε. Together with others, at a larger
     ε, it costs (1 + e^ε)·p ≤ e^(ε − ε₁) times that: ε is raised until what is left of
     δ suffices for it.
     """
@@ -175,8 +174,8 @@ def _converted(
         if epsilon > _LARGEST_EXPONENT:
             return None
         lost = sum(
-            number * float(failure) * math.exp(max(0.0, epsilon - alone))
-            for (_, number), alone in zip(spends, own, strict=True)
+            number * float(cost.privacy_delta) * math.exp(max(0.0, epsilon - alone))
+            for (cost, number), alone in zip(spends, own, strict=True)
         )
         left = float(privacy_delta) - lost
         if left <= 0:
@@ -185,7 +184,7 @@ def _converted(
             lambda order: sum(number * curve.renyi(order) for curve, number in curves),
             left,
         )
-        if needed <= epsilon or not failure:
+        if needed <= epsilon or not lost:
             return Fraction(math.ceil(needed * _GRID) + 1, _GRID)
         # A little more than needed, and more each time, so that few steps suffice.
         epsilon, margin = needed + margin, 2 * margin
@@ -199,14 +198,17 @@ def _own_epsilon(cost: Cost) -> float:
     return cost.guarantee().approximate(SENTENCE_DELTA)
 
 
-def cost_of(mechanism: CohortMechanism) -> Cost:
-    """Give what a cohort costs each of its users; the same cohort is reckoned once."""
-    return _cost_of(Same(mechanism))
+def cost_of(mechanism: CohortMechanism, proved_inputs: bool) -> Cost:
+    """Return what a cohort costs each of its users; an equal cohort is computed once.
+
+    `proved_inputs` says that contributions carry a proof of their range.
+    """
+    return _cost_of(Same(mechanism), proved_inputs)
 
 
 @functools.lru_cache(maxsize=1024)
-def _cost_of(mechanism: Same[CohortMechanism]) -> Cost:
-    return _one(Cost.of(mechanism.value.guarantee()))
+def _cost_of(mechanism: Same[CohortMechanism], proved_inputs: bool) -> Cost:
+    return _one(Cost.of(mechanism.value.guarantee(), proved_inputs))
 
 
 @functools.lru_cache(maxsize=1024)

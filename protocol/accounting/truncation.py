@@ -1,10 +1,12 @@
 """What proved inputs cost in privacy: noise that is cut off where nobody ever gets.
 
 A proof needs a bounded range, so a user's share of the noise must be bounded: |η| ≤ B.
-A node whose draw for u users leaves ±uB stays silent, whatever its rewards were. Let p
-be the probability that any of the n users of a cohort draws more than B. Off that event
-the cohort's sum is the one of the untruncated mechanism M, so for neighbours x, x′ and
-every set S of views, the silent ones included,
+A node whose rewards and noise together leave −uB … u(g + B) for its u users contributes
+nothing and says so (noise-out-of-range). That needs a draw beyond ±uB; whether such a
+draw is refused depends on the rewards, and δ pays for it. Let p be the probability that
+any of the n users of a cohort draws more than B. Off that event the cohort's sum is the
+one of the untruncated mechanism M, so for neighbours x, x′ and every set S of views,
+those with refusals included,
 
     P[M′(x) ∈ S] ≤ P[M(x) ∈ S] + p ≤ e^ε·P[M(x′) ∈ S] + p
                  ≤ e^ε·(P[M′(x′) ∈ S] + p) + p:

@@ -8,6 +8,7 @@ mode of the database, so the database must have the right one before it is opene
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 
@@ -29,3 +30,28 @@ def private_file(path: Path) -> None:
             os.fchmod(handle, 0o600)
     finally:
         os.close(handle)
+
+
+def write_anew(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Put a new file in the place of `path`: whole, or not at all.
+
+    A link that lies there is replaced, never followed: a run's directory may come from
+    somebody else. `mode` is subject to the umask.
+    """
+    draft = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink()
+        raise
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write where the operator said: a new file, or into a pipe or device."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_bytes(content)
+    else:
+        write_anew(path, content, mode=0o666)

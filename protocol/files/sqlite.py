@@ -15,6 +15,8 @@ from pathlib import Path
 from wallflower.protocol.files.private import private_file
 
 _WAIT_S = 30.0
+# The primary codes of what SQLite says where it may not make a file.
+_NO_WRITING = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 
 
 def open_database(
@@ -64,14 +66,39 @@ def open_database(
 
 
 def read_database(path: Path, *, any_thread: bool = False) -> sqlite3.Connection:
-    """Open a file that is there, for reading only."""
-    return sqlite3.connect(
-        f"{path.resolve().as_uri()}?mode=ro",
-        uri=True,
-        timeout=_WAIT_S,
-        isolation_level=None,
-        check_same_thread=not any_thread,
-    )
+    """Open a file that is there, for reading only; a read-only disk will do.
+
+    Beside a database with a write-ahead log SQLite makes files even to read it. Where
+    it cannot, and no log holds anything, the file alone is the whole of it.
+    """
+
+    def connect(how: str) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{path.resolve().as_uri()}?{how}",
+            uri=True,
+            timeout=_WAIT_S,
+            isolation_level=None,
+            check_same_thread=not any_thread,
+        )
+
+    database = connect("mode=ro")
+    try:
+        database.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.OperationalError as error:
+        database.close()
+        if error.sqlite_errorcode & 0xFF not in _NO_WRITING or _has_log(path):
+            raise
+        return connect("immutable=1")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _has_log(path: Path) -> bool:
+    """Tell whether a write-ahead log holds anything that the file lacks."""
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 @contextmanager

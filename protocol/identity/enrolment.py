@@ -221,23 +221,31 @@ class Trust:
     """Whom a party believes: an enrolment key, minus what has expired or is revoked.
 
     An attendance may last for weeks: the clock (Unix seconds) and the revoked serials
-    are looked at each time. Only signatures found good are remembered.
+    are looked at each time. Only signatures found good are remembered: by content,
+    because one certificate has endless encodings, and `most_remembered` at a time.
     """
 
     enrolment_key: bytes
     clock: Callable[[], float]
     revoked: Container[int] = frozenset()
-    _signed: dict[bytes, Certificate] = field(
+    most_remembered: int = 2**17
+    _signed: dict[Certificate, None] = field(
         default_factory=dict, repr=False, compare=False
     )
 
+    @property
+    def remembered(self) -> int:
+        """How many certificates are known to be signed."""
+        return len(self._signed)
+
     def verify(self, node_id: str, body: bytes) -> Certificate:
         """Give the certificate of `node_id`, or raise AuthenticationError."""
-        certificate = self._signed.get(body)
-        if certificate is None:
-            certificate = Certificate.from_bytes(body)
+        certificate = Certificate.from_bytes(body)
+        if certificate not in self._signed:
             self._check_signature(certificate)
-            self._signed[body] = certificate
+            while len(self._signed) >= self.most_remembered:
+                self._signed.pop(next(iter(self._signed)), None)  # the oldest
+            self._signed[certificate] = None
         self._check_standing(certificate)
         if certificate.node_id != node_id:
             raise AuthenticationError(

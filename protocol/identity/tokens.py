@@ -1,10 +1,12 @@
 """What a node and the desk must agree on to begin a stream: proofs and limits.
 
-A node proves three things about one fresh stream: that it holds its Ed25519 identity
-(signature), that this run invited it (run token), and that it means this desk (the
-desk's TLS certificate is inside what it signs). The desk proves that it knows the run's
-secret. Tokens never travel: both sides show a MAC under the token, so what was recorded
-on one stream is worthless on any other.
+A node shows in the headers of its call that this run invited it, by a MAC under its run
+token. Of anybody else the desk reads nothing. The node then proves three things about
+one fresh stream: that it holds its Ed25519 identity (signature), that this run invited
+it (run token), and that it means this desk (the desk's TLS certificate is inside what
+it signs). The desk proves that it knows the run's secret. Tokens never travel: both
+sides show a MAC under the token, so what was recorded on one stream is worthless on any
+other.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ METHOD = "/wallflower.v1.Desk/Attend"
 VISIT = "/wallflower.v1.Desk/Visit"
 NONCE_BYTES = 32
 INSTANCE_BYTES = 16
-# Before a node is known it may send this much at most in one message.
+# The header that says who calls; of a caller it does not prove nothing more is read.
+GREETING = "greeting-bin"
 LONGEST_GREETING = 4096
 
 # Every reason for which the desk ends a stream, with the gRPC status that carries it.
@@ -135,6 +138,11 @@ class RunTokens:
         return replace(self.issue(holder, expiry=expiry), holder=holder)
 
 
+def hello_transcript(hello: desk_pb2.Hello) -> bytes:
+    """What the MAC in the headers is about: all of the hello."""
+    return canonical("wallflower/v1/hello", *_said(hello))
+
+
 def transcript(hello: desk_pb2.Hello, challenge: desk_pb2.Challenge) -> bytes:
     """What both proofs are about: everything either side has said so far."""
     return canonical(
@@ -145,14 +153,14 @@ def transcript(hello: desk_pb2.Hello, challenge: desk_pb2.Challenge) -> bytes:
     )
 
 
-def visit_transcript(visit: desk_pb2.FromVisitor) -> bytes:
-    """What a visitor's proofs are about: all of the visit."""
+def visit_transcript(visit: desk_pb2.VisitGreeting) -> bytes:
+    """What a visitor's proofs are about: all of the visit, its body by its digest."""
     return canonical(
         "wallflower/v1/visit",
         *_said(visit.hello),
         visit.at_ms,
         visit.server_fingerprint,
-        visit.body,
+        visit.digest,
     )
 
 

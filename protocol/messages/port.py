@@ -13,6 +13,14 @@ from typing import NamedTuple, Protocol
 NodeId = str
 
 
+# Why a user is not shown an arm. Nodes count nobody else to the server: whoever was
+# shown it is in their answer.
+BUDGET_EXCEEDED = "budget-exceeded"
+USER_REPEATED = "user-repeated"
+USER_UNKNOWN = "user-unknown"
+BEFORE_SHOWN = frozenset((BUDGET_EXCEEDED, USER_REPEATED, USER_UNKNOWN))
+
+
 class Request(NamedTuple):
     """One message to the node `node_id`; `request_id` makes a repetition harmless.
 

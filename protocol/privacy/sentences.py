@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from wallflower.protocol.numbers import round_up
+from wallflower.protocol.numbers import round_up, round_up_digits
 
 SENTENCE_DELTA = 1e-6
 NOTHING_PROMISED = "Nothing is promised: the server sees every person's outcome."
@@ -233,28 +233,29 @@ def percent(part: Fraction) -> str:
 
 
 def power(privacy_delta: float) -> str:
-    """Write δ as a power of ten, or of two, where it is one."""
+    """Write δ as a power of ten, or of two, where it is one; else rounded up."""
     mantissa, binary = math.frexp(privacy_delta)
     if mantissa == 0.5 and binary < -18:
         return "2⁻" + str(1 - binary).translate(_RAISED)
     exponent = round(-math.log10(privacy_delta))
     if privacy_delta != float(f"1e-{exponent}"):
-        return f"{privacy_delta:g}"
+        return f"{round_up_digits(privacy_delta, 6):g}"
     return "10⁻" + str(exponent).translate(_RAISED)
 
 
 def small(chance: float) -> str:
-    """Write a probability in two digits, a small one with a power of ten.
+    """Write a bound of a probability in two digits, never smaller than it is.
 
     Examples
     --------
     >>> small(0.042), small(3.7e-6), small(0.0)
     ('0.042', '3.7·10⁻⁶', '10⁻³⁰⁰')
     """
-    if chance >= 0.001:
-        return f"{chance:.2g}"
     if chance < 1e-300:
         return "10⁻³⁰⁰"  # as a bound from above
+    chance = round_up_digits(chance, 2)
+    if chance >= 0.001:
+        return f"{chance:.2g}"
     digits, _, exponent = f"{chance:.1e}".partition("e-")
     return f"{float(digits):g}·10⁻{str(int(exponent)).translate(_RAISED)}"
 

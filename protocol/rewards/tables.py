@@ -16,6 +16,7 @@ import numpy as np
 
 from wallflower.protocol.errors import ConfigError, optional_module
 from wallflower.protocol.rewards.models import Doubles, ReplayRewards
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 
 _SUFFIXES = (".csv", ".parquet")
 
@@ -42,33 +43,19 @@ def looks_like_table(text: str) -> bool:
     return "/" in text or "." in text
 
 
-def read_reward_table(path: Path) -> RewardTable:
-    """Read a log with the columns arm and reward; errors name the file and line."""
+def read_reward_table(path: Path, measured: RewardRange = DEFAULT_RANGE) -> RewardTable:
+    """Read a log with the columns arm and reward; errors name the file and line.
+
+    Rewards are in the unit of the range; the table holds them as parts of it.
+    """
     groups: dict[str, list[float]] = {}
     for where, (arm, reward) in table_rows(path, ("arm", "reward")):
         name = "" if arm is None else str(arm).strip()
         if not name:
             raise ConfigError(where, "the arm is missing")
-        groups.setdefault(name, []).append(_reward(where, reward))
+        groups.setdefault(name, []).append(_reward(where, reward, measured))
     if not groups:
         raise ConfigError(str(path), "holds no rewards")
-    return _table(groups)
-
-
-def read_outcome_tables(paths: Sequence[Path], arms: Sequence[str]) -> RewardTable:
-    """Read tables with a row per user and a column per arm, as nodes hold them.
-
-    An empty cell is an outcome that nobody knows; it is left out.
-    """
-    groups: dict[str, list[float]] = {arm: [] for arm in arms}
-    for path in paths:
-        for where, rewards in table_rows(path, arms):
-            for arm, reward in zip(arms, rewards, strict=True):
-                if reward is not None and str(reward).strip():
-                    groups[arm].append(_reward(f'{where}, column "{arm}"', reward))
-    for arm, known in groups.items():
-        if not known:
-            raise ConfigError(str(paths[0]), f'holds no reward of arm "{arm}"')
     return _table(groups)
 
 
@@ -87,17 +74,6 @@ def dealt_out(path: Path, node_column: str, count: int) -> tuple[int, ...]:
             raise ConfigError(where, f'"{node_column}" is missing')
     numbers = {name: number for number, name in enumerate(sorted(set(names)))}
     return tuple(numbers[name] for name in names)
-
-
-def first_unusable(path: Path, arms: Sequence[str]) -> str:
-    """Say where the first cell stands that holds no reward, or nothing."""
-    for where, rewards in table_rows(path, arms):
-        for arm, reward in zip(arms, rewards, strict=True):
-            try:
-                _reward(where, reward)
-            except ConfigError:
-                return f'{where}, column "{arm}"'
-    return ""
 
 
 def _table(groups: dict[str, list[float]]) -> RewardTable:
@@ -162,13 +138,15 @@ def _parquet_rows(
         raise ConfigError(str(path), "is not a readable Parquet file") from None
 
 
-def _reward(where: str, value: object) -> float:
+def _reward(where: str, value: object, measured: RewardRange) -> float:
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise ConfigError(where, "the reward is not a number") from None
     if math.isnan(number):
         raise ConfigError(where, "the reward is not a number")
-    if not 0 <= number <= 1:
-        raise ConfigError(where, "the reward is outside [0, 1]")
-    return number
+    if not measured.contains(number):
+        low, high = measured.ends
+        allowed = measured.with_unit(f"[{low}, {high}]")
+        raise ConfigError(where, f"the reward is outside {allowed}")
+    return measured.to_fraction(number)

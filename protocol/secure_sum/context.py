@@ -62,6 +62,8 @@ def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
     fields += (spec.batch, spec.arm, spec.cohort_size, spec.honest_floor)
     fields += (spec.quorum, spec.modulus, int(threat.malicious_server))
     fields.append(int(spec.proved_inputs))
+    measured = spec.reward_range
+    fields += (measured.low, measured.high, measured.unit, spec.window_ms)
     for part in (
         spec.epsilon,
         spec.scale,

@@ -8,9 +8,9 @@ machine answers each. Neither does I/O, sleeps or reads a clock: a deadline is a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
@@ -30,6 +30,14 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a node takes its contribution: ``host:port``, and its authority (PEM)."""
+
+    address: str
+    authority: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Parcel:
     """What a node takes to somebody other than the server before it answers.
 
@@ -37,12 +45,14 @@ class Parcel:
     ----------
     address : ``host:port``.
     authority : of the TLS certificate there, PEM.
+    greeting : for the headers; the same for all nodes of a cohort.
     body : to be handed over.
     receipt : that must come back.
     """
 
     address: str
     authority: bytes
+    greeting: bytes
     body: bytes
     receipt: bytes
 
@@ -162,6 +172,32 @@ class ServerSession(Protocol):
         ...
 
 
+@runtime_checkable
+class ChoosingSession(Protocol):
+    """A server's half that chooses which of the contributors are in the sum.
+
+    Its choice ends with the stage that takes the contributions. What nodes accept does
+    not change: they check quorum and contributors as ever.
+    """
+
+    @property
+    def chosen(self) -> Set[PartyId] | None:
+        """Who is in the sum, once that is fixed."""
+        ...
+
+    def contributors(self) -> Set[PartyId]:
+        """Return who contributed so far and can be in the sum."""
+        ...
+
+    def can_close_without(self, parties: Set[PartyId]) -> bool:
+        """Tell whether there is a sum if these contributors are left out."""
+        ...
+
+    def leave_out(self, parties: Set[PartyId], code: str) -> None:
+        """Leave contributors out of the sum, for the reason `code`."""
+        ...
+
+
 class ClientSession(Protocol):
     """A node's half of one cohort's secure sum.
 
@@ -175,6 +211,18 @@ class ClientSession(Protocol):
 
     def needs_contribution(self, body: bytes) -> bool:
         """Tell whether answering this message needs the node's value."""
+        ...
+
+    def check_users(self, users: int) -> None:
+        """Refuse a contribution of so many users, before any of them is charged.
+
+        Asked after `needs_contribution`. What is refused here or there costs nobody
+        anything; afterwards only chance may keep the contribution from being sent.
+        """
+        ...
+
+    def destination(self) -> Destination | None:
+        """Say who else than the server must be reached with the contribution."""
         ...
 
     def handle(self, body: bytes, contribution: Contribution | None = None) -> bytes:

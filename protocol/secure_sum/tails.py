@@ -2,7 +2,7 @@
 
 Sizes of committees and graphs hang on inequalities such as P[X ≥ t] ≤ 2^-σ. A table of
 logarithms in double precision finds where the inequality turns; its error is below
-1e-9 bits, so wherever it is within `_MARGIN` bits of the turning point — and for the
+1e-9 bits, so wherever it is within `MARGIN` bits of the turning point — and for the
 value finally chosen — integers decide.
 """
 
@@ -16,11 +16,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-_MARGIN = 1e-6
+MARGIN = 1e-6  # bits; closer calls are decided by integers
 
 
 @lru_cache(maxsize=64)
-def _log2_binomials(top: int, longest: int) -> NDArray[np.float64]:
+def log2_binomials(top: int, longest: int) -> NDArray[np.float64]:
     """log2 of C(top, i) for i = 0..longest; −∞ where i > top."""
     i = np.arange(1, longest + 1, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -53,11 +53,11 @@ class Draw:
             with np.errstate(divide="ignore", invalid="ignore"):
                 yes = _times(i, _log2_fraction(chance))
                 no = _times(size - i, _log2_fraction(1 - chance))
-            return _log2_binomials(size, size) + yes + no
+            return log2_binomials(size, size) + yes + no
         marked = int(self.marked)
-        chosen = _log2_binomials(marked, longest)[: size + 1]
-        others = _log2_binomials(self.population - marked, longest)[: size + 1]
-        whole = _log2_binomials(self.population, longest)[size]
+        chosen = log2_binomials(marked, longest)[: size + 1]
+        others = log2_binomials(self.population - marked, longest)[: size + 1]
+        whole = log2_binomials(self.population, longest)[size]
         masses: NDArray[np.float64] = chosen + others[::-1] - whole
         return masses
 
@@ -98,8 +98,8 @@ class Draw:
     def smallest_safe_threshold(self, factor: Fraction, bits: int) -> int:
         """Smallest t with factor · P[X ≥ t] ≤ 2^-bits; at most size + 1."""
         tails = _upper_tails(self.log2_masses()) + _log2_fraction(factor)
-        threshold = int(np.argmax(tails <= -bits - _MARGIN))
-        while threshold > 0 and tails[threshold - 1] <= -bits + _MARGIN:
+        threshold = int(np.argmax(tails <= -bits - MARGIN))
+        while threshold > 0 and tails[threshold - 1] <= -bits + MARGIN:
             if not self.at_least(threshold - 1, factor, bits):
                 break
             threshold -= 1
@@ -109,7 +109,7 @@ class Draw:
         """Decide factor · P[X = size] ≤ 2^-bits, by floats where they suffice."""
         mass = self.log2_masses()[self.size]
         gap = float(mass + _log2_fraction(factor)) + bits
-        if abs(gap) < _MARGIN:
+        if abs(gap) < MARGIN:
             return self.at_least(self.size, factor, bits)
         return gap < 0
 
@@ -121,7 +121,7 @@ class Draw:
             return False
         lower = _upper_tails(self.log2_masses()[::-1])
         gap = float(lower[self.size - threshold + 1] + _log2_fraction(factor)) + bits
-        if abs(gap) < _MARGIN:
+        if abs(gap) < MARGIN:
             return self.below(threshold, factor, bits)
         return gap < 0
 

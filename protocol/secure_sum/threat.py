@@ -20,6 +20,7 @@ from functools import lru_cache
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import exact, round_up, whole
 from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE
+from wallflower.protocol.secure_sum.cuts import HalfWindows
 from wallflower.protocol.secure_sum.tails import Draw
 from wallflower.protocol.wire import cohort_pb2
 
@@ -192,8 +193,10 @@ def sparse_graph_size(threat: Threat, nodes: int) -> Sizes | None:
 
     n·P[Hyp(n−1, ⌈γn⌉, k) ≥ t] ≤ 2^-(σ+1): no node's neighbours can be outvoted;
     n(n−1)/2·P[k given nodes ⊂ colluding ∪ gone] ≤ 2^-(σ+1): the honest graph is
-    connected; n·P[Hyp(n−1, n−⌈δn⌉, k) < t] ≤ 2^-η: t neighbours stay; a malicious
-    server adds t > (k + colluders)/2.
+    connected; n·P[Hyp(n−1, n−⌈δn⌉, k) < t] ≤ 2^-η: t neighbours stay. A malicious
+    server adds t > (k + colluders)/2. It also chooses who seems to vanish: in place of
+    the random connection, n(n−1)/2·P[two half-windows hold t − k/2 colluders each]
+    ≤ 2^-(σ+1), see `cuts`.
     """
     return _smallest(threat, nodes, graph=True)
 
@@ -239,8 +242,10 @@ def _at_size(
     threshold = max(2, safe)
     if threat.malicious_server:
         threshold = max(threshold, (helpers + safe - 1) // 2 + 1)
-    if threshold > helpers:
-        return None
+        if graph and nodes is not None:
+            windows = HalfWindows(nodes, threat.corrupt_nodes(nodes), helpers)
+            while not windows.rarely_hold(threshold - helpers // 2, bits):
+                threshold += 1
     kept = Draw(population, staying, helpers)
     if not kept.rarely_below(threshold, factor, threat.correctness_bits):
         return None
@@ -248,6 +253,8 @@ def _at_size(
 
 
 def _stays_connected(threat: Threat, nodes: int, degree: int, bits: int) -> bool:
+    if threat.malicious_server:
+        return True  # a cut is bounded with the threshold, not by random dropouts
     lost = math.ceil((threat.corrupt + threat.dropout) * nodes)
     if lost < degree:
         return True

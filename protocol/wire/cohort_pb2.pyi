@@ -23,8 +23,18 @@ class Threat(_message.Message):
     malicious_server: bool
     def __init__(self, corrupt: _Optional[_Union[Rational, _Mapping]] = ..., dropout: _Optional[_Union[Rational, _Mapping]] = ..., malicious_server: _Optional[bool] = ...) -> None: ...
 
+class RewardRange(_message.Message):
+    __slots__ = ("low", "high", "unit")
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    low: str
+    high: str
+    unit: str
+    def __init__(self, low: _Optional[str] = ..., high: _Optional[str] = ..., unit: _Optional[str] = ...) -> None: ...
+
 class CohortSpec(_message.Message):
-    __slots__ = ("run_id", "batch", "arm", "cohort_id", "mechanism", "epsilon", "scale", "wrap_probability", "cohort_size", "honest_floor", "quorum", "backend", "modulus", "threat", "arm_name", "proved_inputs")
+    __slots__ = ("run_id", "batch", "arm", "cohort_id", "mechanism", "epsilon", "scale", "wrap_probability", "cohort_size", "honest_floor", "quorum", "backend", "modulus", "threat", "arm_name", "proved_inputs", "reward_range", "window_ms")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     ARM_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +51,8 @@ class CohortSpec(_message.Message):
     THREAT_FIELD_NUMBER: _ClassVar[int]
     ARM_NAME_FIELD_NUMBER: _ClassVar[int]
     PROVED_INPUTS_FIELD_NUMBER: _ClassVar[int]
+    REWARD_RANGE_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     batch: int
     arm: int
@@ -57,4 +69,6 @@ class CohortSpec(_message.Message):
     threat: Threat
     arm_name: str
     proved_inputs: bool
-    def __init__(self, run_id: _Optional[str] = ..., batch: _Optional[int] = ..., arm: _Optional[int] = ..., cohort_id: _Optional[str] = ..., mechanism: _Optional[str] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., scale: _Optional[_Union[Rational, _Mapping]] = ..., wrap_probability: _Optional[_Union[Rational, _Mapping]] = ..., cohort_size: _Optional[int] = ..., honest_floor: _Optional[int] = ..., quorum: _Optional[int] = ..., backend: _Optional[str] = ..., modulus: _Optional[int] = ..., threat: _Optional[_Union[Threat, _Mapping]] = ..., arm_name: _Optional[str] = ..., proved_inputs: _Optional[bool] = ...) -> None: ...
+    reward_range: RewardRange
+    window_ms: int
+    def __init__(self, run_id: _Optional[str] = ..., batch: _Optional[int] = ..., arm: _Optional[int] = ..., cohort_id: _Optional[str] = ..., mechanism: _Optional[str] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., scale: _Optional[_Union[Rational, _Mapping]] = ..., wrap_probability: _Optional[_Union[Rational, _Mapping]] = ..., cohort_size: _Optional[int] = ..., honest_floor: _Optional[int] = ..., quorum: _Optional[int] = ..., backend: _Optional[str] = ..., modulus: _Optional[int] = ..., threat: _Optional[_Union[Threat, _Mapping]] = ..., arm_name: _Optional[str] = ..., proved_inputs: _Optional[bool] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., window_ms: _Optional[int] = ...) -> None: ...

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18wallflower/v1/desk.proto\x12\rwallflower.v1\"\xbc\x01\n\x08\x46romNode\x12%\n\x05hello\x18\x01 \x01(\x0b\x32\x14.wallflower.v1.HelloH\x00\x12%\n\x05proof\x18\x02 \x01(\x0b\x32\x14.wallflower.v1.ProofH\x00\x12+\n\x06\x61nswer\x18\x03 \x01(\x0b\x32\x19.wallflower.v1.DeskAnswerH\x00\x12-\n\theartbeat\x18\x04 \x01(\x0b\x32\x18.wallflower.v1.HeartbeatH\x00\x42\x06\n\x04kind\"\xa1\x02\n\x08\x46romDesk\x12-\n\tchallenge\x18\x01 \x01(\x0b\x32\x18.wallflower.v1.ChallengeH\x00\x12)\n\x07welcome\x18\x02 \x01(\x0b\x32\x16.wallflower.v1.WelcomeH\x00\x12-\n\x07request\x18\x03 \x01(\x0b\x32\x1a.wallflower.v1.DeskRequestH\x00\x12)\n\x07\x61\x62\x61ndon\x18\x04 \x01(\x0b\x32\x16.wallflower.v1.AbandonH\x00\x12-\n\theartbeat\x18\x05 \x01(\x0b\x32\x18.wallflower.v1.HeartbeatH\x00\x12*\n\x08run_over\x18\x06 \x01(\x0b\x32\x16.wallflower.v1.RunOverH\x00\x42\x06\n\x04kind\"\xaf\x01\n\x05Hello\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x12\n\npublic_key\x18\x04 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x05 \x01(\x0c\x12\r\n\x05nonce\x18\x06 \x01(\x0c\x12\x14\n\x0ctoken_expiry\x18\x07 \x01(\x04\x12\x10\n\x08instance\x18\x08 \x01(\x0c\x12\x14\n\x0ctoken_holder\x18\t \x01(\t\"J\n\tChallenge\x12\r\n\x05nonce\x18\x01 \x01(\x0c\x12\x1a\n\x12server_fingerprint\x18\x02 \x01(\x0c\x12\x12\n\ndesk_proof\x18\x03 \x01(\x0c\"/\n\x05Proof\x12\x11\n\tsignature\x18\x01 \x01(\x0c\x12\x13\n\x0btoken_proof\x18\x02 \x01(\x0c\"X\n\x07Welcome\x12\x14\n\x0cheartbeat_ms\x18\x01 \x01(\r\x12\x0e\n\x06window\x18\x02 \x01(\r\x12\x12\n\nmost_bytes\x18\x03 \x01(\r\x12\x13\n\x0btrust_label\x18\x04 \x01(\t\"/\n\x0b\x44\x65skRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\"K\n\nDeskAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x04\x62ody\x18\x02 \x01(\x0cH\x00\x12\x11\n\x07\x66\x61ilure\x18\x03 \x01(\tH\x00\x42\x06\n\x04kind\"\x1d\n\x07\x41\x62\x61ndon\x12\x12\n\nrequest_id\x18\x01 \x01(\t\",\n\tHeartbeat\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0f\n\x07next_ms\x18\x02 \x01(\r\"\x19\n\x07RunOver\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x90\x01\n\x0b\x46romVisitor\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x14.wallflower.v1.Hello\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x04\x12\x1a\n\x12server_fingerprint\x18\x03 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x04 \x01(\x0c\x12#\n\x05proof\x18\x05 \x01(\x0b\x32\x14.wallflower.v1.Proof\"f\n\x07\x42rought\x12*\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x19.wallflower.v1.DeskAnswer\x12/\n\x08standing\x18\x02 \x03(\x0b\x32\x1d.wallflower.v1.StandingAnswer\"1\n\x0eStandingAnswer\x12\x0f\n\x07request\x18\x01 \x01(\x0c\x12\x0e\n\x06\x61nswer\x18\x02 \x01(\x0c\"-\n\tToVisitor\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x12\n\ndesk_proof\x18\x02 \x01(\x0c\"\x94\x01\n\x05\x41sked\x12,\n\x08requests\x18\x01 \x03(\x0b\x32\x1a.wallflower.v1.DeskRequest\x12\x11\n\tnot_taken\x18\x02 \x03(\t\x12\x0f\n\x07next_ms\x18\x03 \x01(\r\x12\x12\n\nmost_bytes\x18\x04 \x01(\r\x12\x13\n\x0btrust_label\x18\x05 \x01(\t\x12\x10\n\x08run_over\x18\x06 \x01(\t2\x85\x01\n\x04\x44\x65sk\x12>\n\x06\x41ttend\x12\x17.wallflower.v1.FromNode\x1a\x17.wallflower.v1.FromDesk(\x01\x30\x01\x12=\n\x05Visit\x12\x1a.wallflower.v1.FromVisitor\x1a\x18.wallflower.v1.ToVisitorb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18wallflower/v1/desk.proto\x12\rwallflower.v1\"\x95\x01\n\x08\x46romNode\x12%\n\x05proof\x18\x01 \x01(\x0b\x32\x14.wallflower.v1.ProofH\x00\x12+\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x19.wallflower.v1.DeskAnswerH\x00\x12-\n\theartbeat\x18\x03 \x01(\x0b\x32\x18.wallflower.v1.HeartbeatH\x00\x42\x06\n\x04kind\"\xa1\x02\n\x08\x46romDesk\x12-\n\tchallenge\x18\x01 \x01(\x0b\x32\x18.wallflower.v1.ChallengeH\x00\x12)\n\x07welcome\x18\x02 \x01(\x0b\x32\x16.wallflower.v1.WelcomeH\x00\x12-\n\x07request\x18\x03 \x01(\x0b\x32\x1a.wallflower.v1.DeskRequestH\x00\x12)\n\x07\x61\x62\x61ndon\x18\x04 \x01(\x0b\x32\x16.wallflower.v1.AbandonH\x00\x12-\n\theartbeat\x18\x05 \x01(\x0b\x32\x18.wallflower.v1.HeartbeatH\x00\x12*\n\x08run_over\x18\x06 \x01(\x0b\x32\x16.wallflower.v1.RunOverH\x00\x42\x06\n\x04kind\"D\n\x08Greeting\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x14.wallflower.v1.Hello\x12\x13\n\x0btoken_proof\x18\x02 \x01(\x0c\"\xaf\x01\n\x05Hello\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x12\n\npublic_key\x18\x04 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x05 \x01(\x0c\x12\r\n\x05nonce\x18\x06 \x01(\x0c\x12\x14\n\x0ctoken_expiry\x18\x07 \x01(\x04\x12\x10\n\x08instance\x18\x08 \x01(\x0c\x12\x14\n\x0ctoken_holder\x18\t \x01(\t\"J\n\tChallenge\x12\r\n\x05nonce\x18\x01 \x01(\x0c\x12\x1a\n\x12server_fingerprint\x18\x02 \x01(\x0c\x12\x12\n\ndesk_proof\x18\x03 \x01(\x0c\"/\n\x05Proof\x12\x11\n\tsignature\x18\x01 \x01(\x0c\x12\x13\n\x0btoken_proof\x18\x02 \x01(\x0c\"X\n\x07Welcome\x12\x14\n\x0cheartbeat_ms\x18\x01 \x01(\r\x12\x0e\n\x06window\x18\x02 \x01(\r\x12\x12\n\nmost_bytes\x18\x03 \x01(\r\x12\x13\n\x0btrust_label\x18\x04 \x01(\t\"/\n\x0b\x44\x65skRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\"K\n\nDeskAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x04\x62ody\x18\x02 \x01(\x0cH\x00\x12\x11\n\x07\x66\x61ilure\x18\x03 \x01(\tH\x00\x42\x06\n\x04kind\"\x1d\n\x07\x41\x62\x61ndon\x12\x12\n\nrequest_id\x18\x01 \x01(\t\",\n\tHeartbeat\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0f\n\x07next_ms\x18\x02 \x01(\r\"\x19\n\x07RunOver\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x94\x01\n\rVisitGreeting\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x14.wallflower.v1.Hello\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x04\x12\x1a\n\x12server_fingerprint\x18\x03 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x04 \x01(\x0c\x12#\n\x05proof\x18\x05 \x01(\x0b\x32\x14.wallflower.v1.Proof\"f\n\x07\x42rought\x12*\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x19.wallflower.v1.DeskAnswer\x12/\n\x08standing\x18\x02 \x03(\x0b\x32\x1d.wallflower.v1.StandingAnswer\"1\n\x0eStandingAnswer\x12\x0f\n\x07request\x18\x01 \x01(\x0c\x12\x0e\n\x06\x61nswer\x18\x02 \x01(\x0c\"-\n\tToVisitor\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x12\n\ndesk_proof\x18\x02 \x01(\x0c\"\x94\x01\n\x05\x41sked\x12,\n\x08requests\x18\x01 \x03(\x0b\x32\x1a.wallflower.v1.DeskRequest\x12\x11\n\tnot_taken\x18\x02 \x03(\t\x12\x0f\n\x07next_ms\x18\x03 \x01(\r\x12\x12\n\nmost_bytes\x18\x04 \x01(\r\x12\x13\n\x0btrust_label\x18\x05 \x01(\t\x12\x10\n\x08run_over\x18\x06 \x01(\t2\x81\x01\n\x04\x44\x65sk\x12>\n\x06\x41ttend\x12\x17.wallflower.v1.FromNode\x1a\x17.wallflower.v1.FromDesk(\x01\x30\x01\x12\x39\n\x05Visit\x12\x16.wallflower.v1.Brought\x1a\x18.wallflower.v1.ToVisitorb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,37 +32,39 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'wallflower.v1.desk_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FROMNODE']._serialized_start=44
-  _globals['_FROMNODE']._serialized_end=232
-  _globals['_FROMDESK']._serialized_start=235
-  _globals['_FROMDESK']._serialized_end=524
-  _globals['_HELLO']._serialized_start=527
-  _globals['_HELLO']._serialized_end=702
-  _globals['_CHALLENGE']._serialized_start=704
-  _globals['_CHALLENGE']._serialized_end=778
-  _globals['_PROOF']._serialized_start=780
-  _globals['_PROOF']._serialized_end=827
-  _globals['_WELCOME']._serialized_start=829
-  _globals['_WELCOME']._serialized_end=917
-  _globals['_DESKREQUEST']._serialized_start=919
-  _globals['_DESKREQUEST']._serialized_end=966
-  _globals['_DESKANSWER']._serialized_start=968
-  _globals['_DESKANSWER']._serialized_end=1043
-  _globals['_ABANDON']._serialized_start=1045
-  _globals['_ABANDON']._serialized_end=1074
-  _globals['_HEARTBEAT']._serialized_start=1076
-  _globals['_HEARTBEAT']._serialized_end=1120
-  _globals['_RUNOVER']._serialized_start=1122
-  _globals['_RUNOVER']._serialized_end=1147
-  _globals['_FROMVISITOR']._serialized_start=1150
-  _globals['_FROMVISITOR']._serialized_end=1294
-  _globals['_BROUGHT']._serialized_start=1296
-  _globals['_BROUGHT']._serialized_end=1398
-  _globals['_STANDINGANSWER']._serialized_start=1400
-  _globals['_STANDINGANSWER']._serialized_end=1449
-  _globals['_TOVISITOR']._serialized_start=1451
-  _globals['_TOVISITOR']._serialized_end=1496
-  _globals['_ASKED']._serialized_start=1499
-  _globals['_ASKED']._serialized_end=1647
-  _globals['_DESK']._serialized_start=1650
-  _globals['_DESK']._serialized_end=1783
+  _globals['_FROMNODE']._serialized_end=193
+  _globals['_FROMDESK']._serialized_start=196
+  _globals['_FROMDESK']._serialized_end=485
+  _globals['_GREETING']._serialized_start=487
+  _globals['_GREETING']._serialized_end=555
+  _globals['_HELLO']._serialized_start=558
+  _globals['_HELLO']._serialized_end=733
+  _globals['_CHALLENGE']._serialized_start=735
+  _globals['_CHALLENGE']._serialized_end=809
+  _globals['_PROOF']._serialized_start=811
+  _globals['_PROOF']._serialized_end=858
+  _globals['_WELCOME']._serialized_start=860
+  _globals['_WELCOME']._serialized_end=948
+  _globals['_DESKREQUEST']._serialized_start=950
+  _globals['_DESKREQUEST']._serialized_end=997
+  _globals['_DESKANSWER']._serialized_start=999
+  _globals['_DESKANSWER']._serialized_end=1074
+  _globals['_ABANDON']._serialized_start=1076
+  _globals['_ABANDON']._serialized_end=1105
+  _globals['_HEARTBEAT']._serialized_start=1107
+  _globals['_HEARTBEAT']._serialized_end=1151
+  _globals['_RUNOVER']._serialized_start=1153
+  _globals['_RUNOVER']._serialized_end=1178
+  _globals['_VISITGREETING']._serialized_start=1181
+  _globals['_VISITGREETING']._serialized_end=1329
+  _globals['_BROUGHT']._serialized_start=1331
+  _globals['_BROUGHT']._serialized_end=1433
+  _globals['_STANDINGANSWER']._serialized_start=1435
+  _globals['_STANDINGANSWER']._serialized_end=1484
+  _globals['_TOVISITOR']._serialized_start=1486
+  _globals['_TOVISITOR']._serialized_end=1531
+  _globals['_ASKED']._serialized_start=1534
+  _globals['_ASKED']._serialized_end=1682
+  _globals['_DESK']._serialized_start=1685
+  _globals['_DESK']._serialized_end=1814
 # @@protoc_insertion_point(module_scope)

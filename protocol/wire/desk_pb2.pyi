@@ -7,16 +7,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromNode(_message.Message):
-    __slots__ = ("hello", "proof", "answer", "heartbeat")
-    HELLO_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("proof", "answer", "heartbeat")
     PROOF_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
-    hello: Hello
     proof: Proof
     answer: DeskAnswer
     heartbeat: Heartbeat
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., proof: _Optional[_Union[Proof, _Mapping]] = ..., answer: _Optional[_Union[DeskAnswer, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+    def __init__(self, proof: _Optional[_Union[Proof, _Mapping]] = ..., answer: _Optional[_Union[DeskAnswer, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class FromDesk(_message.Message):
     __slots__ = ("challenge", "welcome", "request", "abandon", "heartbeat", "run_over")
@@ -33,6 +31,14 @@ class FromDesk(_message.Message):
     heartbeat: Heartbeat
     run_over: RunOver
     def __init__(self, challenge: _Optional[_Union[Challenge, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., request: _Optional[_Union[DeskRequest, _Mapping]] = ..., abandon: _Optional[_Union[Abandon, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., run_over: _Optional[_Union[RunOver, _Mapping]] = ...) -> None: ...
+
+class Greeting(_message.Message):
+    __slots__ = ("hello", "token_proof")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_PROOF_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    token_proof: bytes
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., token_proof: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("version", "run_id", "node_id", "public_key", "certificate", "nonce", "token_expiry", "instance", "token_holder")
@@ -124,19 +130,19 @@ class RunOver(_message.Message):
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
-class FromVisitor(_message.Message):
-    __slots__ = ("hello", "at_ms", "server_fingerprint", "body", "proof")
+class VisitGreeting(_message.Message):
+    __slots__ = ("hello", "at_ms", "server_fingerprint", "digest", "proof")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     SERVER_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
-    BODY_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     PROOF_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     at_ms: int
     server_fingerprint: bytes
-    body: bytes
+    digest: bytes
     proof: Proof
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., at_ms: _Optional[int] = ..., server_fingerprint: _Optional[bytes] = ..., body: _Optional[bytes] = ..., proof: _Optional[_Union[Proof, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., at_ms: _Optional[int] = ..., server_fingerprint: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., proof: _Optional[_Union[Proof, _Mapping]] = ...) -> None: ...
 
 class Brought(_message.Message):
     __slots__ = ("answers", "standing")

@@ -41,7 +41,7 @@ class DeskStub:
                 _registered_method=True)
         self.Visit = channel.unary_unary(
                 '/wallflower.v1.Desk/Visit',
-                request_serializer=wallflower_dot_v1_dot_desk__pb2.FromVisitor.SerializeToString,
+                request_serializer=wallflower_dot_v1_dot_desk__pb2.Brought.SerializeToString,
                 response_deserializer=wallflower_dot_v1_dot_desk__pb2.ToVisitor.FromString,
                 _registered_method=True)
 
@@ -50,13 +50,15 @@ class DeskServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Attend(self, request_iterator, context):
-        """Missing associated documentation comment in .proto file."""
+        """In the headers: a Greeting.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Visit(self, request, context):
         """"Here is what I answer; what else is asked of me?" At once, without waiting.
+        In the headers: a VisitGreeting.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -72,7 +74,7 @@ def add_DeskServicer_to_server(servicer, server):
             ),
             'Visit': grpc.unary_unary_rpc_method_handler(
                     servicer.Visit,
-                    request_deserializer=wallflower_dot_v1_dot_desk__pb2.FromVisitor.FromString,
+                    request_deserializer=wallflower_dot_v1_dot_desk__pb2.Brought.FromString,
                     response_serializer=wallflower_dot_v1_dot_desk__pb2.ToVisitor.SerializeToString,
             ),
     }
@@ -128,7 +130,7 @@ class Desk:
             request,
             target,
             '/wallflower.v1.Desk/Visit',
-            wallflower_dot_v1_dot_desk__pb2.FromVisitor.SerializeToString,
+            wallflower_dot_v1_dot_desk__pb2.Brought.SerializeToString,
             wallflower_dot_v1_dot_desk__pb2.ToVisitor.FromString,
             options,
             channel_credentials,

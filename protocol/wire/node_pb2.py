@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from wallflower.protocol.wire import cohort_pb2 as wallflower_dot_v1_dot_cohort__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18wallflower/v1/node.proto\x12\rwallflower.v1\x1a\x1awallflower/v1/cohort.proto\"A\n\x0bNodeRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\"\n\x05tasks\x18\x02 \x03(\x0b\x32\x13.wallflower.v1.Task\"\xcd\x01\n\x04Task\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12+\n\x08\x64\x65scribe\x18\x02 \x01(\x0b\x32\x17.wallflower.v1.DescribeH\x00\x12+\n\x05stage\x18\x03 \x01(\x0b\x32\x1a.wallflower.v1.CohortStageH\x00\x12+\n\x05\x63lose\x18\x04 \x01(\x0b\x32\x1a.wallflower.v1.CloseCohortH\x00\x12%\n\x05offer\x18\x05 \x01(\x0b\x32\x14.wallflower.v1.OfferH\x00\x42\x06\n\x04kind\"\n\n\x08\x44\x65scribe\"0\n\x05Offer\x12\'\n\x04spec\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.CohortSpec\"p\n\x0b\x43ohortStage\x12\'\n\x04spec\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.CohortSpec\x12\r\n\x05users\x18\x02 \x03(\t\x12\x0f\n\x07message\x18\x03 \x01(\x0c\x12\x18\n\x10reward_timeout_s\x18\x04 \x01(\x01\" \n\x0b\x43loseCohort\x12\x11\n\tcohort_id\x18\x01 \x01(\t\"8\n\nNodeAnswer\x12*\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x19.wallflower.v1.TaskAnswer\"\x94\x02\n\nTaskAnswer\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x31\n\x0b\x64\x65scription\x18\x02 \x01(\x0b\x32\x1a.wallflower.v1.DescriptionH\x00\x12\x11\n\x07message\x18\x03 \x01(\x0cH\x00\x12)\n\x07refusal\x18\x04 \x01(\x0b\x32\x16.wallflower.v1.RefusalH\x00\x12\'\n\x06\x63losed\x18\x05 \x01(\x0b\x32\x15.wallflower.v1.ClosedH\x00\x12+\n\x08\x61\x63\x63\x65pted\x18\x07 \x01(\x0b\x32\x17.wallflower.v1.AcceptedH\x00\x12&\n\x04lost\x18\x06 \x03(\x0b\x32\x18.wallflower.v1.LostUsersB\x06\n\x04kind\"*\n\tLostUsers\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\r\n\x05users\x18\x02 \x01(\r\",\n\x0b\x44\x65scription\x12\r\n\x05users\x18\x01 \x03(\t\x12\x0e\n\x06visits\x18\x02 \x01(\x08\"I\n\x07Refusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\r\n\x05terms\x18\x03 \x01(\x08\x12\x11\n\tuntouched\x18\x04 \x01(\x08\"\x08\n\x06\x43losed\"\n\n\x08\x41\x63\x63\x65ptedb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18wallflower/v1/node.proto\x12\rwallflower.v1\x1a\x1awallflower/v1/cohort.proto\"A\n\x0bNodeRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\"\n\x05tasks\x18\x02 \x03(\x0b\x32\x13.wallflower.v1.Task\"\xcd\x01\n\x04Task\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12+\n\x08\x64\x65scribe\x18\x02 \x01(\x0b\x32\x17.wallflower.v1.DescribeH\x00\x12+\n\x05stage\x18\x03 \x01(\x0b\x32\x1a.wallflower.v1.CohortStageH\x00\x12+\n\x05\x63lose\x18\x04 \x01(\x0b\x32\x1a.wallflower.v1.CloseCohortH\x00\x12%\n\x05offer\x18\x05 \x01(\x0b\x32\x14.wallflower.v1.OfferH\x00\x42\x06\n\x04kind\"\n\n\x08\x44\x65scribe\">\n\x05Offer\x12\'\n\x04spec\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.CohortSpec\x12\x0c\n\x04\x61rms\x18\x02 \x03(\t\"V\n\x0b\x43ohortStage\x12\'\n\x04spec\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.CohortSpec\x12\r\n\x05users\x18\x02 \x03(\t\x12\x0f\n\x07message\x18\x03 \x01(\x0c\" \n\x0b\x43loseCohort\x12\x11\n\tcohort_id\x18\x01 \x01(\t\"8\n\nNodeAnswer\x12*\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x19.wallflower.v1.TaskAnswer\"\x94\x02\n\nTaskAnswer\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x31\n\x0b\x64\x65scription\x18\x02 \x01(\x0b\x32\x1a.wallflower.v1.DescriptionH\x00\x12\x11\n\x07message\x18\x03 \x01(\x0cH\x00\x12)\n\x07refusal\x18\x04 \x01(\x0b\x32\x16.wallflower.v1.RefusalH\x00\x12\'\n\x06\x63losed\x18\x05 \x01(\x0b\x32\x15.wallflower.v1.ClosedH\x00\x12+\n\x08\x61\x63\x63\x65pted\x18\x06 \x01(\x0b\x32\x17.wallflower.v1.AcceptedH\x00\x12&\n\x04lost\x18\x07 \x03(\x0b\x32\x18.wallflower.v1.LostUsersB\x06\n\x04kind\"*\n\tLostUsers\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\r\n\x05users\x18\x02 \x01(\r\">\n\x0b\x44\x65scription\x12\r\n\x05users\x18\x01 \x03(\t\x12\x0e\n\x06visits\x18\x02 \x01(\x08\x12\x10\n\x08\x61nswered\x18\x03 \x03(\t\"9\n\x07Refusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\r\n\x05terms\x18\x02 \x01(\x08\x12\x11\n\tuntouched\x18\x03 \x01(\x08\"\x08\n\x06\x43losed\"+\n\x08\x41\x63\x63\x65pted\x12\x10\n\x08left_out\x18\x01 \x01(\x0c\x12\r\n\x05users\x18\x02 \x01(\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,23 +39,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIBE']._serialized_start=346
   _globals['_DESCRIBE']._serialized_end=356
   _globals['_OFFER']._serialized_start=358
-  _globals['_OFFER']._serialized_end=406
-  _globals['_COHORTSTAGE']._serialized_start=408
-  _globals['_COHORTSTAGE']._serialized_end=520
-  _globals['_CLOSECOHORT']._serialized_start=522
-  _globals['_CLOSECOHORT']._serialized_end=554
-  _globals['_NODEANSWER']._serialized_start=556
-  _globals['_NODEANSWER']._serialized_end=612
-  _globals['_TASKANSWER']._serialized_start=615
-  _globals['_TASKANSWER']._serialized_end=891
-  _globals['_LOSTUSERS']._serialized_start=893
-  _globals['_LOSTUSERS']._serialized_end=935
-  _globals['_DESCRIPTION']._serialized_start=937
-  _globals['_DESCRIPTION']._serialized_end=981
-  _globals['_REFUSAL']._serialized_start=983
-  _globals['_REFUSAL']._serialized_end=1056
-  _globals['_CLOSED']._serialized_start=1058
-  _globals['_CLOSED']._serialized_end=1066
-  _globals['_ACCEPTED']._serialized_start=1068
-  _globals['_ACCEPTED']._serialized_end=1078
+  _globals['_OFFER']._serialized_end=420
+  _globals['_COHORTSTAGE']._serialized_start=422
+  _globals['_COHORTSTAGE']._serialized_end=508
+  _globals['_CLOSECOHORT']._serialized_start=510
+  _globals['_CLOSECOHORT']._serialized_end=542
+  _globals['_NODEANSWER']._serialized_start=544
+  _globals['_NODEANSWER']._serialized_end=600
+  _globals['_TASKANSWER']._serialized_start=603
+  _globals['_TASKANSWER']._serialized_end=879
+  _globals['_LOSTUSERS']._serialized_start=881
+  _globals['_LOSTUSERS']._serialized_end=923
+  _globals['_DESCRIPTION']._serialized_start=925
+  _globals['_DESCRIPTION']._serialized_end=987
+  _globals['_REFUSAL']._serialized_start=989
+  _globals['_REFUSAL']._serialized_end=1046
+  _globals['_CLOSED']._serialized_start=1048
+  _globals['_CLOSED']._serialized_end=1056
+  _globals['_ACCEPTED']._serialized_start=1058
+  _globals['_ACCEPTED']._serialized_end=1101
 # @@protoc_insertion_point(module_scope)

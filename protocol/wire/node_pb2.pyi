@@ -34,22 +34,22 @@ class Describe(_message.Message):
     def __init__(self) -> None: ...
 
 class Offer(_message.Message):
-    __slots__ = ("spec",)
+    __slots__ = ("spec", "arms")
     SPEC_FIELD_NUMBER: _ClassVar[int]
+    ARMS_FIELD_NUMBER: _ClassVar[int]
     spec: _cohort_pb2.CohortSpec
-    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ...) -> None: ...
+    arms: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., arms: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CohortStage(_message.Message):
-    __slots__ = ("spec", "users", "message", "reward_timeout_s")
+    __slots__ = ("spec", "users", "message")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    REWARD_TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
     spec: _cohort_pb2.CohortSpec
     users: _containers.RepeatedScalarFieldContainer[str]
     message: bytes
-    reward_timeout_s: float
-    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., users: _Optional[_Iterable[str]] = ..., message: _Optional[bytes] = ..., reward_timeout_s: _Optional[float] = ...) -> None: ...
+    def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., users: _Optional[_Iterable[str]] = ..., message: _Optional[bytes] = ...) -> None: ...
 
 class CloseCohort(_message.Message):
     __slots__ = ("cohort_id",)
@@ -90,29 +90,33 @@ class LostUsers(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., users: _Optional[int] = ...) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("users", "visits")
+    __slots__ = ("users", "visits", "answered")
     USERS_FIELD_NUMBER: _ClassVar[int]
     VISITS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
     users: _containers.RepeatedScalarFieldContainer[str]
     visits: bool
-    def __init__(self, users: _Optional[_Iterable[str]] = ..., visits: _Optional[bool] = ...) -> None: ...
+    answered: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, users: _Optional[_Iterable[str]] = ..., visits: _Optional[bool] = ..., answered: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("code", "detail", "terms", "untouched")
+    __slots__ = ("code", "terms", "untouched")
     CODE_FIELD_NUMBER: _ClassVar[int]
-    DETAIL_FIELD_NUMBER: _ClassVar[int]
     TERMS_FIELD_NUMBER: _ClassVar[int]
     UNTOUCHED_FIELD_NUMBER: _ClassVar[int]
     code: str
-    detail: str
     terms: bool
     untouched: bool
-    def __init__(self, code: _Optional[str] = ..., detail: _Optional[str] = ..., terms: _Optional[bool] = ..., untouched: _Optional[bool] = ...) -> None: ...
+    def __init__(self, code: _Optional[str] = ..., terms: _Optional[bool] = ..., untouched: _Optional[bool] = ...) -> None: ...
 
 class Closed(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class Accepted(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("left_out", "users")
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    left_out: bytes
+    users: int
+    def __init__(self, left_out: _Optional[bytes] = ..., users: _Optional[int] = ...) -> None: ...

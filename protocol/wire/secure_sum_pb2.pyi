@@ -89,14 +89,16 @@ class AdvertiseRequest(_message.Message):
     def __init__(self, invited: _Optional[_Union[RosterNote, _Mapping]] = ...) -> None: ...
 
 class ShareRequest(_message.Message):
-    __slots__ = ("roster", "neighbours", "keys")
+    __slots__ = ("roster", "neighbours", "keys", "own_mask_key")
     ROSTER_FIELD_NUMBER: _ClassVar[int]
     NEIGHBOURS_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    OWN_MASK_KEY_FIELD_NUMBER: _ClassVar[int]
     roster: RosterNote
     neighbours: _containers.RepeatedScalarFieldContainer[str]
     keys: _containers.RepeatedCompositeFieldContainer[PartyKey]
-    def __init__(self, roster: _Optional[_Union[RosterNote, _Mapping]] = ..., neighbours: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[PartyKey, _Mapping]]] = ...) -> None: ...
+    own_mask_key: bytes
+    def __init__(self, roster: _Optional[_Union[RosterNote, _Mapping]] = ..., neighbours: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[PartyKey, _Mapping]]] = ..., own_mask_key: _Optional[bytes] = ...) -> None: ...
 
 class ShareAnswer(_message.Message):
     __slots__ = ("salt", "users", "sealed")

@@ -36,15 +36,25 @@ class SubmitAnswer(_message.Message):
     signature: bytes
     def __init__(self, users: _Optional[int] = ..., batch: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
-class DepositRequest(_message.Message):
-    __slots__ = ("context", "admission", "sealed")
+class DepositGreeting(_message.Message):
+    __slots__ = ("context", "run", "nodes", "batch_bytes", "admission")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    BATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
     ADMISSION_FIELD_NUMBER: _ClassVar[int]
-    SEALED_FIELD_NUMBER: _ClassVar[int]
     context: bytes
+    run: bytes
+    nodes: int
+    batch_bytes: int
     admission: bytes
+    def __init__(self, context: _Optional[bytes] = ..., run: _Optional[bytes] = ..., nodes: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., admission: _Optional[bytes] = ...) -> None: ...
+
+class DepositRequest(_message.Message):
+    __slots__ = ("sealed",)
+    SEALED_FIELD_NUMBER: _ClassVar[int]
     sealed: bytes
-    def __init__(self, context: _Optional[bytes] = ..., admission: _Optional[bytes] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, sealed: _Optional[bytes] = ...) -> None: ...
 
 class DepositAnswer(_message.Message):
     __slots__ = ("receipt",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,54 +12,109 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit.confidence import CohortFacts, History
+from wallflower.strategy.bandit.groups import CohortFacts, Heard, heard_from
 from wallflower.strategy.bandit.policy import CohortOutcome
+
+# Cohorts of one kind: how many, and the sum of their integers by their precision.
+Kind = tuple[int, int]
+Kinds = dict[tuple[CohortFacts, int], Kind]
 
 
 @dataclass(slots=True)
 class ArmRecord:
-    """The delivered cohorts of one arm; sums in units of reward, exactly."""
+    """The delivered cohorts of one arm, group by group; sums are exact.
 
-    facts: History = ()
-    sums: list[Fraction] = field(default_factory=list)
-    batches: list[int] = field(default_factory=list)
-    users: int = 0  # asked, delivered or not
+    Attributes
+    ----------
+    groups : what came, by the group of the plan, the cohort's facts and its precision.
+    users : asked, delivered or not.
+    last : place in the plan of the newest cohort that came, 0 before the first.
+    latest : what that cohort was.
+    retired : taken out by hand.
+    """
+
+    groups: dict[int, Kinds] = field(default_factory=dict)
+    users: int = 0
+    last: int = 0
+    latest: CohortFacts | None = None
     eliminated_in: int | None = None
     reason: str = ""
-    retired: bool = False  # by hand
+    retired: bool = False
+    _heard: Heard | None = None
 
     @property
     def active(self) -> bool:
         """Still in the race."""
         return self.eliminated_in is None
 
-    def add(self, outcome: CohortOutcome, level_batch: int) -> None:
-        """Take a delivered cohort."""
+    @property
+    def heard(self) -> Heard:
+        """What was heard of the arm, as tests and intervals take it."""
+        if self._heard is None:
+            counts: dict[int, dict[CohortFacts, int]] = {}
+            for number, kinds in self.groups.items():
+                counts[number] = defaultdict(int)
+                for (facts, _), (count, _) in kinds.items():
+                    counts[number][facts] += count
+            self._heard = heard_from(counts)
+        return self._heard
+
+    def add(self, outcome: CohortOutcome, place: int, group: int) -> None:
+        """Take a delivered cohort, which the plan has at `place` in `group`."""
         facts = CohortFacts(
-            level_batch, outcome.cohort_size, outcome.honest_floor, outcome.survivors
+            outcome.cohort_size, outcome.honest_floor, outcome.survivors
         )
-        self.facts = (*self.facts, facts)
-        self.sums.append(Fraction(outcome.total, outcome.precision))
-        self.batches.append(outcome.batch)
+        kinds = self.groups.setdefault(group, {})
+        count, total = kinds.get((facts, outcome.precision), (0, 0))
+        kinds[facts, outcome.precision] = count + 1, total + outcome.total
+        self.last, self.latest, self._heard = place, facts, None
+
+    def people(self) -> int:
+        """Count the people in its sums."""
+        return sum(n * facts.survivors for group in self.heard for facts, n in group)
 
     def estimate(self, pooled: int) -> float:
-        """Mean reward over the newest `pooled` cohorts."""
-        users = sum(facts.survivors for facts in self.facts[-pooled:])
-        return float(sum(self.sums[-pooled:], Fraction(0)) / users)
+        """Mean reward over the newest `pooled` groups."""
+        newest = sorted(self.groups)[-pooled:]
+        users = sum(
+            count * facts.survivors
+            for number in newest
+            for (facts, _), (count, _) in self.groups[number].items()
+        )
+        return float(sum(map(self._sum, newest), Fraction(0)) / users)
 
-    def row(self, places: Sequence[int], cohorts: int) -> NDArray[np.float64]:
-        """Give the sums as one row of a table with a column per planned cohort."""
-        row = np.zeros((1, cohorts))
-        row[0, [place - 1 for place in places]] = [float(value) for value in self.sums]
+    def total(self) -> Fraction:
+        """Add up everything that came, in units of reward."""
+        return sum(map(self._sum, self.groups), Fraction(0))
+
+    def row(self, groups: int) -> NDArray[np.float64]:
+        """Give the sums as one row of a table with a column per group of the plan."""
+        row = np.zeros((1, groups))
+        for number in self.groups:
+            row[0, number] = float(self._sum(number))
         return row
 
+    def _sum(self, group: int) -> Fraction:
+        kinds = self.groups[group].items()
+        parts = (Fraction(total, precision) for (_, precision), (_, total) in kinds)
+        return sum(parts, Fraction(0))
+
     def as_json(self) -> dict[str, Any]:
-        """Give JSON types."""
+        """Give JSON types; a kind is written as size, floor, survivors, precision."""
         return {
-            "facts": [list(dataclasses.astuple(facts)) for facts in self.facts],
-            "sums": [str(value) for value in self.sums],
-            "batches": list(self.batches),
+            "groups": {
+                str(number): {
+                    ":".join(map(str, (*_written(facts), precision))): [
+                        count,
+                        str(total),
+                    ]
+                    for (facts, precision), (count, total) in kinds.items()
+                }
+                for number, kinds in self.groups.items()
+            },
             "users": self.users,
+            "last": self.last,
+            "latest": None if self.latest is None else list(_written(self.latest)),
             "eliminated_in": self.eliminated_in,
             "reason": self.reason,
             "retired": self.retired,
@@ -68,15 +123,25 @@ class ArmRecord:
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> ArmRecord:
         """Read back what `as_json` wrote."""
+        groups: dict[int, Kinds] = {}
+        for number, kinds in table["groups"].items():
+            groups[int(number)] = {}
+            for name, (count, total) in kinds.items():
+                *facts, precision = map(int, name.split(":"))
+                groups[int(number)][CohortFacts(*facts), precision] = count, int(total)
         return cls(
-            facts=tuple(CohortFacts(*row) for row in table["facts"]),
-            sums=[Fraction(text) for text in table["sums"]],
-            batches=list(table["batches"]),
+            groups=groups,
             users=table["users"],
+            last=table["last"],
+            latest=None if table["latest"] is None else CohortFacts(*table["latest"]),
             eliminated_in=table["eliminated_in"],
             reason=table["reason"],
             retired=table["retired"],
         )
+
+
+def _written(facts: CohortFacts) -> tuple[int, int, int]:
+    return facts.size, facts.floor, facts.survivors
 
 
 def retire(records: Sequence[ArmRecord], arm: int, reason: str, batch: int) -> None:

@@ -76,31 +76,39 @@ def unit_cells() -> Cells:
 
 @dataclass(frozen=True, eq=False)
 class Delivered:
-    """Per planned cohort: users behind its sum and the bound of its noise.
+    """Per group of planned cohorts: users behind its sums, and a bound of its noise.
 
-    A cohort that was void or never asked has 0 users and no noise.
+    Where nothing was delivered there are 0 users and no noise. `first` has the first
+    cohort of every group alone, where a plan's groups have several.
     """
 
     users: Doubles
     noises: tuple[NoiseBound | None, ...]
+    first: Delivered | None = None
+
+    @property
+    def models(self) -> Delivered:
+        """One cohort of every group: what its exponents follow from."""
+        return self if self.first is None else self.first
 
     @property
     def noise_variances(self) -> Doubles:
-        """Variance of every cohort's noise."""
+        """Variance of every group's noise."""
         return np.array([0.0 if n is None else n.variance for n in self.noises])
 
     @property
     def limits(self) -> Doubles:
-        """Largest exponent with a finite bound, of every cohort."""
+        """Largest exponent with a finite bound, of every group."""
         bounds = (math.inf if n is None else n.limit for n in self.noises)
         return np.array(list(bounds))
 
     def noise(self, exponents: Doubles) -> Doubles:
-        """Bound Σ ln M; the last axis of `exponents` runs over the cohorts."""
+        """Bound Σ ln M; the last axis of `exponents` runs over the groups."""
         total = np.zeros(exponents.shape[:-1])
         for position, bound in enumerate(self.noises):
             if bound is not None:
-                total += bound(exponents[..., position]) + _NOISE_ROUNDING
+                rounding = bound.noises * _NOISE_ROUNDING
+                total += bound(exponents[..., position]) + rounding
         return total
 
 
@@ -129,8 +137,10 @@ def cohort_weights(plan: Delivered, variance: Doubles) -> tuple[Doubles, Doubles
     """How much each cohort counts in each cell, and one arm's standard deviation.
 
     Noise of a small cohort drowns its rewards; the best linear weight is the part of
-    the variance that comes from the rewards.
+    the variance that comes from the rewards. It is that of a group's first cohort, so
+    that it stays what it is while the group fills.
     """
-    sampled = variance[:, None] * plan.users
-    weights = sampled / (sampled + plan.noise_variances)
+    models = plan.models
+    sampled = variance[:, None] * models.users
+    weights = sampled / (sampled + models.noise_variances)
     return weights, np.sqrt(variance * (weights @ plan.users))

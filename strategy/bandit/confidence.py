@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeVar
 
+from wallflower.strategy.bandit.groups import CohortFacts, Grouping, Heard
 from wallflower.strategy.bandit.radius import (
     LogMgf,
     Pool,
@@ -21,33 +23,21 @@ from wallflower.strategy.bandit.radius import (
     pair_log_mgf,
     paper_radius,
 )
+from wallflower.strategy.bandit.schedule import Schedule
 from wallflower.strategy.bandit.spec import PolicySpec
 
-# Every older batch adds as much noise as the newest but fewer users; once three more
-# did not help, none will.
+# Every older group adds as much noise for each cohort as the newest but fewer users;
+# once three more did not help, none will.
 _PATIENCE = 3
 _STEPS = (0.85, 1.0, 1.18, 1.4)
-
-
-@dataclass(frozen=True, slots=True)
-class CohortFacts:
-    """The public side of one delivered cohort of an arm.
-
-    `level_batch` is the batch number its shares of the failure probability carry.
-    """
-
-    level_batch: int
-    size: int
-    floor: int
-    survivors: int
-
-
-History = tuple[CohortFacts, ...]
+_MOST_BOUNDS, _MOST_NOISES = 1024, 4096  # remembered
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A radius and how many of the newest cohorts it pools."""
+    """A radius and how many of the newest groups of cohorts it pools."""
 
     radius: float
     pooled: int
@@ -59,16 +49,18 @@ class Confidence:
     def __init__(self, spec: PolicySpec) -> None:
         self._spec = spec
         self._shares = spec.shares
+        assert spec.ratio is not None, "a resolved spec has a ratio"
+        self._grouping = Grouping(Schedule(spec.ratio, spec.first_batch))
         self._noises: dict[CohortFacts, LogMgf] = {}
-        self._pairs: dict[tuple[History, History, int, int], Bound] = {}
-        self._own: dict[tuple[History, int], Bound] = {}
+        self._pairs: dict[tuple[Heard, Heard, int, int], Bound] = {}
+        self._own: dict[tuple[Heard, int], Bound] = {}
 
     def wrap(self, level_batch: int) -> Fraction:
         """Give the wrap probability of a cohort's modulus."""
         return self._shares.wrap(level_batch, self._spec.arms)
 
     def pair(
-        self, one: History, other: History, batch: int, active: int | None = None
+        self, one: Heard, other: Heard, batch: int, active: int | None = None
     ) -> Bound:
         """Bound the difference of two arms after batch `batch` (`pair` radius).
 
@@ -84,27 +76,57 @@ class Confidence:
             level = self._shares.pair(batch, arms)
 
             def pooling(pooled: int) -> tuple[LogMgf, float]:
-                first = self._pool(one[-pooled:])
-                second = first if one == other else self._pool(other[-pooled:])
+                first = self.pool(one, pooled)
+                second = first if one == other else self.pool(other, pooled)
                 harmonic = 1 / (1 / first.users + 1 / second.users)
                 return pair_log_mgf(first, second), harmonic
 
-            longest = min(len(one), len(other))
+            longest = min(map(_groups_heard, (one, other)))
+            make_room(self._pairs, _MOST_BOUNDS)
             self._pairs[key] = self._best(pooling, longest, level)
         return self._pairs[key]
 
-    def own(self, history: History, batch: int) -> Bound:
+    def own(self, heard: Heard, batch: int) -> Bound:
         """Bound one arm's own mean after batch `batch`, each side."""
-        key = (history, batch)
+        key = (heard, batch)
         if key not in self._own:
             level = self._shares.side(batch, self._spec.arms)
 
             def pooling(pooled: int) -> tuple[LogMgf, float]:
-                pool = self._pool(history[-pooled:])
+                pool = self.pool(heard, pooled)
                 return pool.log_mgf, pool.users
 
-            self._own[key] = self._best(pooling, len(history), level)
+            make_room(self._own, _MOST_BOUNDS)
+            self._own[key] = self._best(pooling, _groups_heard(heard), level)
         return self._own[key]
+
+    def pool(self, heard: Heard, pooled: int) -> Pool:
+        """Pool the newest groups in which something came.
+
+        Many cohorts of one kind are as cheap as one.
+        """
+        groups = [one for one in enumerate(heard) if one[1]][-pooled:]
+        kinds = [(number, *kind) for number, group in groups for kind in group]
+        return Pool(
+            sum(count * facts.survivors for _, facts, count in kinds),
+            tuple(
+                _repeated(self.noise(facts, number), count)
+                for number, facts, count in kinds
+            ),
+        )
+
+    def noise(self, facts: CohortFacts, group: int) -> LogMgf:
+        """Return the log-MGF of a cohort's noise in units of reward.
+
+        No level changes it (a test). That of the group's first cohort is taken, since
+        most cohorts are calibrated with it anyway.
+        """
+        if facts not in self._noises:
+            wrap = self.wrap(self._grouping.first_place(group))
+            cohort = self._spec.calibrated(facts.size, facts.floor, wrap)
+            make_room(self._noises, _MOST_NOISES)
+            self._noises[facts] = cohort_noise(cohort, facts.survivors)
+        return self._noises[facts]
 
     def paper(self, facts: CohortFacts, batch: int, active_arms: int) -> float:
         """Give the paper's β for an arm's newest cohort."""
@@ -148,19 +170,19 @@ class Confidence:
         radius, _ = chernoff(log_mgf, users, level)
         return Bound(min(radius, best.radius), best.pooled)
 
-    def _pool(self, history: History) -> Pool:
-        return Pool(
-            sum(facts.survivors for facts in history),
-            tuple(self._noise(facts) for facts in history),
-        )
 
-    def _noise(self, facts: CohortFacts) -> LogMgf:
-        if facts not in self._noises:
-            cohort = self._spec.calibrated(
-                facts.size, facts.floor, self.wrap(facts.level_batch)
-            )
-            self._noises[facts] = cohort_noise(cohort, facts.survivors)
-        return self._noises[facts]
+def _groups_heard(heard: Heard) -> int:
+    return sum(bool(group) for group in heard)
+
+
+def _repeated(noise: LogMgf, count: int) -> LogMgf:
+    return noise if count == 1 else lambda argument: count * noise(argument)
+
+
+def make_room(known: dict[Key, Value], most: int, keep: Key | None = None) -> None:
+    """Forget the oldest entry of a full memory, but never `keep`."""
+    if len(known) >= most:
+        del known[next(key for key in known if key != keep)]
 
 
 @lru_cache(maxsize=64)

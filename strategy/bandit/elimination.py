@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from wallflower.protocol.errors import InputError
+from wallflower.protocol.numbers import round_up_digits
 from wallflower.strategy.bandit.arm_record import check_outcomes
 from wallflower.strategy.bandit.confidence import Bound
-from wallflower.strategy.bandit.evidence import Heard
-from wallflower.strategy.bandit.noise_bound import Doubles
+from wallflower.strategy.bandit.groups import Heard
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
     Arm,
@@ -56,8 +56,9 @@ class Elimination(RecordedPolicy):
         asked |= {outcome.arm: outcome.cohort_size for outcome in outcomes}
         for arm, users in asked.items():
             self._records[arm].users += users
+        group = self._evidence.group_of(self._batch)
         for outcome in outcomes:
-            self._records[outcome.arm].add(outcome, self._batch)
+            self._records[outcome.arm].add(outcome, self._batch, group)
         self._drop(sorted(outcome.arm for outcome in outcomes))
         self._batch += 1
         self._limit = None  # whoever came or was given back since counts anew
@@ -81,10 +82,10 @@ class Elimination(RecordedPolicy):
     # --- inside
 
     def _leader(self, active: Sequence[Arm]) -> Arm:
-        known = [arm for arm in active if self._records[arm].facts]
+        known = [arm for arm in active if self._records[arm].last]
         if not known:
             return active[0]
-
+        self._compute_intervals(known)
         return max(known, key=lambda arm: self._interval(arm)[0])
 
     def _close_if_over(self) -> None:
@@ -120,33 +121,47 @@ class Elimination(RecordedPolicy):
         """Compare every arm with the leader of this batch's arms."""
         if len(heard) < 2:
             return {}
-        rows = {arm: self._row(arm, self._batch) for arm in heard}
-        sides = {arm: self._heard(arm) for arm in heard}
-        estimates = {}
-        for arm in heard:
-            users = self._evidence.delivered(sides[arm], self._batch).users
-            estimates[arm] = float(self._evidence.estimates(users, rows[arm])[0])
-        leader = max(heard, key=lambda arm: estimates[arm])
         alike: defaultdict[Heard, list[Arm]] = defaultdict(list)
         for arm in heard:
-            if arm != leader:
-                alike[sides[arm]].append(arm)
+            alike[self._records[arm].heard].append(arm)
+        groups = self._evidence.group_of(self._batch) + 1
+        rows = {arm: self._records[arm].row(groups) for arm in heard}
+        estimates: dict[Arm, float] = {}
+        for side, members in alike.items():
+            users = self._evidence.delivered(side, self._batch).users
+            table = np.concatenate([rows[arm] for arm in members])
+            found = self._evidence.estimates(users, table)
+            estimates |= zip(members, found.tolist(), strict=True)
+        leader = max(heard, key=lambda arm: estimates[arm])
+        leading_side = self._records[leader].heard
         losers: dict[Arm, str] = {}
-        for side, rivals in alike.items():
+        for side, members in alike.items():
+            rivals = [arm for arm in members if arm != leader]
+            if not rivals:
+                continue
             leading = np.repeat(rows[leader], len(rivals), axis=0)
             trailing = np.concatenate([rows[arm] for arm in rivals])
             verdict = self._evidence.compare(
-                self._batch, (sides[leader], leading), (side, trailing)
+                self._batch, (leading_side, leading), (side, trailing)
             )
             for place in np.flatnonzero(verdict.falls).tolist():
                 arm = rivals[place]
                 lead = estimates[leader] - estimates[arm]
-                chance = math.exp(-float(verdict.evidence[place]))
+                chance = self._chance(float(verdict.evidence[place]))
                 losers[arm] = (
                     f"trails arm {leader} by {lead:.4g}; the chance of such sums, "
-                    f"were it as good, is at most {chance:.2g}"
+                    f"were it as good as any, is at most {chance:.2g}"
                 )
         return losers
+
+    def _chance(self, evidence: float) -> float:
+        """Bound the chance of such evidence against the best arm, in two digits.
+
+        Each of the K − 1 others might have been the leader.
+        """
+        # One step of a double upwards pays for the rounding of exp itself.
+        single = math.nextafter(math.exp(-evidence), math.inf)
+        return round_up_digits(max((self.spec.arms - 1) * single, 1e-300), 2)
 
     def _by_radius(self, heard: Sequence[Arm]) -> dict[Arm, str]:
         compare = self._pair if self.spec.radius == "pair" else self._paper
@@ -172,27 +187,15 @@ class Elimination(RecordedPolicy):
         return losers
 
     def _pair(self, one: Arm, other: Arm, active: int) -> Bound:
-        first, second = (self._records[arm].facts for arm in (one, other))
+        first, second = (self._records[arm].heard for arm in (one, other))
         return self._confidence.pair(first, second, self._batch, active)
 
     def _paper(self, one: Arm, other: Arm, active: int) -> Bound:
         """UCB < LCB: the lead exceeds both arms' radii together."""
-        facts = (self._records[arm].facts[-1] for arm in (one, other))
-        radii = (self._confidence.paper(f, self._batch, active) for f in facts)
+        newest = (self._records[arm].latest for arm in (one, other))
+        radii = (
+            self._confidence.paper(facts, self._batch, active)
+            for facts in newest
+            if facts is not None
+        )
         return Bound(sum(radii), 1)
-
-    def _interval(self, arm: Arm) -> tuple[float, float, float]:
-        """Give the estimate and the interval of an arm that was heard."""
-        record = self._records[arm]
-        last = record.batches[-1]
-        found = self._evidence.interval(self._heard(arm), self._row(arm, last))
-        estimate, lower, upper = (float(values[0]) for values in found)
-        return estimate, lower, upper
-
-    def _row(self, arm: Arm, cohorts: int) -> Doubles:
-        record = self._records[arm]
-        return record.row(record.batches, cohorts)
-
-    def _heard(self, arm: Arm) -> Heard:
-        record = self._records[arm]
-        return tuple(zip(record.batches, record.facts, strict=True))

@@ -13,17 +13,18 @@ Aims whose batch is far off add next to nothing and are left out, which is safe.
 
 Aims follow from the plan (sizes, floors, levels), prices from what was delivered. Both
 are remembered for a while: a batch compares many arms, and most of them share their
-history.
+history. Cohorts of nearly one planned size are one group with one exponent
+(`strategy.bandit.groups`), so that a test takes as long after a thousand batches as
+after ten.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,14 @@ from wallflower.strategy.bandit.cells import (
     cohort_weights,
     unit_cells,
 )
-from wallflower.strategy.bandit.confidence import CohortFacts
+from wallflower.strategy.bandit.confidence import confidence_for, make_room
+from wallflower.strategy.bandit.groups import (
+    CohortFacts,
+    Grouping,
+    Heard,
+    count_cohorts,
+    heard_from,
+)
 from wallflower.strategy.bandit.intervals import OwnDesign
 from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
 from wallflower.strategy.bandit.pair_test import (
@@ -47,27 +55,23 @@ from wallflower.strategy.bandit.pair_test import (
     Price,
     likeliest,
 )
-from wallflower.strategy.bandit.radius import cohort_noise
 from wallflower.strategy.bandit.schedule import Schedule
 from wallflower.strategy.bandit.spec import PolicySpec
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
-# What was heard of an arm: places in the plan, from 1, and what came.
-Heard = tuple[tuple[int, CohortFacts], ...]
-Side = tuple[Heard, Delivered]  # the same as the tests take it
+Side = tuple[Heard, Delivered]  # what was heard of an arm, and as the tests take it
 
 # Batches before and after this one whose aims are mixed with its own.
 _BEFORE, _AFTER = 2, 3
 # A pair that its batch's own aim leaves so many nats short is not convinced by the
 # others either.
 _HOPELESS = 4.0
-# A design of 30 cohorts takes 5 MB, a price of one arm 160 KB.
-_MOST_DESIGNS = 16
+# A design of 30 groups takes 5 MB, a price of one arm 160 KB.
+_MOST_DESIGNS = 4
 _TOGETHER = 64  # pairs whose open cells are looked at together
-_MOST_PRICES = 256
-_MOST_AIMS = 256
+_MOST_PRICES = 64
+_MOST_AIMS = 64
+_MOST_PLANS = 64
+_MOST_NOISES = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +95,10 @@ class Evidence:
         self._spec = spec
         self._shares = spec.shares
         self._schedule = Schedule(spec.ratio, spec.first_batch)
+        self._grouping = Grouping(self._schedule)
         self._most_batches = spec.most_batches
         self._noises: dict[CohortFacts, NoiseBound] = {}
-        self._cohorts: list[tuple[int, CohortFacts]] = []  # as planned
+        self._planned: dict[int, Heard] = {0: ()}  # by the number of cohorts
         self._plans: dict[int, Delivered] = {}
         self._threshold = _nats(self._shares.ever(spec.arms))
         self._aims: dict[int, Aim] = {}
@@ -109,8 +114,8 @@ class Evidence:
     ) -> Verdict:
         """Compare leaders with rivals after batch `batch`, row by row of their sums.
 
-        All rows of a side were heard in the same cohorts; a row has `batch` entries,
-        0 where nothing was delivered, in units of reward.
+        All rows of a side were heard in the same cohorts; a row has an entry for each
+        group of the plan, 0 where nothing was delivered, in units of reward.
         """
         one, other = (self.delivered(side[0], batch) for side in (leader, rival))
         sides, sums = ((leader[0], one), (rival[0], other)), (leader[1], rival[1])
@@ -142,13 +147,14 @@ class Evidence:
             last += 1
         return range(max(1, batch - _BEFORE), last + 1)
 
-    def interval(self, heard: Heard, sums: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+    def interval(
+        self, cohorts: int, heard: Heard, sums: Doubles
+    ) -> tuple[Doubles, Doubles, Doubles]:
         """Estimate, lower and upper end of one arm's mean, for each row of sums.
 
-        Their last column is the newest cohort that came. It chooses exponents and
-        level, so there is one test for each of its places in the plan.
+        The newest cohort that came has the place `cohorts` in the plan. It chooses
+        exponents and level, so there is one test for each place.
         """
-        cohorts = sums.shape[1]
         side = self.delivered(heard, cohorts)
         design = self._own_design(cohorts)
         lower, upper = design.lower(side, sums), design.upper(side, sums)
@@ -163,11 +169,11 @@ class Evidence:
         The weights are those of a coin as likely as the first guess of the mean.
         Nothing is decided by them.
         """
-        plan, cells = self._plan(len(users)), unit_cells()
+        models, cells = self._models(len(users)), unit_cells()
         guess = np.full(len(sums), 0.5)
         for _ in range(2):
             variance = cells.variance[cells.containing(guess)]
-            weights, _ = cohort_weights(plan, variance)
+            weights, _ = cohort_weights(models, variance)
             guess = (weights * sums).sum(axis=1) / np.maximum(weights @ users, 1e-300)
         return np.asarray(guess)
 
@@ -177,27 +183,59 @@ class Evidence:
         design = self._design(batch, self.mixed(batch), place, DIFFERENCE)
         return design.lead_needed(self._plan(batch))
 
+    def group_of(self, place: int) -> int:
+        """Return the group of the cohort at `place` of the plan, counted from 0."""
+        return self._grouping.group_of(place)
+
     def delivered(self, heard: Heard, cohorts: int) -> Delivered:
-        """Put the cohorts of one arm at their places in the plan."""
-        users = np.zeros(cohorts)
-        noises: list[NoiseBound | None] = [None] * cohorts
-        for place, facts in heard:
-            users[place - 1] = facts.survivors
-            noises[place - 1] = self._noise(facts)
+        """Put what was heard of one arm beside the first `cohorts` of the plan."""
+        users = np.zeros(self.group_of(cohorts) + 1)
+        noises: list[NoiseBound | None] = [None] * len(users)
+        for number, group in enumerate(heard):
+            users[number] = sum(n * (one.survivors + one.absent) for one, n in group)
+            # People without a sum bring no noise.
+            parts = [(self._noise(one, number), n) for one, n in group if one.survivors]
+            if parts:
+                noises[number] = NoiseBound.of_sum(parts)
         return Delivered(users, tuple(noises))
 
     def planned(self, cohorts: int) -> Heard:
         """Give the cohorts that the schedule plans, everybody answering."""
-        for number in range(len(self._cohorts) + 1, cohorts + 1):
-            size = self._schedule.size(number)
-            facts = CohortFacts(number, size, self._spec.floor(size), size)
-            self._cohorts.append((number, facts))
-        return tuple(self._cohorts[:cohorts])
+        if cohorts not in self._planned:
+            known = max(number for number in self._planned if number <= cohorts)
+            more = [
+                (self.group_of(place), self._facts(self._schedule.size(place)))
+                for place in range(known + 1, cohorts + 1)
+            ]
+            found = heard_from(count_cohorts(self._planned[known], more))
+            make_room(self._planned, _MOST_PLANS, keep=0)
+            self._planned[cohorts] = found
+        return self._planned[cohorts]
+
+    def planned_until(self, last: int, newest: CohortFacts) -> Heard:
+        """Give the planned cohorts before the place `last`, where `newest` came."""
+        more = [(self.group_of(last), newest)]
+        return heard_from(count_cohorts(self.planned(last - 1), more))
+
+    def _facts(self, size: int) -> CohortFacts:
+        return CohortFacts(size, self._spec.floor(size), size)
 
     def _plan(self, cohorts: int) -> Delivered:
         if cohorts not in self._plans:
-            self._plans[cohorts] = self.delivered(self.planned(cohorts), cohorts)
+            plan = self.delivered(self.planned(cohorts), cohorts)
+            make_room(self._plans, _MOST_PLANS)
+            models = self._models(len(plan.users))
+            self._plans[cohorts] = replace(plan, first=models)
         return self._plans[cohorts]
+
+    def _models(self, groups: int) -> Delivered:
+        """The first cohort of each of the first groups of the plan."""
+        first = [self._grouping.first_place(number) for number in range(groups)]
+        sizes = [self._schedule.size(place) for place in first]
+        noises = tuple(
+            self._noise(self._facts(size), number) for number, size in enumerate(sizes)
+        )
+        return Delivered(np.array(sizes, dtype=float), noises)
 
     def _everywhere(
         self,
@@ -228,7 +266,7 @@ class Evidence:
 
     def _pair_design(self, batch: int) -> PairDesign:
         if batch not in self._pairs:
-            _make_room(self._pairs, _MOST_DESIGNS)
+            make_room(self._pairs, _MOST_DESIGNS)
             self._pairs[batch] = self._design(batch, [batch], branches=OUTERMOST)
         return self._pairs[batch]
 
@@ -246,7 +284,7 @@ class Evidence:
 
     def _aim(self, batch: int) -> Aim:
         if batch not in self._aims:
-            _make_room(self._aims, _MOST_AIMS)
+            make_room(self._aims, _MOST_AIMS)
             level = self._shares.pair(batch, self._spec.arms)
             self._aims[batch] = Aim.at(self._plan(batch), _nats(level))
         return self._aims[batch]
@@ -254,7 +292,7 @@ class Evidence:
     def _price(self, batch: int, leads: bool, side: Side) -> Price:
         key = (batch, leads, side[0])
         if key not in self._prices:
-            _make_room(self._prices, _MOST_PRICES)
+            make_room(self._prices, _MOST_PRICES)
             design = self._pair_design(batch)
             price = design.leader_price if leads else design.rival_price
             self._prices[key] = price(side[1])
@@ -262,23 +300,18 @@ class Evidence:
 
     def _own_design(self, cohorts: int) -> OwnDesign:
         if cohorts not in self._owns:
-            _make_room(self._owns, _MOST_DESIGNS)
+            make_room(self._owns, _MOST_DESIGNS)
             level = self._shares.side(cohorts, self._spec.arms)
             self._owns[cohorts] = OwnDesign.planned(self._plan(cohorts), _nats(level))
         return self._owns[cohorts]
 
-    def _noise(self, facts: CohortFacts) -> NoiseBound:
+    def _noise(self, facts: CohortFacts, group: int) -> NoiseBound:
+        facts = CohortFacts(facts.size, facts.floor, facts.survivors)
         if facts not in self._noises:
-            wrap = self._shares.wrap(facts.level_batch, self._spec.arms)
-            cohort = self._spec.calibrated(facts.size, facts.floor, wrap)
-            self._noises[facts] = NoiseBound.of(cohort_noise(cohort, facts.survivors))
+            noise = confidence_for(self._spec).noise(facts, group)
+            make_room(self._noises, _MOST_NOISES)
+            self._noises[facts] = NoiseBound.of(noise)
         return self._noises[facts]
-
-
-def _make_room(known: dict[Key, Value], most: int) -> None:
-    """Forget the oldest entry of a full memory."""
-    if len(known) >= most:
-        del known[next(iter(known))]
 
 
 def _nats(level: Fraction) -> float:

@@ -71,6 +71,12 @@ class Shares:
 @lru_cache(maxsize=4096)
 def _nearly_even(batch: int, batches: int) -> Fraction:
     """1/((b + 5) H), rounded down to millionths."""
-    total = sum(Fraction(1, k + _FLATTENING) for k in range(1, batches + 1))
-    part = 1 / ((batch + _FLATTENING) * total)
+    part = 1 / ((batch + _FLATTENING) * _harmonic(batches))
     return Fraction(math.floor(part * _MILLION), _MILLION)
+
+
+@lru_cache(maxsize=256)
+def _harmonic(batches: int) -> Fraction:
+    return sum(
+        (Fraction(1, k + _FLATTENING) for k in range(1, batches + 1)), Fraction(0)
+    )

@@ -15,7 +15,6 @@ exploring on with the handful that remains could only cost.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 
 import numpy as np
 
@@ -62,7 +61,9 @@ class IndexPolicy(RecordedPolicy):
             self._records[wish.arm].users += sizes.get(wish.arm, wish.size)
             self._attempts[wish.arm] += 1
         for outcome in outcomes:
-            self._records[outcome.arm].add(outcome, self._attempts[outcome.arm])
+            place = self._records[outcome.arm].last + 1
+            group = self._evidence.group_of(place)
+            self._records[outcome.arm].add(outcome, place, group)
         self._batch += 1
         self._limit = None  # whoever came or was given back since counts anew
         self._close_if_over(last)
@@ -70,7 +71,7 @@ class IndexPolicy(RecordedPolicy):
     def assignment(self, users: int) -> Mapping[Arm, int]:
         """Users who are not aggregated get the arm that leads."""
         active = self._active()
-        heard = all(self._records[arm].facts for arm in active)
+        heard = all(self._records[arm].last for arm in active)
         return {active[int(self._standing().leader) if heard else 0]: users}
 
     # --- inside
@@ -79,14 +80,14 @@ class IndexPolicy(RecordedPolicy):
         return {"attempts": list(self._attempts)}
 
     def _next(self) -> Sequence[CohortWish]:
-        unheard = [arm for arm in self._active() if not self._records[arm].facts]
+        unheard = [arm for arm in self._active() if not self._records[arm].last]
         return tuple(self._wish(arm) for arm in unheard or [self._choice()])
 
     def _planned(self, arm: Arm) -> int:
-        return self._schedule.size(len(self._records[arm].facts) + 1)
+        return self._schedule.size(self._records[arm].last + 1)
 
     def _wish(self, arm: Arm) -> CohortWish:
-        number = len(self._records[arm].facts) + 1
+        number = self._records[arm].last + 1
         left = max(self._most - self.users, 0)
         size = self._planned(arm)
         if left < size:
@@ -102,11 +103,16 @@ class IndexPolicy(RecordedPolicy):
     def _standing(self) -> Standing:
         """What is known of the active arms."""
         records = [self._records[arm] for arm in self._active()]
-        facts = [record.facts for record in records]
+        kinds = [[kind for group in one.heard for kind in group] for one in records]
+        users = [sum(n * facts.survivors for facts, n in row) for row in kinds]
+        noises = [
+            sum(n * (facts.survivors / facts.floor) for facts, n in row)
+            for row in kinds
+        ]
         return Standing(
-            sums=np.array([float(sum(r.sums, Fraction(0))) for r in records]),
-            users=np.array([float(sum(f.survivors for f in row)) for row in facts]),
-            noises=np.array([sum(f.survivors / f.floor for f in row) for row in facts]),
+            sums=np.array([float(record.total()) for record in records]),
+            users=np.array(users, dtype=float),
+            noises=np.array(noises, dtype=float),
         )
 
     def _close_if_over(self, last: bool = False) -> None:
@@ -123,15 +129,3 @@ class IndexPolicy(RecordedPolicy):
         else:
             whole = self._most == self.spec.horizon
             self._finished = "horizon" if whole else "budget"
-
-    def _interval(self, arm: Arm) -> tuple[float, float, float]:
-        facts = self._records[arm].facts
-        places = range(1, len(facts) + 1)
-        estimate, lower, upper = (
-            float(values[0])
-            for values in self._evidence.interval(
-                tuple(zip(places, facts, strict=True)),
-                self._records[arm].row(places, len(facts)),
-            )
-        )
-        return estimate, lower, upper

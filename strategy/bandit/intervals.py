@@ -47,7 +47,7 @@ class OwnDesign:
         cells = unit_cells()
         weights, spread = cohort_weights(plan, cells.variance)
         gaussian = (math.sqrt(2 * threshold) / spread)[:, None] * weights
-        most = np.minimum(INSIDE * plan.limits, LARGEST_EXPONENT)
+        most = np.minimum(INSIDE * plan.models.limits, LARGEST_EXPONENT)
         some = cells.at(cells.knots)
         tried = np.minimum(SCALES[:, None, None] * gaussian[cells.knots], most)
         reach, paid = tried @ plan.users, plan.noise(tried) + threshold

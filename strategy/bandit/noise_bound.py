@@ -8,6 +8,7 @@ and at most 0.3 % above the function where that is about quadratic.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,11 +28,13 @@ _KNOTS = 200
 class NoiseBound:
     """Chords of a symmetric log-MGF on [0, limit]; infinite beyond.
 
-    `limit` lies inside the domain, so that every chord is finite.
+    `limit` lies inside the domain, so that every chord is finite. `noises` counts the
+    independent noises whose sum it bounds.
     """
 
     arguments: Doubles
     values: Doubles
+    noises: int = 1
 
     @classmethod
     def of(cls, log_mgf: LogMgf) -> NoiseBound:
@@ -40,6 +43,20 @@ class NoiseBound:
         knots = np.geomspace(_SMALLEST_PART * limit, limit, _KNOTS)
         values = [log_mgf(float(knot)) for knot in knots]
         return cls(np.array([0.0, *knots]), np.array([0.0, *values]))
+
+    @classmethod
+    def of_sum(cls, parts: Sequence[tuple[NoiseBound, int]]) -> NoiseBound:
+        """Bound the sum of independent noises, each kind as often as is said.
+
+        Chords are convex too, so those between the knots of the kind with the smallest
+        limit lie above all of them.
+        """
+        narrowest = min((bound for bound, _ in parts), key=lambda bound: bound.limit)
+        if len(parts) == 1 and parts[0][1] == 1:
+            return narrowest
+        knots = narrowest.arguments
+        total = sum((count * bound(knots) for bound, count in parts), 0 * knots)
+        return cls(knots, total, sum(bound.noises * count for bound, count in parts))
 
     @property
     def limit(self) -> float:

@@ -148,7 +148,7 @@ class PairDesign:
         """
         cells = unit_cells() if at is None else unit_cells().at(at)
         weights, _ = cohort_weights(plan, cells.variance)
-        most = INSIDE * plan.limits
+        most = INSIDE * plan.models.limits
         leading, trailing, log_weights = [], [], []
         for aim, log_weight in aims.items():
             strength, tilting = aim.strength, aim.tilting
@@ -296,7 +296,7 @@ def _smallest_lead(
     plan: Delivered, gaussian: Doubles, threshold: float, cells: Cells
 ) -> Doubles:
     """Give each cell's scale, among a few, that needs the smallest lead."""
-    most = np.minimum(INSIDE * plan.limits, LARGEST_EXPONENT)
+    most = np.minimum(INSIDE * plan.models.limits, LARGEST_EXPONENT)
     exponents = np.minimum(SCALES[:, None, None] * gaussian, most)
     # (1 + μ(eᵃ − 1))(1 + μ(e⁻ᵃ − 1)) = 1 + 4μ(1 − μ) sinh²(a/2)
     both = np.log1p(4 * cells.variance[:, None] * np.sinh(exponents / 2) ** 2)

@@ -33,7 +33,7 @@ def policy_from_state(state: State) -> Policy:
             )
         spec = PolicySpec.from_json(state["spec"])
         return _POLICIES[spec.policy](spec, state)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise JournalError(
             f"policy state is damaged ({type(error).__name__}: {error}); "
             "restore the journal from a copy"

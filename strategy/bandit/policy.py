@@ -58,12 +58,13 @@ class ArmView:
 
     Attributes
     ----------
-    users : asked about it so far.
+    users : people in its sums.
     estimate : of its mean; None until it was heard.
     lower, upper : the interval that holds with all others.
     active : still in the race; else `eliminated_in` is the batch in which it fell and
         `reason` says why in plain words.
     retired : taken out by hand, not by the sums.
+    asked : people asked about it, in a sum or not. A run counts them in its journal.
     """
 
     arm: Arm
@@ -75,6 +76,7 @@ class ArmView:
     eliminated_in: int | None
     reason: str
     retired: bool = False
+    asked: int = 0
 
 
 class Policy(Protocol):

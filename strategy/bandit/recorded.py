@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.arm_record import ArmRecord, retire
 from wallflower.strategy.bandit.confidence import confidence_for
 from wallflower.strategy.bandit.evidence import evidence_for
+from wallflower.strategy.bandit.groups import Heard
 from wallflower.strategy.bandit.policy import Arm, ArmView
 from wallflower.strategy.bandit.schedule import Schedule
 from wallflower.strategy.bandit.spec import PolicySpec
 
 State: TypeAlias = Mapping[str, Any]  # JSON types
+Interval: TypeAlias = tuple[float, float, float]  # estimate, lower and upper end
+_TOGETHER = 256  # arms whose intervals are computed at once
 
 
 class RecordedPolicy(ABC):
@@ -38,12 +44,16 @@ class RecordedPolicy(ABC):
         self._batch = 1
         self._limit: int | None = None  # of users in all, after the next batch
         self._finished: str | None = None
+        self._shown: dict[Arm, tuple[int, Interval]] = {}  # with the newest cohort
         if state is None:
             self._close_if_over()
             return
         self._batch, self._limit = state["batch"], state.get("limit")
         self._finished = state["finished"]
-        self._records = [ArmRecord.from_json(row) for row in state["arms"]]
+        arms = state["arms"]
+        self._records = [
+            ArmRecord.from_json(arms[str(arm)]) for arm in range(self.spec.arms)
+        ]
 
     def state(self) -> State:
         """Give JSON-ready state."""
@@ -54,7 +64,9 @@ class RecordedPolicy(ABC):
             "limit": self._limit,
             "finished": self._finished,
             **self._own_state(),
-            "arms": [record.as_json() for record in self._records],
+            "arms": {
+                str(arm): record.as_json() for arm, record in enumerate(self._records)
+            },
         }
 
     @property
@@ -74,6 +86,7 @@ class RecordedPolicy(ABC):
 
     def arms(self) -> Sequence[ArmView]:
         """Every arm's estimate, interval and status."""
+        self._compute_intervals(range(self.spec.arms))
         return tuple(self._view(arm) for arm in range(self.spec.arms))
 
     def limit(self, users: int) -> None:
@@ -100,10 +113,6 @@ class RecordedPolicy(ABC):
     def _close_if_over(self) -> None:
         """Say why it is over, if it is."""
 
-    @abstractmethod
-    def _interval(self, arm: Arm) -> tuple[float, float, float]:
-        """Give the estimate and the interval of an arm that was heard."""
-
     def _own_state(self) -> State:
         return {}
 
@@ -116,13 +125,39 @@ class RecordedPolicy(ABC):
     def _active(self) -> list[Arm]:
         return [arm for arm, record in enumerate(self._records) if record.active]
 
+    def _interval(self, arm: Arm) -> Interval:
+        """Give the estimate and the interval of an arm that was heard."""
+        self._compute_intervals([arm])
+        return self._shown[arm][1]
+
+    def _compute_intervals(self, arms: Iterable[Arm]) -> None:
+        """Compute the intervals of the arms that were heard since they last were.
+
+        Arms that were heard alike have the same test and are looked at together.
+        """
+        alike: defaultdict[tuple[int, Heard], list[Arm]] = defaultdict(list)
+        for arm in arms:
+            record = self._records[arm]
+            if record.last and self._shown.get(arm, (0,))[0] != record.last:
+                alike[record.last, record.heard].append(arm)
+        for (last, heard), members in alike.items():
+            groups = self._evidence.group_of(last) + 1
+            for start in range(0, len(members), _TOGETHER):
+                some = members[start : start + _TOGETHER]
+                rows = np.concatenate([self._records[arm].row(groups) for arm in some])
+                found = np.stack(self._evidence.interval(last, heard, rows), axis=1)
+                for arm, (estimate, lower, upper) in zip(
+                    some, found.tolist(), strict=True
+                ):
+                    self._shown[arm] = last, (estimate, lower, upper)
+
     def _view(self, arm: Arm) -> ArmView:
         record = self._records[arm]
-        heard = bool(record.facts)
-        estimate, lower, upper = self._interval(arm) if heard else (None, 0.0, 1.0)
+        heard = bool(record.last)
+        estimate, lower, upper = self._shown[arm][1] if heard else (None, 0.0, 1.0)
         return ArmView(
             arm,
-            record.users,
+            record.people(),
             estimate,
             lower,
             upper,
@@ -130,4 +165,5 @@ class RecordedPolicy(ABC):
             eliminated_in=record.eliminated_in,
             reason=record.reason,
             retired=record.retired,
+            asked=record.users,
         )

@@ -12,6 +12,8 @@ from functools import lru_cache
 
 from wallflower.protocol.errors import InputError
 
+_BITS = 256  # behind the point
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -42,11 +44,7 @@ class Schedule:
 
     def batches_within(self, users: int) -> int:
         """How many whole batches one arm can be in before `users` users are gone."""
-        batch, left = 0, users
-        while (size := self.size(batch + 1)) <= left:
-            left -= size
-            batch += 1
-        return batch
+        return _batches_within(self, users)
 
 
 def last_size(fitting: int) -> int:
@@ -59,11 +57,40 @@ def last_size(fitting: int) -> int:
     return fitting >> spare << spare
 
 
+@lru_cache(maxsize=256)
+def _batches_within(schedule: Schedule, users: int) -> int:
+    batch, left = 0, users
+    while (size := schedule.size(batch + 1)) <= left:
+        left -= size
+        batch += 1
+    return batch
+
+
 @lru_cache(maxsize=4096)
 def _size(ratio: Fraction, first: int | None, batch: int) -> int:
-    if first is None:
-        return _ceiling(ratio**batch)
-    return _ceiling(first * ratio ** (batch - 1))
+    factor, power = (1, batch) if first is None else (first, batch - 1)
+    low, high = _power_bounds(ratio, power)
+    least, most = (-(-(factor * bound) >> _BITS) for bound in (low, high))
+    # Where the bounds leave open which whole number it is, all digits decide.
+    return least if least == most else _ceiling(factor * ratio**power)
+
+
+def _power_bounds(ratio: Fraction, power: int) -> tuple[int, int]:
+    """Enclose ratio^power in whole multiples of 2^−256, by squaring.
+
+    The exact fraction has as many digits as the power is large.
+    """
+    low, high = 1 << _BITS, 1 << _BITS
+    scaled = ratio.numerator << _BITS
+    base_low = scaled // ratio.denominator
+    base_high = -(-scaled // ratio.denominator)
+    while power:
+        if power & 1:
+            low, high = low * base_low >> _BITS, -(-high * base_high >> _BITS)
+        base_low = base_low * base_low >> _BITS
+        base_high = -(-base_high * base_high >> _BITS)
+        power >>= 1
+    return low, high
 
 
 def _ceiling(number: Fraction) -> int:

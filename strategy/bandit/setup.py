@@ -10,7 +10,7 @@ from wallflower.protocol.errors import InputError
 from wallflower.protocol.privacy.honest_floor import PlannedFloors
 from wallflower.strategy.bandit.policies import build_policy, policy_from_state
 from wallflower.strategy.bandit.policy import Policy
-from wallflower.strategy.bandit.spec import PolicySpec
+from wallflower.strategy.bandit.spec import INDEX_POLICIES, PolicySpec
 from wallflower.strategy.config import ExperimentConfig
 
 
@@ -37,12 +37,23 @@ def policy_spec(config: ExperimentConfig) -> PolicySpec:
     )
 
 
+def nodes_of_a_round(config: ExperimentConfig) -> int:
+    """Return how many nodes a round draws from where they suffice; 0: all.
+
+    Index policies compare cohorts of different rounds. Rounds on different nodes would
+    differ by the nodes, so theirs draw from all.
+    """
+    if config.policy.name in INDEX_POLICIES:
+        return 0
+    return config.secure_sum.nodes_per_cohort
+
+
 def planned_floors(config: ExperimentConfig) -> PlannedFloors:
     """Give the floors that a run of this file on its own ``[nodes]`` will have."""
     stated = config.secure_sum
     return PlannedFloors(
         sizes=tuple(sorted(config.nodes.sizes, reverse=True)),
-        most=stated.nodes_per_cohort,
+        most=nodes_of_a_round(config),
         arms=len(config.experiment.arms),
         corrupt=stated.corrupt,
         dropout=stated.dropout,

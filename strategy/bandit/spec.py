@@ -199,7 +199,27 @@ def purpose(policy: str) -> str:
     return f"{policy} {means} To decide which is best is what {ELIMINATION} is for."
 
 
-def intervals_in_words(policy: str, chance: str) -> str:
+def dropping_chance(radius: str, failure_probability: Fraction) -> Fraction:
+    """Return the proved bound of the chance that the best arm is ever dropped.
+
+    With the paper's radius, one side of each arm's bound fails at a quarter (rewards)
+    and a half (noise) of p/(|Φ|b²): summed over arms and batches (π²/8)p < 1.234p, and
+    moduli cost 0.01p.
+    """
+    return failure_probability * (Fraction(5, 4) if radius == "paper" else 1)
+
+
+def whose_mean(policy: str, *, missing: bool) -> str:
+    """Say whose mean outcome the interval of an arm holds; see docs/validity.md."""
+    if policy in INDEX_POLICIES:
+        drawn = "drawn from all nodes in proportion to who is left there"
+    else:
+        drawn = "drawn evenly over the nodes"
+    who = "those who answered of the people asked" if missing else "the people asked"
+    return f"{who}, {drawn}"
+
+
+def intervals_in_words(policy: str, chance: str, *, missing: bool) -> str:
     """Say what the intervals of arms mean; of a policy not known here, that it is not.
 
     All known ones have the same (`Evidence.interval`), whatever they choose arms by.
@@ -209,8 +229,9 @@ def intervals_in_words(policy: str, chance: str) -> str:
             f"what {policy} says of an arm's mean; how sure it is, is not known here."
         )
     return (
-        "an arm's mean lies in it; all intervals of all rounds hold together, except "
-        f"with a chance of at most {chance}."
+        f"an arm's mean lies in it: that of {whose_mean(policy, missing=missing)}, "
+        "not of the whole population. All intervals of all rounds hold together, "
+        f"except with a chance of at most {chance}."
     )
 
 

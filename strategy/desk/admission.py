@@ -257,6 +257,15 @@ class Admission:
         self._seen: tuple[frozenset[str], frozenset[int]] | None = None
         self._next_expiry = math.inf
 
+    def require_token(
+        self, hello: desk_pb2.Hello, side: str, said: bytes, proof: bytes
+    ) -> None:
+        """Refuse whoever does not hold a token of this run; it costs one MAC."""
+        try:
+            check_token_proof(self._token(hello), side, said, proof)
+        except AuthenticationError:
+            raise RefusedError("token-invalid") from None
+
     def challenge(
         self, hello: desk_pb2.Hello, server_fingerprint: bytes
     ) -> desk_pb2.Challenge:
@@ -271,18 +280,17 @@ class Admission:
         )
         return challenge
 
-    def visit(self, visit: desk_pb2.FromVisitor, server_fingerprint: bytes) -> bytes:
+    def visit(self, visit: desk_pb2.VisitGreeting, server_fingerprint: bytes) -> bytes:
         """Check a visit, which must prove all at once; give what was proved.
 
         Whether it was seen before is for whoever remembers the node's last one.
         """
-        hello = visit.hello
+        hello, said = visit.hello, visit_transcript(visit)
         if abs(self._clock() - visit.at_ms / 1000) > MOST_SKEW_S:
             raise RefusedError("clock-differs")
         if visit.server_fingerprint not in (b"", server_fingerprint):
             raise RefusedError("wrong-desk")
         self._check(hello)
-        said = visit_transcript(visit)
         self._prove(hello, said, visit.proof)
         return said
 
@@ -324,10 +332,7 @@ class Admission:
         self._next_expiry = min(self._next_expiry, self._keys.expiry(hello))
 
     def _prove(self, hello: desk_pb2.Hello, said: bytes, proof: desk_pb2.Proof) -> None:
-        try:
-            check_token_proof(self._token(hello), "node", said, proof.token_proof)
-        except AuthenticationError:
-            raise RefusedError("token-invalid") from None
+        self.require_token(hello, "node", said, proof.token_proof)
         try:
             verify_signature(hello.public_key, proof.signature, said)
         except AuthenticationError:

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from wallflower.listening.limits import TokenBucket
 from wallflower.protocol.messages.answers import REUSED
 from wallflower.protocol.messages.port import Answer, NodeId, Request
 from wallflower.protocol.wire import desk_pb2
-from wallflower.strategy.desk.limits import TokenBucket
 from wallflower.strategy.desk.stats import DeskStats
 from wallflower.strategy.nodes.outstanding import Inbox
 

@@ -11,24 +11,22 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
-from typing import Any
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health_pb2_grpc
 
+from wallflower.listening.descriptors import streams_allowed
+from wallflower.listening.grpc_log import GrpcLines
+from wallflower.listening.health import HealthService
+from wallflower.listening.limits import FairPlaces, address_of, network_of
 from wallflower.protocol.errors import ConfigError, InputError
-from wallflower.protocol.identity import tls
 from wallflower.protocol.identity.certificates import KeyPair, fingerprint
-from wallflower.protocol.identity.tokens import STATUS
 from wallflower.protocol.messages.port import Answer, NodeId, Request
 from wallflower.protocol.wire import desk_pb2
 from wallflower.strategy.desk.admission import Admission, RefusedError
 from wallflower.strategy.desk.attendee import Attendee
-from wallflower.strategy.desk.descriptors import streams_allowed
-from wallflower.strategy.desk.health import DeskHealth
+from wallflower.strategy.desk.door import Door, end
 from wallflower.strategy.desk.heap import SettledHeap
-from wallflower.strategy.desk.limits import Blame, TokenBucket, address_of
 from wallflower.strategy.desk.settings import DeskSettings
 from wallflower.strategy.desk.stats import DeskStats
 from wallflower.strategy.desk.stream import NodeStream, greet
@@ -38,7 +36,6 @@ from wallflower.strategy.nodes.outstanding import Inbox, ask_all
 _log = logging.getLogger(__name__)
 _SERVICE = "wallflower.v1.Desk"
 _Context = grpc.aio.ServicerContext[bytes, bytes]
-_REFUSALS_LOGGED_PER_S = 10
 # Room for field numbers, lengths and ids around the body of a request.
 _FRAME_BYTES = 1024
 
@@ -80,37 +77,46 @@ class Desk:
         self._lobby = Lobby(
             admission, self._fingerprint, self._settings, self._attendees, self.stats
         )
-        self._blame = Blame(
-            self._settings.refusals_per_s, self._settings.refusals_burst
-        )
-        self._log_lines = TokenBucket(_REFUSALS_LOGGED_PER_S, 100, 0.0)
+        self._door = Door(admission, self._settings, self.stats)
+        self._greeting = FairPlaces(self._settings.most_greeting)
         self._came_or_went = asyncio.Condition()
         self._closing = False
         self._server: grpc.aio.Server | None = None
-        self._health: DeskHealth | None = None
+        self._health: HealthService | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._heap = SettledHeap()
+        self._printed: GrpcLines | None = None
 
-    async def open(self, address: str) -> int:
-        """Listen on ``host:port`` (port 0: any free one); give the port."""
+    async def open(self, address: str, *, hosted: int = 0) -> int:
+        """Listen on ``host:port`` (port 0: any free one); give the port.
+
+        So many nodes are `hosted` by this process and need descriptors of their own.
+        """
         now = asyncio.get_running_loop().time()
         for node_id in self._expected:
             self._attendees[node_id] = Attendee(node_id, self.stats, now)
-        self._most_streams = streams_allowed(self._settings.most_streams)
+        self._most_streams = streams_allowed(self._settings.most_streams, hosted)
         self._server = grpc.aio.server(
             options=self._settings.channel_options(self._most_streams)
         )
         methods = {
             "Attend": grpc.stream_stream_rpc_method_handler(self._attend),
-            "Visit": grpc.unary_unary_rpc_method_handler(self._visit),
+            # Not unary: such a handler begins when its message is there, not before.
+            "Visit": grpc.stream_unary_rpc_method_handler(self._visit),
         }
+        self._health = HealthService(
+            ("", _SERVICE),
+            self._door.stranger,
+            self._settings.most_watching,
+            count_refusal=self.stats.count_refusal,
+            count_watching=self.stats.count_watching,
+        )
         self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(_SERVICE, methods),)
+            (
+                grpc.method_handlers_generic_handler(_SERVICE, methods),
+                self._health.handler(),
+            )
         )
-        self._health = DeskHealth(
-            ("", _SERVICE), self._stranger, self._settings.most_watching, self.stats
-        )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         credentials = grpc.ssl_server_credentials(
             [(self._server_key.private_key, self._server_key.certificate)]
         )
@@ -122,6 +128,7 @@ class Desk:
             raise InputError(
                 "desk address", address, "a local address whose port is free"
             )
+        self._printed = GrpcLines(self.stats.count_failed_handshake)
         await self._server.start()
         self._sweeping = asyncio.create_task(self._sweep())
         self._event("desk-open", address=address, port=port)
@@ -163,6 +170,8 @@ class Desk:
         for attendee in self._attendees.values():
             attendee.fail_all("desk-closed", now)
         await server.stop(grace=0.2)
+        if self._printed is not None:
+            self._printed.close()
         self._event("desk-closed")
 
     async def _until(self, holds: Callable[[], bool], timeout_s: float) -> None:
@@ -235,67 +244,59 @@ class Desk:
 
     async def _attend(self, _: object, context: _Context) -> None:
         """Serve one stream; the gRPC method."""
-        now = asyncio.get_running_loop().time()
-        address = address_of(context.peer())
+        hello = None
         try:
-            hello = await self._let_in(context)
+            hello = self._door.hello(context)
+            await self._let_in(context, hello)
         except RefusedError as refused:
-            self._note_refusal(refused.reason, address, now)
-            await self._abort(context, refused.reason)
+            await self._door.refuse(context, refused.reason, hello)
             return
-        await self._abort(context, await self._stay(context, hello))
+        await end(context, await self._stay(context, hello))
 
-    async def _visit(self, raw: bytes, context: _Context) -> bytes:
+    async def _visit(self, _: object, context: _Context) -> bytes:
         """Serve one visit; the other gRPC method."""
-        now = asyncio.get_running_loop().time()
+        hello = None
         try:
-            if (reason := self._stranger(context)) is not None:
-                raise RefusedError(reason)
+            visit = self._door.visit(context)
+            hello = visit.hello
             if self._closing and self._lobby.run_over is None:
                 raise RefusedError("desk-closing")
-            reply = self._lobby.serve(raw, now)
-        except RefusedError as refused:
-            self._note_refusal(refused.reason, address_of(context.peer()), now)
-            await self._abort(context, refused.reason)
+            said = self._lobby.check(visit)
+            async with asyncio.timeout(self._settings.greeting_s):
+                raw = await context.read()
+            if not isinstance(raw, bytes):
+                raise RefusedError("unexpected-message")
+            now = asyncio.get_running_loop().time()
+            reply = self._lobby.serve(visit, said, raw, now)
+        except (RefusedError, TimeoutError) as error:
+            reason = getattr(error, "reason", "greeting-late")
+            await self._door.refuse(context, reason, hello)
             raise  # not reached: `abort` does not return
         await self._tell_waiters()
         return reply
 
-    def _note_refusal(self, reason: str, address: str, now: float) -> None:
-        self.stats.refused[reason] += 1
-        if self._log_lines.take(now):  # whoever floods us must not flood the log
-            self._event("refused", logging.WARNING, reason, address=address)
-        if reason not in {"too-many-streams", "desk-closing", "too-fast"}:
-            self._blame.add(address, now)
-
-    async def _let_in(self, context: _Context) -> desk_pb2.Hello:
-        settings, stats = self._settings, self.stats
+    async def _let_in(self, context: _Context, hello: desk_pb2.Hello) -> None:
+        stats, network = self.stats, network_of(address_of(context.peer()))
         if self._closing:
             raise RefusedError("desk-closing")
-        if (reason := self._stranger(context)) is not None:
-            raise RefusedError(reason)
-        if (
-            stats.greeting >= settings.most_greeting
-            or stats.greeting + len(self._streams) >= self._most_streams
-        ):
+        open_streams = self._greeting.taken + len(self._streams)
+        if open_streams >= self._most_streams or not self._greeting.take(network):
             raise RefusedError("too-many-streams")
-        stats.greeting += 1
+        stats.greeting = self._greeting.taken
         try:
-            return await greet(
-                context, self._admission, self._fingerprint, settings, self._pace()
+            await greet(
+                context,
+                hello,
+                self._admission,
+                self._fingerprint,
+                settings=self._settings,
+                beat_s=self._pace(),
             )
         except grpc.aio.BaseError:
             raise RefusedError("unexpected-message") from None
         finally:
-            stats.greeting -= 1
-
-    def _stranger(self, context: grpc.aio.ServicerContext[Any, Any]) -> str | None:
-        """Give the reason not to listen to a caller, whoever it is."""
-        if not tls.is_current(context.auth_context()):
-            return "tls-too-old"
-        now = asyncio.get_running_loop().time()
-        blocked = self._blame.blocked(address_of(context.peer()), now)
-        return "too-fast" if blocked else None
+            self._greeting.give_back(network)
+            stats.greeting = self._greeting.taken
 
     async def _stay(self, context: _Context, hello: desk_pb2.Hello) -> str:
         """Carry frames for a node that was let in; give the reason why it ended."""
@@ -339,13 +340,6 @@ class Desk:
     async def _tell_waiters(self) -> None:
         async with self._came_or_went:
             self._came_or_went.notify_all()
-
-    @staticmethod
-    async def _abort(context: _Context, reason: str) -> None:
-        """End the call with the status that belongs to the reason."""
-        status = STATUS.get(reason, "OK")
-        if status != "OK":
-            await context.abort(grpc.StatusCode[status], reason)
 
     async def _sweep(self) -> None:
         """End streams that fell silent or were revoked; give up on nodes long gone."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from wallflower.listening.connections import connection_options
+from wallflower.listening.descriptors import RESERVED
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import whole
-from wallflower.strategy.desk.descriptors import RESERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +23,24 @@ class DeskSettings:
     most_streams : int
         Open streams in all; the next one gets RESOURCE_EXHAUSTED.
     most_greeting : int
-        Streams that have not proved who they are yet, of the above.
+        Streams that showed a run token and have not proved who they are yet, of the
+        above; shared out by network (/24, /64, see `FairPlaces`).
     most_watching : int
         Health checks that stay open (gRPC's `Watch`); no identity is asked of them,
-        so they have no part in the streams above.
+        so they have no part in the streams above; shared out by network too.
     window : int
         Requests out to one node at once; the rest wait at the desk.
     frames_per_s, frames_burst : int
         Messages one node may send, in the long run and at once.
     refusals_per_s, refusals_burst : int
-        Failed greetings one network address may make before it is not listened to.
+        Failed greetings one network may make before its strangers are not listened to.
     heartbeat_s : float
         How often a node says it is there, at most; three missing beats end its stream.
     beats_per_s : int
         Heartbeats of all nodes together; with many nodes each is told to beat more
         seldom, so that waiting costs the same whatever their number.
     most_visit_bytes : int
-        Largest message of a visitor, which proves who it is in the same message.
+        Largest message of a visitor, read after it proved who it is.
     most_visitors : int
         Nodes known to come by; the next one is refused.
     visit_s : float
@@ -62,7 +64,7 @@ class DeskSettings:
     most_bytes_out: int = 65 * 2**20
     most_streams: int = 20_000
     most_greeting: int = 2_000
-    most_watching: int = 64
+    most_watching: int = 16
     window: int = 32
     frames_per_s: int = 500
     frames_burst: int = 2_000
@@ -94,16 +96,10 @@ class DeskSettings:
         return [
             ("grpc.max_receive_message_length", self.most_bytes),
             ("grpc.max_send_message_length", self.most_bytes_out),
-            ("grpc.max_metadata_size", 8 * 1024),
-            # Who has a connection and no stream costs a descriptor all the same.
-            ("grpc.max_allowed_incoming_connections", streams + RESERVED // 2),
             # A peer that died without a word is found whatever the pace of heartbeats.
             ("grpc.keepalive_time_ms", 120_000),
             ("grpc.keepalive_timeout_ms", 20_000),
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 60_000),  # a node's
-            # A node needs one stream; a few more are for health checks.
-            ("grpc.max_concurrent_streams", 16),
-            ("grpc.max_connection_idle_ms", 60_000),
-            # Two desks on one port would share its nodes; the second must fail to open.
-            ("grpc.so_reuseport", 0),
+            # Who has a connection and no stream costs a descriptor all the same.
+            *connection_options(streams + RESERVED // 2),
         ]

@@ -32,6 +32,9 @@ class DeskStats:
     refused: Counter[str] = labelled(
         "desk_refused", "Streams not let in, by reason", "reason"
     )
+    failed_handshakes: int = counter(
+        "desk_tls_handshakes_failed", "Connections that were no TLS 1.3, as gRPC says"
+    )
     ended: Counter[str] = labelled("desk_ended", "Streams that ended", "reason")
     requests: int = counter("desk_requests", "Requests sent to nodes")
     repeated: int = counter("desk_requests_repeated", "… sent again after a reconnect")
@@ -47,3 +50,15 @@ class DeskStats:
     latency: Histogram = histogram(
         "desk_answer_seconds", "From asking to the answer", _LATENCY_BOUNDS_S
     )
+
+    def count_refusal(self, reason: str) -> None:
+        """Count one more call that was not let in."""
+        self.refused[reason] += 1
+
+    def count_failed_handshake(self) -> None:
+        """Count one more connection that did not get as far as a call."""
+        self.failed_handshakes += 1
+
+    def count_watching(self, streams: int) -> None:
+        """Note how many health checks stay open."""
+        self.watching = streams

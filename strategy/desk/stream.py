@@ -9,12 +9,12 @@ from typing import Protocol
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from wallflower.listening.limits import TokenBucket
 from wallflower.protocol.identity.canonical import LONGEST_NAME
 from wallflower.protocol.identity.tokens import LONGEST_GREETING
 from wallflower.protocol.wire import desk_pb2
 from wallflower.strategy.desk.admission import Admission, RefusedError
 from wallflower.strategy.desk.attendee import Attendee
-from wallflower.strategy.desk.limits import TokenBucket
 from wallflower.strategy.desk.settings import DeskSettings
 from wallflower.strategy.desk.stats import DeskStats
 
@@ -39,18 +39,18 @@ class Wire(Protocol):
 
 async def greet(
     wire: Wire,
+    hello: desk_pb2.Hello,
     admission: Admission,
     fingerprint: bytes,
     settings: DeskSettings,
     beat_s: float,
-) -> desk_pb2.Hello:
-    """Let a node prove who it is; raises `RefusedError`."""
+) -> None:
+    """Let a node that showed a run token prove who it is; raises `RefusedError`."""
     try:
         async with asyncio.timeout(settings.greeting_s):
-            hello = (await _greeting(wire, "hello")).hello
             challenge = admission.challenge(hello, fingerprint)
             await wire.write(desk_pb2.FromDesk(challenge=challenge).SerializeToString())
-            admission.admit(hello, challenge, (await _greeting(wire, "proof")).proof)
+            admission.admit(hello, challenge, await _read_proof(wire))
             welcome = desk_pb2.Welcome(
                 heartbeat_ms=round(beat_s * 1000),
                 window=settings.window,
@@ -60,19 +60,18 @@ async def greet(
             await wire.write(desk_pb2.FromDesk(welcome=welcome).SerializeToString())
     except TimeoutError:
         raise RefusedError("greeting-late") from None
-    return hello
 
 
-async def _greeting(wire: Wire, expected: str) -> desk_pb2.FromNode:
+async def _read_proof(wire: Wire) -> desk_pb2.Proof:
     raw = await wire.read()
     if not isinstance(raw, bytes):
         raise RefusedError("unexpected-message")
     if len(raw) > LONGEST_GREETING:
         raise RefusedError("too-large")
     frame = _parse(raw)
-    if frame.WhichOneof("kind") != expected:
+    if frame.WhichOneof("kind") != "proof":
         raise RefusedError("unexpected-message")
-    return frame
+    return frame.proof
 
 
 def _parse(raw: bytes) -> desk_pb2.FromNode:

@@ -7,17 +7,18 @@ much as the greeting of a stream, at once, and nothing is waited for.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import MutableMapping
 
 from google.protobuf.message import DecodeError
 
+from wallflower.listening.limits import TokenBucket
 from wallflower.protocol.identity.canonical import LONGEST_NAME
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.wire import desk_pb2
 from wallflower.strategy.desk.admission import Admission, RefusedError
 from wallflower.strategy.desk.attendee import Attendee, Visits
-from wallflower.strategy.desk.limits import TokenBucket
 from wallflower.strategy.desk.settings import DeskSettings
 from wallflower.strategy.desk.stats import DeskStats
 
@@ -67,16 +68,22 @@ class Lobby:
         self._stats.visitors = len(self._until)
         return len(self._until)
 
-    def serve(self, raw: bytes, now: float) -> bytes:
-        """Take one visit and give the reply to it; raises `RefusedError`."""
+    def check(self, visit: desk_pb2.VisitGreeting) -> bytes:
+        """Check who comes, before the visit is read; give what was proved."""
+        return self._admission.visit(visit, self._fingerprint)
+
+    def serve(
+        self, visit: desk_pb2.VisitGreeting, said: bytes, raw: bytes, now: float
+    ) -> bytes:
+        """Take a visit that was checked and give the reply; raises `RefusedError`."""
         if len(raw) > self._settings.most_visit_bytes:
             raise RefusedError("too-large")
+        if hashlib.sha256(raw).digest() != visit.digest:
+            raise RefusedError("malformed-message")
         try:
-            visit = desk_pb2.FromVisitor.FromString(raw)
-            brought = desk_pb2.Brought.FromString(visit.body)
+            brought = desk_pb2.Brought.FromString(raw)
         except DecodeError:
             raise RefusedError("malformed-message") from None
-        said = self._admission.visit(visit, self._fingerprint)
         attendee = self._let_in(visit, now)
         self._stats.visits += 1
         self._stats.bytes_in += len(raw)
@@ -90,7 +97,7 @@ class Lobby:
         proof = self._admission.reply_proof(visit.hello, said, body)
         return desk_pb2.ToVisitor(body=body, desk_proof=proof).SerializeToString()
 
-    def _let_in(self, visit: desk_pb2.FromVisitor, now: float) -> Attendee:
+    def _let_in(self, visit: desk_pb2.VisitGreeting, now: float) -> Attendee:
         """Find the node of a visit that was proved, and see that it is a new one."""
         hello, settings = visit.hello, self._settings
         attendee = self._attendees.get(hello.node_id)

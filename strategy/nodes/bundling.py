@@ -25,6 +25,7 @@ from wallflower.strategy.nodes.outstanding import Inbox, Key, Outstanding, ask_a
 
 # Protobuf refuses messages of 2 GB; far below that a bundle stops being a help.
 _MOST_BYTES = 32 * 2**20
+LINGER_S = 0.01
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +58,7 @@ class BundlingPort:
         arms come to their next stage within moments of each other.
     """
 
-    def __init__(self, port: NodePort, *, linger_s: float = 0.01) -> None:
+    def __init__(self, port: NodePort, *, linger_s: float = LINGER_S) -> None:
         self._port = port
         self._linger_s = linger_s
         self._outstanding: Outstanding[_Member] = Outstanding()

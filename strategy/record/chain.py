@@ -14,7 +14,7 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,14 +30,14 @@ CREATE TABLE entry (
 """
 FOUNDED, INVITED, VOID, SUMMED, ROUND = "founded", "invited", "void", "summed", "round"
 DEALT = "dealt"  # how a key for sealed sums was made, or why not
-MET = "met"  # nodes that described their users
+MET = "met"  # nodes that said who lives there, and how many cannot be asked
 RETURNED = "returned"  # users of a cohort whose node refused before anybody saw the arm
 RETIRED = "retired"  # an arm, by hand; its subject is the arm
 # The subject of these is the round under way; they have no rows.
 RESUMED, WAITING, PAUSED = "resumed", "waiting", "paused"
 LIMITED = "limited"  # its subject has the round and the users it may ask, no rows
 LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
-_LABEL = "wallflower-journal/2"
+_LABEL = "wallflower-journal/3"
 _FIRST = "0" * 64
 
 _BLAME = "SELECT node_id, kind, word FROM blame WHERE cohort_id = ? ORDER BY node_id"
@@ -47,7 +47,7 @@ _BLAME = "SELECT node_id, kind, word FROM blame WHERE cohort_id = ? ORDER BY nod
 _ROWS: dict[str, Sequence[str]] = {
     FOUNDED: ("SELECT key, value FROM meta WHERE ? = '' ORDER BY key",),
     INVITED: (
-        "SELECT round, batch, arm, attempt, size, hex(spec) FROM cohort "
+        "SELECT round, batch, arm, attempt, size, hex(spec), draw FROM cohort "
         "WHERE cohort_id = ?",
         "SELECT node_id, users FROM invitation WHERE cohort_id = ? ORDER BY node_id",
     ),
@@ -64,8 +64,8 @@ _ROWS: dict[str, Sequence[str]] = {
         "WHERE number = CAST(? AS INTEGER)",
     ),
     MET: (
-        "SELECT node_id, users FROM node WHERE meeting = CAST(? AS INTEGER) "
-        "ORDER BY node_id",
+        "SELECT node_id, users, left_out FROM node "
+        "WHERE meeting = CAST(? AS INTEGER) ORDER BY node_id",
     ),
     DEALT: (
         "SELECT nodes, reason, dealers, members, findings FROM dealing "
@@ -88,6 +88,7 @@ _SUBJECTS = (
         "SELECT DISTINCT cohort_id FROM returned",
         "users of cohort {} are returned, the chain does not say so",
     ),
+    (MET, "SELECT DISTINCT meeting FROM node", "meeting {} is not in the chain"),
     (DEALT, "SELECT dealing_id FROM dealing", "dealing {} is not in the chain"),
     (ROUND, "SELECT number FROM round", "round {} is not in the chain"),
     (
@@ -195,7 +196,17 @@ def place_of(chain: Sequence[Entry], head: str) -> Entry | None:
     wanted = head.strip().lower()
     if len(wanted) < LEAST_HEAD:
         return None
-    return next((entry for entry in chain if entry.link.startswith(wanted)), None)
+    return next((entry for entry in chain if str(entry.link).startswith(wanted)), None)
+
+
+def unknown_heads(chain: Sequence[Entry], heads: Iterable[str]) -> list[str]:
+    """Return the heads that name no entry, each once, in their order."""
+    links = {entry.link for entry in chain}
+    return [
+        head
+        for head in dict.fromkeys(heads)
+        if head not in links and place_of(chain, head) is None
+    ]
 
 
 def _digest(rows: Rows, kind: str, subject: str) -> str:
@@ -209,5 +220,10 @@ def _link(
 
 
 def _hash(content: Sequence[object]) -> str:
-    text = json.dumps(content, separators=(",", ":"))
+    text = json.dumps(content, separators=(",", ":"), default=_foreign)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _foreign(value: object) -> object:
+    """Write bytes, which damage puts in the place of text, unlike any text."""
+    return {"bytes": bytes.hex(value)} if isinstance(value, bytes) else repr(value)

@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.secure_sum.session import Finding
 
 INVITED, SUMMED, VOID = "invited", "summed", "void"
 DEALING = "deal-"  # how the ids of dealings begin
+
+
+class Met(NamedTuple):
+    """What a node said of its users.
+
+    `left_out` counts those who cannot be asked on the run's terms, by the node, and
+    whom this run has not asked as often as it may.
+    """
+
+    users: int
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +85,12 @@ class SumRecord:
 class StoredCohort(CohortTerms):
     """A cohort as the journal has it: asked, and how it ended.
 
-    `losses` counts by reason the users who were asked and are in no sum.
+    Cohorts with the same `draw` were drawn as one set of people, who were then assigned
+    to their arms at random. `losses` counts by reason the users who were asked and are
+    in no sum.
     """
 
+    draw: int
     state: str
     reason: str
     losses: Mapping[str, int]

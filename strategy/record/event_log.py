@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import hashlib
 import json
 import typing
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
@@ -26,6 +27,9 @@ FILE_NAME = "events.jsonl"
 _CLASSES: Mapping[str, type[Any]] = {
     cls.__name__: cls for cls in typing.get_args(events.Event)
 }
+# What reading a line raises that is cut, of another shape, or nested too deeply.
+_NO_EVENT = (ValueError, AttributeError, RecursionError)
+_SUM_FIELD, _END = ',"sum":"', '"}'
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
 
@@ -74,12 +78,12 @@ async def follow(
     come, and after `longest_pause_s` at the latest. Lines that a crash cut short, or
     that another version wrote, are no events.
     """
-    path, rest, pause_s = run_dir / FILE_NAME, "", _SHORTEST_PAUSE_S
+    path, rest, pause_s = run_dir / FILE_NAME, b"", _SHORTEST_PAUSE_S
     while True:
         last = over.is_set()
         fresh = _read_from(path, offset)
         offset += len(fresh)
-        *lines, rest = (rest + fresh.decode()).split("\n")
+        *lines, rest = (rest + fresh).split(b"\n")
         for event in _events(lines):
             yield event
         if last:
@@ -95,22 +99,37 @@ async def follow(
 def so_far(run_dir: Path) -> tuple[list[Event], int]:
     """Give the events written so far, and where to `follow` from."""
     whole, newline, _ = _read_from(run_dir / FILE_NAME, 0).rpartition(b"\n")
-    return list(_events(whole.decode().split("\n"))), len(whole) + len(newline)
+    return list(_events(whole.split(b"\n"))), len(whole) + len(newline)
 
 
-def heads(run_dir: Path, up_to: int | None = None) -> list[str]:
-    """Give every head of the journal's chain that the events told, oldest first.
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToldHeads:
+    """The heads of the journal's chain that the events tell, oldest first.
 
-    Of a file that grows, the first `up_to` bytes count. A line that a crash cut short
-    is no event and tells none.
+    `damaged` counts the lines that a crash cut short or that were changed since: they
+    tell nothing.
     """
-    found = []
-    told = _read_from(run_dir / FILE_NAME, 0)[:up_to]
-    for line in told.decode(errors="replace").split("\n"):
-        with contextlib.suppress(ValueError, AttributeError):
-            if head := json.loads(line).get("head"):
-                found.append(str(head))
-    return found
+
+    heads: tuple[str, ...]
+    damaged: int
+
+
+def read_heads(run_dir: Path, up_to: int | None = None) -> ToldHeads:
+    """Read every head that the events tell.
+
+    Of a file that grows, the first `up_to` bytes count, and its last line only when it
+    has its end.
+    """
+    found, damaged = [], 0
+    *lines, _ = _read_from(run_dir / FILE_NAME, 0)[:up_to].split(b"\n")
+    for line in lines:
+        try:
+            head = _fields(line.decode()).get("head")
+        except _NO_EVENT:
+            damaged += bool(line)
+        else:
+            found += [str(head)] if head else []
+    return ToldHeads(tuple(found), damaged)
 
 
 def size(run_dir: Path) -> int:
@@ -126,24 +145,41 @@ def written_at(run_dir: Path) -> float | None:
 
 
 def encode(event: Event) -> str:
-    """Write an event as one line of JSON."""
-    return json.dumps(
+    """Write an event as one line of JSON, with a checksum as its last field."""
+    text = json.dumps(
         {"event": type(event).__name__, **dataclasses.asdict(event)},
         separators=(",", ":"),
     )
+    return f"{text[:-1]}{_SUM_FIELD}{_checksum(text)}{_END}"
 
 
 def decode(line: str) -> Event:
     """Read what `encode` wrote."""
-    fields = json.loads(line)
+    fields = _fields(line)
     event: Event = _build(_CLASSES[fields.pop("event")], fields)
     return event
 
 
-def _events(lines: Iterable[str]) -> Iterator[Event]:
+def _fields(line: str) -> dict[str, Any]:
+    """Read a line; raise ValueError for one that is not as it was written."""
+    text, field, rest = line.rpartition(_SUM_FIELD)
+    if not field or rest != f"{_checksum(text + '}')}{_END}":
+        raise ValueError("the line was cut or changed")
+    fields: dict[str, Any] = json.loads(text + "}")
+    return fields
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _events(lines: Iterable[bytes]) -> Iterator[Event]:
     for line in lines:
-        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-            yield decode(line)
+        try:
+            event = decode(line.decode())
+        except (*_NO_EVENT, KeyError, TypeError):
+            continue
+        yield event
 
 
 def _whole(path: Path) -> bool:
@@ -161,6 +197,10 @@ def _read_from(path: Path, offset: int) -> bytes:
             return file.read()
     except FileNotFoundError:
         return b""
+    except OSError as error:
+        raise UnavailableError(
+            f"{path} cannot be read ({error.strerror}); put back the file of the run"
+        ) from None
 
 
 def _build(hint: Any, value: Any) -> Any:

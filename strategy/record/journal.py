@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from wallflower.protocol.errors import ConfigError, JournalError, UnavailableError
 from wallflower.protocol.files.private import private_directory
@@ -28,22 +29,27 @@ from wallflower.strategy.record import chain
 from wallflower.strategy.record.entries import (
     CohortRecord,
     DealingRecord,
+    Met,
     Retirement,
     RoundRecord,
     SumRecord,
 )
 from wallflower.strategy.record.journal_reader import JournalReader
 from wallflower.strategy.record.journal_rows import (
+    NEXT_DRAW,
     NEXT_MEETING,
     OPEN_COHORTS,
     SCHEMA,
     SCHEMA_VERSION,
     dealing_row,
     losses_text,
+    state_text,
     sum_text,
     write_findings,
 )
 from wallflower.strategy.record.store import FILE_NAME, LOCK_NAME, RunLock
+
+_KEY_BYTES = 32  # of the key that cohort ids are made with
 
 
 class Journal(JournalReader):
@@ -51,6 +57,8 @@ class Journal(JournalReader):
 
     Use `create`, `resume` or `read`; all three give a context manager.
     """
+
+    _state: Mapping[str, Any] | None = None  # of the policy, as the last round left it
 
     @classmethod
     def create(
@@ -89,16 +97,17 @@ class Journal(JournalReader):
 
     @classmethod
     def resume(cls, run_dir: Path, config: ExperimentConfig | None = None) -> Self:
-        """Open a run for going on; another config or a broken chain is refused."""
+        """Open a run for going on.
+
+        Another config, a broken chain, or an older copy of the record is refused.
+        """
         _check_present(run_dir)
         journal = cls._checked(run_dir, RunLock(run_dir), config)
-        broken = next(journal.breaks(), None)
-        if broken is not None:
+        try:
+            journal.check_whole()
+        except BaseException:
             journal.close()
-            raise JournalError(
-                f"{journal.path} was altered: {broken}. Nothing is built upon it; "
-                f"`wallflower verify {run_dir}` shows all of it"
-            )
+            raise
         return journal
 
     @classmethod
@@ -137,6 +146,7 @@ class Journal(JournalReader):
                     ("config", config.canonical()),
                     ("fingerprint", config.fingerprint()),
                     ("created-at", repr(time.time())),
+                    ("cohort-key", secrets.token_hex(_KEY_BYTES)),
                 ],
             )
             chain.append(database, chain.FOUNDED)
@@ -144,13 +154,13 @@ class Journal(JournalReader):
 
     # --- writing ---------------------------------------------------------------
 
-    def meet(self, nodes: Mapping[str, int]) -> None:
-        """Write down which nodes described how many users."""
+    def meet(self, nodes: Mapping[str, Met]) -> None:
+        """Write down how many users nodes have, and how many of them are left out."""
         with self.transaction() as database:
             meeting = database.execute(NEXT_MEETING).fetchone()[0]
             database.executemany(
-                "INSERT INTO node VALUES (?, ?, ?)",
-                [(meeting, node_id, users) for node_id, users in nodes.items()],
+                "INSERT INTO node VALUES (?, ?, ?, ?)",
+                [(meeting, node_id, *met) for node_id, met in nodes.items()],
             )
             chain.append(database, chain.MET, [str(meeting)])
 
@@ -168,11 +178,15 @@ class Journal(JournalReader):
             chain.append(database, kind, [str(number)])
 
     def invite(self, cohorts: Sequence[CohortRecord]) -> None:
-        """Write down who is about to be asked; all cohorts or none."""
+        """Write down who is about to be asked; all cohorts or none.
+
+        They were drawn as one set of people: their draw has a number of its own.
+        """
         with self.transaction() as database:
+            draw = database.execute(NEXT_DRAW).fetchone()[0]
             database.executemany(
                 "INSERT INTO cohort (cohort_id, round, batch, arm, attempt, size, "
-                "spec, state) VALUES (?, ?, ?, ?, ?, ?, ?, 'invited')",
+                "spec, draw, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'invited')",
                 [
                     (
                         cohort.cohort_id,
@@ -182,6 +196,7 @@ class Journal(JournalReader):
                         cohort.attempt,
                         cohort.size,
                         cohort.spec,
+                        draw,
                     )
                     for cohort in cohorts
                 ],
@@ -244,7 +259,13 @@ class Journal(JournalReader):
             return len(under_way)
 
     def finish_round(self, record: RoundRecord, sums: Sequence[SumRecord]) -> str:
-        """Write a finished round and its sums, all or nothing; give the new head."""
+        """Write a finished round and its sums, all or nothing; give the new head.
+
+        Of the policy's state only what changed since the round before is written.
+        """
+        if self._state is None and (last := self.last_round()) is not None:
+            self._state = last.policy_state
+        state = json.loads(json.dumps(record.policy_state))
         with self.transaction() as database:
             for result in sums:
                 changed = database.execute(
@@ -270,13 +291,15 @@ class Journal(JournalReader):
                 (
                     record.number,
                     json.dumps(record.views),
-                    json.dumps(record.policy_state),
+                    state_text(self._state, state),
                     json.dumps(record.spent),
                     record.finished,
                 ),
             )
             chain.append(database, chain.SUMMED, [one.cohort_id for one in sums])
-            return chain.append(database, chain.ROUND, [str(record.number)])
+            head = chain.append(database, chain.ROUND, [str(record.number)])
+        self._state = state
+        return head
 
     def retire(self, record: Retirement) -> str:
         """Write down that somebody took an arm out by hand; give the new head."""

@@ -8,12 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wallflower.protocol.secure_sum.session import Finding
+from wallflower.strategy.record.differences import apply_changes, find_changes
 from wallflower.strategy.record.entries import DealingRecord, SumRecord
 
 # Also counts up when a policy decides otherwise by the same sums: a record is judged by
 # the rule that made it.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 5
 OPEN_COHORTS = "SELECT cohort_id FROM cohort WHERE state = 'invited' ORDER BY rowid"
+NEXT_DRAW = "SELECT coalesce(max(draw), 0) + 1 FROM cohort"
+# A round's state is whole, or what changed since the round before.
+WHOLE, CHANGED = "whole", "changed"
 NEXT_MEETING = "SELECT coalesce(max(meeting), 0) + 1 FROM node"
 USED = (
     "SELECT cohort_id, node_id, users FROM invitation WHERE NOT EXISTS (SELECT 1 FROM "
@@ -23,9 +27,10 @@ USED = (
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE node (
-    meeting INTEGER NOT NULL,
-    node_id TEXT NOT NULL,
-    users   INTEGER NOT NULL,
+    meeting  INTEGER NOT NULL,
+    node_id  TEXT NOT NULL,
+    users    INTEGER NOT NULL,
+    left_out INTEGER NOT NULL,
     PRIMARY KEY (meeting, node_id)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE cohort (
@@ -36,6 +41,7 @@ CREATE TABLE cohort (
     attempt   INTEGER NOT NULL,
     size      INTEGER NOT NULL,
     spec      BLOB NOT NULL,
+    draw      INTEGER NOT NULL,
     state     TEXT NOT NULL CHECK (state IN ('invited', 'summed', 'void')),
     reason    TEXT NOT NULL DEFAULT '',
     result    TEXT,
@@ -43,6 +49,8 @@ CREATE TABLE cohort (
     UNIQUE (round, arm, attempt),
     CHECK ((state = 'summed') = (result IS NOT NULL))
 ) STRICT;
+CREATE INDEX cohort_open ON cohort (state) WHERE state = 'invited';
+CREATE INDEX cohort_draw ON cohort (draw);
 CREATE TABLE invitation (
     cohort_id TEXT NOT NULL REFERENCES cohort,
     node_id   TEXT NOT NULL,
@@ -84,6 +92,22 @@ CREATE TABLE round (
     finished     TEXT
 ) STRICT;
 """
+
+
+def state_text(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
+    """Write a policy's state by what changed since the round before."""
+    changes = None if before is None else find_changes(before, after)
+    told = {WHOLE: after} if changes is None else {CHANGED: changes}
+    return json.dumps(told, separators=(",", ":"))
+
+
+def state_from(before: Mapping[str, Any] | None, text: str) -> dict[str, Any]:
+    """Read back what `state_text` wrote; `before` is the state of the round before."""
+    told = json.loads(text)
+    value = told[WHOLE] if WHOLE in told else told[CHANGED]
+    if not isinstance(value, dict) or (before is None and WHOLE not in told):
+        raise ValueError("a state that is no state, or changes of none")
+    return value if before is None or WHOLE in told else apply_changes(before, value)
 
 
 def losses_text(losses: Mapping[str, int]) -> str:

@@ -1,25 +1,24 @@
 """Why users who were asked are in no sum: every one of them counted under one reason.
 
-Nodes say how many of their users dropped out and by what reason (a reward that came
-late, a source that failed); the secure sum knows why whole nodes are out; the rest did
-not answer, or answered in a cohort that was given up. Never who: only how many.
+Nodes say how many of their users were not shown the arm, and why (no budget left);
+whoever was shown it is in the node's answer, so that no count follows from an outcome.
+The secure sum knows why whole nodes are out; the rest did not answer, or answered in a
+cohort that was given up. Never who: only how many.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wallflower.protocol.messages.port import NodeId
+from wallflower.protocol.messages.port import BEFORE_SHOWN, NodeId
 from wallflower.protocol.wire.node_pb2 import LostUsers
 
 NO_ANSWER = "no-answer"
 COHORT_VOID = "cohort-void"  # answered, but the cohort gave no sum
 UNSTATED = "unstated"  # a node left users out and did not say why
 _NOTHING: Counter[str] = Counter()
-_WORD = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
 @dataclass(slots=True)
@@ -30,12 +29,15 @@ class Reported:
     silent: set[NodeId] = field(default_factory=set)
 
     def hear(self, node_id: NodeId, lost: Sequence[LostUsers], users: int) -> None:
-        """Take a node's counts, never for more users than it was asked for."""
+        """Take a node's counts, never for more users than it was asked for.
+
+        A reason that does not exist before an arm is shown is not kept.
+        """
         if not lost:
             return
         counts, left = Counter[str](), users
         for one in lost:
-            known = _WORD.fullmatch(one.reason) is not None
+            known = one.reason in BEFORE_SHOWN
             counts[one.reason if known else UNSTATED] += min(left, one.users)
             left -= min(left, one.users)
         self.by_node[node_id] = +counts
@@ -94,8 +96,8 @@ def in_words(counts: Mapping[str, int]) -> str:
 
     Examples
     --------
-    >>> in_words({"no-answer": 3, "reward-late": 1200})
-    '1,200 reward-late, 3 no-answer'
+    >>> in_words({"no-answer": 3, "budget-exceeded": 1200})
+    '1,200 budget-exceeded, 3 no-answer'
     """
     most_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{users:,} {reason}" for reason, users in most_first)

@@ -30,4 +30,9 @@ def asked(run_dir: Path) -> bool:
 
 def forget(run_dir: Path) -> None:
     """Take the wish back."""
-    (run_dir / FILE_NAME).unlink(missing_ok=True)
+    try:
+        (run_dir / FILE_NAME).unlink(missing_ok=True)
+    except OSError as error:
+        raise UnavailableError(
+            f"{run_dir / FILE_NAME} cannot be removed ({error.strerror}); take it away"
+        ) from None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from wallflower.protocol.errors import UnavailableError
-from wallflower.protocol.files.private import private_file
+from wallflower.protocol.errors import JournalError, UnavailableError
+from wallflower.protocol.files.private import write_anew
 
 _PREFIX = "retire-"
 
@@ -18,28 +18,38 @@ _PREFIX = "retire-"
 def ask(run_dir: Path, arm: int, reason: str) -> None:
     """Ask whoever works on the run to retire an arm; the file is there whole."""
     path = _path(run_dir, arm)
-    new = path.with_suffix(".new")
     try:
-        private_file(new)
-        new.write_text(reason, encoding="utf-8")
-        new.replace(path)
+        write_anew(path, reason.encode())
     except OSError as error:
         raise UnavailableError(f"{path} cannot be written ({error.strerror})") from None
 
 
 def asked(run_dir: Path) -> Mapping[int, str]:
-    """Give the arms that somebody asked to retire, with the reasons, in order."""
+    """Give the arms that somebody asked to retire, with the reasons, in order.
+
+    Raise JournalError for a wish that cannot be read: it is never passed over.
+    """
     found: dict[int, str] = {}
     for path in run_dir.glob(f"{_PREFIX}*"):
         arm = path.name.removeprefix(_PREFIX)
         if arm.isdecimal():
-            found[int(arm)] = path.read_text(encoding="utf-8")
+            found[int(arm)] = _reason(path)
     return dict(sorted(found.items()))
 
 
 def forget(run_dir: Path, arm: int) -> None:
     """Take the wish away: it is in the journal, or could not be fulfilled."""
     _path(run_dir, arm).unlink(missing_ok=True)
+
+
+def _reason(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise JournalError(
+            f"{path} cannot be read ({error}): it asks to retire an arm. Take it away "
+            "and ask again by `wallflower retire`"
+        ) from None
 
 
 def _path(run_dir: Path, arm: int) -> Path:

@@ -50,9 +50,7 @@ class RunLock:
                 path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
             )
         except OSError as error:
-            raise UnavailableError(
-                f"{path} cannot be opened ({error.strerror})"
-            ) from None
+            raise _cannot_open(path, error) from None
         if not _locked(self._file, fcntl.LOCK_EX, _LOCK_ATTEMPTS):
             self.release()
             raise UnavailableError(
@@ -67,6 +65,8 @@ class RunLock:
             looked_at = os.open(run_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise _cannot_open(run_dir / LOCK_NAME, error) from None
         try:
             return not _locked(looked_at, fcntl.LOCK_SH, attempts=1)
         finally:
@@ -77,6 +77,10 @@ class RunLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _cannot_open(path: Path, error: OSError) -> UnavailableError:
+    return UnavailableError(f"{path} cannot be opened ({error.strerror})")
 
 
 def _locked(file: int, kind: int, attempts: int) -> bool:
@@ -159,9 +163,7 @@ class RunStore(Closing):
                 database.execute("BEGIN")
             return database
         except OSError as error:
-            raise UnavailableError(
-                f"{self.path} cannot be opened ({error.strerror})"
-            ) from None
+            raise _cannot_open(self.path, error) from None
         except sqlite3.Error as error:
             raise self._failure(error) from None
 

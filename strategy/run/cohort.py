@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from wallflower.protocol.messages.port import NodeId, NodePort
@@ -14,17 +16,21 @@ from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.stages import reward_stages
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish
-from wallflower.strategy.config import TransportSettings
+from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import events
 from wallflower.strategy.record.blame import told
+from wallflower.strategy.record.cohort_ids import sign_cohort_id
 from wallflower.strategy.record.entries import CohortRecord, SumRecord
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.losses import losses
 from wallflower.strategy.run.analyzer import released_sum
+from wallflower.strategy.run.common_nodes import CommonNodes
 from wallflower.strategy.run.driver import Deadlines, run_session
 from wallflower.strategy.run.open_cohorts import OpenCohorts
+from wallflower.strategy.run.recruiting import Recruited
 from wallflower.strategy.run.requests import Closings, CohortTraffic
 
+_CLOSING_TIMEOUT_S = 10.0
 _PROGRESS_EVERY_S = 0.2
 
 
@@ -37,15 +43,36 @@ class AskedCohort:
     traffic: CohortTraffic
     users: int
 
+    @property
+    def composition(self) -> Mapping[NodeId, int]:
+        """How many users of each node are asked."""
+        return {node: len(users) for node, users in self.record.users.items()}
+
 
 @dataclass(slots=True)
 class Tally:
-    """Users of the whole run, for views."""
+    """Users of the whole run, for views; `asked` counts those invited by arm."""
 
-    invited: int = 0
+    asked: Counter[int] = field(default_factory=Counter)
     answered: int = 0
     lost: int = 0
     losses: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def invited(self) -> int:
+        """All who were invited, about whatever arm."""
+        return self.asked.total()
+
+
+def stage_deadlines(config: ExperimentConfig) -> Deadlines:
+    """Return how long the server waits for each stage.
+
+    Where people are shown the arm, outcomes have their window and the answers, which
+    leave at its end, the time of a stage.
+    """
+    stage_s = config.transport.stage_timeout_s
+    with_outcomes = config.window.limit_s + stage_s
+    return Deadlines(stage_s, dict.fromkeys(reward_stages(), with_outcomes))
 
 
 class CohortRunner:
@@ -61,7 +88,7 @@ class CohortRunner:
         Opens, keeps and restores the server's halves of secure sums.
     listen : events.Listen
         Hears every event.
-    transport : TransportSettings
+    deadlines : Deadlines
         How long each stage may take.
     """
 
@@ -71,19 +98,14 @@ class CohortRunner:
         port: NodePort,
         open_cohorts: OpenCohorts,
         listen: events.Listen,
-        transport: TransportSettings,
+        deadlines: Deadlines,
     ) -> None:
         self._journal = journal
+        self._key = journal.cohort_key
         self._port = port
         self._open = open_cohorts
         self._listen = listen
-        # Where rewards are pulled they have their time and the answers theirs: what a
-        # node knows when its users' deadline ends must still reach the server.
-        with_rewards = transport.reward_timeout_s + transport.stage_timeout_s
-        self._deadlines = Deadlines(
-            transport.stage_timeout_s, dict.fromkeys(reward_stages(), with_rewards)
-        )
-        self._reward_timeout_s = transport.reward_timeout_s
+        self._deadlines = deadlines
         self.closings = Closings()
         self.tally = Tally()
 
@@ -91,15 +113,35 @@ class CohortRunner:
         self, spec: CohortSpec, users: Mapping[NodeId, tuple[str, ...]]
     ) -> CohortTraffic:
         """Give what wraps and unwraps the messages of a cohort."""
-        return CohortTraffic(spec, users, self.closings, self._reward_timeout_s)
+        return CohortTraffic(spec, users, self.closings)
+
+    def prepare(self, found: Recruited, number: int, attempt: int) -> AskedCohort:
+        """Make a cohort of round `number` ready to be written down and sent."""
+        wish, users, spec = found.wish, found.draw.users, CohortSpec()
+        spec.CopyFrom(found.spec)
+        spec.cohort_id = sign_cohort_id(self._key, spec.cohort_id)
+        record = CohortRecord(
+            cohort_id=spec.cohort_id,
+            round_number=number,
+            batch=wish.batch,
+            arm=wish.arm,
+            attempt=attempt,
+            size=wish.size,
+            spec=spec.SerializeToString(deterministic=True),
+            users=users,
+        )
+        traffic = self.traffic(spec, users)
+        return AskedCohort(wish, record, traffic, spec.cohort_size)
 
     async def attempt(
-        self, asked: AskedCohort
+        self, asked: AskedCohort, common: CommonNodes
     ) -> tuple[CohortOutcome, SumRecord] | None:
-        """Run one cohort to its sum, or write down why there is none."""
+        """Run one cohort to its sum, or write down why there is none.
+
+        `common` keeps the sums of its round to the same nodes.
+        """
         started = time.monotonic()
         record, users = asked.record, asked.users
-        self.tally.invited += users
         await self._listen(
             events.CohortAsked(
                 cohort_id=record.cohort_id,
@@ -114,7 +156,7 @@ class CohortRunner:
         ticker = asyncio.create_task(self._tell_progress(asked))
         try:
             session, kept = await self._open.session(
-                asked.traffic.spec, {n: len(u) for n, u in record.users.items()}
+                asked.traffic.spec, asked.composition
             )
             end = await run_session(
                 session=session,
@@ -123,6 +165,7 @@ class CohortRunner:
                 unwrap=asked.traffic.unwrap,
                 deadlines=self._deadlines,
                 spool=kept,
+                settle=common.settle_for(record.arm, record.users.keys(), session),
             )
         finally:
             ticker.cancel()
@@ -135,7 +178,7 @@ class CohortRunner:
         lost = users - survivors - returned
         self.tally.answered += survivors
         self.tally.lost += lost
-        self.tally.invited -= returned
+        self.tally.asked[record.arm] -= returned
         summed = end.survivors if isinstance(end, SecureSum) else None
         void = None if isinstance(end, SecureSum) else end.code
         why = losses(used, summed, survivors, session.out, asked.traffic.reported)
@@ -165,6 +208,15 @@ class CohortRunner:
             return None
         outcome, released = released_sum(asked.traffic.spec, end)
         return outcome, dataclasses.replace(released, losses=why, findings=findings)
+
+    async def close_all(self, run_id: str, *, shares_only: bool) -> None:
+        """Tell nodes which cohorts are over; nothing depends on an answer."""
+        requests = self.closings.requests(run_id, shares_only=shares_only)
+        stream = self._port.ask(requests, timeout_s=_CLOSING_TIMEOUT_S)
+        with contextlib.suppress(Exception):
+            async with aclosing(stream) as answers:
+                async for _ in answers:
+                    pass
 
     async def _tell_progress(self, asked: AskedCohort) -> None:
         while True:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from wallflower.protocol.cohort import to_rational
+from wallflower.protocol.cohort import to_range, to_rational
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.privacy.honest_floor import Floor, FloorRule
@@ -13,10 +13,11 @@ from wallflower.protocol.secure_sum.backends import backend_modulus
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import CohortWish, Policy
-from wallflower.strategy.bandit.setup import restored_policy
+from wallflower.strategy.bandit.setup import nodes_of_a_round, restored_policy
+from wallflower.strategy.bandit.spec import INDEX_POLICIES
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.drawing import Draw, UserRegistry
-from wallflower.strategy.run.sharing import UsersExhaustedError
+from wallflower.strategy.run.sharing import Composition, UsersExhaustedError
 
 
 def threat_of(config: ExperimentConfig) -> Threat:
@@ -35,27 +36,51 @@ def floor_rule(config: ExperimentConfig, nodes: int) -> FloorRule:
     return FloorRule(nodes, stated.corrupt, stated.dropout)
 
 
+def composition_of(
+    config: ExperimentConfig, like: Mapping[NodeId, int] | None = None
+) -> Composition:
+    """Return how many people of each node a round of this experiment takes.
+
+    Elimination compares the arms of a round with each other. Index policies compare
+    cohorts of different rounds, which must all be drawn from the same mixture.
+    """
+    in_proportion = config.policy.name in INDEX_POLICIES
+    return Composition(in_proportion, None if in_proportion else like)
+
+
 def draw_round(
     registry: UserRegistry,
     config: ExperimentConfig,
     wishes: Sequence[CohortWish],
     present: Collection[NodeId],
+    like: Mapping[NodeId, int] | None = None,
 ) -> list[Draw]:
-    """Draw the users of a round's cohorts, all from the same nodes; all or nobody.
+    """Draw the users of a round's cohorts as one set; all or nobody.
 
     Where the nodes picked first do not suffice after all, everyone present is drawn
-    from.
+    from. `like` has the people of each node in a cohort of the same round: its nodes
+    are picked first, and where its composition cannot be had, another is.
     """
-    sizes = [wish.size for wish in wishes]
-    most = config.secure_sum.nodes_per_cohort
-    chosen = registry.choose(sum(sizes), most, present)
-    try:
-        return registry.draw_all(sizes, floor_rule(config, len(chosen)), chosen)
-    except (UsersExhaustedError, InputError):
-        everyone = registry.choose(sum(sizes), 0, present)
-        if len(chosen) == len(everyone):
-            raise
-    return registry.draw_all(sizes, floor_rule(config, len(everyone)), everyone)
+    size, cohorts = _size_of(wishes), len(wishes)
+    everyone = registry.choose(0, 0, present)
+    tries = [(everyone, composition_of(config))]
+    most = nodes_of_a_round(config)
+    chosen = registry.choose(size * cohorts, most, present)
+    if len(chosen) < len(everyone):
+        tries.insert(0, (chosen, composition_of(config)))
+    if like is not None:
+        alike = composition_of(config, like)
+        same = tuple(name for name in everyone if name in like)
+        tries = [(same, alike), (everyone, alike), *tries]
+    for names, composition in tries[:-1]:
+        rule = floor_rule(config, len(names))
+        try:
+            return registry.draw_round(size, cohorts, rule, names, composition)
+        except (UsersExhaustedError, InputError):
+            continue
+    names, composition = tries[-1]
+    rule = floor_rule(config, len(names))
+    return registry.draw_round(size, cohorts, rule, names, composition)
 
 
 def everybody_suffices(
@@ -65,9 +90,27 @@ def everybody_suffices(
     without: Collection[NodeId] = (),
 ) -> bool:
     """Say whether a round could be drawn if all nodes ever known were there."""
-    sizes = [wish.size for wish in wishes]
-    nodes, _ = registry.everybody_left(without)
-    return registry.suffices(sizes, floor_rule(config, nodes), without)
+    return floors_of_everybody(registry, config, wishes, without) is not None
+
+
+def floors_of_everybody(
+    registry: UserRegistry,
+    config: ExperimentConfig,
+    wishes: Sequence[CohortWish],
+    without: Collection[NodeId] = (),
+) -> Sequence[Floor] | None:
+    """Return what a round's cohorts could promise if all nodes known were there.
+
+    None where everybody known does not suffice for the round.
+    """
+    rule = floor_rule(config, registry.nodes_left(without))
+    return registry.floors_of_everybody(
+        _size_of(wishes),
+        len(wishes),
+        rule,
+        composition=composition_of(config),
+        without=without,
+    )
 
 
 def who_is_left(
@@ -75,10 +118,12 @@ def who_is_left(
 ) -> int | None:
     """Give the largest limit under which everybody known fills the next round.
 
+    Smaller rounds are tried in steps of 2 %, so up to so many may be left out.
     None where even the smallest round that the policy would ask cannot be filled.
     """
     limited = restored_policy(policy.state())
-    _, users = registry.everybody_left()
+    rule = floor_rule(config, registry.nodes_left())
+    users = registry.people_left(rule, composition_of(config))
     while True:
         limited.limit(users)
         wishes = limited.wishes()
@@ -86,7 +131,16 @@ def who_is_left(
             return None
         if everybody_suffices(registry, config, wishes):
             return users
-        users = min(users - 1, len(wishes) * (wishes[0].size - 1))
+        size = wishes[0].size
+        users = min(users - 1, len(wishes) * (size - max(1, size // 50)))
+
+
+def _size_of(wishes: Sequence[CohortWish]) -> int:
+    """Return how many users each cohort of a round wants: all want as many."""
+    sizes = {wish.size for wish in wishes}
+    if len(sizes) != 1:
+        raise InputError("cohorts of a round", sorted(sizes), "of one size")
+    return sizes.pop()
 
 
 def may_go_on(registry: UserRegistry, config: ExperimentConfig, policy: Policy) -> bool:
@@ -125,4 +179,6 @@ def cohort_spec(
         modulus=backend_modulus(backend, mechanism.modulus),
         threat=threat_of(config).to_wire(),
         proved_inputs=config.secure_sum.inputs == "proved",
+        reward_range=to_range(config.reward_range),
+        window_ms=config.window.stated_ms,
     )

@@ -10,22 +10,35 @@ of everybody known, not of those who happen to be there.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.identity.canonical import check_name
+from wallflower.protocol.messages.left_out import mark_users, unpack_left_out
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.privacy.honest_floor import SPARE, Floor, FloorRule
+from wallflower.protocol.wire.node_pb2 import Accepted
+from wallflower.strategy.record.askable import Askable
+from wallflower.strategy.record.entries import Met
 from wallflower.strategy.run.node_users import NodeUsers, Pseudonym, Standing
-from wallflower.strategy.run.sharing import UsersExhaustedError, fitting, largest_first
+from wallflower.strategy.run.sharing import (
+    Composition,
+    Counts,
+    Shares,
+    UsersExhaustedError,
+    fullest_level,
+    share_out,
+)
 
 Key = TypeVar("Key")
+# One row a node: users, those available, invitations so far.
+Columns: TypeAlias = npt.NDArray[np.int64]
 LONGEST_PSEUDONYM = 128
 MOST_USERS_OF_A_NODE = 10_000_000
 
@@ -58,9 +71,9 @@ class UserRegistry:
         self._nodes: dict[NodeId, NodeUsers] = {}
         self._earlier: dict[NodeId, Counter[Pseudonym]] = {}  # of nodes not seen yet
         self._most_invited = 0
-        self._known: dict[NodeId, int] = {}  # users of every node, there or away
+        self._known: dict[NodeId, Met] = {}  # of every node, there or away
         self._standing: dict[NodeId, Standing] = {}
-        self._alike: Counter[tuple[int, int]] = Counter()  # by users and invitations
+        self._alike: Counter[tuple[int, int, int]] = Counter()  # by `_facts`
         self._busiest: Counter[int] = Counter()
         self._open: set[NodeId] = set()  # there, with users who may be invited
         self.visitors: set[NodeId] = set()  # nodes that come now and then
@@ -74,8 +87,8 @@ class UserRegistry:
         return self._nodes.keys()
 
     @property
-    def known(self) -> Mapping[NodeId, int]:
-        """Every node that ever described its users, with their number."""
+    def known(self) -> Mapping[NodeId, Met]:
+        """Every node that ever described its users, with how many it has."""
         return MappingProxyType(self._known)
 
     @property
@@ -87,6 +100,14 @@ class UserRegistry:
     def remaining(self) -> int:
         """Users who may be invited at least once more."""
         return self.left_on(self._nodes)
+
+    def askable(self) -> Askable:
+        """Count who of everybody known, there or away, can be asked once more."""
+        return Askable(
+            people=sum(met.users for met in self._known.values()),
+            left_out=sum(met.left_out for met in self._known.values()),
+            able=sum(standing.available for standing in self._standing.values()),
+        )
 
     def left_on(self, nodes: Iterable[NodeId]) -> int:
         """Users of these nodes who may be invited at least once more."""
@@ -122,12 +143,29 @@ class UserRegistry:
             self.visitors.add(node_id)
         self._count(node_id, self._earlier.pop(node_id, Counter()))
 
-    def know(self, nodes: Mapping[NodeId, int]) -> None:
-        """Take from the journal which nodes there were, and how many users each had."""
-        for name, users in nodes.items():
+    def know(self, nodes: Mapping[NodeId, Met]) -> None:
+        """Take from the journal which nodes there were, and what each said."""
+        for name, met in nodes.items():
             if name not in self._nodes:
-                self._known[name] = users
+                self._known[name] = met
                 self._look_at(name)
+
+    def leave_out(self, node_id: NodeId, told: Accepted) -> None:
+        """Draw nobody of a node who cannot be asked, as it said last.
+
+        What is told of other users than were described is no use; the node takes those
+        out itself whom it is asked for in vain. Raises MalformedMessageError for what
+        cannot be true.
+        """
+        node, out = self._nodes[node_id], None
+        if told.left_out and told.users == mark_users(node.names):
+            out = unpack_left_out(told.left_out, len(node.names))
+        node.leave_out(out, self._random)
+        self._look_at(node_id)
+
+    def leaves_out(self, users: Mapping[NodeId, Set[Pseudonym]]) -> bool:
+        """Say whether one of these users is left out by their node."""
+        return any(self._nodes[name].leaves_out(asked) for name, asked in users.items())
 
     def mark_invited(
         self, invited: Iterable[tuple[NodeId, Sequence[Pseudonym]]]
@@ -160,20 +198,21 @@ class UserRegistry:
         """Take what became of a node into account."""
         node, before = self._nodes.get(node_id), self._standing.get(node_id)
         if node is None:
-            users = self._known[node_id]
+            users, left_out = self._known[node_id]
             asked = self._earlier.get(node_id, Counter()).values()
-            sent = sum(min(often, self._most) for often in asked)
-            now = Standing(users, 0, users * self._most - sent)
+            spent = sum(often >= self._most for often in asked)
+            now = Standing(users, max(0, users - spent - left_out), sum(asked))
         else:
             now = node.standing()
-            self._known[node_id] = now.users
+            self._known[node_id] = Met(now.users, now.left_out)
         if before is not None:
-            _less(self._alike, (before.users, before.invitations))
+            _less(self._alike, _facts(before))
             _less(self._busiest, before.busiest)
         self._standing[node_id] = now
-        self._alike[now.users, now.invitations] += 1
+        self._alike[_facts(now)] += 1
         self._busiest[now.busiest] += 1
-        (self._open.add if now.available else self._open.discard)(node_id)
+        here = node is not None and now.available > 0
+        (self._open.add if here else self._open.discard)(node_id)
 
     def give_back(self, users: Mapping[NodeId, Sequence[Pseudonym]]) -> None:
         """Unmark users who were drawn and never saw an arm."""
@@ -202,83 +241,25 @@ class UserRegistry:
         picked = order[by_left[: max(most, enough)]]
         return tuple(names[index] for index in sorted(picked.tolist()))
 
-    def draw_all(
-        self, sizes: Sequence[int], rule: FloorRule, among: Iterable[NodeId]
-    ) -> list[Draw]:
-        """Draw several cohorts, or nobody: what was never sent may be undone.
-
-        Where chance shares the first cohorts out so that the last one fails, they are
-        shared out as `suffices` does it.
-        """
-        names = [name for name in among if name in self._nodes]
-        before = [self._nodes[name].copy() for name in names]
-
-        def undo() -> None:
-            for name, node in zip(names, before, strict=True):
-                self._nodes[name] = node.copy()
-                self._look_at(name)
-
-        try:
-            return [self.draw(size, rule, names) for size in sizes]
-        except (UsersExhaustedError, InputError):
-            undo()
-        try:
-            return [self.draw(size, rule, names, by_chance=False) for size in sizes]
-        except (UsersExhaustedError, InputError):
-            undo()
-            raise
-
-    def suffices(
-        self,
-        sizes: Sequence[int],
-        rule: FloorRule,
-        without: Collection[NodeId] = (),
-    ) -> bool:
-        """Say whether everybody known, there or away, could fill these cohorts."""
-        users, left = self._everybody(without)
-        try:
-            for size in sizes:
-                share, _ = fitting(size, rule, np.minimum(users, left), largest_first)
-                left = left - share
-        except (UsersExhaustedError, InputError):
-            return False
-        return True
-
-    def everybody_left(self, without: Collection[NodeId] = ()) -> tuple[int, int]:
-        """Count the nodes known, there or away, with users left, and invitations."""
-        users, left = self._everybody(without)
-        return len(users), int(left.sum())
-
-    def _everybody(
-        self, without: Collection[NodeId]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Give users and invitations left, of every node that has some."""
-        alike = self._alike.copy()
-        for name in self._standing.keys() & without:
-            standing = self._standing[name]
-            _less(alike, (standing.users, standing.invitations))
-        # In an order that does not depend on who came when: `verify` finds the same.
-        kinds = sorted(pair for pair in alike if pair[1] > 0)
-        both = np.array(kinds, np.int64).reshape(-1, 2)
-        each = np.repeat(both, [alike[pair] for pair in kinds], axis=0)
-        return each[:, 0], each[:, 1]
-
-    def draw(
+    def draw_round(
         self,
         size: int,
+        cohorts: int,
         rule: FloorRule,
-        among: Iterable[NodeId] | None = None,
-        *,
-        by_chance: bool = True,
-    ) -> Draw:
-        """Draw `size` users, or as many more as the planned floor needs.
+        among: Iterable[NodeId],
+        composition: Composition,
+    ) -> list[Draw]:
+        """Draw a round's people as one set and deal them to its cohorts, or nobody.
+
+        Who is drawn, and who of a node gets into which cohort, is chance alone.
 
         Parameters
         ----------
-        size : users the policy wants.
+        size : users whom the policy wants in each cohort.
+        cohorts : how many are drawn; each gets as many users more as its floor needs.
         rule : the floor the policy planned with.
-        among : nodes that can be reached now; None means all.
-        by_chance : who gets one user more is drawn; else nodes with most users left do.
+        among : nodes that can be reached now.
+        composition : how many people of each node take part.
 
         Raises
         ------
@@ -287,28 +268,126 @@ class UserRegistry:
         InputError
             The users that are left cannot meet any floor (too few nodes).
         """
-        names = [n for n in (among if among is not None else self._nodes) if n in self]
-        capacity = np.array([self._standing[n].available for n in names])
-        order = self._random_order if by_chance else largest_first
-        share, floor = fitting(size, rule, capacity, order)
-        return Draw(self._take(names, share), floor)
+        names = [name for name in among if name in self._nodes]
+        facts = [self._standing[name] for name in names]
+        capacity = self._capacity(_columns(facts), rule, composition)
+        spreads = composition.spreads(names, capacity, cohorts)
+        try:
+            shares = share_out(
+                size,
+                cohorts,
+                rule,
+                capacity=capacity,
+                spreads=spreads,
+                random=self._random,
+            )
+        except (UsersExhaustedError, InputError):
+            # Chance may fail where `suffices` promises that all can be shared out.
+            shares = share_out(
+                size, cohorts, rule, capacity=capacity, spreads=spreads, random=None
+            )
+            shares = shares.shuffled(self._random)
+        return self._take(names, shares)
 
-    def _random_order(
-        self, nodes: npt.NDArray[np.int64], _: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
-        return self._random.permutation(nodes)
+    def suffices(
+        self,
+        size: int,
+        cohorts: int,
+        rule: FloorRule,
+        composition: Composition,
+        without: Collection[NodeId] = (),
+    ) -> bool:
+        """Say whether everybody known, there or away, could fill these cohorts."""
+        found = self.floors_of_everybody(size, cohorts, rule, composition, without)
+        return found is not None
 
-    def _take(
-        self, names: Sequence[NodeId], share: npt.NDArray[np.int64]
-    ) -> dict[NodeId, tuple[Pseudonym, ...]]:
-        users: dict[NodeId, tuple[Pseudonym, ...]] = {}
-        for name, count in zip(names, share.tolist(), strict=True):
-            if count:
-                node = self._nodes[name]
-                taken = node.take(count, self._random)
-                users[name] = tuple(node.names[i] for i in taken)
-                self._look_at(name)
-        return users
+    def floors_of_everybody(
+        self,
+        size: int,
+        cohorts: int,
+        rule: FloorRule,
+        composition: Composition,
+        without: Collection[NodeId] = (),
+    ) -> Sequence[Floor] | None:
+        """Return the floors of these cohorts if all nodes known were there.
+
+        None where everybody known could not fill them.
+        """
+        capacity = self._capacity(self._everybody(without), rule, composition)
+        spreads = composition.spreads((), capacity, cohorts)
+        try:
+            shares = share_out(
+                size, cohorts, rule, capacity=capacity, spreads=spreads, random=None
+            )
+        except (UsersExhaustedError, InputError):
+            return None
+        return shares.floors
+
+    def has_more_than(self, nodes: Collection[NodeId]) -> bool:
+        """Say whether a node that is not among these has users left."""
+        others = self._standing.keys() - nodes
+        return any(self._standing[name].available > 0 for name in others)
+
+    def nodes_left(self, without: Collection[NodeId] = ()) -> int:
+        """Count the nodes known, there or away, with users left."""
+        return len(self._everybody(without))
+
+    def people_left(self, rule: FloorRule, composition: Composition) -> int:
+        """Count who of everybody known may take part in one more round."""
+        return int(self._capacity(self._everybody(()), rule, composition).sum())
+
+    def _everybody(self, without: Collection[NodeId]) -> Columns:
+        """Return the facts of every node that has users left, one row each."""
+        alike = self._alike.copy()
+        for name in self._standing.keys() & without:
+            _less(alike, _facts(self._standing[name]))
+        # In an order that does not depend on who came when: `verify` finds the same.
+        kinds = sorted(facts for facts in alike if facts[1] > 0)
+        rows = np.array(kinds, np.int64).reshape(-1, 3)
+        return np.repeat(rows, [alike[facts] for facts in kinds], axis=0)
+
+    def _capacity(
+        self, nodes: Columns, rule: FloorRule, composition: Composition
+    ) -> Counts:
+        """Return how many people of each node may take part in one round."""
+        users, available, invitations = nodes.T
+        if not composition.in_proportion or not len(nodes):
+            return np.array(available)
+        sizes = (met.users for met in self._known.values())
+        everybody = np.fromiter(sizes, np.int64, len(self._known))
+        level = fullest_level(everybody, rule.corrupt, rule.dropout)
+        in_play = np.minimum(users, level) * self._most - invitations
+        return np.asarray(np.clip(in_play, 0, available))
+
+    def _take(self, names: Sequence[NodeId], shares: Shares) -> list[Draw]:
+        """Draw each node's people and deal them, in random order, to the cohorts."""
+        more: defaultdict[int, list[int]] = defaultdict(list)
+        for cohort, nodes in enumerate(shares.more):
+            for place in nodes.tolist():
+                more[place].append(cohort)
+        users: list[dict[NodeId, tuple[Pseudonym, ...]]] = [{} for _ in shares.more]
+        people, each = shares.people, shares.each.tolist()
+        for place in np.flatnonzero(people).tolist():
+            name, node = names[place], self._nodes[names[place]]
+            taken = node.take(int(people[place]), self._random)
+            order = self._random.permutation(taken).tolist() if taken[1:] else taken
+            start = 0
+            for cohort, given in enumerate(users):
+                end = start + each[place] + (cohort in more[place])
+                if end > start:
+                    given[name] = tuple(node.names[i] for i in order[start:end])
+                start = end
+            self._look_at(name)
+        return [Draw(*pair) for pair in zip(users, shares.floors, strict=True)]
+
+
+def _facts(standing: Standing) -> tuple[int, int, int]:
+    return standing.users, standing.available, standing.invitations
+
+
+def _columns(standings: Sequence[Standing]) -> Columns:
+    rows = [_facts(standing) for standing in standings]
+    return np.array(rows, np.int64).reshape(-1, 3)
 
 
 def _less(counter: Counter[Key], key: Key) -> None:

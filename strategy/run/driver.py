@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +25,7 @@ from wallflower.protocol.secure_sum.session import (
     Void,
 )
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
+from wallflower.protocol.secure_sum.stages import stage_named
 from wallflower.strategy.record.spool import CohortSpool, Loss, Receipt
 
 _log = logging.getLogger(__name__)
@@ -41,7 +42,6 @@ class Refusal:
     """
 
     code: str
-    detail: str = ""
     terms: bool = False
     untouched: bool = False
 
@@ -64,6 +64,8 @@ class Deadlines:
         return self.by_stage.get(stage, self.default_s)
 
 
+# Waits until it is known whom a session leaves out, before its set is closed.
+Settle = Callable[[ServerSession], Awaitable[None]]
 Wrap = Callable[[PartyId, str, bytes], Request]
 Unwrap = Callable[[Answer], bytes | Refusal]
 
@@ -75,6 +77,7 @@ async def run_session(
     unwrap: Unwrap,
     deadlines: Deadlines,
     spool: CohortSpool | None = None,
+    settle: Settle | None = None,
 ) -> SecureSum | Void:
     """Bring one session to its end.
 
@@ -97,6 +100,8 @@ async def run_session(
     spool : CohortSpool, optional
         Where the state goes before any message that depends on it leaves. The outcome
         stays there until the caller has written it down and forgets the cohort.
+    settle : Settle, optional
+        Called when the contributions are in, before the set is closed.
 
     Returns
     -------
@@ -108,7 +113,8 @@ async def run_session(
             return outcome
         events = await spool.events()
         await _worked(partial(_replay, session, events), len(events))
-    step = await _Drive(session, port, wrap, unwrap, deadlines).to_end(spool)
+    drive = _Drive(session, port, wrap, unwrap, deadlines=deadlines, settle=settle)
+    step = await drive.to_end(spool)
     if isinstance(step, Dealt):
         raise InputError("session", "a dealing", "a cohort; see run_dealing")
     if spool is not None:
@@ -139,6 +145,7 @@ class _Drive:
     wrap: Wrap
     unwrap: Unwrap
     deadlines: Deadlines
+    settle: Settle | None = None
 
     async def to_end(self, spool: CohortSpool | None) -> SecureSum | Dealt | Void:
         step = await _worked(self.session.start, LARGE)
@@ -149,6 +156,8 @@ class _Drive:
                 await spool.enter_stage(step.stage, snapshot)
             if step.messages:
                 await self._collect(step, spool)
+            if self.settle is not None and stage_named(step.stage).takes_reward:
+                await self.settle(self.session)
             # A heap is one message, and is opened message by message.
             step = await _worked(
                 self.session.advance, LARGE if SHUFFLER in step.messages else size

@@ -10,12 +10,10 @@ place in the record.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import aclosing
 
 from wallflower.protocol.errors import UnavailableError, first_error
 from wallflower.protocol.messages.port import NodePort
@@ -31,12 +29,13 @@ from wallflower.strategy.bandit.policy import (
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import events, pausing
 from wallflower.strategy.record.chain import PAUSED, WAITING
-from wallflower.strategy.record.entries import CohortRecord, RoundRecord, SumRecord
+from wallflower.strategy.record.entries import RoundRecord, SumRecord
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.losses import in_words
 from wallflower.strategy.record.spool import Spool
-from wallflower.strategy.run.cohort import AskedCohort, CohortRunner
+from wallflower.strategy.run.cohort import AskedCohort, CohortRunner, stage_deadlines
 from wallflower.strategy.run.cohort_spec import cohort_spec
+from wallflower.strategy.run.common_nodes import CommonNodes, fill_together
 from wallflower.strategy.run.dealings import DealingFailedError, Dealings
 from wallflower.strategy.run.drawing import UserRegistry
 from wallflower.strategy.run.open_cohorts import OpenCohorts, OpenSession
@@ -47,11 +46,14 @@ from wallflower.strategy.run.recruiting import (
 )
 from wallflower.strategy.run.roll_call import RollCall
 from wallflower.strategy.run.sharing import UsersExhaustedError
-from wallflower.strategy.run.spending import Asked, spent
-from wallflower.strategy.run.standing import heed, next_round
+from wallflower.strategy.run.spending import Spending
+from wallflower.strategy.run.standing import (
+    asked_by_arm,
+    heed,
+    next_round,
+    views_of,
+)
 from wallflower.strategy.run.terms import Terms, TermsRefusedError
-
-_CLOSING_TIMEOUT_S = 10.0
 
 
 class Orchestrator:
@@ -100,12 +102,14 @@ class Orchestrator:
         transport = config.transport
         self._roll_call = RollCall(
             port,
-            self._run_id,
+            journal,
             self._registry,
             transport.stage_timeout_s,
             config.secure_sum.backend,
         )
-        terms = Terms(port, self._run_id, transport.stage_timeout_s)
+        terms = Terms(
+            port, self._run_id, config.experiment.arms, transport.stage_timeout_s
+        )
         self._recruiter = Recruiter(
             config,
             journal,
@@ -114,7 +118,9 @@ class Orchestrator:
             terms=terms,
             listen=listen,
         )
-        self._runner = CohortRunner(journal, port, self._open, listen, transport)
+        self._runner = CohortRunner(
+            journal, port, self._open, listen, stage_deadlines(config)
+        )
         self._dealings = Dealings(
             config,
             journal,
@@ -124,7 +130,7 @@ class Orchestrator:
             listen=listen,
         )
         self._tally = self._runner.tally
-        self._asked: list[Asked] = []
+        self._spending = Spending()
         self._refused: TermsRefusedError | None = None
         self._attempts: Counter[tuple[int, int]] = Counter()  # by round and arm
 
@@ -148,7 +154,7 @@ class Orchestrator:
         if over:
             return
         nodes = len(self._registry.nodes)
-        if self._asked:
+        if self._spending:
             await self._journal.call(self._journal.note_resumed, number)
         await self._listen(
             events.RunStarted(
@@ -175,33 +181,27 @@ class Orchestrator:
 
     def _mark_invited(self) -> None:
         cohorts = self._journal.cohorts()
-        self._registry.mark_invited(
-            (node_id, users) for _, node_id, users in self._journal.used()
-        )
+        used = tuple(self._journal.used())
+        self._registry.mark_invited((node_id, users) for _, node_id, users in used)
         nodes = Counter(cohort_id for cohort_id, _, _ in self._journal.invitations())
-        for cohort_id, _, users in self._journal.used():
-            if cohort_id not in self._open:  # those are counted when they are asked
-                self._tally.invited += len(users)
+        self._tally.asked = asked_by_arm(self._journal)
+        under_way = sum(len(users) for one, _, users in used if one in self._open)
         for cohort in cohorts:
             spec = CohortSpec.FromString(cohort.spec)
-            self._asked.append((spec, nodes[cohort.cohort_id]))
+            self._spending.add(spec, nodes[cohort.cohort_id])
             self._attempts[cohort.round_number, cohort.arm] = cohort.attempt
             if cohort.result is not None:
                 self._tally.answered += cohort.result.survivors
-        self._tally.lost = self._tally.invited - self._tally.answered
+        self._tally.lost = self._tally.invited - self._tally.answered - under_way
 
     async def _round(self, number: int, policy: Policy) -> None:
         started = time.monotonic()
-        wishes = policy.wishes()
-        resumed = [one for wish in wishes if (one := self._resumed(wish)) is not None]
+        resumed = [one for one in map(self._resumed, policy.wishes()) if one]
         if not resumed:
             await self._recruiter.shrink(number, policy)
-            wishes = policy.wishes()
-        going_on = {one.wish.arm for one in resumed}
         await self._open.drop()
-        rest = [wish for wish in wishes if wish.arm not in going_on]
         try:
-            new = await self._ask(number, rest)
+            new = await self._ask_round(number, policy, resumed)
         except UsersExhaustedError as error:
             if not resumed:
                 await self._nobody_left(number, policy, error, started)
@@ -210,6 +210,7 @@ class Orchestrator:
         except NodesMissingError:
             await self._journal.call(self._journal.note_stopped, WAITING, number)
             raise
+        wishes = policy.wishes()
         await self._invite(new)
         asked = sorted(resumed + new, key=lambda one: one.wish.arm)
         await self._listen(
@@ -220,9 +221,7 @@ class Orchestrator:
                 sum(one.users for one in asked),
             )
         )
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._fill(one)) for one in asked]
-        results = [task.result() for task in tasks]
+        results = await fill_together({one.wish.arm: one for one in asked}, self._fill)
         sums = [result for result in results if result is not None]
         if not sums and self._refused is not None:
             raise self._refused
@@ -240,6 +239,19 @@ class Orchestrator:
             policy.stop(USERS_EXHAUSTED)
         await self._finish(number, policy, records, started)
 
+    async def _ask_round(
+        self, number: int, policy: Policy, resumed: Sequence[AskedCohort]
+    ) -> list[AskedCohort]:
+        """Find users for the rest of a round, or of a smaller one for who is left."""
+        going_on = {one.wish.arm for one in resumed}
+        while True:
+            rest = [wish for wish in policy.wishes() if wish.arm not in going_on]
+            try:
+                return await self._ask(number, rest, resumed)
+            except UsersExhaustedError:
+                if resumed or not await self._recruiter.shrink(number, policy):
+                    raise
+
     async def _nobody_left(
         self, number: int, policy: Policy, error: UsersExhaustedError, started: float
     ) -> None:
@@ -248,10 +260,7 @@ class Orchestrator:
         Ordinarily the round before knew that it was the last.
         """
         if not any(asked_in == number for asked_in, _ in self._attempts):
-            raise UnavailableError(
-                f"the nodes known have too few users for round {number} ({error}); "
-                "let more nodes attend, then resume"
-            ) from None
+            raise self._recruiter.too_few(number, error) from None
         policy.stop(USERS_EXHAUSTED)
         await self._finish(number, policy, [], started)
 
@@ -262,15 +271,14 @@ class Orchestrator:
         sums: Sequence[SumRecord],
         started: float,
     ) -> None:
-        views = tuple(policy.arms())
+        views = views_of(policy, self._tally.asked)
         record = RoundRecord(
             number,
             tuple(dataclasses.asdict(view) for view in views),
             policy.state(),
             # Composing privacy losses may take long: nodes must be served meanwhile.
             await asyncio.to_thread(
-                spent,
-                self._asked,
+                self._spending.spent,
                 self._registry.most_invited,
                 test_mode=self._config.test_mode,
                 keys=tuple(self._dealings.sizes),
@@ -294,37 +302,32 @@ class Orchestrator:
         )
 
     async def _ask(
-        self, number: int, wishes: Sequence[CohortWish]
+        self,
+        number: int,
+        wishes: Sequence[CohortWish],
+        like: Sequence[AskedCohort] = (),
     ) -> list[AskedCohort]:
-        """Find users for all wishes or none, on nodes that agree to the terms."""
+        """Find users for all wishes or none, on nodes that agree to the terms.
+
+        `like` are cohorts of the same round, whose composition these should have.
+        """
+        if not wishes:
+            return []
 
         def describe(wish: CohortWish, floor: Floor) -> CohortSpec:
             attempt = self._attempts[number, wish.arm] + 1
             return cohort_spec(self._config, self._run_id, wish, floor, attempt)
 
-        found = await self._recruiter.recruit(wishes, describe) if wishes else []
+        nodes = like[0].composition if like else None
+        found = await self._recruiter.recruit(wishes, describe, nodes)
         await self._have_key(found)
-        asked = []
-        for one in found:
-            wish, spec, users = one.wish, one.spec, one.draw.users
-            record = CohortRecord(
-                cohort_id=spec.cohort_id,
-                round_number=number,
-                batch=wish.batch,
-                arm=wish.arm,
-                attempt=self._attempts[number, wish.arm] + 1,
-                size=wish.size,
-                spec=spec.SerializeToString(deterministic=True),
-                users=users,
-            )
-            traffic = self._runner.traffic(spec, users)
-            asked.append(AskedCohort(wish, record, traffic, spec.cohort_size))
-        return asked
+        return [
+            self._runner.prepare(one, number, self._attempts[number, one.wish.arm] + 1)
+            for one in found
+        ]
 
     async def _have_key(self, found: Sequence[Recruited]) -> None:
         """See to it that the run has a key; without one nobody was drawn."""
-        if not found:
-            return
         willing = await self._recruiter.willing()
         try:
             largest = max(len(one.draw.users) for one in found)
@@ -338,7 +341,8 @@ class Orchestrator:
         """Write invitations down; only then may they be sent."""
         for one in asked:
             self._attempts[one.record.round_number, one.record.arm] += 1
-            self._asked.append((one.traffic.spec, len(one.record.users)))
+            self._tally.asked[one.record.arm] += one.users
+            self._spending.add(one.traffic.spec, len(one.record.users))
         await self._journal.call(self._journal.invite, [one.record for one in asked])
 
     def _resumed(self, wish: CohortWish) -> AskedCohort | None:
@@ -350,20 +354,23 @@ class Orchestrator:
         traffic = self._runner.traffic(spec, record.users)
         return AskedCohort(wish, record, traffic, spec.cohort_size)
 
-    async def _fill(self, asked: AskedCohort) -> tuple[CohortOutcome, SumRecord] | None:
+    async def _fill(
+        self, asked: AskedCohort, common: CommonNodes
+    ) -> tuple[CohortOutcome, SumRecord] | None:
         """Fill one wish; a void cohort is recruited again, a bounded number of times.
 
         The first attempt's invitations are in the journal already.
         """
+        number = asked.record.round_number
         for left in range(self._config.transport.attempts - 1, -1, -1):
-            result = await self._runner.attempt(asked)
+            result = await self._runner.attempt(asked, common)
             await self._give_back(asked)
             if result is not None:
                 return result
             if not left:
                 break
             try:
-                (asked,) = await self._ask(asked.record.round_number, [asked.wish])
+                (asked,) = await self._ask(number, [asked.wish], [asked])
             except TermsRefusedError as error:
                 self._refused = error  # told when no arm got any further
                 break
@@ -377,7 +384,7 @@ class Orchestrator:
         traffic = asked.traffic
         for node_id, refusal in traffic.declined.items():
             self._recruiter.terms.declined(node_id, traffic.spec, refusal)
-        for node_id in traffic.returned:
+        for node_id in traffic.returned.keys() | traffic.outdated:
             self._recruiter.terms.unsure(node_id)
         if traffic.returned:
             await self._journal.call(
@@ -390,9 +397,4 @@ class Orchestrator:
         self._dealings.close_all()
         # Without a spool nodes end with the server, and so do their sessions.
         once = self._spool is None and asks_once(self._config.secure_sum.backend)
-        requests = self._runner.closings.requests(self._run_id, shares_only=once)
-        stream = self._port.ask(requests, timeout_s=_CLOSING_TIMEOUT_S)
-        with contextlib.suppress(Exception):
-            async with aclosing(stream) as answers:
-                async for _ in answers:
-                    pass
+        await self._runner.close_all(self._run_id, shares_only=once)

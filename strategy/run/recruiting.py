@@ -12,17 +12,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from wallflower.protocol.errors import InputError, UnavailableError
+from wallflower.protocol.errors import (
+    InputError,
+    MalformedMessageError,
+    UnavailableError,
+)
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.privacy.honest_floor import Floor
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import CohortWish, Policy
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import events
+from wallflower.strategy.record.askable import ADVICE
+from wallflower.strategy.record.entries import Met
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.cohort_spec import (
     draw_round,
     everybody_suffices,
+    floors_of_everybody,
     may_go_on,
     who_is_left,
 )
@@ -33,6 +40,7 @@ from wallflower.strategy.run.sharing import UsersExhaustedError
 from wallflower.strategy.run.terms import (
     Terms,
     TermsRefusedError,
+    agree_with_more,
     by_terms,
     not_ready,
     refused_text,
@@ -92,7 +100,7 @@ class Recruiter:
         self._registry = registry
         self.terms = terms
         self._listen = listen
-        self._met: dict[str, int] = {}
+        self._met: dict[str, Met] = {}
         self._told: frozenset[NodeId] = frozenset()
 
     async def recall(self) -> None:
@@ -101,9 +109,15 @@ class Recruiter:
         self._registry.know(self._met)
 
     async def recruit(
-        self, wishes: Sequence[CohortWish], describe: Describe
+        self,
+        wishes: Sequence[CohortWish],
+        describe: Describe,
+        like: Mapping[NodeId, int] | None = None,
     ) -> list[Recruited]:
         """Draw the users of all wishes, or nobody, on nodes that agree to the terms.
+
+        `like` has the people of each node in a cohort of the same round, which these
+        replace or join: they are drawn alike as far as people are left.
 
         Raises
         ------
@@ -118,19 +132,27 @@ class Recruiter:
         deadline: float | None = None
         told: events.WaitingForNodes | None = None
         against: dict[NodeId, Refusal] = {}
+        asked_with: frozenset[NodeId] = frozenset()
         while True:
             present = await self._look()
+            if asked_with != frozenset(present):
+                asked_with = frozenset(present)
+                against = {}  # with other nodes there the terms are others
             willing = [node for node in present if node not in against]
-            found = self._drawn(wishes, willing, describe)
+            found = self._drawn(wishes, willing, describe, like)
             if found is not None:
-                refused = await self._refused(found, willing)
-                if not refused:
+                refused = await self._offer(found, willing)
+                if refused is None:
                     await self._tell(against)
                     return found
                 against |= refused
                 continue
-            waiting = self._waiting(wishes, present, not_ready(against))
-            against = {node: against[node] for node in by_terms(against)}
+            passing = await self._passing(wishes, present, against, describe)
+            reasons = (not_ready(against), agree_with_more(passing))
+            why = "; ".join(reason for reason in reasons if reason)
+            waiting = self._waiting(wishes, present, why)
+            lasting = by_terms(against) - passing.keys()
+            against = {node: against[node] for node in lasting}
             self._require_users(wishes, against)
             if deadline is None:
                 deadline = loop.time() + self._config.transport.return_timeout_s
@@ -146,9 +168,10 @@ class Recruiter:
         wishes: Sequence[CohortWish],
         nodes: Sequence[NodeId],
         describe: Describe,
+        like: Mapping[NodeId, int] | None,
     ) -> list[Recruited] | None:
         try:
-            draws = draw_round(self._registry, self._config, wishes, nodes)
+            draws = draw_round(self._registry, self._config, wishes, nodes, like)
         except (UsersExhaustedError, InputError):
             return None
         return [
@@ -156,21 +179,67 @@ class Recruiter:
             for wish, draw in zip(wishes, draws, strict=True)
         ]
 
-    async def _refused(
+    async def _offer(
         self, found: Sequence[Recruited], willing: Sequence[NodeId]
-    ) -> dict[NodeId, Refusal]:
-        """Offer the cohorts to their nodes; if one refuses, nobody was drawn."""
+    ) -> dict[NodeId, Refusal] | None:
+        """Offer the cohorts to their nodes; None if all who were drawn can be asked.
+
+        If a node refuses, or leaves out somebody who was drawn, nobody was drawn.
+        """
         specs = [one.spec for one in found]
         drawn = {node for one in found for node in one.draw.users}
         refused = dict(await self.terms.offer(specs, sorted(drawn)))
-        if not refused:
-            return {}
+        refused |= self._leave_out()
+        left_out = self._registry.leaves_out(_by_node(found))
+        if not refused and not left_out:
+            await self._write_met()
+            return None
         for one in found:
             self._registry.give_back(one.draw.users)
-        if by_terms(refused):  # others will refuse, too: ask everyone at once
+        if left_out or by_terms(refused):  # so will others: ask everyone at once
             others = [node for node in willing if node not in drawn]
             refused |= await self.terms.offer(specs, others)
+            refused |= self._leave_out()
+        await self._write_met()
         return refused
+
+    def _leave_out(self) -> dict[NodeId, Refusal]:
+        """Draw nobody whom nodes left out; return the nodes that talk nonsense."""
+        refused = {}
+        for node, told in self.terms.take_told().items():
+            try:
+                self._registry.leave_out(node, told)
+            except MalformedMessageError as error:
+                refused[node] = Refusal(error.code)
+        return refused
+
+    async def _passing(
+        self,
+        wishes: Sequence[CohortWish],
+        present: Sequence[NodeId],
+        against: Mapping[NodeId, Refusal],
+        describe: Describe,
+    ) -> dict[NodeId, Refusal]:
+        """Return the refusals that pass when those who are away come back.
+
+        Fewer nodes carry less noise, which a policy may refuse. So the refusing nodes
+        are offered the terms that the round would have if all nodes known were there.
+        """
+        refusing = by_terms(against)
+        here = {n for n in present if n not in against or n in refusing}
+        if not refusing or not self._registry.has_more_than(here):
+            return {}
+        lasting: frozenset[NodeId] = frozenset()
+        while True:
+            floors = floors_of_everybody(self._registry, self._config, wishes, lasting)
+            if floors is None:
+                return {}
+            pairs = zip(wishes, floors, strict=True)
+            specs = [describe(wish, floor) for wish, floor in pairs]
+            still = await self.terms.offer(specs, sorted(refusing - lasting))
+            if not by_terms(still):
+                return {n: against[n] for n in refusing - lasting}
+            lasting |= by_terms(still)
 
     async def _tell(self, against: Mapping[NodeId, Refusal]) -> None:
         refusing = by_terms(against)
@@ -180,24 +249,35 @@ class Recruiter:
             text = refused_text(against, known)
             await self._listen(events.TermsRefused(len(refusing), known, text))
 
-    async def shrink(self, number: int, policy: Policy) -> None:
+    async def shrink(self, number: int, policy: Policy) -> bool:
         """Limit a round to who is left, where everybody known does not suffice.
+
+        Return whether it was limited.
 
         Newcomers are looked for first; the journal has the limit before anybody is
         asked.
         """
         if everybody_suffices(self._registry, self._config, policy.wishes()):
-            return
+            return False
         await self._look()
         if everybody_suffices(self._registry, self._config, policy.wishes()):
-            return
+            return False
         users = who_is_left(self._registry, self._config, policy)
-        if users is not None:
-            await self._journal.call(self._journal.note_limited, number, users)
-            policy.limit(users)
+        if users is None:
+            return False
+        await self._journal.call(self._journal.note_limited, number, users)
+        policy.limit(users)
+        return True
 
     async def exhausted(self, policy: Policy) -> bool:
-        """Say whether nobody is left to ask; newcomers are looked for before."""
+        """Say whether nobody is left to ask; newcomers are looked for before.
+
+        Where people are asked again their nodes say first whose budget is spent.
+        """
+        if self._config.privacy.max_participations > 1:
+            await self.terms.renew(await self._look())
+            self._leave_out()
+            await self._write_met()
         if may_go_on(self._registry, self._config, policy):
             return False
         await self._look()
@@ -208,17 +288,21 @@ class Recruiter:
         present = await self._look()  # first: somebody may be there for the first time
         known = self._registry.known
         out = self.terms.refusing | self._registry.visitors
-        return {node: known[node] for node in present if node not in out}
+        return {node: known[node].users for node in present if node not in out}
 
     async def _look(self) -> Sequence[str]:
         """See who is there, and write down whoever is there for the first time."""
         present = await self._roll_call.refresh()
+        await self._write_met()
+        return present
+
+    async def _write_met(self) -> None:
+        """Write down what nodes said of their users and the journal does not have."""
         known = self._registry.known
         new = {} if known == self._met else dict(known.items() - self._met.items())
         if new:
             self._met |= new
             await self._journal.call(self._journal.meet, new)
-        return present
 
     def _require_users(
         self, wishes: Sequence[CohortWish], against: Mapping[NodeId, Refusal]
@@ -234,6 +318,16 @@ class Recruiter:
                 f"resume {self._journal.run_dir}"
             )
 
+    def too_few(self, number: int, error: UsersExhaustedError) -> UnavailableError:
+        """Say that a round cannot be asked of the people who can be asked."""
+        askable = self._registry.askable()
+        change = f"{ADVICE}. Or " if askable.left_out else ""
+        return UnavailableError(
+            f"the nodes known have too few users for round {number} ({error}). "
+            f"{askable.sentence()} {change}let more nodes attend, then resume: "
+            f"wallflower resume {self._journal.run_dir}"
+        )
+
     def _waiting(
         self, wishes: Sequence[CohortWish], present: Sequence[str], why: str
     ) -> events.WaitingForNodes:
@@ -245,6 +339,15 @@ class Recruiter:
             patience_s=self._config.transport.return_timeout_s,
             why=why,
         )
+
+
+def _by_node(found: Sequence[Recruited]) -> dict[NodeId, set[str]]:
+    """Return everybody drawn, by node: each node is looked at once."""
+    drawn: dict[NodeId, set[str]] = {}
+    for one in found:
+        for node, users in one.draw.users.items():
+            drawn.setdefault(node, set()).update(users)
+    return drawn
 
 
 def _missing(waiting: events.WaitingForNodes, journal: Journal) -> str:

@@ -15,6 +15,7 @@ from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.secure_sum.stages import stage_named
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
+    Accepted,
     CloseCohort,
     CohortStage,
     Description,
@@ -29,6 +30,7 @@ from wallflower.strategy.record.losses import Reported
 from wallflower.strategy.run.driver import Refusal
 
 _OFFER = "offer"
+_NOT_ABLE = {"budget-exceeded", "user-repeated"}  # what an offer says before
 
 
 class Closings:
@@ -79,23 +81,23 @@ class Closings:
 class CohortTraffic:
     """Wraps and unwraps the messages of one cohort and counts what comes back.
 
-    `reward_timeout_s` tells nodes how long rewards are waited for. `stage` and `heard`
-    are for progress; `refusals` counts why nodes are not in, `reported` keeps why their
-    users are not. `declined` are the nodes that refused by their policy, `returned`
-    those (with the reason) whose users were not used: the node said so before it
-    answered a stage that takes rewards.
+    `stage` and `heard` are for progress; `refusals` counts why nodes are not in,
+    `reported` keeps why users were not shown the arm. `declined` are the nodes that
+    refused by their policy, `returned` those (with the reason) whose users were not
+    used: the node said so before it answered a stage that takes rewards. `outdated` are
+    the nodes of which people could not be asked: what they said of them holds no more.
     """
 
     spec: CohortSpec
     users: Mapping[NodeId, tuple[str, ...]]
     closings: Closings
-    reward_timeout_s: float = 0.0
     stage: str = ""
     heard: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
     reported: Reported = field(default_factory=Reported)
     declined: dict[NodeId, Refusal] = field(default_factory=dict)
     returned: dict[NodeId, str] = field(default_factory=dict)
+    outdated: set[NodeId] = field(default_factory=set)
     _gave: set[NodeId] = field(default_factory=set)
 
     def wrap(self, party: str, stage: str, message: bytes) -> Request:
@@ -115,7 +117,6 @@ class CohortTraffic:
                     spec=self.spec,
                     users=self.users.get(party, ()),  # a member may be in no cohort
                     message=message,
-                    reward_timeout_s=self.reward_timeout_s,
                 ),
             )
         )
@@ -140,6 +141,8 @@ class CohortTraffic:
                 continue
             users = self.users.get(answer.node_id, ())
             self.reported.hear(answer.node_id, task.lost, len(users))
+            if any(one.reason in _NOT_ABLE for one in task.lost):
+                self.outdated.add(answer.node_id)
             kind = task.WhichOneof("kind")
             if kind == "message":
                 if stage_named(self.stage).takes_reward:
@@ -152,6 +155,8 @@ class CohortTraffic:
 
     def _refused(self, node_id: NodeId, refusal: Refusal) -> Refusal:
         self.refusals[refusal.code] += 1
+        if refusal.code in _NOT_ABLE:
+            self.outdated.add(node_id)
         if refusal.terms:
             self.declined[node_id] = refusal
         # Whoever gave an answer with rewards in it cannot say that it has not. Once the
@@ -163,7 +168,7 @@ class CohortTraffic:
 
 
 def offer_requests(
-    run_id: str, asked: Mapping[NodeId, Sequence[CohortSpec]]
+    run_id: str, arms: Sequence[str], asked: Mapping[NodeId, Sequence[CohortSpec]]
 ) -> list[Request]:
     """Ask each node whether its users agree to these cohorts' terms."""
     written: dict[tuple[str, ...], tuple[str, bytes]] = {}  # most are asked the same
@@ -171,34 +176,39 @@ def offer_requests(
     for node_id, specs in asked.items():
         cohorts = tuple([spec.cohort_id for spec in specs])
         if cohorts not in written:
-            written[cohorts] = _offer(run_id, specs)
+            written[cohorts] = _offer(run_id, arms, specs)
         requests.append(Request(node_id, *written[cohorts]))
     return requests
 
 
-def _offer(run_id: str, specs: Sequence[CohortSpec]) -> tuple[str, bytes]:
+def _offer(
+    run_id: str, arms: Sequence[str], specs: Sequence[CohortSpec]
+) -> tuple[str, bytes]:
     """Give the id and the body of a request that offers some cohorts."""
     tasks = [
-        Task(task_id=f"{_OFFER}/{spec.cohort_id}", offer=Offer(spec=spec))
+        Task(task_id=f"{_OFFER}/{spec.cohort_id}", offer=Offer(spec=spec, arms=arms))
         for spec in specs
     ]
     body = NodeRequest(run_id=run_id, tasks=tasks).SerializeToString()
     return f"{run_id}/{tasks[0].task_id}", body
 
 
-def offer_reply(answer: Answer, specs: Sequence[CohortSpec]) -> Mapping[str, Refusal]:
-    """Read which cohorts a node refuses, by id; raises MalformedMessageError."""
+def offer_reply(
+    answer: Answer, specs: Sequence[CohortSpec]
+) -> Mapping[str, Accepted | Refusal]:
+    """Read what a node says to each cohort, by id; raises MalformedMessageError."""
     said = {task.task_id: task for task in _reply(answer).answers}
-    refused = {}
+    replies: dict[str, Accepted | Refusal] = {}
     for spec in specs:
         task = said.get(f"{_OFFER}/{spec.cohort_id}", TaskAnswer())
         kind = task.WhichOneof("kind")
-        # A node older than offers cannot say; it refuses later if it must.
-        if kind == "refusal" and task.refusal.code != "unknown-task":
-            refused[spec.cohort_id] = _refusal(task.refusal)
-        elif kind not in ("accepted", "refusal"):
+        if kind == "refusal":
+            replies[spec.cohort_id] = _refusal(task.refusal)
+        elif kind == "accepted":
+            replies[spec.cohort_id] = task.accepted
+        else:
             raise MalformedMessageError("a node says nothing about what was offered")
-    return refused
+    return replies
 
 
 def describe_request(run_id: str, node_id: NodeId, number: int) -> Request:
@@ -222,8 +232,7 @@ def _reply(answer: Answer) -> NodeAnswer:
 
 
 def _refusal(said: WireRefusal) -> Refusal:
-    code, detail = _plain(said.code[:60]), _plain(said.detail[:300])
-    return Refusal(code, detail, said.terms, said.untouched)
+    return Refusal(_plain(said.code[:60]), said.terms, said.untouched)
 
 
 def _plain(text: str) -> str:

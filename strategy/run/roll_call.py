@@ -10,6 +10,8 @@ from wallflower.protocol.errors import ProtocolError, UnavailableError
 from wallflower.protocol.messages.port import NodePort
 from wallflower.protocol.secure_sum.stages import asks_once
 from wallflower.protocol.wire.node_pb2 import Description
+from wallflower.strategy.record.cohort_ids import check_answered
+from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.drawing import UserRegistry
 from wallflower.strategy.run.requests import describe_request, description_of
 
@@ -18,6 +20,7 @@ _log = logging.getLogger(__name__)
 # How often a port is asked again who is there; a count is cheap on every port.
 _TRIES = 3  # a node that is busy for a moment must not miss the roll call
 _PAUSE_S, _RETRY_S = 0.05, 0.3
+_MOST_ANSWERED = 1_000  # cohorts that one node's word is taken for
 
 
 class NeedsStreamError(ProtocolError):
@@ -33,8 +36,8 @@ class RollCall:
     ----------
     port : NodePort
         How nodes are reached.
-    run_id : str
-        The run.
+    journal : Journal
+        The run's; nodes that answered cohorts which it lacks end the run.
     registry : UserRegistry
         Filled with every node that describes itself credibly.
     timeout_s : float
@@ -47,13 +50,14 @@ class RollCall:
     def __init__(
         self,
         port: NodePort,
-        run_id: str,
+        journal: Journal,
         registry: UserRegistry,
         timeout_s: float,
         backend: str,
     ) -> None:
         self._port = port
-        self._run_id = run_id
+        self._journal = journal
+        self._run_id = journal.run_id
         self._registry = registry
         self._timeout_s = timeout_s
         self._backend = backend
@@ -97,6 +101,13 @@ class RollCall:
             if not nodes:
                 break
             await asyncio.sleep(_RETRY_S)
+        answered = [
+            cohort_id
+            for said in described.values()
+            for cohort_id in said.answered[:_MOST_ANSWERED]
+        ]
+        if answered:
+            await self._journal.call(check_answered, self._journal, answered)
         # In one order whatever the network did: a seeded draw must repeat itself.
         for node in sorted(described):
             said = described[node]

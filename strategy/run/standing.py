@@ -8,10 +8,11 @@ way by the server that goes on, by whoever looks, and by `verify` as it replays.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit.policy import Policy
+from wallflower.strategy.bandit.policy import Arm, ArmView, Policy
 from wallflower.strategy.bandit.setup import policy_for, restored_policy
 from wallflower.strategy.record import events, retiring
 from wallflower.strategy.record.chain import LIMITED, RETIRED, ROUND, Entry, limit_of
@@ -43,6 +44,26 @@ def _since_the_last_round(links: Sequence[Entry]) -> Sequence[Entry]:
     return links[max(ends, default=0) :]
 
 
+def asked_by_arm(journal: JournalReader) -> Counter[Arm]:
+    """Count who was asked about each arm, in a sum or not.
+
+    Who never saw the arm, because their node refused before, is not counted.
+    """
+    arms = {cohort.cohort_id: cohort.arm for cohort in journal.cohorts()}
+    asked: Counter[Arm] = Counter()
+    for cohort_id, _, users in journal.used():
+        asked[arms[cohort_id]] += len(users)
+    return asked
+
+
+def views_of(policy: Policy, asked: Mapping[Arm, int]) -> tuple[ArmView, ...]:
+    """Return what a policy knows of its arms, with the people who were asked."""
+    return tuple(
+        dataclasses.replace(view, asked=asked.get(view.arm, 0))
+        for view in policy.arms()
+    )
+
+
 def standing(journal: JournalReader) -> RoundRecord | None:
     """Give the last round, with the arms that were retired since it out.
 
@@ -53,7 +74,8 @@ def standing(journal: JournalReader) -> RoundRecord | None:
     if all(one.round_number <= done for one in journal.retired()):
         return last
     _, policy = next_round(journal)
-    views = tuple(dataclasses.asdict(view) for view in policy.arms())
+    shown = views_of(policy, asked_by_arm(journal))
+    views = tuple(dataclasses.asdict(view) for view in shown)
     spent = {} if last is None else last.spent
     return RoundRecord(done, views, policy.state(), spent, policy.finished)
 
@@ -74,7 +96,7 @@ async def heed(
         else:
             record = Retirement(arm, number, reason)
             head = await journal.call(journal.retire, record)
-            views = tuple(policy.arms())
+            views = views_of(policy, await journal.call(asked_by_arm, journal))
             await listen(
                 events.ArmRetired(
                     arm,

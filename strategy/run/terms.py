@@ -7,6 +7,7 @@ on the same or better terms, so that a round costs no message more than its sums
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -16,6 +17,7 @@ from fractions import Fraction
 from wallflower.protocol.errors import ProtocolError, UnavailableError
 from wallflower.protocol.messages.port import NodeId, NodePort
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.node_pb2 import Accepted
 from wallflower.strategy.run.driver import Refusal
 from wallflower.strategy.run.requests import offer_reply, offer_requests
 
@@ -23,14 +25,19 @@ NO_ANSWER = "no-answer"
 _MOST_REASONS = 5  # said at once; nodes may invent any number
 # What an operator can change for each refusal.
 _CHANGES = {
+    "arm-not-allowed": "experiment.arms",
     "mechanism-not-allowed": "privacy.mechanism",
     "backend-not-allowed": "secure-sum.backend",
     "epsilon-too-large": "privacy.epsilon",
     "cohort-too-small": "policy.first-batch",
     "floor-too-low": "secure-sum.corrupt, secure-sum.dropout or the number of nodes",
     "threat-too-weak": "secure-sum.corrupt or secure-sum.server",
+    "range-differs": "rewards.range or rewards.unit",
+    "window-too-short": "rewards.window-s",
     "quorum-too-low": "secure-sum.dropout",
     "delta-too-small": "secure-sum.inputs or secure-sum.shuffle",
+    "price-changed": "privacy.epsilon in a new run only",
+    "too-many-prices": "privacy.epsilon and privacy.mechanism to those of a late run",
 }
 
 
@@ -80,21 +87,28 @@ class Terms:
         How nodes are reached.
     run_id : str
         The run; mechanism, ε, threat and back-end are the same in all of it.
+    arms : Sequence[str]
+        The names of all arms: a node agrees to all of them or takes no part.
     timeout_s : float
         How long a node may take to say.
     """
 
-    def __init__(self, port: NodePort, run_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, port: NodePort, run_id: str, arms: Sequence[str], timeout_s: float
+    ) -> None:
         self._port = port
         self._run_id = run_id
+        self._arms = tuple(arms)
         self._timeout_s = timeout_s
         self._known: defaultdict[NodeId, _Known] = defaultdict(_Known)
+        self._agreed: dict[NodeId, CohortSpec] = {}  # the last one
+        self._told: dict[NodeId, Accepted] = {}
 
     async def offer(
         self, specs: Sequence[CohortSpec], nodes: Iterable[NodeId]
     ) -> Mapping[NodeId, Refusal]:
         """Give the nodes that do not agree, or did not say, each with its reason."""
-        distinct = {_Sizes.of(spec): spec for spec in specs}
+        distinct = {_Sizes.of(spec): _offered(spec) for spec in specs}
         against: dict[NodeId, Refusal] = {}
         asked: dict[NodeId, dict[_Sizes, CohortSpec]] = {}
         for node in nodes:
@@ -109,10 +123,26 @@ class Terms:
                 asked[node] = new
         return against | (await self._ask(asked) if asked else {})
 
+    async def renew(self, nodes: Iterable[NodeId]) -> Mapping[NodeId, Refusal]:
+        """Offer what nodes agreed to last once more; who can be asked has changed."""
+        anew: dict[str, CohortSpec] = {}  # many nodes agreed to the same
+        asked = {}
+        for node in nodes:
+            spec = self._agreed.get(node)
+            if spec is not None:
+                same = anew.get(spec.cohort_id) or _offered(spec)
+                anew[spec.cohort_id] = same
+                asked[node] = {_Sizes.of(spec): same}
+        return await self._ask(asked) if asked else {}
+
     @property
     def refusing(self) -> frozenset[NodeId]:
-        """The nodes that refused some terms by their policy."""
-        return frozenset(node for node, said in self._known.items() if said.refused)
+        """The nodes whose policy refused terms, and that agreed to no others."""
+        return frozenset(
+            node
+            for node, said in self._known.items()
+            if said.refused and not said.accepted
+        )
 
     def declined(self, node: NodeId, spec: CohortSpec, refusal: Refusal) -> None:
         """Note that a node refused terms by its policy after all."""
@@ -129,6 +159,7 @@ class Terms:
         against = dict.fromkeys(asked, Refusal(NO_ANSWER))
         requests = offer_requests(
             self._run_id,
+            self._arms,
             {node: tuple(specs.values()) for node, specs in asked.items()},
         )
         stream = self._port.ask(requests, timeout_s=self._timeout_s)
@@ -139,20 +170,39 @@ class Terms:
                     continue
                 specs = asked[answer.node_id]
                 try:
-                    refused = offer_reply(answer, tuple(specs.values()))
+                    replies = offer_reply(answer, tuple(specs.values()))
                 except ProtocolError as error:
                     against[answer.node_id] = Refusal(error.code)
                     continue
                 del against[answer.node_id]
                 for sizes, spec in specs.items():
-                    if spec.cohort_id in refused:
-                        refusal = refused[spec.cohort_id]
-                        against[answer.node_id] = refusal
-                        if refusal.terms:
-                            self._known[answer.node_id].refused[sizes] = refusal
-                    else:
+                    reply = replies[spec.cohort_id]
+                    if isinstance(reply, Accepted):
                         self._known[answer.node_id].accepted.append(sizes)
+                        self._agreed[answer.node_id] = spec
+                        self._told[answer.node_id] = reply
+                        continue
+                    against[answer.node_id] = reply
+                    if reply.terms:
+                        self._known[answer.node_id].refused[sizes] = reply
         return against
+
+    def take_told(self) -> Mapping[NodeId, Accepted]:
+        """Return what nodes that agreed said of their users since the last time."""
+        told, self._told = self._told, {}
+        return told
+
+
+def _offered(spec: CohortSpec) -> CohortSpec:
+    """Return the terms of a cohort under an id that no cohort has.
+
+    An offer is no invitation: its id must prove to nobody that there was one. And the
+    same terms may be offered again, which must not look like the same request.
+    """
+    offer = CohortSpec()
+    offer.CopyFrom(spec)
+    offer.cohort_id = f"offer-{secrets.token_hex(8)}"
+    return offer
 
 
 def by_terms(against: Mapping[NodeId, Refusal]) -> frozenset[NodeId]:
@@ -165,6 +215,15 @@ def not_ready(against: Mapping[NodeId, Refusal]) -> str:
     codes = Counter(refusal.code for refusal in against.values() if not refusal.terms)
     said = [f"{count} {code}" for code, count in codes.most_common(_MOST_REASONS)]
     return f"not ready: {', '.join(said)}" if said else ""
+
+
+def agree_with_more(passing: Mapping[NodeId, Refusal]) -> str:
+    """Count the nodes that refuse only because others are away, by reason."""
+    codes = Counter(refusal.code for refusal in passing.values())
+    reasons = ", ".join(code for code, _ in codes.most_common(_MOST_REASONS))
+    if not passing:
+        return ""
+    return f"{len(passing)} agree only when more nodes are there: {reasons}"
 
 
 def _most_first(group: tuple[str, list[NodeId]]) -> int:
@@ -180,7 +239,7 @@ def refused_text(against: Mapping[NodeId, Refusal], known: int) -> str:
     for code, nodes in sorted(groups.items(), key=_most_first)[:_MOST_REASONS]:
         more = "" if len(nodes) <= 3 else f" and {len(nodes) - 3} more"
         parts.append(
-            f"{code} ({', '.join(nodes[:3])}{more}: {against[nodes[0]].detail}; "
+            f"{code} ({', '.join(nodes[:3])}{more}; "
             f"change {_CHANGES.get(code, 'the experiment')})"
         )
     return (

@@ -50,6 +50,7 @@ class PlusMessages:
             roster=server.roster_note,
             neighbours=neighbours,
             keys=[server.keys[p] for p in neighbours],
+            own_mask_key=server.keys[party].mask_key,
         ).SerializeToString()
 
     def _mask(self) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ node, the closed set and the sum. Who fails a proof is named and left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from wallflower.protocol.accounting.truncation import Truncation, truncation
 from wallflower.protocol.cohort import cohort_mechanism
@@ -217,22 +217,44 @@ class SealedServer(ServerMachine):
         self._asked.update(self._asking)
         return self.enter(OPEN)
 
-    def _close_set(self) -> Step:
-        spec = self.opening.spec
+    @property
+    def chosen(self) -> Set[PartyId] | None:
+        """Who is in the sum, once that is fixed."""
+        return frozenset(self._closed) or None
+
+    def contributors(self) -> Set[PartyId]:
+        """Return who contributed what is in range, so far."""
         self._drop_unproved()
-        self._closed = [party for party in self.parties if party in self._sealed]
+        return self._sealed.keys()
+
+    def can_close_without(self, parties: Set[PartyId]) -> bool:
+        """Tell whether contributors and quorum suffice without these."""
+        return self._too_few(self._sealed.keys() - parties) is None
+
+    def leave_out(self, parties: Set[PartyId], code: str) -> None:
+        """Leave contributors out of the sum, for the reason `code`."""
+        for party in parties & self._sealed.keys():
+            self.lost[party] = code
+            del self._sealed[party]
+
+    def _too_few(self, parties: Set[PartyId]) -> tuple[str, str] | None:
+        """Say why these contributors give no sum, or nothing."""
         needed = least_contributors(self.threat, len(self.parties))
-        if len(self._closed) < needed:
-            return self._void(
-                "too-few-contributors",
-                f"{len(self._closed)} nodes contributed; {needed} needed",
-            )
+        if len(parties) < needed:
+            detail = f"{len(parties)} nodes contributed; {needed} needed"
+            return "too-few-contributors", detail
+        users = sum(self._sealed[party][0].users for party in parties)
+        quorum = self.opening.spec.quorum
+        if users < quorum:
+            return "quorum-not-met", f"{users} users contributed; quorum {quorum}"
+        return None
+
+    def _close_set(self) -> Step:
+        self._drop_unproved()
+        if (why := self._too_few(self._sealed.keys())) is not None:
+            return self._void(*why)
+        self._closed = [party for party in self.parties if party in self._sealed]
         self._users = sum(self._sealed[party][0].users for party in self._closed)
-        if self._users < spec.quorum:
-            return self._void(
-                "quorum-not-met",
-                f"{self._users} users contributed; quorum {spec.quorum}",
-            )
         chosen = [self._sealed[party][1] for party in self._closed]
         try:
             self._sum = Ciphertext(

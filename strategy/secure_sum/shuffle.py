@@ -27,6 +27,7 @@ from wallflower.protocol.secure_sum.session import (
 from wallflower.protocol.secure_sum.shuffle.deposits import (
     REFERENCE_BYTES,
     admission,
+    greeting_of,
 )
 from wallflower.protocol.secure_sum.shuffle.plan import (
     SHUFFLER,
@@ -82,7 +83,13 @@ class ShuffleServer(ServerMachine):
             if deposits is not None:
                 request.address = deposits.address
                 request.authority = deposits.authority
-                request.admission = admission(deposits.token, self.context)
+                greeting = greeting_of(
+                    self.opening.spec.run_id,
+                    self.context,
+                    len(self.parties),
+                    self._plan.batch_bytes,
+                )
+                request.admission = admission(deposits.token, greeting)
             payload = request.SerializeToString()
             asked = [p for p in self.parties if p not in self.lost]
             return {party: self.envelope(party, payload) for party in asked}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from deploy.harness.processes import until
 from tests.browser.looks import WIDTHS, fits, kept
 from tests.support.run_fixtures import ROOT, SMALL, command, environment, write
+from tests.wallflower.results.test_missing import MISSING
 from tests.wallflower.results.test_page import FAILING, TEST, UNDECIDED
 from tests.wallflower.results.test_undecided import INDEX
 from tests.wallflower.test_pausing import SLOW
@@ -52,6 +54,22 @@ def demo(name: str, folder: Path) -> None:
     carried_out(folder, "run", file, "--run-dir", folder / "run")
 
 
+def missing(folder: Path) -> None:
+    """A run whose first arm misses every fifth node; it holds for who answered."""
+    words = ("run", write(folder, MISSING), "--engine", "fast", "--run-dir")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.support.vanishing"),
+            *(*map(str, words), str(folder / "run")),
+        ],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        timeout=300,
+        check=True,
+    )
+
+
 def altered(folder: Path) -> None:
     run_of(SMALL, folder)
     with sqlite3.connect(folder / "run" / "journal.sqlite") as database:
@@ -83,6 +101,7 @@ RUNS: Mapping[str, Callable[[Path], None]] = {
     "test-mode": partial(run_of, TEST),
     "killed": killed,
     "altered": altered,
+    "missing": missing,
     "long-names": partial(run_of, LONG),
 }
 

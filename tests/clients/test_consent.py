@@ -139,6 +139,7 @@ def test_a_policy_file_is_read_exactly(tmp_path: Path) -> None:
         ("smallest-nodes = 1", "at least 2"),
         ("smallest-floor-fraction = 2", "between 0 and 1"),
         ("mechanisms = []", "at least one name"),
+        ("arms = []", "at least one name"),
         ('backends = ["seald"]', 'did you mean "sealed"'),
         ('backends = ["committee"]', 'it is gone; "sealed" took its place'),
     ],
@@ -156,3 +157,42 @@ def test_a_broken_policy_file_is_refused_in_one_line(
 @pytest.mark.parametrize("example", sorted(Path("examples/policies").glob("*.toml")))
 def test_every_example_policy_is_valid(example: Path) -> None:
     assert load_policy(example).largest_epsilon <= 1
+
+
+def test_an_arm_outside_the_list_is_refused() -> None:
+    listed = ClientPolicy(arms=("control", "blue"))
+    asked = spec()
+    asked.arm_name = "red"
+    with pytest.raises(RefusalError) as refused:
+        listed.check(asked)
+    assert refused.value.code == "arm-not-allowed"
+    asked.arm_name = "blue"
+    listed.check(asked)
+
+
+def test_a_policy_without_a_list_takes_any_arm() -> None:
+    asked = spec()
+    asked.arm_name = "red"
+    ClientPolicy().check(asked)
+    ClientPolicy().check_arms(["red", "blue"])
+
+
+def test_an_experiment_with_one_arm_outside_the_list_is_refused() -> None:
+    with pytest.raises(RefusalError, match="red is not among control, blue"):
+        ClientPolicy(arms=("control", "blue")).check_arms(["control", "red"])
+
+
+@pytest.mark.parametrize("name", ["x" * 201, "line\nbreak"])
+def test_an_arm_whose_name_is_long_or_cannot_be_printed_is_refused(name: str) -> None:
+    asked = spec()
+    asked.arm_name = name
+    with pytest.raises(RefusalError, match="arm_name") as refused:
+        ClientPolicy().check(asked)
+    assert refused.value.code == "bad-cohort"
+
+
+def test_a_description_padded_with_unknown_fields_is_refused() -> None:
+    padded = spec().SerializeToString() + b"\xfa\x07\x80\x80\x01" + bytes(2**14)
+    with pytest.raises(RefusalError, match="description") as refused:
+        ClientPolicy().check(CohortSpec.FromString(padded))
+    assert refused.value.code == "bad-cohort"

@@ -15,8 +15,8 @@ import typer.main
 import yaml
 
 from wallflower.cli import command_line
+from wallflower.listening.descriptors import RESERVED
 from wallflower.protocol.identity import tls
-from wallflower.strategy.desk.descriptors import RESERVED
 from wallflower.strategy.desk.settings import DeskSettings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"

@@ -89,7 +89,7 @@ class Abuser:
             case 1:
                 await intruder.greet(house, NodeIdentity.generate("a"))
             case 2:
-                await intruder.send(secrets.token_bytes(200))
+                intruder.knock(secrets.token_bytes(200))
             case 3:
                 await intruder.greet(house, self._insider, run_id="another-run")
             case 4:
@@ -107,6 +107,8 @@ class Abuser:
                 await intruder.greet(house, self._insider, token)
             case _:
                 size = SETTINGS.most_bytes + 1 if number % 200 == 199 else 5_000
+                intruder.say_hello(house, hello_of(house, self._insider))
+                await intruder.hear()
                 await intruder.send(b"\x00" * size)
 
     async def _replay(self, intruder: Intruder) -> None:
@@ -114,13 +116,13 @@ class Abuser:
         identity, token = self._insider, good_token(self._house, "insider")
         if self._recorded is None:
             hello = hello_of(self._house, identity, token)
-            await intruder.say(hello=hello)
+            intruder.say_hello(self._house, hello, token)
             challenge = (await intruder.hear()).challenge
             self._recorded = hello, proof_of(hello, challenge, identity, token)
             await intruder.send(b"\xff")
             return
         hello, proof = self._recorded
-        await intruder.say(hello=hello)
+        intruder.say_hello(self._house, hello, token)
         await intruder.hear()
         await intruder.say(proof=proof)
 
@@ -144,6 +146,7 @@ class DeskProcess:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self.pid = process.pid
 
     async def report(self) -> dict[str, Any]:
         """Let the desk ask its honest node and say how it is."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support import shown_log
 from wallflower.clients.node.ledger import Ledger
 from wallflower.strategy.record import chain
 from wallflower.strategy.record.event_log import EventLog
@@ -24,6 +25,8 @@ from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run import cohort as cohort_runner
 from wallflower.strategy.run.requests import CohortTraffic
 
+SHOWN_BEFORE_THE_KILL = 25
+
 
 class Killer:
     """Dies in one phase, after so many finished rounds."""
@@ -31,12 +34,19 @@ class Killer:
     def __init__(self, phase: str, marker: Path, rounds: int) -> None:
         self._phase, self._marker, self._rounds = phase, marker, rounds
         self.finished = 0
+        self.shown = 0
 
     def reached(self, phase: str) -> None:
         """Die if this is the phase."""
         if phase == self._phase and self.finished >= self._rounds:
             self._marker.write_text(phase)
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def show(self, *_: object) -> None:
+        """Count somebody who was shown an arm."""
+        self.shown += 1
+        if self.shown >= SHOWN_BEFORE_THE_KILL:
+            self.reached("arms partly shown")
 
 
 def _before(owner: Any, name: str, reached: Callable[..., None]) -> None:
@@ -95,6 +105,7 @@ def install(killer: Killer) -> None:
             killer.finished += 1
             killer.reached("between rounds")
 
+    _after(shown_log, "note", killer.show)
     _before(chain, "append", writing)
     _after(Journal, "invite", lambda *_: killer.reached("invitations written"))
     _after(CohortTraffic, "wrap", asking)

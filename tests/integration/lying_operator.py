@@ -1,4 +1,4 @@
-"""An operator that lies, and three ways to its nodes: memory, desk, Flower.
+"""An operator that lies, and ways to its nodes: memory, desk, visits, Flower.
 
 A `Reach` hands one request to one node and gives its answer; what the server asks, in
 which order and how often, is the test's to decide.
@@ -11,7 +11,14 @@ import datetime
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,9 +28,10 @@ from typing import Any
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from tests.support.desk_fixtures import FAST, QUICK
+from tests.support.desk_fixtures import FAST, QUICK, faster
 from wallflower.clients.client_app import app
 from wallflower.clients.desk.attend import Invitation, attend
+from wallflower.clients.desk.visit import Visitor
 from wallflower.clients.host.home import NodeHome
 from wallflower.engines.in_process_grid import InProcessGrid
 from wallflower.keys.store import KeyStore
@@ -81,32 +89,41 @@ Reach = Callable[[str, NodeRequest], Awaitable[list[TaskAnswer]]]
 Tamper = Callable[[bytes], bytes]  # what a dishonest node makes of its answer
 
 
-def key_store(folder: Path) -> KeyStore:
-    """Twenty enrolled nodes with one user each."""
+def key_store(folder: Path, capacity: int = 1) -> KeyStore:
+    """Twenty enrolled nodes with one user each, or more."""
     store = KeyStore(folder)
     store.create("Test", ["127.0.0.1"], days=1)
     now = datetime.datetime.now(datetime.UTC)
     for name in NAMES:
-        store.add_node(name, capacity=1, days=1, now=now)
+        store.add_node(name, capacity=capacity, days=1, now=now)
     return store
 
 
 def furnish(
-    store: KeyStore, folder: Path, names: Sequence[str] = NAMES
+    store: KeyStore,
+    folder: Path,
+    names: Sequence[str] = NAMES,
+    node_file: str = NODE_FILE,
 ) -> dict[str, NodeHome]:
     """Give nodes homes that insist on withstanding a lying server."""
     for name in names:
         (folder / name).mkdir(parents=True)
-        text = NODE_FILE.format(keys=store.nodes / name)
+        text = node_file.format(keys=store.nodes / name)
         (folder / name / "node.toml").write_text(text)
     return {name: NodeHome(folder / name) for name in names}
 
 
 @asynccontextmanager
 async def reach(
-    transport: str, homes: dict[str, NodeHome], store: KeyStore
+    transport: str,
+    homes: dict[str, NodeHome],
+    store: KeyStore,
+    visiting: Sequence[str] = (),
 ) -> AsyncIterator[Reach]:
-    """Reach the nodes; the ledgers of their homes outlive it."""
+    """Reach the nodes; the ledgers of their homes outlive it.
+
+    At a desk, those who are `visiting` come by now and then; the others stay.
+    """
     if transport == "flower":
         with InProcessGrid(app, {}):  # gives this process an identity at Flower
             yield _by_message(homes)
@@ -124,7 +141,11 @@ async def reach(
 
             yield direct
             return
-        yield await stack.enter_async_context(_at_a_desk(homes, dict(nodes), store))
+        for name in visiting:
+            nodes[name].visits = True
+        yield await stack.enter_async_context(
+            _at_a_desk(homes, dict(nodes), store, visiting)
+        )
 
 
 def _by_message(homes: dict[str, NodeHome]) -> Reach:
@@ -146,7 +167,10 @@ def _by_message(homes: dict[str, NodeHome]) -> Reach:
 
 @asynccontextmanager
 async def _at_a_desk(
-    homes: dict[str, NodeHome], nodes: dict[str, NodeHandler], store: KeyStore
+    homes: dict[str, NodeHome],
+    nodes: dict[str, NodeHandler],
+    store: KeyStore,
+    visiting: Sequence[str],
 ) -> AsyncIterator[Reach]:
     tokens = RunTokens(RUN, RunTokens.new_secret())
     operator = store.operator
@@ -156,7 +180,7 @@ async def _at_a_desk(
         (operator / "server.crt").read_bytes(), (operator / "server.key").read_bytes()
     )
     admission = Admission(tokens, EnrolledKeys(trust.enrolment_key))
-    desk = Desk(admission, pair, FAST)
+    desk = Desk(admission, pair, faster(FAST, visit_s=1.0, visits_burst=1000))
     port = await desk.open("127.0.0.1:0")
     expiry = int(time.time()) + 3600
     numbers = itertools.count()
@@ -170,22 +194,18 @@ async def _at_a_desk(
                 return list(NodeAnswer.FromString(answer.body).answers)
         raise AssertionError("the node did not answer")
 
-    attending = [
-        asyncio.create_task(
-            attend(
-                Invitation(
-                    f"127.0.0.1:{port}",
-                    homes[name].authority(b""),
-                    RUN,
-                    tokens.issue(name, expiry=expiry),
-                ),
-                homes[name].identity,
-                node,
-                settings=QUICK,
-            )
+    def come(name: str, node: NodeHandler) -> Coroutine[Any, Any, str]:
+        invitation = Invitation(
+            f"127.0.0.1:{port}",
+            homes[name].authority(b""),
+            RUN,
+            tokens.issue(name, expiry=expiry),
         )
-        for name, node in nodes.items()
-    ]
+        if name in visiting:
+            return Visitor(invitation, homes[name].identity, node).keep()
+        return attend(invitation, homes[name].identity, node, settings=QUICK)
+
+    attending = [asyncio.create_task(come(name, node)) for name, node in nodes.items()]
     try:
         assert not await desk.wait_for(nodes, timeout_s=60)
         yield ask
@@ -204,6 +224,7 @@ class Liar:
     session: ServerSession
     reach: Reach
     keyring: ServerKeyring
+    user: str = "u0"  # whom each node is asked about
     refused: dict[str, str] = field(default_factory=dict)
     sent: defaultdict[str, list[bytes]] = field(
         default_factory=lambda: defaultdict(list)
@@ -214,7 +235,7 @@ class Liar:
 
     async def ask(self, party: str, message: bytes) -> bytes:
         """Ask one node; its message, or nothing where it refuses."""
-        users = ["u0"] if self.spec.mechanism else []  # a dealing asks nobody
+        users = [self.user] if self.spec.mechanism else []  # a dealing asks nobody
         stage = CohortStage(spec=self.spec, users=users, message=message)
         request = NodeRequest(run_id=RUN, tasks=[Task(task_id="t", stage=stage)])
         self.sent[party].append(message)
@@ -273,6 +294,8 @@ def liar(
     dropout: Fraction = Fraction(1, 10),
     keyring: ServerKeyring | None = None,
     inputs: str = "trusted",
+    window_ms: int = 0,
+    user: str = "u0",
 ) -> Liar:
     """Open a cohort of these nodes, one user each, against a lying server."""
     config = _config(backend, dropout, inputs)
@@ -280,9 +303,10 @@ def liar(
     floor = cohort_floor([1] * len(parties), Fraction(1, 10), dropout)
     wish = CohortWish(1, 0, len(parties), Fraction(1, 10**6))
     spec = cohort_spec(config, RUN, wish, floor, 1)
+    spec.window_ms = window_ms
     users = dict.fromkeys(parties, 1)
     session = server_session(spec, users, trust=trust, keyring=keyring)
-    return Liar(spec, session, reach, keyring)
+    return Liar(spec, session, reach, keyring, user)
 
 
 def dealing(

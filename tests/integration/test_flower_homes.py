@@ -31,6 +31,7 @@ from wallflower.strategy.config import (
 )
 from wallflower.strategy.private_bandit import PrivateBandit
 from wallflower.strategy.record import events
+from wallflower.strategy.record.askable import read_askable
 from wallflower.strategy.record.journal import Journal
 
 NAMES = tuple(f"clinic-{number}" for number in range(6))
@@ -159,20 +160,34 @@ def test_the_runs_secret_is_the_servers_alone(keys: KeyStore, tmp_path: Path) ->
     assert stat.S_IMODE(mode) == 0o600
 
 
-def test_people_who_spent_their_budget_refuse_the_next_run_by_name(
-    keys: KeyStore, tmp_path: Path
+@pytest.mark.parametrize("kind", ["grpc", "flower", "visits"])
+def test_the_next_run_asks_only_people_who_have_not_spent_their_budget(
+    kind: str, keys: KeyStore, tmp_path: Path
 ) -> None:
     nodes = homes(keys, tmp_path / "homes")
-    run(experiment(keys, "grpc"), nodes, tmp_path / "first")
-    refusals: Counter[str] = Counter()
+    if kind == "visits":  # half of the nodes poll the server
+        kind = "grpc"
+        for name in NAMES[:3]:
+            path = tmp_path / "homes" / name / "node.toml"
+            text = path.read_text().replace("[node]", '[node]\nattendance = "visits"')
+            path.write_text(text)
+    run(experiment(keys, kind), nodes, tmp_path / "first")
+    lost: Counter[str] = Counter()
 
     async def listen(event: events.Event) -> None:
         if isinstance(event, events.CohortEnded):
-            refusals.update(dict(event.refusals))
+            lost.update(dict(event.losses))
 
-    with contextlib.suppress(UnavailableError):  # too few may be left for any sum
-        run(experiment(keys, "grpc", attempts=1), nodes, tmp_path / "second", listen)
-    assert refusals["budget-exceeded"] > 0
+    with contextlib.suppress(UnavailableError):  # too few may be left for any round
+        run(experiment(keys, kind, attempts=1), nodes, tmp_path / "second", listen)
+    assert lost["budget-exceeded"] == 0
+    with Journal.read(tmp_path / "first") as journal:
+        asked = {(node, user) for _, node, users in journal.used() for user in users}
+    with Journal.read(tmp_path / "second") as journal:
+        again = {(node, user) for _, node, users in journal.used() for user in users}
+        askable = read_askable(journal)
+    assert not asked & again
+    assert askable.left_out == len(asked)
 
 
 @pytest.mark.parametrize("kind", ["grpc", "flower"])

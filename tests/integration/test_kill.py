@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import shown_log
 from tests.support.run_fixtures import as_json, environment, wallflower, write
+from tests.support.world.disk import ledger_rows
 from wallflower.results.hosted_ledger import ledger_checks
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
@@ -119,6 +122,36 @@ def kill_and_resume(
     assert landed == len(deaths)
     done = wallflower("verify", run_dir, "--head", result["head"], cwd=folder)
     return result["winner"], "holds" if done.returncode == 0 else done.stdout
+
+
+def charged(run_dir: Path) -> Counter[tuple[str, str]]:
+    """Count how often users of each name were charged for each arm."""
+    found: Counter[tuple[str, str]] = Counter()
+    for _, cohort_id, users in ledger_rows(next(run_dir.rglob("ledger.sqlite"))):
+        arm = "abcd"[int(cohort_id.split("-")[1].removeprefix("a"))]
+        found.update((arm, user) for user in json.loads(users))
+    return found
+
+
+@pytest.mark.parametrize("backend", ["sealed", "secagg-plus"])
+def test_nobody_is_shown_an_arm_without_a_spend_on_disk(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "shown"
+    monkeypatch.setenv(shown_log.LOG, str(log))
+    text = EXPERIMENT.replace("BACKEND", backend).replace(
+        "means = [0.5, 0.55, 0.4, 0.75]",
+        'source = "callable"\nfunction = "tests.support.shown_log:reward"',
+    )
+    run_dir = tmp_path / "run"
+    words = ("run", write(tmp_path, text), "--run-dir", run_dir)
+    killed(words, "arms partly shown", 0, tmp_path)
+    saw = shown_log.shown(log)
+    assert saw.total() >= 25
+    assert saw - charged(run_dir) == Counter()
+    killed(("resume", run_dir), "arms partly shown", 1, tmp_path)
+    assert shown_log.shown(log).total() > saw.total()
+    assert shown_log.shown(log) - charged(run_dir) == Counter()
 
 
 @pytest.mark.slow  # starts a server several times, a second each

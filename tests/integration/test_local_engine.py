@@ -154,13 +154,13 @@ async def test_cancelling_a_run_at_the_desk_leaves_no_task_and_no_open_port(
 
 
 async def test_a_failure_behind_the_desk_is_reported_as_itself(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("smallest-cohort = 1000000\n")
     experiment = config(
         transport=TransportSettings(kind="grpc", attempts=1),
-        rewards=RewardSettings(
-            source="callable", function="tests.clients.rewards.test_source:broken"
-        ),
+        nodes=NodeSettings(12, 60, policy),
     )
-    with pytest.raises(UnavailableError, match="no cohort of round 1 gave a sum"):
+    with pytest.raises(UnavailableError, match="terms: cohort-too-small"):
         await run(experiment, tmp_path / "run")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -36,6 +37,7 @@ from wallflower.strategy.run.verify import verify
 
 TRANSPORTS = {"memory": "memory", "desk": "grpc", "flower": "flower"}
 BACKENDS = ("sealed", "secagg-plus")
+Node = TypeVar("Node", str, int)
 AWAY_S = 1.0
 
 
@@ -43,7 +45,7 @@ def experiment(transport: str, backend: str) -> ExperimentConfig:
     """Arms that cannot be told apart in the first round at this certainty."""
     return ExperimentConfig(
         ExperimentSettings("test", ("a", "b"), failure_probability=Fraction(1, 10**6)),
-        policy=PolicySettings(first_batch=60),
+        policy=PolicySettings(first_batch=24),
         secure_sum=SecureSumSettings(backend=backend),
         transport=TransportSettings(kind=TRANSPORTS[transport]),
         nodes=NodeSettings(12, 300),
@@ -58,12 +60,25 @@ class Places:
     def __init__(self) -> None:
         self.desk: Desk | None = None
         self.away_until = 0.0
+        self.looks_left = 0
+
+    def cut(self) -> None:
+        """Show one half of the nodes for some looks, then the other half, then all."""
+        self.looks_left = 8
+
+    def shown(self, nodes: Iterable[Node]) -> list[Node]:
+        here = [] if self.away else sorted(nodes)
+        if not self.looks_left:
+            return here
+        self.looks_left -= 1
+        half = len(here) // 2
+        return here[:half] if self.looks_left >= 4 else here[half:]
 
     async def leave(self) -> None:
         self.away_until = time.monotonic() + AWAY_S
         if self.desk is None:
             return
-        while await self.desk.nodes():  # they come back by themselves
+        while self.desk._streams:  # they come back by themselves
             for stream in list(self.desk._streams.values()):
                 stream.end("connection-lost")
             await asyncio.sleep(0)
@@ -78,22 +93,26 @@ def carry_out(
     run_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
     react: Callable[[Event, Places], Awaitable[None]],
+    run_id: str = "test-run",
 ) -> None:
     """Run the experiment through real nodes on the transport that it names."""
     places = Places()
 
     class KnownDesk(Desk):
-        async def open(self, address: str) -> int:
+        async def open(self, address: str, *, hosted: int = 0) -> int:
             places.desk = self
-            return await super().open(address)
+            return await super().open(address, hosted=hosted)
+
+        async def nodes(self) -> list[str]:
+            return places.shown(await super().nodes())
 
     class LeavingPort(MemoryPort):
         async def nodes(self) -> list[str]:
-            return [] if places.away else list(await super().nodes())
+            return places.shown(await super().nodes())
 
     class LeavingGrid(InProcessGrid):
         def get_node_ids(self) -> Iterable[int]:
-            return [] if places.away else super().get_node_ids()
+            return places.shown(super().get_node_ids())
 
     async def listen(event: Event) -> None:
         await react(event, places)
@@ -106,8 +125,8 @@ def carry_out(
     monkeypatch.setattr(local_engine, "Desk", KnownDesk)
     monkeypatch.setattr(local_engine, "MemoryPort", LeavingPort)
     if not run_dir.exists():
-        Journal.create(run_dir, "test-run", config, "local").close()
-    asyncio.run(run_local(EngineJob(config, run_dir, "test-run", listen)))
+        Journal.create(run_dir, run_id, config, "local").close()
+    asyncio.run(run_local(EngineJob(config, run_dir, run_id, listen)))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -151,3 +170,28 @@ def test_terms_that_nobody_agrees_to_use_up_nobody_however_often_it_is_tried(
     with Journal.read(tmp_path / "run") as journal:
         assert list(journal.invitations()) == []
         assert journal.last_round() is None
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_partition_under_which_no_half_may_go_on_alone_is_waited_out(
+    transport: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('smallest-floor-fraction = "1/2"\n')
+    config = experiment(transport, "sealed")
+    config = replace(config, nodes=NodeSettings(4, 900, policy=policy))
+    heard: list[Event] = []
+
+    async def react(event: Event, places: Places) -> None:
+        heard.append(event)
+        if isinstance(event, events.RoundFinished) and event.number == 1:
+            places.cut()
+
+    carry_out(config, tmp_path / "run", monkeypatch, react)
+    last = heard[-1]
+    assert isinstance(last, events.RoundFinished)
+    assert last.finished == "winner"
+    waits = [event for event in heard if isinstance(event, events.WaitingForNodes)]
+    assert (waits[0].present, waits[0].known) == (2, 4)
+    assert "floor-too-low" in waits[0].why
+    assert not any(isinstance(event, events.TermsRefused) for event in heard)

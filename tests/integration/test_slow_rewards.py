@@ -15,9 +15,11 @@ import pytest
 
 from tests.integration.test_flower_app import engine_run, flower_run
 from tests.support.run_fixtures import SMALL, command, environment, write
-from wallflower.clients.node.ledger import Ledger
-from wallflower.engines.population import hosted_setup
+from wallflower.engines.population import hosted_window
+from wallflower.engines.simulation import check as check_simulation
+from wallflower.protocol.errors import InputError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.protocol.rewards.outcome_window import OutcomeWindow
 from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
@@ -50,9 +52,7 @@ def experiment(backend: str, kind: str) -> ExperimentConfig:
         ExperimentSettings("slow", ("a", "b"), horizon=240),
         policy=PolicySettings(first_batch=120),
         secure_sum=SecureSumSettings(backend, corrupt=Fraction(0)),
-        transport=TransportSettings(
-            kind, stage_timeout_s=STAGE_S, reward_timeout_s=60, attempts=1
-        ),
+        transport=TransportSettings(kind, stage_timeout_s=STAGE_S, attempts=1),
         nodes=NodeSettings(6, 50),
         rewards=RewardSettings(
             source="callable", function="tests.integration.test_slow_rewards:slow"
@@ -75,20 +75,33 @@ async def test_rewards_slower_than_a_stage_are_waited_for(
     assert [cohort.state for cohort in first] == ["summed", "summed"]
 
 
-@pytest.mark.parametrize(
-    ("own", "server", "waits"), [(None, 60, 60), (5, 60, 5), (90, 60, 60)]
-)
-def test_hosted_nodes_wait_as_long_as_both_sides_say(
-    own: float | None, server: float, waits: float, tmp_path: Path
+@pytest.mark.parametrize("source", ["synthetic", "table", "callable"])
+def test_a_rehearsal_waits_for_the_window_of_functions_only(
+    source: str, tmp_path: Path
 ) -> None:
-    asked = dataclasses.replace(
-        experiment("sealed", "memory"),
-        rewards=RewardSettings(means=(0.1, 0.2), timeout_s=own),
-        transport=TransportSettings(reward_timeout_s=server),
+    rewards = RewardSettings(
+        source=source,
+        means=(0.1, 0.2),
+        table=tmp_path / "{node}.csv",
+        function="tests.integration.test_slow_rewards:slow",
+        window_s=86_400,
+        if_unknown=0.5,
     )
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        setup = hosted_setup(asked, ledger, lambda name: None, None)
-    assert setup.patience.timeout_s == waits
+    asked = dataclasses.replace(experiment("sealed", "memory"), rewards=rewards)
+    waits = 86_400 if source == "callable" else None
+    assert hosted_window(asked) == OutcomeWindow(waits, 0.5)
+    assert asked.window.stated_ms == 86_400_000
+
+
+def test_a_simulation_takes_no_window(tmp_path: Path) -> None:
+    rewards = RewardSettings(
+        source="callable",
+        function="tests.integration.test_slow_rewards:slow",
+        window_s=5,
+    )
+    asked = dataclasses.replace(experiment("sealed", "flower"), rewards=rewards)
+    with pytest.raises(InputError, match=r"rewards\.window-s is 5; .* engine local"):
+        check_simulation(asked)
 
 
 def stuck_experiment(tmp_path: Path, timeout: str) -> Path:
@@ -106,7 +119,7 @@ def test_a_run_ends_although_a_twentieth_of_its_users_never_answer(
     tmp_path: Path,
 ) -> None:
     done = subprocess.run(
-        command("run", stuck_experiment(tmp_path, "timeout-s = 2"), "--run-dir", "run"),
+        command("run", stuck_experiment(tmp_path, "window-s = 2"), "--run-dir", "run"),
         cwd=tmp_path,
         env={**environment(), "WALLFLOWER_TEST_ASKED": str(tmp_path / "asked")},
         capture_output=True,
@@ -122,10 +135,11 @@ def test_a_run_ends_although_a_twentieth_of_its_users_never_answer(
     assert last is not None
     assert last.finished == "winner"
     assert [view["active"] for view in last.views] == [False, True, False]
-    # A starved machine may lose a whole cohort to the two seconds; not the run.
-    cohorts = [cohort for cohort in cohorts if cohort.state == "summed"]
-    lost = sum(c.size - c.result.survivors for c in cohorts if c.result is not None)
-    assert 0 < lost < sum(c.size for c in cohorts) / 10
+    # Everybody who was shown an arm is in a sum: who never answers counts as 0.
+    assert {cohort.state for cohort in cohorts} == {"summed"}
+    for cohort in cohorts:
+        assert cohort.result is not None
+        assert (cohort.result.survivors, cohort.losses) == (cohort.size, {})
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

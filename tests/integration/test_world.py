@@ -30,6 +30,8 @@ from tests.support.world.threads import (
     block,
 )
 from wallflower.clients.node.counter import Counter, Mark
+from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.spends import Spend
 from wallflower.strategy.bandit.policy import Policy
 from wallflower.strategy.run.cohort_spec import everybody_suffices
 from wallflower.strategy.run.recruiting import Recruiter
@@ -209,6 +211,16 @@ def test_rewards_in_the_threads_of_everything_else_are_noticed(
     worlds = (run_worlds([seed], ["endless-rewards"]) for seed in range(5))
     failures = (failure for world in worlds for failure in world.failures)
     assert any("hang" in failure.lower() for failure in failures)
+
+
+def test_a_world_sees_who_was_shown_an_arm_without_being_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def forget(ledger: Ledger, entry: Spend) -> None:
+        return
+
+    monkeypatch.setattr(Ledger, "spend", forget)
+    assert any("not charged" in problem for problem in simulate(CALM).broken)
 
 
 # --- the ground that is simulated

@@ -1,9 +1,9 @@
 """``make mutants``: break the code in known ways; some test must notice each.
 
-Every entry of ``list.toml`` says what to write in place of what, and which tests are to
-fail then. Code and tests are found by their text, wherever they lie, so that moving a
-module changes nothing here. Exit code 1 if a mutant lives that is not argued to be
-equivalent, or one cannot be applied.
+Every entry of ``list.toml`` and ``list2.toml`` says what to write in place of what, and
+which tests are to fail then. Code and tests are found by their text, wherever they lie,
+so that moving a module changes nothing here. Exit code 1 if a mutant lives that is not
+argued to be equivalent, or one cannot be applied.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import tempfile
 import threading
 import time
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIST = Path(__file__).parent / "list.toml"
+LISTS = tuple(Path(__file__).with_name(name) for name in ("list.toml", "list2.toml"))
 _PRODUCT = ("protocol", "clients", "strategy", "wallflower")  # links are not followed
 _TIMEOUT_S = 900
 _BASELINE_TIMEOUT_S = 3600
@@ -43,9 +44,9 @@ class ListError(Exception):
     """An entry does not fit the code or the tests."""
 
 
-def read_list(path: Path = LIST) -> list[Mutant]:
+def read_list(paths: Sequence[Path] = LISTS) -> list[Mutant]:
     """Read all entries; names are unique."""
-    rows = tomllib.loads(path.read_text())["mutant"]
+    rows = [row for path in paths for row in tomllib.loads(path.read_text())["mutant"]]
     mutants = [Mutant(**row | {"tests": tuple(row["tests"])}) for row in rows]
     if len({mutant.name for mutant in mutants}) != len(mutants):
         raise ListError("two mutants share a name")
@@ -192,12 +193,14 @@ def main() -> int:
     """Try all mutants, or those named; give 1 if one lives or is broken."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="only these")
+    parser.add_argument("--list", default="", help="only those of this file")
     parser.add_argument("-j", "--jobs", type=int, default=2)
     parser.add_argument("--no-baseline", action="store_true")
     arguments = parser.parse_args()
+    lists = [path for path in LISTS if arguments.list in ("", path.name)]
     mutants = [
         mutant
-        for mutant in read_list()
+        for mutant in read_list(lists)
         if not arguments.names or any(name in mutant.name for name in arguments.names)
     ]
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()

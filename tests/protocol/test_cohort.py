@@ -8,11 +8,15 @@ from hypothesis import strategies as st
 
 from wallflower.protocol.cohort import (
     cohort_mechanism,
+    from_range,
     from_rational,
+    to_range,
     to_rational,
 )
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.privacy.mechanism import mechanism_named
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
+from wallflower.protocol.secure_sum.context import spec_digest
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
 
 
@@ -122,3 +126,25 @@ def test_what_is_mixed_promises_with_a_delta_and_what_is_not_without() -> None:
     assert cohort_mechanism(described).guarantee().privacy_delta == 0
     described.backend = "shuffle"
     assert cohort_mechanism(described).guarantee().privacy_delta == Fraction(1, 2**40)
+
+
+EUROS = RewardRange(Fraction(-50), Fraction(150), "€")
+
+
+def test_a_cohort_states_its_range_exactly_and_is_bound_to_it() -> None:
+    plain = CohortSpec(run_id="r")
+    stated = CohortSpec(run_id="r", reward_range=to_range(EUROS))
+    other = CohortSpec(
+        run_id="r", reward_range=to_range(RewardRange(Fraction(-50), Fraction(150)))
+    )
+    assert from_range(plain) == DEFAULT_RANGE
+    assert from_range(stated) == EUROS
+    assert len({spec_digest(said) for said in (plain, stated, other)}) == 3
+
+
+@pytest.mark.parametrize("low", ["", "zero", "nan", "0" * 31, "1/0"])
+def test_a_cohort_with_a_garbled_range_is_refused(low: str) -> None:
+    garbled = CohortSpec(run_id="r")
+    garbled.reward_range.low, garbled.reward_range.high = low, "1"
+    with pytest.raises(InputError):
+        from_range(garbled)

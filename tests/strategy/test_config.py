@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from wallflower.protocol.errors import ConfigError
+from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.strategy.config import (
     ExperimentConfig,
     TransportSettings,
@@ -80,7 +81,14 @@ def test_every_example_is_valid(example: Path) -> None:
         (('["a", "b"]', '"a"'), "expected a list"),
         (("[0.2, 0.8]", "[0.2]"), "one mean per arm"),
         (("[0.2, 0.8]", "[0.2, 0.8, 0.9]"), "each of the 2 arms"),
-        (("[0.2, 0.8]", "[0.2, 1.8]"), "means is 1.8"),
+        (
+            ("[0.2, 0.8]", "[0.2, 1.8]"),
+            "means is 1.8; allowed: within rewards.range, 0 to 1",
+        ),
+        (("[rewards]", "[rewards]\nrange = [5, 5]"), "range is [5, 5]; allowed: two"),
+        (("[rewards]", "[rewards]\nrange = [0, 1, 2]"), "range is a list of 3"),
+        (("[rewards]", '[rewards]\nunit = " €"'), "unit is ' €'; allowed: at most 20"),
+        (("[rewards]", "[rewards]\ndeviation = 2"), "deviation is 2.0; allowed: above"),
         (("[rewards]", "[transport]\nport = 70000\n[rewards]"), "at most 65535"),
         (("[rewards]", '[transport]\nkind = "grcp"\n[rewards]'), 'mean "grpc"'),
         (("[rewards]", "[secure-sum]\ncorrupt = 1\n[rewards]"), "corrupt is 1"),
@@ -115,3 +123,24 @@ def test_whole_numbers_of_seconds_have_one_canonical_form(tmp_path: Path) -> Non
     three = dataclasses.replace(one, transport=TransportSettings(stage_timeout_s=3))
     assert one.fingerprint() == two.fingerprint() == three.fingerprint()
     assert config_from_canonical(three.canonical()).fingerprint() == one.fingerprint()
+
+
+def test_the_range_of_outcomes_is_part_of_the_question(tmp_path: Path) -> None:
+    text = GOOD.replace("[0.2, 0.8]", '[20, 80]\nrange = [-50, 150]\nunit = "€"')
+    config = load(tmp_path, text)
+    assert config.reward_range == RewardRange(Fraction(-50), Fraction(150), "€")
+    assert config_from_canonical(config.canonical()) == config
+    other = load(tmp_path, text.replace("150", "300"))
+    assert differences(config, other) == (
+        "rewards.range: ['-50', '150'] → ['-50', '300']",
+    )
+    assert config.fingerprint() != other.fingerprint()
+
+
+def test_an_experiment_may_state_a_range_and_leave_the_source_to_its_nodes(
+    tmp_path: Path,
+) -> None:
+    text = GOOD.replace("means = [0.2, 0.8]", 'range = [0, 200]\nunit = "€"')
+    assert load(tmp_path, text).reward_range == RewardRange(
+        Fraction(0), Fraction(200), "€"
+    )

@@ -14,6 +14,7 @@ import sys
 
 from tests.support.desk_fixtures import AUTHORITY, House, open_desk
 from wallflower.protocol.errors import UnavailableError
+from wallflower.strategy.desk.admission import FirstUseKeys
 from wallflower.strategy.desk.settings import DeskSettings
 
 
@@ -36,7 +37,7 @@ async def main(soft: int, hard: int, streams: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     settings = DeskSettings(most_streams=streams, refusals_burst=10_000)
     try:
-        async with open_desk(House(), settings) as (_, port):
+        async with open_desk(House(), settings, FirstUseKeys()) as (_, port):
             limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             root = AUTHORITY.certificate.decode()
             say(port=port, limit=limit, warned=heard.lines, root=root)

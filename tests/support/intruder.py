@@ -15,8 +15,10 @@ import grpc.aio
 from tests.support.desk_fixtures import AUTHORITY, House
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import (
+    GREETING,
     METHOD,
     RunToken,
+    hello_transcript,
     token_proof,
     transcript,
 )
@@ -59,13 +61,35 @@ def proof_of(
     )
 
 
+def greeting_of(hello: desk_pb2.Hello, token: RunToken) -> bytes:
+    """What the headers of a stream say."""
+    proof = token_proof(token, "hello", hello_transcript(hello))
+    return desk_pb2.Greeting(hello=hello, token_proof=proof).SerializeToString()
+
+
 class Intruder:
-    """One open call; every message is raw bytes."""
+    """One call, begun with whatever headers; every message is raw bytes."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self.call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(
-            METHOD, None, None
-        )(None)
+        self._begin = channel.stream_stream(METHOD, None, None)
+        self._call: grpc.aio.StreamStreamCall[bytes, bytes] | None = None
+
+    @property
+    def call(self) -> grpc.aio.StreamStreamCall[bytes, bytes]:
+        """The call; one that was not begun yet says nothing in its headers."""
+        if self._call is None:
+            self._call = self._begin(None)
+        return self._call
+
+    def knock(self, greeting: bytes) -> None:
+        """Begin the call with this in its headers."""
+        self._call = self._begin(None, metadata=((GREETING, greeting),))
+
+    def say_hello(
+        self, house: House, hello: desk_pb2.Hello, token: RunToken | None = None
+    ) -> None:
+        """Begin the call as a node does."""
+        self.knock(greeting_of(hello, token or good_token(house, hello.node_id)))
 
     async def send(self, raw: bytes) -> None:
         await self.call.write(raw)
@@ -96,7 +120,7 @@ class Intruder:
         token = token or good_token(house, identity.node_id)
         hello = hello_of(house, identity, token, **changes)
         try:
-            await self.say(hello=hello)
+            self.say_hello(house, hello, token)
             raw = await self.call.read()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # refused already; `status` says why

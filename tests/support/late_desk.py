@@ -1,20 +1,21 @@
 """A desk in a process that loaded gRPC first, and what it says to an old stream.
 
 Run by test_desk_tls.py after `import grpc`, as Flower's processes do. A gRPC client
-cannot be told to speak TLS 1.2, so the stream is opened by hand: a TLS socket and three
+cannot be told to speak TLS 1.2, so the stream is opened by hand: a TLS socket and two
 HTTP/2 frames.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import socket
 import ssl
 
 from tests.support.desk_fixtures import AUTHORITY, House, open_desk
 from wallflower.protocol.identity import tls
-from wallflower.protocol.identity.tokens import METHOD
+from wallflower.protocol.identity.tokens import GREETING, METHOD
 
 _HEADERS = {
     ":method": "POST",
@@ -23,6 +24,7 @@ _HEADERS = {
     ":authority": "localhost",
     "content-type": "application/grpc",
     "te": "trailers",
+    GREETING: base64.b64encode(b"\xff" * 8).decode(),
 }
 
 
@@ -47,13 +49,11 @@ def ends_stream(heard: bytes) -> bool:
 
 
 def open_stream(port: int, version: ssl.TLSVersion) -> None:
-    """Send a call whose one message is no greeting; read until the desk ends it."""
+    """Begin a call with headers that are no greeting; read until the desk ends it."""
     context = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
     context.set_alpn_protocols(["h2"])
     context.minimum_version = context.maximum_version = version
     headers = b"".join(b"\x00" + text(k) + text(v) for k, v in _HEADERS.items())
-    garbage = b"\xff" * 8
-    message = b"\x00" + len(garbage).to_bytes(4, "big") + garbage
     with (
         socket.create_connection(("127.0.0.1", port), timeout=30) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
@@ -62,7 +62,6 @@ def open_stream(port: int, version: ssl.TLSVersion) -> None:
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
             + frame(4, 0, 0, b"")
             + frame(1, 4, 1, headers)
-            + frame(0, 0, 1, message)
         )
         heard = b""
         ended = False

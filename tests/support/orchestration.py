@@ -117,7 +117,7 @@ async def world(
     enrolment: Enrolment | None = None,
 ) -> AsyncIterator[World]:
     experiment = experiment or config()
-    Journal.create(tmp_path / "run", RUN, experiment, "local").close()
+    Journal.create(tmp_path / "run", RUN, experiment, "deployment").close()
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         nodes = dict(hosted_nodes(experiment, ledger, enrolment))
         handlers: dict[str, NodeHandler] = dict(nodes)

@@ -29,7 +29,12 @@ from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
 from wallflower.protocol.secure_sum.threat import Threat, quorum_for
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.protocol.wire.shuffle_pb2 import ReleaseRequest, SubmitAnswer
+from wallflower.protocol.wire.shuffle_pb2 import (
+    DepositGreeting,
+    DepositRequest,
+    ReleaseRequest,
+    SubmitAnswer,
+)
 from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.given import Given
 from wallflower.shuffler.heap import Shuffler
@@ -154,6 +159,12 @@ def new_shuffler(
 def new_deposits(folder: Path, **limits: int) -> Deposits:
     """Give an empty box for deposits, with that key."""
     return Deposits(KEY, Given(folder), TOKEN, **limits)
+
+
+def deposited(parcel: Parcel) -> tuple[DepositGreeting, DepositRequest]:
+    """Read what a node takes to the shuffler: its headers and its body."""
+    greeting = DepositGreeting.FromString(parcel.greeting)
+    return greeting, DepositRequest.FromString(parcel.body)
 
 
 def finished(server: ServerSession, heap: bytes) -> SecureSum | Void:

@@ -16,8 +16,10 @@ import pytest
 from deploy.harness.processes import free_port
 from tests.integration import test_flower_homes
 from tests.integration.failing_rewards import TELLING_REWARD, TELLING_WORDS
-from tests.support.run_fixtures import SMALL, write
+from tests.support.run_fixtures import SMALL, wallflower, write
 from tests.wallflower.test_run_commands import invoke
+from wallflower.clients.host.outcome_counts import add_counts
+from wallflower.engines.flower import _show_failure
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.identity.certificates import (
     make_authority,
@@ -77,7 +79,7 @@ def test_a_run_does_not_begin_while_its_reward_server_is_down(
 
 @pytest.mark.parametrize(
     ("function", "why"),
-    [("some_fail", "reward-out-of-range"), ("all_fail", "reward-source-failed")],
+    [("some_fail", "reward-not-a-number"), ("all_fail", "reward-source-failed")],
 )
 def test_a_function_is_tried_on_test_users_and_its_values_are_not_shown(
     function: str, why: str, tmp_path: Path
@@ -103,19 +105,55 @@ def test_a_function_without_test_users_is_not_called(tmp_path: Path) -> None:
     code, said = invoke("check", with_function(tmp_path, "all_fail"))
     assert code == 0
     assert "no value was looked at" in said
+    assert "people are named u0 to u59 on every node" in " ".join(said.split())
 
 
-def test_cells_of_a_table_that_would_be_lost_are_counted(tmp_path: Path) -> None:
-    for node in range(12):
-        rows = "".join(f"u{user},0.5,{user % 2},\n" for user in range(60))
-        (tmp_path / f"node-{node}.csv").write_text(f"user,a,b,c\n{rows}")
-    rewards = '[rewards]\nsource = "table"\ntable = "{node}.csv"\n'
+def test_a_function_that_takes_other_arguments_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("def outcome(user):\n    return 1.0\n")
+    rewards = '[rewards]\nsource = "callable"\nfunction = "other:outcome"\n'
     code, said = invoke("check", write(tmp_path, WITHOUT_REWARDS + rewards))
-    assert code == 0
-    assert "warn rewards: 720 of 2,160 cells of the table hold no reward" in said
-    assert "(720 reward-not-a-number)" in said
-    assert f'the first: {tmp_path / "node-0.csv"}:2, column "c"' in " ".join(
-        said.split()
+    assert code == 2
+    assert "is called with (arm, user)" in " ".join(said.split())
+
+
+FAILING = """
+KNOWN = {"anna": 0.7654321}
+
+
+def outcome(arm, user):
+    return KNOWN[user]
+"""
+
+
+@pytest.mark.parametrize("engine", ["local", "fast"])
+def test_an_engine_that_hosts_nodes_shows_where_a_function_fails(
+    engine: str, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text(FAILING)
+    rewards = '[rewards]\nsource = "callable"\nfunction = "shop:outcome"\n'
+    text = WITHOUT_REWARDS + rewards
+    path = write(tmp_path, text.replace('name = "small"', 'name = "s"\nhorizon = 120'))
+    done = wallflower("run", path, "--engine", engine, "--run-dir", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = "reward function outcome: KeyError in shop.py:6; counted as"
+    assert done.stderr.count(said) == 1
+    kept = [p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()]
+    assert b"KeyError" not in b"".join(kept)
+
+
+def test_failures_of_simulated_nodes_are_shown_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shown: set[str] = set()
+    for line in (
+        "(Actor pid=1) reward function outcome: KeyError in shop.py:6; counted",
+        "(Actor pid=2) reward function outcome: KeyError in shop.py:6; counted",
+        "(Actor pid=2) something else",
+    ):
+        _show_failure(line, shown)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "reward function outcome: KeyError in shop.py:6; counted"
     )
 
 
@@ -129,9 +167,8 @@ def test_a_hole_in_the_one_table_of_all_users_is_found_by_its_line(
     text = WITHOUT_REWARDS.replace("users = 60\n", "")
     rewards = '[rewards]\nsource = "table"\ntable = "all.csv"\n'
     code, said = invoke("check", write(tmp_path, text + rewards))
-    assert code == 0
-    assert "1 of 2,160 cells of the table holds no reward" in said
-    assert "1 reward-out-of-range" in said
+    assert code == 2
+    assert 'Arm "c" has 1 such cell of 720 (0 below, 1 above)' in " ".join(said.split())
     assert f'{tmp_path / "all.csv"}:402, column "c"' in said
     assert "2.571828" not in said
 
@@ -144,7 +181,7 @@ def test_a_hole_in_the_one_table_of_all_users_is_found_by_its_line(
             "async def outcome(arm, user):\n    1 / 0",
             "ZeroDivisionError in rewards.py:2",
         ),
-        ("def outcome(arm):\n    return 1", "TypeError when called with (arm, user)"),
+        ("def outcome(arm):\n    return 1", "is called with (arm, user): too many"),
         ("def outcome(arm, user):\n  return (", "SyntaxError in rewards.py:2"),
         ("import json\njson.loads('')", "JSONDecodeError in rewards.py:2"),
         ("\nimport not_installed", "rewards.py fails on import: ModuleNotFoundError"),
@@ -339,6 +376,15 @@ def test_a_nodes_home_is_checked_on_its_own_machine(
     code, said = invoke("check", file)
     assert (code, "clinic-0" in said) == (0, True), said
     assert "warn keys: certificate" in said  # the test's are good for a day
+    assert "outcomes" not in said
+    add_counts(file.parent, 90, {"reward-late": 9})
+    assert "ok   outcomes: 9 of 90 outcomes not known" in invoke("check", file)[1]
+    add_counts(file.parent, 10, {"reward-source-failed": 2})
+    code, said = invoke("check", file)
+    flat = " ".join(said.split())
+    assert "warn outcomes: 11 of 100 outcomes not known so far" in flat
+    assert "(9 reward-late, 2 reward-source-failed)" in flat
+    assert code == 0
     address = nobody_listens()
     text = file.read_text().partition("[rewards]")[0]
     file.write_text(f'{text}[rewards]\nsource = "grpc"\naddress = "{address}"\n')

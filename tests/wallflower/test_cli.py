@@ -6,9 +6,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
+import typer.core
 import typer.main
 
 from tests.support.run_fixtures import write
@@ -17,12 +18,10 @@ from tests.wallflower.test_run_commands import invoke
 from wallflower.cli import command_line, main
 
 
-def commands(
-    group: click.Command, *before: str
-) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    assert isinstance(group, click.Group)
+def commands(group: Any, *before: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    assert isinstance(group, typer.core.TyperGroup)
     for name, command in group.commands.items():
-        if isinstance(command, click.Group):
+        if isinstance(command, typer.core.TyperGroup):
             yield from commands(command, *before, name)
         else:
             yield (*before, name), command
@@ -48,6 +47,24 @@ def test_help_says_what_every_argument_is() -> None:
     ]
     assert silent == []
     assert invoke("status", "--help")[1].count("The run's directory") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run",),
+        ("simulat",),
+        ("run", "--nope"),
+        ("watch", "r", "--port", "x"),
+        ("keys", "nope"),
+    ],
+)
+def test_wrong_words_are_told_in_one_line(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    code, said = refused(monkeypatch, *words)
+    assert (code, said.startswith("wallflower: "), said.count("\n")) == (2, True, 1)
 
 
 @pytest.mark.parametrize("words", [(), ("keys",)])

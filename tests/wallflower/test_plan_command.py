@@ -4,9 +4,12 @@ import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.run_fixtures import SMALL, write
 
 
 def wallflower(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -120,3 +123,11 @@ def test_help_shows_defaults_without_escapes() -> None:
     assert done.returncode == 0
     assert "[default: 10]" in done.stdout
     assert "\\[" not in done.stdout
+
+
+def test_a_file_gives_what_no_flag_has_given(tmp_path: Path) -> None:
+    file = write(tmp_path, SMALL)  # three arms, 720 users
+    words = ("plan", str(file), "--format", "json")
+    assert json.loads(wallflower(*words).stdout)["settings"]["arms"] == 3
+    five = json.loads(wallflower(*words, "--arms", "5").stdout)["settings"]
+    assert (five["arms"], five["horizon"]) == (5, 720)

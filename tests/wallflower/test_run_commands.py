@@ -109,7 +109,22 @@ TAMPERING = {
         "another guarantee than was spent",
     ),
     "a cohort's terms": ("UPDATE cohort SET spec = x'' WHERE arm = 0", "not the exp"),
-    "a missing round": ("UPDATE round SET number = 2", "round 1 is missing"),
+    "proofs that were not asked for": (
+        "UPDATE cohort SET spec = CAST(spec || x'800101' AS BLOB) WHERE arm = 0",
+        "proved_inputs is not the experiment's",
+    ),
+    "another range": (
+        "UPDATE cohort SET spec = CAST(spec || x'8a01030a0135' AS BLOB) WHERE arm = 0",
+        "reward_range is not the experiment's",
+    ),
+    "another window": (
+        "UPDATE cohort SET spec = CAST(spec || x'900107' AS BLOB) WHERE arm = 0",
+        "window_ms is not the experiment's",
+    ),
+    "a missing round": (
+        "UPDATE round SET number = number + 1000000",  # however many there are
+        "round 1 is missing",
+    ),
     "an unwished cohort": ("UPDATE cohort SET size = 41", "was not wished for"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -75,6 +76,16 @@ def test_people_get_a_table_with_one_row_per_arm(simulate: Simulate) -> None:
     assert any(line.split()[:3] == ["●", "0", "0.2000"] for line in lines)
     assert any(line.startswith("regret ") for line in lines)
     assert "The best arm is ever dropped with probability at most 0.1." in done.out
+
+
+def test_the_papers_radius_promises_what_can_be_proved_of_it(
+    simulate: Simulate,
+) -> None:
+    # One side of K arms: a quarter for rewards and a half for noise, over all batches.
+    assert math.pi**2 / 6 * (1 / 4 + 1 / 2) + 0.01 <= 1.25
+    done = simulate("--means", "0.2,0.8", "--rewards", "bernoulli", "--radius", "paper")
+    said = " ".join(done.out.split())
+    assert "The best arm is ever dropped with probability at most 0.125." in said
 
 
 def test_a_toml_file_of_an_experiment_is_simulated_and_flags_override_it(
@@ -165,12 +176,18 @@ def test_a_malformed_reward_file_is_named_with_its_line(
 
 
 @pytest.mark.parametrize(
-    ("cell", "why"), [("nan", "is not a number"), ("1.5", "is outside [0, 1]")]
+    ("cells", "why"),
+    [
+        (("", "?"), 'arm "b": 2 of 3 cells hold no outcome (1 empty, 1 no number)'),
+        (("0", "1.5"), "the outcome is outside rewards.range, 0 to 1."),
+    ],
 )
 def test_a_cell_that_is_no_reward_is_named_with_its_column(
-    cell: str, why: str, simulate: Simulate, tmp_path: Path
+    cells: tuple[str, str], why: str, simulate: Simulate, tmp_path: Path
 ) -> None:
-    (tmp_path / "users.csv").write_text(f"user,a,b\nu1,1,0\nu2,0,{cell}\n")
+    (tmp_path / "users.csv").write_text(
+        f"user,a,b\nu1,1,0\nu2,0,{cells[0]}\nu3,1,{cells[1]}\n"
+    )
     path = tmp_path / "experiment.toml"
     path.write_text(
         '[experiment]\nname = "x"\narms = ["a", "b"]\n'
@@ -178,8 +195,9 @@ def test_a_cell_that_is_no_reward_is_named_with_its_column(
     )
     done = simulate(str(path))
     assert done.code == 2
-    place = f'{tmp_path / "users.csv"}:3, column "b"'
-    assert done.error == f"wallflower: {place}: the reward {why}\n"
+    line = 3 if not cells[0] else 4
+    place = f'{tmp_path / "users.csv"}:{line}, column "b"'
+    assert done.error.startswith(f"wallflower: {place}: {why}")
 
 
 def test_how_the_runs_ended_is_said_in_words(simulate: Simulate) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -47,7 +48,9 @@ def test_status_after_a_kill_says_who_may_have_spent(cut_short: Path) -> None:
     assert "obody has spent any privacy" not in said
     assert "ε = 1 in all" in said
     assert "120 people were invited to a round that is not finished" in said
-    assert "the hosted ledger says that 0 did" in said
+    spent = re.search(r"the hosted ledger says that (\d+) did", said)
+    assert spent is not None
+    assert 0 < int(spent[1]) <= 120  # charged before they are shown anything
 
 
 def test_verify_after_a_kill_says_who_may_have_spent(cut_short: Path) -> None:
@@ -71,7 +74,8 @@ def test_nobody_whose_cohort_is_under_way_is_called_lost(cut_short: Path) -> Non
 def test_programs_learn_it_too(cut_short: Path) -> None:
     result = json.loads(invoke("status", cut_short, "--format", "json")[1])
     assert result["guarantee"]["total-epsilon"] == "1"
-    assert result["unfinished_round"] == {"invited": 120, "spent": 0}
+    assert result["unfinished_round"]["invited"] == 120
+    assert 0 < result["unfinished_round"]["spent"] <= 120
     assert result["rounds"] == 0
 
 

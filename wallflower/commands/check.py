@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -49,10 +49,7 @@ def check(
         lines = _experiment(file, engine, run_dir, engine_options(option))
     failed = [line.error for line in lines if line.error is not None]
     if output == "json":
-        said = [
-            {"name": line.name, "level": line.level, "text": line.text}
-            for line in lines
-        ]
+        said = [_line_json(line) for line in lines]
         print_json("check", {"file": str(file), "ready": not failed, "checks": said})
     else:
         for line in lines:
@@ -62,16 +59,29 @@ def check(
         raise typer.Exit(failed[0].exit_code)
 
 
+def _line_json(line: CheckLine) -> dict[str, Any]:
+    said = {"name": line.name, "level": line.level, "text": line.text}
+    return {**said, "arms": [one.as_json() for one in line.arms]} if line.arms else said
+
+
 def _experiment(
     file: Path, engine: str, run_dir: Path, options: tuple[tuple[str, str], ...]
 ) -> list[CheckLine]:
+    from wallflower.engines.people_left import hosted_people
     from wallflower.engines.preflight import OK, WARN, CheckLine, Preflight, look
     from wallflower.planning.outlook import outlook
     from wallflower.strategy.config import load_config
+    from wallflower.strategy.run.reach import find_stranded
 
     config = load_config(file)
-    lines = look(Preflight(config, engine, run_dir, options))
+    asked = Preflight(config, engine, run_dir, options)
+    lines = look(asked)
     if all(line.error is None for line in lines):
+        people = hosted_people(config).values() if asked.hosted else ()
+        sizes = tuple(n for one in people if (n := one.users - one.left_out))
+        stranded = find_stranded(config, sizes) if sizes else None
+        if stranded is not None:
+            lines.append(CheckLine("users", WARN, stranded.describe()))
         enough, text = outlook(file)
         lines.append(CheckLine("plan", OK if enough else WARN, text))
     return lines

@@ -31,6 +31,7 @@ def export(
     from wallflower.engines.run import find_run
     from wallflower.output import json_text
     from wallflower.protocol.errors import InputError, UnavailableError
+    from wallflower.protocol.files.private import write_output
     from wallflower.protocol.files.sections import one_of
     from wallflower.results import export as exporting
 
@@ -39,14 +40,14 @@ def export(
     if form == "parquet" and output is None:
         raise InputError("output", "none", "a file, for parquet: --output FILE")
     loaded = exporting.load_run(find_run(run))
-    tables = exporting.tables_of(loaded.history)
     try:
         if form == "parquet":
             assert output is not None
-            exporting.write_parquet(tables[table], output)
+            rows = exporting.flat_table(loaded.history, table)
+            write_output(output, exporting.as_parquet(rows))
             return
         text = (
-            exporting.as_csv(tables[table])
+            exporting.as_csv(exporting.flat_table(loaded.history, table))
             if form == "csv"
             else json_text(
                 "export",
@@ -54,12 +55,15 @@ def export(
                     "run": loaded.result.run_id,
                     "head": loaded.result.head,
                     "test_mode": loaded.result.config.test_mode,
-                    **tables,
+                    "missing": loaded.result.missing.as_json(loaded.result.winner),
+                    "interval_of": loaded.result.interval_of,
+                    **loaded.result.config.reward_range.as_json(),
+                    **exporting.tables_of(loaded.history),
                 },
             )
         )
         if output is not None:
-            output.write_text(text, encoding="utf-8")
+            write_output(output, text.encode())
     except OSError as error:
         raise UnavailableError(
             f"{output} cannot be written ({error.strerror})"

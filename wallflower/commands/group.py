@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import click
+import typer
 import typer.core
+
+if TYPE_CHECKING:
+    import click
 
 
 class Commands(typer.core.TyperGroup):
@@ -29,4 +32,4 @@ class Commands(typer.core.TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise click.Abort from None
+            raise typer.Abort from None

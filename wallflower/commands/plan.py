@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from click.core import ParameterSource
 
 from wallflower.commands.options import values_of
+from wallflower.commands.usage import is_given
 
 if TYPE_CHECKING:
     from wallflower.planning.power import Grid
     from wallflower.planning.request import PlanRequest
+    from wallflower.strategy.record.askable import Askable
 
 # Numbers are taken as text and read exactly: 0.1 means 1/10, and 1e6 is a whole number.
 _Number = str
@@ -64,7 +65,8 @@ def plan(
     gap: Annotated[
         list[str] | None,
         typer.Option(
-            help="Difference of means to be told apart; repeat for more.",
+            help="Difference of means to be told apart, in the unit of a file's "
+            "outcomes; repeat for more.",
             metavar="NUMBER",
             show_default="0.2 0.1 0.05",
         ),
@@ -107,23 +109,19 @@ def plan(
     from wallflower.planning.plan import make_plan
     from wallflower.planning.power import Grid
     from wallflower.planning.request import PlanRequest, with_file
+    from wallflower.planning.units import range_of, read_gaps
     from wallflower.planning.view import print_plan
     from wallflower.protocol.errors import InputError
     from wallflower.protocol.numbers import exact, positive, probability, whole
 
     check_format(output)
-    given = {
-        name
-        for name in context.params
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
+    given = {name for name in context.params if is_given(context, name)}
     if picture is not None and not power:
         raise InputError("picture", picture, "a file beside --power")
     # A table takes lists of these three; its request needs one of each.
-    rate = exact("base-rate", "0.5" if power else base_rate)
-    gaps = tuple(exact("gap", text) for text in gap or ())
-    if not power:
-        gaps += tuple(rate * exact("lift", text) for text in lift or ())
+    measured = range_of(config)
+    rate = base_rate if "base_rate" in given and not power else None
+    question = read_gaps(measured, gap or (), () if power else lift or (), rate)
     request = PlanRequest(
         arms=whole("arms", arms, at_least=2, at_most=100_000),
         horizon=whole("horizon", horizon, at_least=1, at_most=10**15),
@@ -138,18 +136,21 @@ def plan(
             "participations", participations, at_least=1, at_most=1000
         ),
         failure_probability=probability("failure-probability", failure_probability),
-        gaps=gaps or tuple(exact("gap", text) for text in ("0.2", "0.1", "0.05")),
-        base_rate=rate,
+        gaps=question.gaps,
+        base_rate=question.base_rate,
         shuffle=shuffle,
+        measured=measured,
     )
     if config is not None:
-        request = with_file(request, config, given - {"epsilon"} if power else given)
+        flags = given - {"epsilon"} if power else given
+        with values_of(config, given):
+            request = with_file(request, config, flags)
         if output == "human":
             _say_what_is_planned(config)
     if not power:
         with values_of(config, given):
             plan = make_plan(request)
-        print_plan(plan, output)
+        print_plan(plan, output, _askable(config))
         return
     own = None if config is None else request.epsilon
     grid = Grid.of(epsilon, base_rate, lift or (), given, own)
@@ -174,6 +175,17 @@ def _power(request: PlanRequest, grid: Grid, picture: Path | None, output: str) 
     if picture is not None:
         title = f"Users until one of {request.arms} arms is left, {request.mechanism}"
         draw_power(cells, [picture], title, json.dumps(settings_json(request)))
+
+
+def _askable(config: Path | None) -> Askable | None:
+    """Count who can be asked, where the file names the ledger of its people."""
+    from wallflower.strategy.config import load_config
+
+    if config is None or (stated := load_config(config)).nodes.ledger is None:
+        return None
+    from wallflower.engines.people_left import count_askable
+
+    return count_askable(stated)
 
 
 def _say_what_is_planned(config: Path) -> None:

@@ -24,6 +24,7 @@ def report(
     from wallflower.commands.run import NOT_VERIFIED
     from wallflower.engines.run import find_run
     from wallflower.protocol.errors import UnavailableError
+    from wallflower.protocol.files.private import write_anew, write_output
     from wallflower.results.page import content, render
     from wallflower.strategy.record.journal import Journal
 
@@ -31,11 +32,17 @@ def report(
     path = directory / "report.html" if output is None else output
     with Journal.read(directory) as journal:
         shown = content(journal)
-    page = render(shown)
+    page = render(shown).encode()
     try:
-        path.write_text(page, encoding="utf-8")
+        if output is None:
+            write_anew(path, page, mode=0o666)
+        else:
+            write_output(path, page)
     except OSError as error:
-        raise UnavailableError(f"{path} cannot be written ({error.strerror})") from None
-    typer.echo(f"{shown['verdict'].headline} {path} ({len(page.encode()):,} bytes)")
+        elsewhere = "; --output FILE writes elsewhere" if output is None else ""
+        raise UnavailableError(
+            f"{path} cannot be written ({error.strerror}){elsewhere}"
+        ) from None
+    typer.echo(f"{shown['verdict'].headline} {path} ({len(page):,} bytes)")
     if not shown["holds"]:
         raise typer.Exit(NOT_VERIFIED)

@@ -110,6 +110,7 @@ def status(run: _Run, output: Format = "human") -> None:
 
     check_format(output)
     with Journal.read(find_run(run)) as journal:
+        journal.check_whole()
         result = read_result(journal)
     _show("status", result, output)
 
@@ -142,7 +143,8 @@ def verify(
         test_mode = journal.config.test_mode
         good = all(check.holds for check in checks)
         # Of a record that does not hold nothing is promised, but a test stays one.
-        promise = read_result(journal).promise() if good else None
+        result = read_result(journal) if good else None
+        promise = None if result is None else result.promise()
         promise = TEST_MODE if test_mode else promise
     if output == "json":
         print_json(
@@ -154,6 +156,7 @@ def verify(
                 "head": newest,
                 "test_mode": test_mode,
                 "promise": promise,
+                "missing": result and result.missing.as_json(result.winner),
                 "checks": [
                     {
                         "name": check.name,
@@ -174,6 +177,8 @@ def verify(
         print_line(f"{run_id}, head {newest}")
         if promise is not None:
             print_line(promise)
+        if result is not None:
+            print_line(result.verdict())
         print_line("The record holds." if good else "The record does NOT hold.")
     if not good:
         raise typer.Exit(NOT_VERIFIED)
@@ -191,7 +196,7 @@ def _heads(words: list[str] | None) -> list[str]:
 
 
 def _show(command: str, result: RunResult, output: str) -> None:
-    from wallflower.output import print_json
+    from wallflower.output import print_json, print_line
     from wallflower.results.view import print_result
 
     if output == "json":
@@ -199,11 +204,25 @@ def _show(command: str, result: RunResult, output: str) -> None:
 
         history = history_json(load_run(result.run_dir).history)
         print_json(command, {**result.as_json(), "history": history})
+        if result.finished is None:
+            _require_resumable(Path(result.run_dir))
         return
     print_result(result)
+    if command == "status" or result.askable.left_out:
+        print_line(result.askable.sentence())
+    # Lines to be copied: a terminal folds them without breaking them.
     if result.finished is None:
+        _require_resumable(Path(result.run_dir))
         typer.echo(f"To go on: wallflower resume {result.run_dir}")
     else:
-        # Lines to be copied: a terminal folds them without breaking them.
         typer.echo(f"Record: {result.run_dir}")
         typer.echo(f"Check it by: wallflower verify {result.run_dir}")
+
+
+def _require_resumable(directory: Path) -> None:
+    """Raise what `resume` would refuse the run for."""
+    from wallflower.engines.run import find_hindrance
+
+    hindrance = find_hindrance(directory)
+    if hindrance is not None:
+        raise hindrance

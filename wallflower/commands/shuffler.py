@@ -27,6 +27,7 @@ def shuffler(
     hold_s: Annotated[
         float, typer.Option(help="Seconds that deposits wait for their release.")
     ] = 7200.0,
+    as_child: Annotated[bool, typer.Option("--as-child", hidden=True)] = False,
 ) -> None:
     """Serve as a shuffler; prints its address and the fingerprint nodes pin."""
     import asyncio
@@ -34,4 +35,14 @@ def shuffler(
     from wallflower.shuffler.serve import serve
 
     hosts = address or [listen.rpartition(":")[0]]
-    asyncio.run(serve(home, listen, hosts, enrolment, metrics=metrics, hold_s=hold_s))
+    asyncio.run(
+        serve(
+            home,
+            listen,
+            hosts,
+            enrolment,
+            metrics=metrics,
+            hold_s=hold_s,
+            child=as_child,
+        )
+    )

@@ -121,7 +121,7 @@ def simulate(
     if output == "json":
         sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
     else:
-        print_report(report)
+        print_report(report, prepared.measured)
     sys.stdout.flush()
     if report["interrupted"]:
         sys.stderr.write("wallflower: interrupted\n")

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
+from wallflower.clients.rewards.local import FUNCTION_FAILED
 from wallflower.engines.process import FlowerRun, FlowerSite, flwr_run
 from wallflower.engines.registry import EngineJob
+from wallflower.engines.server_watch import while_server_lives
 from wallflower.protocol import errors
 from wallflower.protocol.errors import (
     UnavailableError,
     WallflowerError,
+    first_error,
 )
 from wallflower.strategy.record import event_log
 from wallflower.strategy.server_app_files import FAILURE_FILE
 
+_log = logging.getLogger(__name__)
 LOG_FILE = "flower.log"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -45,22 +50,36 @@ async def carry(
     over = asyncio.Event()
     start = event_log.size(job.run_dir)
     tail: deque[str] = deque(maxlen=20)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(_relay(job, over, start))
-        try:
-            with (job.run_dir / LOG_FILE).open("a", 1, encoding="utf-8") as log:
+    shown: set[str] = set()
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_relay(job, over, start))
+            try:
+                with (job.run_dir / LOG_FILE).open("a", 1, encoding="utf-8") as log:
 
-                def keep(line: str) -> None:
-                    plain = _COLOURS.sub("", line)
-                    log.write(plain + "\n")
-                    tail.append(plain)
+                    def keep(line: str) -> None:
+                        plain = _COLOURS.sub("", line)
+                        log.write(plain + "\n")
+                        tail.append(plain)
+                        _show_failure(plain, shown)
 
-                run = await flwr_run(
-                    site, app_folder(), run_config, federation, on_line=keep
-                )
-        finally:
-            over.set()
+                    async with while_server_lives(job.run_dir):
+                        run = await flwr_run(
+                            site, app_folder(), run_config, federation, on_line=keep
+                        )
+            finally:
+                over.set()
+    except BaseExceptionGroup as failures:
+        raise first_error(failures) from None
     _judge(job, run, tail)
+
+
+def _show_failure(line: str, shown: set[str]) -> None:
+    """Show once what simulated nodes log of their reward function's failures."""
+    _, mark, rest = line.partition(FUNCTION_FAILED)
+    if mark and rest not in shown:
+        shown.add(rest)
+        _log.warning("%s%s", mark, rest)
 
 
 def _run_config(job: EngineJob, engine: str) -> Path:
@@ -97,9 +116,13 @@ def _judge(job: EngineJob, run: FlowerRun, tail: deque[str]) -> None:
 
 
 def _noted(note: Mapping[str, str | int]) -> WallflowerError:
-    """Make the error again that ended the ServerApp, with its exit code."""
+    """Make the error again that ended the ServerApp, with its exit code.
+
+    Its class may live in a module that only the ServerApp imports.
+    """
     found = getattr(errors, str(note["error"]), WallflowerError)
     kind = found if issubclass(found, WallflowerError) else WallflowerError
     error: WallflowerError = kind.__new__(kind)
     Exception.__init__(error, str(note["text"]))
+    error.exit_code = int(note["exit"])
     return error

@@ -81,7 +81,7 @@ async def run_local(job: EngineJob) -> None:
     trust = None if enrolment is None else Trust(enrolment.public_key, time.time)
     with Journal.resume(job.run_dir, config) as journal, EventLog(job.run_dir) as log:
         check_hosted_ledger(journal)
-        with hosted_ledger(job.run_dir) as ledger:
+        with hosted_ledger(job.run_dir, config.nodes.ledger) as ledger:
             async with AsyncExitStack() as stack:
                 place = await stack.enter_async_context(
                     local_shuffler(config, job.run_dir, enrolment)
@@ -163,7 +163,8 @@ async def _desk(
         malicious_server=config.secure_sum.server == "malicious",
     )
     desk = Desk(admission, server, DeskSettings(most_greeting=len(nodes) + 100))
-    port = await desk.open(f"{transport.host}:{transport.port}")
+    where = f"{transport.host}:{transport.port}"
+    port = await desk.open(where, hosted=len(nodes))
     expiry = int(time.time()) + _TOKEN_DAYS * 86_400
     reason = "failed"
     try:

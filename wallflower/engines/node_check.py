@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wallflower.clients.host.home import NodeHome
+from wallflower.clients.host.outcome_counts import read_counts
 from wallflower.clients.rewards.local import reward_source
 from wallflower.clients.rewards.ready import require_ready
-from wallflower.engines.preflight import FAIL, OK, WARN, CheckLine
+from wallflower.engines.preflight import FAIL, OK, WARN, CheckLine, judge_table
 from wallflower.protocol.errors import UnavailableError, WallflowerError
 from wallflower.protocol.numbers import counted
 
 _SOON_DAYS = 14
+_OFTEN = 0.1  # of all outcomes: worth a look at the source
 
 
 def check_home(path: Path) -> list[CheckLine]:
@@ -28,6 +30,7 @@ def check_home(path: Path) -> list[CheckLine]:
         ("keys", _keys),
         ("ledger", _ledger),
         ("rewards", _rewards),
+        ("outcomes", _outcomes),
     ):
         try:
             lines += check(home)
@@ -79,5 +82,22 @@ def _rewards(home: NodeHome) -> Iterator[CheckLine]:
             await source.close()
 
     asyncio.run(tried())
+    if settings.source == "table" and arms:
+        yield from judge_table(settings, arms, [home.name])
+        return
     about = f"every one of {len(arms)} arms" if arms else "no arm in particular"
     yield CheckLine("rewards", OK, f"{settings.source}: asked about {about}")
+
+
+def _outcomes(home: NodeHome) -> Iterator[CheckLine]:
+    """Say how many outcomes were not known so far; only the node's owner learns it."""
+    counts = read_counts(home.path)
+    missing = sum(counts.unknown.values())
+    if not counts.shown:
+        return
+    text = f"{missing:,} of {counted(counts.shown, 'outcome')} not known so far"
+    if missing:
+        why = ", ".join(f"{n:,} {reason}" for reason, n in counts.unknown.items())
+        text += f" ({why}), counted as rewards.if-unknown"
+    often = missing > _OFTEN * counts.shown
+    yield CheckLine("outcomes", WARN if often else OK, text)

@@ -14,12 +14,23 @@ from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger import Ledger
 from wallflower.protocol.errors import JournalError, RefusalError, UnavailableError
 from wallflower.protocol.messages.port import NodeId, NodePort
-from wallflower.results.hosted_ledger import ledger_checks, ledger_path
+from wallflower.results.hosted_ledger import (
+    describe_gone,
+    is_ledger_gone,
+    ledger_checks,
+    ledger_path,
+    path_of,
+)
 from wallflower.strategy.record.journal import Journal
 
 
-def hosted_ledger(run_dir: Path) -> Ledger:
-    """Open the ledger of a run's hosted nodes; see `check_hosted_ledger` first."""
+def hosted_ledger(run_dir: Path, shared: Path | None = None) -> Ledger:
+    """Open the ledger of a run's hosted nodes; see `check_hosted_ledger` first.
+
+    `shared` is the file of ``nodes.ledger``, which several experiments write to.
+    """
+    if shared is not None:
+        return Ledger(shared, Counter(shared.with_suffix(".counter")))
     # Not flushed: what a power cut may lose of the counter, the journal has.
     counter = Counter(run_dir / "ledger.counter", durable=False)
     return Ledger(ledger_path(run_dir), counter)
@@ -33,18 +44,13 @@ def check_hosted_ledger(journal: Journal) -> None:
     JournalError
         The ledger is gone, or knows less than the journal.
     """
-    path = ledger_path(journal.run_dir)
-    if not path.exists() and any(journal.invitations()):
-        raise JournalError(
-            f"ledger {path} is gone, although {journal.run_dir} has invitations: what "
-            "their users spent is not known any more; restore it, or begin a new run "
-            "with other users"
-        )
+    if is_ledger_gone(journal):
+        raise JournalError(describe_gone(journal))
     for check in ledger_checks(journal):
         if not check.holds:
             raise JournalError(
-                f"ledger {path} does not fit the journal: {check.problems[0]}; restore "
-                "it, or begin a new run with other users"
+                f"ledger {path_of(journal)} does not fit the journal: "
+                f"{check.problems[0]}; restore it, or begin a new run with other users"
             )
 
 

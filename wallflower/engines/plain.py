@@ -9,7 +9,7 @@ whoever runs it holds every reward.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from wallflower.clients.node.claims import Claim
@@ -20,7 +20,7 @@ from wallflower.clients.node.spends import Spend
 from wallflower.engines.population import (
     agreed_policy,
     check_rewards,
-    hosted_patience,
+    hosted_window,
     node_names,
     reward_sources,
     users_of,
@@ -28,6 +28,7 @@ from wallflower.engines.population import (
 from wallflower.engines.registry import EngineJob
 from wallflower.protocol.errors import MalformedMessageError
 from wallflower.protocol.messages.port import NodeId
+from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.secure_sum.session import (
     Ask,
     Contribution,
@@ -84,7 +85,8 @@ def _nodes(config: ExperimentConfig) -> Mapping[NodeId, Node]:
                 ledger=ledger,
                 open_session=_PlainClient,
                 randomize=real if seed is None else seeded_randomizer(seed, name),
-                patience=hosted_patience(config),
+                window=hosted_window(config),
+                reward_range=config.reward_range,
             ),
         )
         for name, count in zip(node_names(config), config.nodes.sizes, strict=True)
@@ -107,8 +109,15 @@ class _NoLedger(Ledger):
         """Never: the journal asks nobody twice."""
         return False
 
-    async def prepare(self, entry: Spend) -> None:
+    async def latest_cohorts(
+        self, node_id: str, run_id: str, most: int
+    ) -> Sequence[str]:
+        """None: nothing is written down."""
+        return ()
+
+    async def prepare(self, entry: Spend) -> Mapping[str, str]:
         """Let everybody take part."""
+        return {}
 
     async def spend(self, entry: Spend) -> None:
         """Write nothing."""
@@ -125,6 +134,12 @@ class _PlainClient:
 
     def needs_contribution(self, body: bytes) -> bool:
         return True
+
+    def check_users(self, users: int) -> None:
+        return
+
+    def destination(self) -> None:
+        return None
 
     def handle(self, body: bytes, contribution: Contribution | None = None) -> bytes:
         if contribution is None:
@@ -173,7 +188,7 @@ class _PlainServer:
         return not self.awaited
 
     def advance(self) -> SecureSum | Void:
-        users = sum(one.users for one in self._heard.values())
+        users = self._users(self._heard.keys())
         if users < self.spec.quorum:
             detail = f"{users} users contributed; quorum {self.spec.quorum}"
             return Void("quorum-not-met", detail)
@@ -182,6 +197,26 @@ class _PlainServer:
 
     def snapshot(self) -> bytes:
         return b""
+
+    def _users(self, parties: Set[NodeId]) -> int:
+        return sum(self._heard[party].users for party in parties)
+
+
+class _ChoosingServer(_PlainServer):
+    """Lets the round choose who is in the sum, as `sealed` does."""
+
+    chosen: Set[NodeId] | None = None
+
+    def contributors(self) -> Set[NodeId]:
+        return self._heard.keys()
+
+    def can_close_without(self, parties: Set[NodeId]) -> bool:
+        return self._users(self._heard.keys() - parties) >= self.spec.quorum
+
+    def leave_out(self, parties: Set[NodeId], code: str) -> None:
+        for party in parties & self._heard.keys():
+            self.out[party] = code
+            del self._heard[party]
 
 
 class _NoKey(DealtKey):
@@ -206,7 +241,8 @@ class _PlainSessions:
     def __call__(
         self, spec: CohortSpec, parties: Mapping[NodeId, int], /
     ) -> _PlainServer:
-        return _PlainServer(spec, set(parties))
+        kind = _ChoosingServer if spec.backend == SEALED else _PlainServer
+        return kind(spec, set(parties))
 
     def restore(self, snapshot: bytes) -> _PlainServer:
         raise MalformedMessageError("sums of engine fast are not kept")

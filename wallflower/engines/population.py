@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -14,15 +15,15 @@ from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
 from wallflower.clients.rewards.local import (
     TableRewards,
-    patience_of,
     reward_source,
     shared_tables,
 )
 from wallflower.clients.rewards.ready import check_test_users
-from wallflower.clients.rewards.source import Patience, Rewards, RewardsOf
+from wallflower.clients.rewards.source import Rewards, RewardsOf
 from wallflower.protocol.accounting.account import NOTHING, Cost
 from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
+from wallflower.protocol.rewards.outcome_window import OutcomeWindow
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.nodes.shuffler import ShufflerFiles
 
@@ -63,10 +64,15 @@ def _stated_shuffler(config: ExperimentConfig) -> tuple[str, ...]:
 def _largest_total(config: ExperimentConfig) -> Fraction:
     """Give what so many of the experiment's cohorts may cost a user, as (ε, δ)-DP."""
     privacy = config.privacy
-    kind = config.mechanism().for_cohort(2, 2, Fraction(1, 2)).guarantee().kind
+    promise = config.mechanism().for_cohort(2, 2, Fraction(1, 2)).guarantee()
+    proved = config.secure_sum.inputs == "proved"
+    cost = dataclasses.replace(
+        Cost.at_most(promise.kind, privacy.epsilon),
+        privacy_delta=Cost.of(promise, proved).privacy_delta,
+    )
     account = NOTHING
     for _ in range(privacy.max_participations):
-        account = account.plus(Cost.at_most(kind, privacy.epsilon))
+        account = account.plus(cost)
     total = account.total(ClientPolicy().privacy_delta)
     if total is None:  # nothing is promised, so nothing is kept account of
         return privacy.epsilon
@@ -130,7 +136,8 @@ def hosted_setup(
         identity=identity,
         enrolment_key=enrolment_key,
         noise_seed=config.test.noise_seed,
-        patience=hosted_patience(config),
+        window=hosted_window(config),
+        reward_range=config.reward_range,
     )
 
 
@@ -175,11 +182,14 @@ def reward_sources(config: ExperimentConfig) -> RewardsOf:
     return source
 
 
-def hosted_patience(config: ExperimentConfig) -> Patience:
-    """Say how long hosted nodes wait: as ``[rewards]`` says, never past the server."""
-    settings = config.rewards
-    patience = Patience() if settings is None else patience_of(settings)
-    return patience.within(config.transport.reward_timeout_s)
+def hosted_window(config: ExperimentConfig) -> OutcomeWindow:
+    """Return the window of hosted nodes: none where outcomes stand in a file or model.
+
+    They are known at once, and a rehearsal need not take as long as the experiment.
+    """
+    settings, window = config.rewards, config.window
+    at_once = settings is None or settings.source in ("synthetic", "table")
+    return dataclasses.replace(window, seconds=None) if at_once else window
 
 
 def check_rewards(config: ExperimentConfig) -> None:

@@ -14,17 +14,16 @@ import inspect
 import math
 import os
 import shutil
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from packaging.requirements import Requirement
 
-from wallflower.clients.rewards.local import TableRewards
-from wallflower.clients.rewards.ready import lost_of, require_ready
+from wallflower.clients.rewards.ready import require_ready
 from wallflower.clients.rewards.source import Rewards
+from wallflower.engines.people_left import hosted_people
 from wallflower.engines.population import agreed_policy, node_names, reward_sources
 from wallflower.engines.registry import check_options, engine_check
 from wallflower.engines.sites import check_certificate, check_place
@@ -34,13 +33,14 @@ from wallflower.protocol.errors import (
     UnavailableError,
     WallflowerError,
 )
+from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.numbers import counted
-from wallflower.protocol.rewards.tables import first_unusable
+from wallflower.protocol.rewards.cells import ArmCells, read_cells
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.desk.host import enrolment_key
-from wallflower.strategy.record.losses import in_words
+from wallflower.strategy.record.askable import ADVICE, askable_of
 from wallflower.strategy.run.cohort_spec import (
     cohort_spec,
     everybody_suffices,
@@ -66,12 +66,14 @@ class CheckLine:
     level : ``ok``, ``warn`` or ``fail``.
     text : what was found, and where it is not ok what to do.
     error : why a run would not begin.
+    arms : of a table, how the cells of every arm count.
     """
 
     name: str
     level: str
     text: str
     error: WallflowerError | None = None
+    arms: tuple[ArmCells, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,11 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
             f"at least {needed}, which the first batch asks",
         )
     registry = UserRegistry(config.privacy.max_participations)
-    registry.know(dict(zip(node_names(config), config.nodes.sizes, strict=True)))
+    people = hosted_people(config, _own_shuffler(config))
+    registry.know(people)
+    askable = askable_of(people, 0)
+    if askable.left_out and not everybody_suffices(registry, config, wishes):
+        raise ConfigError("nodes.ledger", f"{askable.sentence()} {ADVICE}")
     if not everybody_suffices(registry, config, wishes):
         raise ConfigError(
             "nodes",
@@ -167,7 +173,7 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
     yield _ok(
         "users",
         f"{there:,} users on {config.nodes.count} nodes; the first batch asks "
-        f"{needed:,} of them",
+        f"{needed:,} of them{f'. {askable.sentence()}' if askable.left_out else ''}",
     )
 
 
@@ -186,61 +192,60 @@ async def _rewards(asked: Preflight) -> list[CheckLine]:
     config = asked.config
     names, of = node_names(config), reward_sources(config)
     known: dict[int, Rewards] = {id(source): source for source in map(of, names)}
-    lost: Counter[str] = Counter()
-    looked_at = 0
     try:
         for source in known.values():
             for arm, name in enumerate(config.experiment.arms):
                 await require_ready(source, arm, name)
-                if isinstance(source, TableRewards):
-                    looked_at += len(source.users)
-                    lost.update(await lost_of(source, arm, name, source.users))
     finally:
         for source in known.values():
             await source.close()
-    return [_sample(config, lost, looked_at)]
+    assert config.rewards is not None
+    if config.rewards.source == "table":
+        return judge_table(config.rewards, config.experiment.arms, names)
+    return [_source(config.rewards, config)]
 
 
-def _sample(config: ExperimentConfig, lost: Counter[str], looked_at: int) -> CheckLine:
-    settings = config.rewards
-    assert settings is not None
-    if looked_at and sum(lost.values()) == looked_at:
-        raise ConfigError(
-            "rewards.table", f"no cell holds a reward in [0, 1] ({in_words(lost)})"
-        )
-    if lost:
-        return CheckLine(
-            "rewards",
-            WARN,
-            f"{sum(lost.values()):,} of {counted(looked_at, 'cell')} of the table "
-            f"{'holds' if sum(lost.values()) == 1 else 'hold'} no reward in [0, 1] "
-            f"({in_words(lost)}): who is drawn for one is lost; mend it or take the "
-            f"row out; the first: {_first_unusable(config)}",
-        )
-    tried = {
-        "synthetic": "drawn from a model, for rehearsals",
-        "table": f"{looked_at:,} cells, all in [0, 1]",
-    }.get(settings.source)
-    if tried is None:
+def judge_table(
+    settings: RewardSettings, arms: Sequence[str], nodes: Sequence[str]
+) -> list[CheckLine]:
+    """Count how the cells of a table would count, arm by arm, and judge them."""
+    named = [Path(str(settings.table).replace("{node}", node)) for node in nodes]
+    measured, window = settings.reward_range, settings.window
+    judged, _ = read_cells(
+        list(dict.fromkeys(named)), arms, measured, window.if_unknown
+    )
+    lines = [
+        CheckLine("rewards", FAIL, str(error), error, judged.arms)
+        for error in judged.find_errors()
+    ]
+    lines += [
+        CheckLine("rewards", WARN, text, arms=judged.arms)
+        for text in judged.find_warnings()
+    ]
+    many = f"{counted(judged.cells, 'cell')} of {counted(len(arms), 'arm')}"
+    text = f"table: {many}, all from {measured}"
+    return lines or [CheckLine("rewards", OK, text, arms=judged.arms)]
+
+
+def _source(settings: RewardSettings, config: ExperimentConfig) -> CheckLine:
+    measured = settings.reward_range
+    if settings.source == "synthetic":
+        tried = "drawn from a model, for rehearsals"
+    elif settings.test_users:
+        many = counted(len(settings.test_users), "test user")
+        tried = f"tried on {many}, all from {measured}"
+    else:
         tried = (
-            f"tried on {counted(len(settings.test_users), 'test user')}, all in [0, 1]"
-            if settings.test_users
-            else "there; no value was looked at (rewards.test-users would allow it)"
+            "there; no value was looked at (rewards.test-users would allow it); "
+            f"people are named {_names_of_people(config)}"
         )
     return _ok("rewards", f"{settings.source}: {tried}")
 
 
-def _first_unusable(config: ExperimentConfig) -> str:
-    """Say where the first cell stands whose user would be lost."""
-    settings = config.rewards
-    assert settings is not None
-    shared, arms = settings.shared_table, config.experiment.arms
-    paths = (
-        [Path(str(settings.table).replace("{node}", n)) for n in node_names(config)]
-        if shared is None
-        else [shared]
-    )
-    return next(place for path in paths if (place := first_unusable(path, arms)))
+def _names_of_people(config: ExperimentConfig) -> str:
+    """Say what `user` is when a function or service is asked about somebody."""
+    last = max(config.nodes.sizes) - 1
+    return "u0 on every node" if last == 0 else f"u0 to u{last} on every node"
 
 
 def _keys(asked: Preflight) -> Iterator[CheckLine]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from wallflower.engines.open_ledger import check_hosted_ledger
 from wallflower.engines.page import page_beside
 from wallflower.engines.preflight import WARN, Preflight, look, named, require
 from wallflower.engines.registry import EngineJob, check_options, engine_named
@@ -17,6 +18,7 @@ from wallflower.engines.stopping import run_until_told, seconds_until
 from wallflower.protocol.errors import (
     InputError,
     JournalError,
+    LedgerMismatchError,
     UnavailableError,
     WallflowerError,
 )
@@ -90,6 +92,7 @@ def resume_run(
     """Go on with a run from its last finished round."""
     directory, until_s = find_run(run), _seconds(until)
     with Journal.read(directory) as journal:
+        _check_resumable(journal)
         result = read_result(journal)
     if result.finished is not None:
         sys.stderr.write(f"{directory} is finished already\n")
@@ -147,14 +150,16 @@ def _carry_out(
         if page:
             address = stack.enter_context(page_beside(directory))
             sys.stderr.write(f"The page of this run: {address}\n")
-        view = stack.enter_context(RunView(config.experiment.arms))
+        shown = RunView(config.experiment.arms, config.reward_range)
+        view = stack.enter_context(shown)
         job = EngineJob(config, directory, run_id, view.listen, options)
         try:
             asyncio.run(run_until_told(engine_named(engine), job, view.say, until_s))
         except (KeyboardInterrupt, asyncio.CancelledError):
             raise InterruptedRun(directory) from None
-        except WallflowerError:
-            sys.stderr.write(f"to go on: wallflower resume {directory}\n")
+        except UnavailableError as error:
+            if not isinstance(error, LedgerMismatchError):
+                sys.stderr.write(f"{advise(directory)}\n")
             raise
     with Journal.read(directory) as journal:
         result = read_result(journal)
@@ -169,15 +174,39 @@ def _carry_out(
     return result
 
 
+def _check_resumable(journal: Journal) -> None:
+    """Raise JournalError or UnavailableError for what `resume` would refuse."""
+    journal.check_whole()
+    check_hosted_ledger(journal)
+
+
+def find_hindrance(directory: Path) -> WallflowerError | None:
+    """Return what `resume` would refuse a run for as it lies there, or None."""
+    try:
+        with Journal.read(directory) as journal:
+            _check_resumable(journal)
+    except WallflowerError as error:
+        return error
+    return None
+
+
+def advise(directory: Path) -> str:
+    """Say how to go on with a run, or why it cannot be resumed as it lies there."""
+    hindrance = find_hindrance(directory)
+    if hindrance is not None:
+        return f"it cannot be resumed as it is: {hindrance}"
+    return f"to go on: wallflower resume {directory}"
+
+
 def pause_run(run: str) -> Path:
     """Ask the server that works on a run to stop after the round under way."""
     directory = find_run(run)
-    try:
-        RunLock(directory).release()
-    except UnavailableError:  # somebody has it: that is who is asked
-        pausing.ask(directory)
-        return directory
-    raise UnavailableError(f"no server works on {directory}: there is nothing to pause")
+    if not RunLock.is_held(directory):
+        raise UnavailableError(
+            f"no server works on {directory}: there is nothing to pause"
+        )
+    pausing.ask(directory)
+    return directory
 
 
 def retire_arm(run: str, name: str, reason: str) -> str:
@@ -190,13 +219,12 @@ def retire_arm(run: str, name: str, reason: str) -> str:
         allowed = f"1 to {LONGEST_REASON} printable characters: they stay in the record"
         raise InputError("reason", f'"{words[:40]}"', allowed)
     with Journal.read(directory) as journal:
+        journal.check_whole()
         arm = _in_the_race(journal, name)
-    try:
-        stopped = Journal.resume(directory)
-    except UnavailableError:  # somebody works on it: that is who is asked
+    if RunLock.is_held(directory):  # whoever works on it is asked
         retiring.ask(directory, arm, words)
         return f'"{name}" is retired when the round under way is over'
-    with stopped as journal:
+    with Journal.resume(directory) as journal:
         number, policy = next_round(journal)
         policy.retire(arm, words)
         journal.retire(Retirement(arm, number, words))
@@ -204,10 +232,7 @@ def retire_arm(run: str, name: str, reason: str) -> str:
             journal.void_open("server-stopped")
     if policy.finished is not None:
         return f'"{name}" is retired; one arm is left and the run is over'
-    return (
-        f'"{name}" is retired, from round {number} on; to go on: '
-        f"wallflower resume {directory}"
-    )
+    return f'"{name}" is retired, from round {number} on; {advise(directory)}'
 
 
 def _in_the_race(journal: Journal, name: str) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from wallflower.engines.population import Enrolment
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.keyfiles import public_key_pem
+from wallflower.protocol.files.private import write_anew
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.strategy.config import DIRECT, ExperimentConfig
 from wallflower.strategy.nodes.shuffler import (
@@ -38,14 +39,15 @@ async def local_shuffler(
         yield stated_shuffler(settings)
         return
     home = run_dir / "shuffler"
-    command = [sys.executable, "-m", "wallflower", "shuffler", "--home", str(home)]
+    command = [sys.executable, "-m", "wallflower", "shuffler", "--as-child"]
+    command += ["--home", str(home)]
     if enrolment is not None:
-        run_dir.joinpath("shuffler.enrolment").write_bytes(
-            public_key_pem(enrolment.public_key)
-        )
+        write_anew(run_dir / "shuffler.enrolment", public_key_pem(enrolment.public_key))
         command += ["--enrolment", str(run_dir / "shuffler.enrolment")]
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE
+        *command,
+        stdin=asyncio.subprocess.PIPE,  # held open: a run that is killed closes it
+        stdout=asyncio.subprocess.PIPE,
     )
     try:
         yield ShufflerPlace(

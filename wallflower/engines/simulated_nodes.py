@@ -55,7 +55,7 @@ class SimulatedRun:
         seed_file = run_dir / SEED_FILE
         self._seed = seed_file.read_bytes() if seed_file.exists() else None
         self._store = SessionStore(run_dir / "nodes", durable=False)
-        self._ledger = hosted_ledger(run_dir)
+        self._ledger = hosted_ledger(run_dir, config.nodes.ledger)
         self._setup = hosted_setup(
             config, self._ledger, self._identity, self._enrolment_key(), rewards
         )

@@ -12,7 +12,7 @@ import os
 
 from wallflower.engines.flower import app_folder, carry
 from wallflower.engines.open_ledger import check_hosted_ledger
-from wallflower.engines.population import agreed_policy, check_rewards
+from wallflower.engines.population import agreed_policy, check_rewards, hosted_window
 from wallflower.engines.process import simulation_superlink
 from wallflower.engines.registry import EngineJob
 from wallflower.protocol.errors import InputError, optional_module
@@ -32,6 +32,14 @@ def check(config: ExperimentConfig) -> None:
     if kind not in ("auto", "flower"):
         raise InputError(
             "transport.kind", f'"{kind}"', "auto or flower on engine simulation"
+        )
+    window_s = hosted_window(config).seconds
+    if window_s is not None:
+        raise InputError(
+            "rewards.window-s",
+            f"{window_s:g}",
+            "none on engine simulation, whose few workers would each hold one node for "
+            "all of it; rehearse with engine local",
         )
     agreed_policy(config)
     check_rewards(config)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 from wallflower.protocol.privacy.mechanism import LARGEST_COHORT, CohortMechanism
-from wallflower.strategy.bandit.confidence import CohortFacts, confidence_for
+from wallflower.strategy.bandit.confidence import confidence_for
 from wallflower.strategy.bandit.evidence import evidence_for
-from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_radius
+from wallflower.strategy.bandit.radius import pair_radius
 from wallflower.strategy.bandit.schedule import Schedule
 from wallflower.strategy.bandit.spec import PolicySpec
 
@@ -38,8 +39,8 @@ class Future:
         self._shares = policy.shares
         self._confidence = confidence_for(policy)
         self._evidence = evidence_for(policy)
-        self._history: tuple[CohortFacts, ...] = ()
         self._batches: list[PlannedBatch] = []
+        self._aims, self._spent = 1, Fraction(0)  # the next aim, parts of those before
 
     @property
     def last_affordable(self) -> int:
@@ -63,7 +64,6 @@ class Future:
         size = self._schedule.size(number)
         floor = policy.floor(size)
         cohort = policy.calibrated(size, floor, self._confidence.wrap(number))
-        self._history += (CohortFacts(number, size, floor, size),)
         before = self._batches[-1].users if self._batches else 0
         separates = self._separates(number)
         return PlannedBatch(number, cohort, before + policy.arms * size, separates)
@@ -76,22 +76,16 @@ class Future:
         level that the aims of earlier tests and the moduli leave; where it holds, the
         best arm does not fall in this batch either.
         """
-        bound = self._confidence.pair(self._history, self._history, number)
-        recent = self._history[-bound.pooled :]
-        noises = tuple(
-            cohort_noise(
-                self._policy.calibrated(
-                    facts.size, facts.floor, self._confidence.wrap(facts.level_batch)
-                )
-            )
-            for facts in recent
-        )
-        pool = Pool(sum(facts.size for facts in recent), noises)
+        heard = self._evidence.planned(number)
+        bound = self._confidence.pair(heard, heard, number)
+        pool = self._confidence.pool(heard, bound.pooled)
         wraps = self._policy.arms * self._confidence.wrap(number)
         # Ville's inequality: earlier tests err with at most the parts of their aims.
         aims = self._evidence.mixed(number - 1) if number > 1 else range(1)
-        spent = sum(self._shares.batch(aim) for aim in range(1, aims.stop))
-        unspent = self._policy.failure_probability - spent
+        while self._aims < aims.stop:
+            self._spent += self._shares.batch(self._aims)
+            self._aims += 1
+        unspent = self._policy.failure_probability - self._spent
         level = (unspent - wraps) / max(self._policy.arms - 1, 1)
         needed = self._evidence.lead_needed(number, 0.5)
         return needed + pair_radius(pool, pool, level)

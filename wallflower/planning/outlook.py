@@ -7,7 +7,8 @@ from pathlib import Path
 
 from wallflower.planning.plan import planned_batches
 from wallflower.planning.request import PlanRequest, with_file
-from wallflower.protocol.numbers import counted, round_up
+from wallflower.planning.units import round_gap_up
+from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.sentences import percent
 from wallflower.strategy.bandit.spec import ELIMINATION, purpose
 from wallflower.strategy.config import load_config
@@ -50,8 +51,9 @@ def outlook(path: Path) -> tuple[bool, str]:
             f"{chance}: ask more users, compare fewer arms or allow a larger ε "
             "(wallflower plan)"
         )
+    shown = round_gap_up(gap, config.reward_range)
     return True, (
-        f"{many} with all arms: means that differ by {round_up(gap, 2)} are told apart "
+        f"{many} with all arms: means that differ by {shown} are told apart "
         f"with probability {chance}, smaller gaps where arms fall early "
         "(wallflower plan)"
     )

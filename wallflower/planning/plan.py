@@ -45,6 +45,10 @@ class GapCost:
     users: int | None
     typically: int | None
 
+    def fits(self, users: int) -> bool:
+        """Return whether so many users suffice."""
+        return self.users is not None and self.users <= users
+
 
 @dataclass(frozen=True, slots=True)
 class DropoutEffect:
@@ -103,6 +107,8 @@ def planned_batches(request: PlanRequest) -> list[PlannedBatch]:
     for number in range(1, future.last_affordable + 1):
         planned = future.batch(number)
         if planned.users > request.horizon:
+            break
+        if request.reach is not None and number > request.reach.rounds:
             break
         if request.shuffle == MIXED:
             mixed = MixedCohort.of(planned.cohort)

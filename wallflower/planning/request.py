@@ -14,16 +14,23 @@ from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import whole
 from wallflower.protocol.privacy.honest_floor import PlannedFloors
 from wallflower.protocol.privacy.mechanism import mechanism_class
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.shuffle.plan import mode_of
 from wallflower.strategy.bandit.setup import planned_floors
 from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
-from wallflower.strategy.config import load_config
+from wallflower.strategy.config import ExperimentConfig, load_config
+from wallflower.strategy.run.reach import Reach, Stranded, count_reach, find_stranded
+
+# Flags that plan for others than the nodes and sums of the file.
+_OTHER_NODES = frozenset({"arms", "floor", "corrupt", "mechanism", "shuffle"})
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
     """The operator's question; `gaps` are differences of means to be told apart.
+
+    Gaps and `base_rate` are parts of the range `measured`.
 
     `floor` is the part of every cohort that is surely honest and present, `corrupt`
     the part of its nodes that may work with the operator. `shuffle` ``mixed`` sends
@@ -46,6 +53,10 @@ class PlanRequest:
     shuffle: str = ""
     floors: PlannedFloors | None = None  # of the nodes of a file, instead of `floor`
     names: tuple[str, ...] = ()  # of a file's arms
+    measured: RewardRange = DEFAULT_RANGE
+    outcomes: bool = False  # whether there is a file that says what is measured
+    reach: Reach | None = None  # of the nodes of a file
+    stranded: Stranded | None = None  # of its people
 
     def __post_init__(self) -> None:
         whole("participations", self.participations, at_least=1, at_most=1000)
@@ -66,6 +77,13 @@ class PlanRequest:
             raise InputError("shuffle", self.shuffle, allowed)
         if self.shuffle:
             check_pairing(self.mechanism, SHUFFLE)
+
+    @property
+    def most_users(self) -> int:
+        """Users who can be asked in all: those wanted, as far as nodes give them."""
+        if self.reach is None:
+            return self.horizon
+        return min(self.horizon, self.reach.invitations)
 
     def policy(self) -> PolicySpec:
         """The elimination policy these settings describe, first batch resolved."""
@@ -107,4 +125,36 @@ def with_file(request: PlanRequest, path: Path, given: Collection[str]) -> PlanR
     if "arms" not in given:
         from_file["names"] = config.experiment.arms
     changes = {key: value for key, value in from_file.items() if key not in given}
-    return dataclasses.replace(request, **changes)
+    found = dataclasses.replace(
+        request, measured=config.reward_range, outcomes=True, **changes
+    )
+    if _OTHER_NODES.isdisjoint(given):
+        planned, sizes = _planned_config(config, found), config.nodes.sizes
+        reach, stranded = count_reach(planned, sizes), find_stranded(planned, sizes)
+        found = dataclasses.replace(found, reach=reach, stranded=stranded)
+    return found
+
+
+def _planned_config(config: ExperimentConfig, request: PlanRequest) -> ExperimentConfig:
+    """Return the experiment of a file as flags have changed it."""
+    experiment, privacy, policy = config.experiment, config.privacy, config.policy
+    return dataclasses.replace(
+        config,
+        experiment=dataclasses.replace(
+            experiment,
+            horizon=request.horizon,
+            failure_probability=request.failure_probability,
+        ),
+        privacy=dataclasses.replace(
+            privacy,
+            epsilon=request.epsilon,
+            scale=request.scale,
+            max_participations=request.participations,
+        ),
+        policy=dataclasses.replace(
+            policy,
+            name=ELIMINATION,
+            ratio=request.ratio,
+            first_batch=request.first_batch,
+        ),
+    )

@@ -10,11 +10,20 @@ from typing import Any
 from wallflower.output import page, print_json, print_table, print_text
 from wallflower.planning.future import PlannedBatch
 from wallflower.planning.plan import PRIVACY_DELTAS, GapCost, LieEffect, Plan
+from wallflower.planning.request import PlanRequest
 from wallflower.planning.shuffled import messages_sentence, sent_by_user
 from wallflower.planning.typical import RUNS
+from wallflower.planning.units import (
+    describe_clipping,
+    describe_gap,
+    describe_mean,
+    round_gap_up,
+)
 from wallflower.protocol.accounting.exact import Bound
 from wallflower.protocol.numbers import counted, round_up
 from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
+from wallflower.protocol.rewards.reward_range import RewardRange
+from wallflower.strategy.record.askable import Askable
 
 _BATCHES = (
     "batch",
@@ -40,12 +49,15 @@ _LEGEND = (
 )
 
 
-def print_plan(plan: Plan, output: str) -> None:
-    """Show it in the format asked for."""
+def print_plan(plan: Plan, output: str, askable: Askable | None = None) -> None:
+    """Show it in the format asked for, with who can be asked where that is known."""
     if output == "json":
-        print_json("plan", plan_json(plan))
-    else:
-        _print_page(plan)
+        known = None if askable is None else dataclasses.asdict(askable)
+        print_json("plan", {**plan_json(plan), "people": known})
+        return
+    _print_page(plan)
+    if askable is not None:
+        print_text(page(), askable.sentence())
 
 
 # --- JSON
@@ -68,10 +80,12 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "corrupt": str(request.corrupt),
             "participations": request.participations,
             "failure_probability": str(request.failure_probability),
-            "base_rate": str(request.base_rate),
+            "base_rate": _mean_json(request.base_rate, request.measured),
             "shuffle": request.shuffle,
         },
-        "batches": [_batch_json(planned) for planned in plan.batches],
+        **request.measured.as_json(),
+        "clipping": _clipping(plan),
+        "batches": [_batch_json(planned, request.measured) for planned in plan.batches],
         "guarantee": {
             "kind": guarantee.kind,
             "epsilon": (
@@ -93,12 +107,29 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             {"arriving": str(effect.arriving), "epsilon": _rounded(effect.epsilon)}
             for effect in plan.dropouts
         ],
-        "lies": [dataclasses.asdict(effect) for effect in plan.lies],
-        "gaps": [_gap_json(cost) for cost in plan.gaps],
+        "lies": [_lie_json(effect, request.measured) for effect in plan.lies],
+        "gaps": [
+            _gap_json(cost, request.measured) | {"fits": cost.fits(request.most_users)}
+            for cost in plan.gaps
+        ],
+        "stranded": None if request.stranded is None else request.stranded.as_json(),
     }
 
 
-def _batch_json(planned: PlannedBatch) -> dict[str, Any]:
+def _mean_json(part: Fraction, measured: RewardRange) -> str:
+    return str(measured.low + part * (measured.high - measured.low))
+
+
+def _lie_json(effect: LieEffect, measured: RewardRange) -> dict[str, Any]:
+    return {
+        "people": effect.people,
+        "trusted": measured.difference(effect.trusted),
+        "counts_as": effect.counts_as,
+        "proved": measured.difference(effect.proved),
+    }
+
+
+def _batch_json(planned: PlannedBatch, measured: RewardRange) -> dict[str, Any]:
     cohort = planned.cohort
     sent = sent_by_user(cohort)
     shuffled = (
@@ -116,7 +147,7 @@ def _batch_json(planned: PlannedBatch) -> dict[str, Any]:
         "modulus": cohort.modulus,
         "bits_per_user": cohort.bits_per_user,
         "users": planned.users,
-        "separates": min(1.0, planned.separates),
+        "separates": measured.difference(min(1.0, planned.separates)),
     }
 
 
@@ -128,9 +159,9 @@ def _bound_json(bound: Bound) -> dict[str, Any]:
     }
 
 
-def _gap_json(cost: GapCost) -> dict[str, Any]:
+def _gap_json(cost: GapCost, measured: RewardRange) -> dict[str, Any]:
     return {
-        "gap": float(cost.gap),
+        "gap": float(cost.gap * (measured.high - measured.low)),
         "batch": cost.batch,
         "users_per_arm": cost.users_per_arm,
         "users": cost.users,
@@ -164,8 +195,17 @@ def _print_page(plan: Plan) -> None:
     for line in _returning(plan):
         print_text(out, line)
     print_text(out, "")
+    if (clipping := _clipping(plan)) is not None:
+        print_text(out, "What is measured", "bold")
+        print_text(out, clipping)
+        print_text(out, "")
+    if request.stranded is not None:
+        print_text(out, "Who can be asked", "bold")
+        print_text(out, request.stranded.describe())
+        print_text(out, "")
     print_text(out, "What is sent (if no arm falls early)", "bold")
-    print_table(out, _BATCHES, [_batch(planned) for planned in plan.batches])
+    rows = [_batch(planned, request.measured) for planned in plan.batches]
+    print_table(out, _BATCHES, rows)
     print_text(out, _LEGEND)
     largest = plan.batches[-1].cohort
     if (sent := sent_by_user(largest)) is not None:
@@ -185,24 +225,43 @@ def _print_page(plan: Plan) -> None:
     print_text(
         out,
         f"Typically: mean of {RUNS} simulated experiments in all, one arm ahead of "
-        f"the others' rate of {float(request.base_rate):g}. The other columns suffice "
-        "whatever the rates are.",
+        f"the others' {_others(request)}. The other columns suffice whatever the "
+        f"{'rates' if request.measured.is_default else 'means'} are, if everybody who "
+        "is asked answers.",
     )
+
+
+def _clipping(plan: Plan) -> str | None:
+    request = plan.request
+    return describe_clipping(request.measured) if request.outcomes else None
+
+
+def _others(request: PlanRequest) -> str:
+    """Say where the other arms of a typical experiment are."""
+    mean = describe_mean(request.base_rate, request.measured)
+    if request.measured.is_default:
+        return f"rate of {mean}"
+    return f"mean of {mean}, outcomes at either end of the range"
 
 
 def _lies(plan: Plan) -> str:
     first, last = plan.lies[0], plan.lies[-1]
+    measured = plan.request.measured
 
     def moved(effect: LieEffect) -> str:
-        return f"{round_up(min(effect.proved, effect.trusted), 3)}"
+        part = min(effect.proved, effect.trusted)
+        if measured.is_default:
+            return round_up(part, 3)
+        return round_gap_up(part, measured)
 
+    counts_as = round_up(max(first.counts_as, last.counts_as), 0)
     return (
         "Where inputs are trusted, one dishonest person (or node) can put the mean of "
-        f"its group anywhere, up to {round_up(first.trusted, 2)} away. Where they are "
-        "proved (secure-sum.inputs, for a δ of 2⁻⁴⁰), one person counts as at most "
-        f"{round_up(max(first.counts_as, last.counts_as), 0)}: she moves the mean of "
-        f"{first.people:,} people by {moved(first)} at most, of {last.people:,} by "
-        f"{moved(last)}; a node that speaks for u people, u times as far."
+        f"its group anywhere, up to {round_gap_up(first.trusted, measured)} away. "
+        "Where they are proved (secure-sum.inputs, for a δ of 2⁻⁴⁰), one person counts "
+        f"as at most {counts_as}: they move the mean of {first.people:,} people by "
+        f"{moved(first)} at most, of {last.people:,} by {moved(last)}; a node that "
+        "speaks for u people, u times as far."
     )
 
 
@@ -233,12 +292,12 @@ def _returning(plan: Plan) -> list[str]:
         return ["Everybody takes part once at most."] if times == 1 else []
     lines = [f"After {times} times, the smallest valid bound holds:"]
     for bound in plan.returning:
-        exactly = f"δ = {bound.privacy_delta:g}" if bound.privacy_delta else "no δ"
+        exactly = f"δ = {power(bound.privacy_delta)}" if bound.privacy_delta else "no δ"
         lines.append(f"  ε = {round_up(bound.epsilon)} ({exactly}): {bound.reason}")
     return lines
 
 
-def _batch(planned: PlannedBatch) -> tuple[str, ...]:
+def _batch(planned: PlannedBatch, measured: RewardRange) -> tuple[str, ...]:
     cohort = planned.cohort
     return (
         str(planned.batch),
@@ -248,15 +307,8 @@ def _batch(planned: PlannedBatch) -> tuple[str, ...]:
         f"{cohort.modulus:,}",
         str(cohort.bits_per_user),
         f"{planned.users:,}",
-        _gap(planned.separates),
+        "–" if planned.separates > 1 else round_gap_up(planned.separates, measured),
     )
-
-
-def _gap(separates: float) -> str:
-    """Two digits, rounded up: the gap shown is told apart, not one a little smaller."""
-    if separates > 1:
-        return "–"
-    return round_up(separates, max(2, 1 - math.floor(math.log10(separates))))
 
 
 def _ends(parts: list[Fraction]) -> tuple[Fraction, Fraction]:
@@ -290,9 +342,9 @@ def _typically(cost: GapCost) -> str:
 
 
 def _gap_row(cost: GapCost, plan: Plan) -> tuple[str, ...]:
-    gap, often = f"{float(cost.gap):g}", _typically(cost)
+    gap, often = describe_gap(cost.gap, plan.request.measured), _typically(cost)
     if cost.users is None:
         return gap, often, "more than 10¹⁰", "–", "–", "no"
-    fits = "yes" if cost.users <= plan.request.horizon else "no"
+    fits = "yes" if cost.fits(plan.request.most_users) else "no"
     per_arm = f"{cost.users_per_arm:,}"
     return gap, often, per_arm, f"{cost.users:,}", str(cost.batch), fits

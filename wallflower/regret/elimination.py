@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from wallflower.regret.accounts import Accounts
 from wallflower.regret.draws import CohortDraws
 from wallflower.regret.simulation import Doubles, Integers, Simulation, SimulationResult
-from wallflower.strategy.bandit.confidence import CohortFacts, History, confidence_for
-from wallflower.strategy.bandit.evidence import Heard, evidence_for
+from wallflower.strategy.bandit.confidence import confidence_for
+from wallflower.strategy.bandit.evidence import evidence_for
+from wallflower.strategy.bandit.groups import CohortFacts, Heard
 from wallflower.strategy.bandit.schedule import Schedule, last_size
 
 
@@ -38,19 +39,19 @@ class FastElimination:
         self._eliminated = np.zeros(shape, dtype=np.int64)
         self._heard = np.zeros(shape, dtype=np.int64)  # batches each arm was in
         self._last_size = np.zeros(shape, dtype=np.int64)  # of its newest cohort
-        self._history: History = ()
-        self._sums: list[Doubles] = []  # per batch, in units of reward
+        self._played = 0  # batches
+        self._sums: list[Doubles] = []  # per group of batches, in units of reward
 
     def steps(self) -> Iterator[float]:
         """Play batch after batch until every instance is over."""
         accounts = self.accounts
         while True:
-            self._close_finished(len(self._history) + 1)
+            self._close_finished(self._played + 1)
             if not accounts.live.any():
                 accounts.checkpoint()
                 yield 1.0
                 return
-            self._play(len(self._history) + 1)
+            self._play(self._played + 1)
             accounts.checkpoint()
             yield accounts.part_done
 
@@ -67,15 +68,15 @@ class FastElimination:
         for last, size in groups(heard, self._last_size, heard > 0):
             here = (heard == last) & (self._last_size == size)
             estimates[here], lower[here], upper[here] = self._evidence.interval(
-                self._heard_of(last, size), self._rows(last)[here]
+                last, self._heard_of(last, size), self._rows(last)[here]
             )
         return self.accounts.result(estimates, lower, upper, self._eliminated)
 
     def _play(self, batch: int) -> None:
         playing = self._active & self.accounts.live[:, None]
-        planned = self._schedule.size(batch)
-        self._history += (self._facts(batch, planned),)
-        self._sums.append(np.zeros(playing.shape))
+        self._played = batch
+        if len(self._sums) <= self._evidence.group_of(batch):
+            self._sums.append(np.zeros(playing.shape))
         sizes = self._sizes(batch)
         for size in sorted(set(sizes[self.accounts.live].tolist())):
             self._play_group(batch, size, playing & (sizes == size)[:, None])
@@ -87,7 +88,7 @@ class FastElimination:
         )
         instances, arms = np.nonzero(playing)
         flat = instances * self._spec.arms + arms
-        self._sums[-1][playing] = self._draws.totals(flat, cohort) / cohort.precision
+        self._sums[-1][playing] += self._draws.totals(flat, cohort) / cohort.precision
         self._heard[playing] = batch
         self._last_size[playing] = size
         self.accounts.pull(instances, arms, size)
@@ -127,12 +128,12 @@ class FastElimination:
         table, pooled = np.zeros(self._spec.arms + 1), 1
         for count in sorted(set(counts[counts > 0].tolist())):
             if self._spec.radius == "pair":
-                both = (self._history, self._history)
-                bound = self._confidence.pair(*both, batch, count)
+                heard = self._evidence.planned(batch)
+                bound = self._confidence.pair(heard, heard, batch, count)
                 # How many batches are pooled depends on sizes alone.
                 table[count], pooled = bound.radius, bound.pooled
             else:
-                facts = self._history[-1]
+                facts = self._facts(self._schedule.size(batch))
                 table[count] = 2 * self._confidence.paper(facts, batch, count)
         radius = table[counts][:, None]
         estimates = self._estimates(batch, pooled)
@@ -141,29 +142,28 @@ class FastElimination:
         return np.asarray(playing & (lead > radius))
 
     def _rows(self, last: int) -> Doubles:
-        """Sums of batches 1..last, for every instance and arm; 0 where none was."""
-        return np.stack(self._sums[:last], axis=2)
+        """Sums of batches 1..last by group, for every instance and arm; 0 for none."""
+        return np.stack(self._sums[: self._evidence.group_of(last) + 1], axis=2)
 
-    def _facts(self, batch: int, size: int) -> CohortFacts:
-        return CohortFacts(batch, size, self._spec.floor(size), size)
+    def _facts(self, size: int) -> CohortFacts:
+        return CohortFacts(size, self._spec.floor(size), size)
 
     def _heard_of(self, last: int, size: int) -> Heard:
         """Planned cohorts up to batch `last`, which had `size` users."""
-        earlier = self._evidence.planned(last - 1)
-        return (*earlier, (last, self._facts(last, size)))
+        return self._evidence.planned_until(last, self._facts(size))
 
     def _weighted(self, last: int, heard: Heard) -> Doubles:
         """Every arm's estimate after batch `last`, as `Evidence` weighs cohorts."""
         users = self._evidence.delivered(heard, last).users
         rows = self._rows(last)
-        flat = self._evidence.estimates(users, rows.reshape(-1, last))
+        flat = self._evidence.estimates(users, rows.reshape(-1, rows.shape[2]))
         return flat.reshape(rows.shape[:2])
 
     def _estimates(self, last: int, pooled: int) -> Doubles:
-        """Mean over the `pooled` batches up to batch `last`."""
-        window = slice(last - pooled, last)
-        users = sum(facts.size for facts in self._history[window])
-        return np.asarray(sum(self._sums[window], np.array(0.0)) / users)
+        """Mean over the newest `pooled` groups of the batches up to `last`."""
+        window = self._evidence.planned(last)[-pooled:]
+        users = sum(n * facts.survivors for group in window for facts, n in group)
+        return np.asarray(sum(self._sums[-pooled:], np.array(0.0)) / users)
 
     def _close_finished(self, batch: int) -> None:
         accounts, spec = self.accounts, self._spec
@@ -185,12 +185,12 @@ class FastElimination:
         left = self.accounts.remaining(row)
         active = np.flatnonzero(self._active[row])
         if self._spec.radius != "paper":
-            if not self._history:
+            if not self._played:
                 return {int(active[0]): left}
-            last = len(self._history)
+            last = self._played
             heard = self._heard_of(last, int(self._last_size[row, active[0]]))
             users = self._evidence.delivered(heard, last).users
-            sums = np.stack([batch[row, active] for batch in self._sums], axis=1)
+            sums = np.stack([group[row, active] for group in self._sums], axis=1)
             estimates = self._evidence.estimates(users, sums)
             return {int(active[np.argmax(estimates)]): left}
         return in_blocks(active, self._schedule.size(batch), left)

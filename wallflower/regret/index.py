@@ -15,9 +15,10 @@ from wallflower.regret.accounts import Accounts
 from wallflower.regret.draws import CohortDraws
 from wallflower.regret.elimination import groups
 from wallflower.regret.simulation import Doubles, Integers, Simulation, SimulationResult
-from wallflower.strategy.bandit.confidence import CohortFacts, confidence_for
+from wallflower.strategy.bandit.confidence import confidence_for
 from wallflower.strategy.bandit.divergence import divergence_for
 from wallflower.strategy.bandit.evidence import evidence_for
+from wallflower.strategy.bandit.groups import CohortFacts
 from wallflower.strategy.bandit.index_choice import CHOICES, Standing
 from wallflower.strategy.bandit.schedule import Schedule, last_size
 
@@ -40,7 +41,7 @@ class FastIndex:
         self._sums = np.zeros(shape)
         self._noises = np.zeros(shape)
         # Per batch number of an arm: its sums, for the intervals' best pooling.
-        self._by_batch: list[Doubles] = []
+        self._by_group: list[Doubles] = []
 
     def steps(self) -> Iterator[float]:
         """Play step after step until every instance is over."""
@@ -73,11 +74,11 @@ class FastIndex:
         heard = self._cohorts
         for last, size in groups(heard, self._last_size, heard > 0):
             here = (heard == last) & (self._last_size == size)
-            rows = np.stack(self._by_batch[:last], axis=2)[here]
-            facts = CohortFacts(last, size, self._spec.floor(size), size)
-            cohorts = (*self._evidence.planned(last - 1), (last, facts))
+            seen = self._evidence.group_of(last) + 1
+            rows = np.stack(self._by_group[:seen], axis=2)[here]
+            facts = CohortFacts(size, self._spec.floor(size), size)
             estimates[here], lower[here], upper[here] = self._evidence.interval(
-                cohorts, rows
+                last, self._evidence.planned_until(last, facts), rows
             )
         never = np.zeros(shape, dtype=np.int64)
         return self._accounts.result(estimates, lower, upper, never)
@@ -130,9 +131,10 @@ class FastIndex:
             who, which = rows[here], arms[here]
             flat = who * self._spec.arms + which
             sums = self._draws.totals(flat, cohort) / cohort.precision
-            if len(self._by_batch) < number:
-                self._by_batch.append(np.zeros(self._cohorts.shape))
-            self._by_batch[number - 1][who, which] = sums
+            group = self._evidence.group_of(number)
+            if len(self._by_group) <= group:
+                self._by_group.append(np.zeros(self._cohorts.shape))
+            self._by_group[group][who, which] += sums
             self._sums[who, which] += sums
             self._noises[who, which] += size / self._spec.floor(size)
             self._cohorts[who, which] = number

@@ -22,7 +22,8 @@ from wallflower.protocol.privacy.sentences import (
     Promise,
     power,
 )
-from wallflower.regret.setup import BASELINE, Prepared
+from wallflower.protocol.rewards.reward_range import RewardRange
+from wallflower.regret.setup import Prepared
 from wallflower.regret.simulation import SimulationResult
 from wallflower.strategy.bandit.schedule import Schedule
 from wallflower.strategy.bandit.spec import (
@@ -30,6 +31,7 @@ from wallflower.strategy.bandit.spec import (
     ELIMINATION,
     INDEX_POLICIES,
     PolicySpec,
+    dropping_chance,
     purpose,
 )
 
@@ -37,7 +39,7 @@ from wallflower.strategy.bandit.spec import (
 def summary(prepared: Prepared, result: SimulationResult) -> dict[str, Any]:
     """Sum a result up in JSON types."""
     spec = result.simulation.spec.resolved()
-    regret = result.regret
+    regret = result.regret * prepared.measured.width
     count = len(regret)
     return {
         "schema_version": 1,
@@ -50,6 +52,8 @@ def summary(prepared: Prepared, result: SimulationResult) -> dict[str, Any]:
             "instances": count,
             "seed": result.simulation.seed,
         },
+        **prepared.measured.as_json(),
+        **_table(prepared),
         "interrupted": not bool(result.complete.all()),
         "complete_instances": int(result.complete.sum()),
         "regret": {
@@ -70,6 +74,15 @@ def summary(prepared: Prepared, result: SimulationResult) -> dict[str, Any]:
         "arms": _arms(prepared, result),
         "guarantee": guarantee_of(spec),
     }
+
+
+def _table(prepared: Prepared) -> dict[str, Any]:
+    """Say how the cells of a replayed table count, if one is replayed."""
+    judged = prepared.table
+    if judged is None:
+        return {}
+    arms = [one.as_json() for one in judged.arms]
+    return {"table": {"arms": arms, "warnings": judged.find_warnings()}}
 
 
 def users_until_decided(result: SimulationResult) -> dict[str, Any]:
@@ -143,12 +156,7 @@ def _groups(spec: PolicySpec) -> tuple[Group, ...]:
 
 def _best_arm_sentence(spec: PolicySpec) -> str:
     failure = spec.failure_probability
-    if spec.mechanism == BASELINE or spec.radius != "paper":
-        bound = float(failure)
-    else:
-        # Two-sided Hoeffding at p/(2|Φ|b²) and noise at p/(|Φ|b²), summed over
-        # batches, beside the moduli.
-        bound = float(failure) * (1.5 * math.pi**2 / 6 + 0.01)
+    bound = round_up(dropping_chance(spec.radius, failure), 6)
     if spec.policy not in (ELIMINATION, *INDEX_POLICIES):
         return f"What {spec.policy} promises about the best arm is not known here."
     if spec.policy != ELIMINATION:
@@ -156,11 +164,12 @@ def _best_arm_sentence(spec: PolicySpec) -> str:
             "No arm is ruled out; all intervals hold together with probability at "
             f"least {1 - float(failure):.4g}."
         )
-    return f"The best arm is ever dropped with probability at most {bound:.4g}."
+    return f"The best arm is ever dropped with probability at most {bound}."
 
 
 def _arms(prepared: Prepared, result: SimulationResult) -> list[dict[str, Any]]:
     """One row per arm: as named, or by rank of the mean where means were drawn."""
+    measured = prepared.measured
     means = result.simulation.means
     rows, columns = means.shape
     order = np.tile(np.arange(columns), (rows, 1))
@@ -175,10 +184,10 @@ def _arms(prepared: Prepared, result: SimulationResult) -> list[dict[str, Any]]:
     return [
         {
             "arm": names[arm],
-            "true_mean": float(column(means, arm).mean()),
-            "estimate": float(column(result.estimates, arm).mean()),
-            "lower": float(column(result.lower, arm).mean()),
-            "upper": float(column(result.upper, arm).mean()),
+            "true_mean": measured.mean(float(column(means, arm).mean())),
+            "estimate": measured.mean(float(column(result.estimates, arm).mean())),
+            "lower": measured.mean(float(column(result.lower, arm).mean())),
+            "upper": measured.mean(float(column(result.upper, arm).mean())),
             "users": float(column(result.pulls, arm).mean()),
             **_status(column(result.eliminated_in, arm)),
         }
@@ -213,7 +222,7 @@ def _decided(report: dict[str, Any]) -> str:
     )
 
 
-def print_report(report: dict[str, Any]) -> None:
+def print_report(report: dict[str, Any], measured: RewardRange) -> None:
     """Write the envelope for people, as wide as their terminal."""
     out, settings = page(), report["settings"]
     counts = counted(settings["instances"], "instance")
@@ -225,8 +234,8 @@ def print_report(report: dict[str, Any]) -> None:
     arms = report["arms"]
     # A rank is no arm and has no mark.
     marked = range(len(arms)) if settings["instance"] == "given" else ()
-    print_table(out, _COLUMNS, [_row(arm) for arm in arms], marked)
-    for name, text in _lines(report):
+    print_table(out, _COLUMNS, [_row(arm, measured) for arm in arms], marked)
+    for name, text in _lines(report, measured):
         print_text(out, text, indent=f"{name:<11}")
 
 
@@ -241,13 +250,18 @@ _COLUMNS = (
 )
 
 
-def _row(row: dict[str, Any]) -> tuple[str, ...]:
+def _row(row: dict[str, Any], measured: RewardRange) -> tuple[str, ...]:
     batch = row["eliminated_in"]
+    decimals = 4 if measured.is_default else measured.decimals
+
+    def number(key: str) -> str:
+        return f"{row[key]:,.{decimals}f}"
+
     return (
         row["arm"],
-        f"{row['true_mean']:.4f}",
-        f"{row['estimate']:.4f}",
-        f"{row['lower']:.4f} – {row['upper']:.4f}",
+        measured.with_unit(number("true_mean")),
+        measured.with_unit(number("estimate")),
+        measured.with_unit(f"{number('lower')} – {number('upper')}"),
         f"{row['users']:,.0f}",
         row["status"],
         "" if batch is None else f"{batch:.3g}",
@@ -261,16 +275,19 @@ _ENDS = {
 }
 
 
-def _lines(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _lines(report: dict[str, Any], measured: RewardRange) -> Iterator[tuple[str, str]]:
     settings, regret = report["settings"], report["regret"]
+    for warning in report.get("table", {"warnings": ()})["warnings"]:
+        yield "table", warning
     promise, error = report["guarantee"], report["regret"]["stderr"]
     spread = "" if error is None else f" ± {error:,.1f} (s.e.)"
-    most = regret["percentile_99"]
+    mean, each = regret["mean"], regret["per_user"]
+    shown = measured.with_unit(f"{regret['percentile_99']:,.0f}")
     yield (
         "regret",
-        f"{regret['mean']:,.1f}{spread} after {report['users']:,.0f} users, "
-        f"{regret['per_user']:.3g} per user"
-        + ("" if error is None else f"; 99 % of runs below {most:,.0f}"),
+        f"{measured.with_unit(f'{mean:,.1f}{spread}')} after {report['users']:,.0f} "
+        f"users, {measured.with_unit(f'{each:.3g}')} per user"
+        + ("" if error is None else f"; 99 % of runs below {shown}"),
     )
     yield "decided", _decided(report)
     ends = ", ".join(

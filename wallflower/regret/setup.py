@@ -9,21 +9,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.files.sections import RewardSettings, one_of
 from wallflower.protocol.privacy.honest_floor import PlannedFloors
+from wallflower.protocol.rewards.cells import Judgement, read_cells
 from wallflower.protocol.rewards.models import (
     RewardModel,
     checked_means,
     synthetic_rewards,
 )
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.rewards.tables import (
+    RewardTable,
     looks_like_table,
-    read_outcome_tables,
     read_reward_table,
 )
 from wallflower.regret.dp_se import FastDpSe
@@ -75,6 +77,8 @@ class Request:
     names: tuple[str, ...] | None = None  # of the arms, where a file gives them
     honest_fraction: Fraction | None = None  # of every cohort, surely there
     floors: PlannedFloors | None = None  # of the nodes of a file
+    measured: RewardRange | None = None  # of the outcomes of a file
+    if_unknown: float | None = None  # as a part of it
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,8 @@ class Prepared:
     arm_names: tuple[str, ...] | None  # None: means were drawn anew per instance
     rewards: str
     instance: str
+    measured: RewardRange = DEFAULT_RANGE
+    table: Judgement | None = None  # of outcomes, where one is replayed
 
 
 def prepare(request: Request) -> Prepared:
@@ -97,7 +103,7 @@ def prepare(request: Request) -> Prepared:
     if request.seed < 0:
         raise InputError("seed", request.seed, "a whole number of at least 0")
     request = _with_file(request)
-    rewards, names = _rewards(request)
+    rewards, names, table = _rewards(request)
     arms = len(names) if names is not None else _or(request.arms, 10)
     if request.arms is not None and request.arms != arms:
         raise InputError("arms", request.arms, f"{arms}, as many as there are means")
@@ -125,6 +131,8 @@ def prepare(request: Request) -> Prepared:
         arm_names=names,
         rewards=_or(request.rewards, "gaussian"),
         instance="given" if names is not None else _or(request.instance, "easy"),
+        measured=_or(request.measured, DEFAULT_RANGE),
+        table=table,
     )
 
 
@@ -156,22 +164,20 @@ def drawn_means(instance: str, instances: int, arms: int, seed: int) -> Doubles:
     return np.random.default_rng(seed).uniform(low, high, (instances, arms))
 
 
+Model = Callable[[int], RewardModel]
+
+
 def _rewards(
     request: Request,
-) -> tuple[Callable[[int], RewardModel], tuple[str, ...] | None]:
-    """Give a builder of the reward model and the arms' names, if they are fixed."""
+) -> tuple[Model, tuple[str, ...] | None, Judgement | None]:
+    """Return a builder of the reward model, the arms' names and the table, if any."""
     kind = _or(request.rewards, "gaussian")
     deviation = _or(request.reward_sd, 0.1)
     if looks_like_table(kind):
         if request.means is not None or request.instance is not None:
             raise InputError("means", "given beside a reward file", "one of the two")
-        if request.columns is None:
-            table = read_reward_table(Path(kind))
-        else:
-            table = read_outcome_tables(
-                _or(request.tables, (Path(kind),)), request.columns
-            )
-        return lambda arms: table.model(request.instances), table.arms
+        table, judged = _replayed(request, Path(kind))
+        return lambda arms: table.model(request.instances), table.arms, judged
     if request.means is not None:
         if request.instance is not None:
             raise InputError("instance", request.instance, "left out beside means")
@@ -182,13 +188,26 @@ def _rewards(
         if request.names is not None and len(request.names) == means.size:
             names = request.names
         tiled = np.tile(means, request.instances)
-        return lambda arms: synthetic_rewards(kind, tiled, deviation), names
+        return lambda arms: synthetic_rewards(kind, tiled, deviation), names, None
 
     def drawn(arms: int) -> RewardModel:
         shape = (_or(request.instance, "easy"), request.instances, arms, request.seed)
         return synthetic_rewards(kind, drawn_means(*shape).ravel(), deviation)
 
-    return drawn, None
+    return drawn, None, None
+
+
+def _replayed(request: Request, path: Path) -> tuple[RewardTable, Judgement | None]:
+    """Read the table that is replayed; one that `check` would refuse is refused."""
+    measured = _or(request.measured, DEFAULT_RANGE)
+    if request.columns is None:
+        return read_reward_table(path, measured), None
+    paths = _or(request.tables, (path,))
+    unknown = _or(request.if_unknown, 0.0)
+    judged, values = read_cells(paths, request.columns, measured, unknown)
+    for error in judged.find_errors():
+        raise error
+    return RewardTable(request.columns, values), judged
 
 
 def _with_file(request: Request) -> Request:
@@ -214,17 +233,32 @@ def _with_file(request: Request) -> Request:
         "radius": config.policy.radius,
         "ratio": config.policy.ratio,
         "first_batch": config.policy.first_batch,
+        "measured": config.reward_range,
     }
     flags = {
         name: value
         for name in Request.__dataclass_fields__
         if (value := getattr(request, name)) is not None
     }
+    flags |= _parts_of_range(request, config.reward_range)
     if not {"means", "instance", "rewards"} & flags.keys() and config.rewards:
         from_file |= _rewards_of_file(config, config.rewards)
     if not {"means", "rewards"} & (flags | from_file).keys():
         from_file["arms"] = len(config.experiment.arms)
     return Request(**{**from_file, **flags})
+
+
+def _parts_of_range(request: Request, measured: RewardRange) -> dict[str, Any]:
+    """Read means and deviation of flags, which are in the unit of a file."""
+    found: dict[str, Any] = {}
+    for mean in request.means or ():
+        if not measured.contains(mean):
+            raise InputError("means", mean, f"within rewards.range, {measured}")
+    if request.means is not None:
+        found["means"] = tuple(measured.to_fraction(mean) for mean in request.means)
+    if request.reward_sd is not None:
+        found["reward_sd"] = request.reward_sd / measured.width
+    return found
 
 
 def _rewards_of_file(
@@ -236,13 +270,17 @@ def _rewards_of_file(
         tables = tuple(
             Path(name.replace("{node}", f"node-{node}")) for node in range(nodes)
         )
-        arms = config.experiment.arms
-        return {"rewards": name, "columns": arms, "tables": tables}
+        return {
+            "rewards": name,
+            "columns": config.experiment.arms,
+            "tables": tables,
+            "if_unknown": rewards.window.if_unknown,
+        }
     if rewards.means:  # of a function or a service: what one expects of it
         return {
             "rewards": rewards.model,
-            "means": rewards.means,
-            "reward_sd": rewards.deviation,
+            "means": rewards.fractions,
+            "reward_sd": rewards.deviation_fraction,
         }
     raise InputError(
         "rewards.source",

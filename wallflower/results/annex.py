@@ -116,7 +116,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     with_delta = f", with δ = {power(own)}" if own else ""
     facts.append(("Guarantee", _KINDS[kind] + with_delta))
     if spent.get("epsilon") is not None:
-        delta = float(spent["privacy-delta"])
+        delta = float(spent["privacy-delta"]) + own  # as `promise_of` adds them
         facts += [
             ("ε of one participation", round_up(Fraction(spent["epsilon"]))),
             (
@@ -163,7 +163,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     facts += [
         (
             "Chance of a wrong decision",
-            f"at most {percent(config.experiment.failure_probability)} in the whole "
+            f"at most {round_up(100 * result.risk, 2)} % in the whole "
             "experiment, the sums' wrap-around included",
         ),
         ("Not hidden", "that somebody took part, when, and which arm was shown"),

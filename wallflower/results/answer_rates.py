@@ -1,12 +1,22 @@
-"""Do people answer equally often whatever they were shown? An exact test.
+"""Do people answer equally often whatever they were shown? One level for the whole run.
 
 Arms of one round are asked at the same time, so without an influence of the arm on who
-answers every way to spread a round's losses over its arms is equally likely: an arm's
-losses are hypergeometric, those of several rounds their convolution. That is tested for
-each arm on both sides, and Bonferroni's inequality joins the arms: the p-value is never
-too small, whatever the sizes. People on one node are lost together when it vanishes and
-people of one cohort when it is void, so three levels are looked at, each in its own
-unit: cohorts, nodes of cohorts with a sum, people on nodes that are in a sum.
+answers every way to spread a round's losses over its arms is equally likely. Let an arm
+have n of the N units of a round, of which L are lost. For any tilt θ the number X that
+the arm loses then has, with q = L/N and s = n/N,
+
+    E e^{θX} ≤ min{(1 + q(e^θ−1))ⁿ, (1 + s(e^θ−1))ᴸ, e^{θn}(1 + s(e^{−θ}−1))ᴺ⁻ᴸ}
+
+(Hoeffding 1963). It also holds where one node is lost in several arms at once: losses
+are then spread more evenly. So e^{θX} over this bound has a mean of at most one given
+all earlier rounds. Its product over the rounds is a supermartingale, and so is the
+average over arms and tilts. By Ville's inequality the average ever reaches 1/α with a
+chance of at most α, however often somebody looks: 1 over its largest value is a p-value
+for the whole run, and an alarm never goes away.
+
+People on one node are lost together when it vanishes and people of one cohort when it
+is void. So three levels are looked at, each in its own unit: cohorts (each attempt
+apart), nodes of cohorts with a sum, people on nodes that are in a sum.
 """
 
 from __future__ import annotations
@@ -16,19 +26,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from numpy.typing import NDArray
 
-from wallflower.results.history import CohortRow
+from wallflower.results.cohort_rows import CohortRow
 from wallflower.strategy.record.entries import SUMMED, VOID
 
-ALARM = 0.001  # a healthy run is called unhealthy in less than one of a thousand
+ALARM = 0.001  # a healthy run is ever called unhealthy in less than one of a thousand
+# Differences in the logarithm of the odds to be lost: from 1.6 % to a factor of 55.
+TILTS = np.array([sign * 2.0**power for power in range(-6, 3) for sign in (1, -1)])
+Doubles = NDArray[np.float64]
 # Of one arm in one round: units asked, units lost.
 Stratum = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class RateTest:
-    """What was compared, and the chance of such a difference between equal arms.
+    """What was compared, and the chance that equal arms ever differ so much.
 
     `arm` is the one that differs most, with what it lost and what was expected.
     """
@@ -66,50 +79,85 @@ class AnswerRates:
         return min(self.tests, key=lambda test: test.p_value)
 
 
-def answer_rates(cohorts: Iterable[CohortRow]) -> AnswerRates:
-    """Test whether arms differ in how many of their people answer."""
-    ended = [row for row in cohorts if row.state in (SUMMED, VOID)]
+def answer_rates(cohorts: Iterable[CohortRow], rounds: int, arms: int) -> AnswerRates:
+    """Test whether arms differ in how many of their people answer.
+
+    Only the first `rounds` rounds count: in a round under way the cohorts that ended
+    first may be those that lost nobody.
+    """
+    ended = [
+        row for row in cohorts if row.round <= rounds and row.state in (SUMMED, VOID)
+    ]
     summed = [row for row in ended if row.state == SUMMED]
     return AnswerRates(
         (
-            _test("cohorts", ended, lambda row: (1, int(row.state == VOID))),
-            _test("nodes", summed, lambda row: (row.nodes, _missing_nodes(row))),
+            _test("cohorts", ended, arms, lambda row: (1, int(row.state == VOID))),
+            _test("nodes", summed, arms, lambda row: (row.nodes, _missing_nodes(row))),
             _test(
-                "people", summed, lambda row: (row.in_sum, row.in_sum - row.answered)
+                "people",
+                summed,
+                arms,
+                lambda row: (row.in_sum, row.in_sum - row.answered),
             ),
         )
     )
 
 
-def homogeneity(unit: str, strata: Sequence[Stratum]) -> RateTest:
-    """Test that within every stratum the units lost are spread by chance.
+def homogeneity(unit: str, strata: Sequence[Stratum], arms: int) -> RateTest:
+    """Test that in every stratum, in their order, the units lost are spread by chance.
 
     Examples
     --------
-    >>> homogeneity("nodes", [{"a": (10, 0), "b": (10, 10)}]).p_value < 1e-4
+    >>> homogeneity("nodes", [{"a": (40, 0), "b": (40, 30)}], arms=2).p_value < 1e-4
     True
-    >>> homogeneity("nodes", [{"a": (10, 5), "b": (10, 5)}]).p_value
+    >>> homogeneity("nodes", [{"a": (10, 5), "b": (10, 5)}], arms=2).p_value
     1.0
     """
     asked = sum(units for stratum in strata for units, _ in stratum.values())
     lost = sum(gone for stratum in strata for _, gone in stratum.values())
-    # A stratum of one arm, or where nobody or everybody is lost, compares nothing.
-    telling = [s for s in strata if len(s) > 1 and _varies(s)]
-    names = sorted({name for stratum in telling for name in stratum})
-    if not names:
+    logs: dict[str, Doubles] = {}
+    seen: dict[str, tuple[int, float]] = {}  # lost, expected
+    largest = 0.0  # of the logarithm of the average
+    for stratum in strata:
+        in_all = sum(units for units, _ in stratum.values())
+        gone_in_all = sum(gone for _, gone in stratum.values())
+        if len(stratum) < 2 or not 0 < gone_in_all < in_all:
+            continue  # it compares nothing
+        for name, (units, gone) in stratum.items():
+            factor = TILTS * gone - _log_mgf_bounds(units, gone_in_all, in_all)
+            logs[name] = logs.get(name, np.zeros(len(TILTS))) + factor
+            before = seen.get(name, (0, 0.0))
+            expected = gone_in_all * units / in_all
+            seen[name] = before[0] + gone, before[1] + expected
+        largest = max(largest, _log_average(list(logs.values()), arms))
+    p_value = math.exp(-largest)
+    if not logs:
         return RateTest(unit, asked, lost, 1.0)
-    found = {name: _of_arm(name, telling) for name in names}
-    worst = min(names, key=lambda name: found[name][0])
-    p_value, arm_lost, expected = found[worst]
+    worst = max(sorted(logs), key=lambda name: _log_average([logs[name]], 1))
+    arm_lost, expected = seen[worst]
     return RateTest(
-        unit,
-        asked,
-        lost,
-        p_value=min(1.0, len(names) * p_value),
-        arm=worst,
-        arm_lost=arm_lost,
-        expected=expected,
+        unit, asked, lost, p_value, arm=worst, arm_lost=arm_lost, expected=expected
     )
+
+
+def _log_mgf_bounds(units: int, lost: int, asked: int) -> Doubles:
+    """Bound ln E e^{θX} of an arm's losses at every tilt."""
+    up, down = np.expm1(TILTS), np.expm1(-TILTS)
+    share = units / asked
+    by_unit = units * np.log1p(lost / asked * up)
+    by_lost = lost * np.log1p(share * up)
+    by_kept = TILTS * units + (asked - lost) * np.log1p(share * down)
+    bounds = np.minimum(np.minimum(by_unit, by_lost), by_kept)
+    return np.asarray(bounds + 1e-12 * (1 + np.abs(bounds)))  # rounding of doubles
+
+
+def _log_average(logs: Sequence[Doubles], arms: int) -> float:
+    """Return ln of the average over arms and tilts; arms never seen count as 1."""
+    flat = np.concatenate(logs)
+    unseen = max(arms - len(logs), 0) * len(TILTS)
+    top = max(float(flat.max()), 0.0)
+    total = float(np.exp(flat - top).sum()) + unseen * math.exp(-top)
+    return top + math.log(total / (len(flat) + unseen))
 
 
 def _missing_nodes(row: CohortRow) -> int:
@@ -119,33 +167,12 @@ def _missing_nodes(row: CohortRow) -> int:
 def _test(
     unit: str,
     rows: Iterable[CohortRow],
-    counted: Callable[[CohortRow], tuple[int, int]],
+    arms: int,
+    count: Callable[[CohortRow], tuple[int, int]],
 ) -> RateTest:
-    strata: dict[int, dict[str, tuple[int, int]]] = {}
+    """Test one unit; a stratum holds a round's cohorts of one attempt, or its sums."""
+    strata: dict[tuple[int, int], dict[str, tuple[int, int]]] = {}
     for row in rows:
-        before = strata.setdefault(row.round, {}).get(row.arm, (0, 0))
-        units, gone = counted(row)
-        strata[row.round][row.arm] = (before[0] + units, before[1] + gone)
-    return homogeneity(unit, list(strata.values()))
-
-
-def _varies(stratum: Stratum) -> bool:
-    asked = sum(units for units, _ in stratum.values())
-    return 0 < sum(gone for _, gone in stratum.values()) < asked
-
-
-def _of_arm(name: str, strata: Sequence[Stratum]) -> tuple[float, int, float]:
-    """Two-sided p-value of one arm's losses, what it lost, what was expected."""
-    law, seen, expected = np.ones(1), 0, 0.0
-    for stratum in strata:
-        if name not in stratum:
-            continue
-        units, gone = stratum[name]
-        asked = sum(one for one, _ in stratum.values())
-        lost = sum(one for _, one in stratum.values())
-        chances = stats.hypergeom(asked, lost, units).pmf(np.arange(lost + 1))
-        law = np.convolve(law, chances)
-        seen += gone
-        expected += lost * units / asked
-    below, above = math.fsum(law[: seen + 1]), math.fsum(law[seen:])
-    return min(1.0, 2 * min(below, above)), seen, expected
+        attempt = row.attempt if unit == "cohorts" else 0
+        strata.setdefault((row.round, attempt), {})[row.arm] = count(row)
+    return homogeneity(unit, [strata[place] for place in sorted(strata)], arms)

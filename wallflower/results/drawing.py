@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from markupsafe import Markup
 
 from wallflower.marks import Mark
+from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.results.history import ArmRow, RoundRow
 
 _SHAPES = {
@@ -58,10 +60,23 @@ def scale_for(values: Sequence[float]) -> Scale:
     return Scale(round(step * max(1, math.ceil(most / step - 1e-9)), 6), step)
 
 
-def axis(scale: Scale) -> Markup:
-    """Write the numbers of a scale."""
+def place_in_unit(place: float, measured: RewardRange) -> str:
+    """Return the number in the unit at a place of [0, 1] with few decimals.
+
+    Examples
+    --------
+    >>> place_in_unit(0.3, RewardRange(Fraction(-3), Fraction(7)))
+    '0'
+    """
+    width = measured.high - measured.low
+    return f"{float(measured.low + width * Fraction(str(place))):,.12g}"
+
+
+def axis(scale: Scale, measured: RewardRange) -> Markup:
+    """Write the numbers of a scale in the unit of the outcomes."""
     parts = [
-        f'<text x="{scale.percent(tick)}" y="11" text-anchor="middle">{tick:g}</text>'
+        f'<text x="{scale.percent(tick)}" y="11" text-anchor="middle">'
+        f"{place_in_unit(tick, measured)}</text>"
         for tick in scale.ticks
     ]
     return _picture("axis", 14, parts)

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wallflower.protocol.errors import optional_module
-from wallflower.results.history import ArmRow, CohortRow, History, read_history
+from wallflower.results.cohort_rows import CohortRow
+from wallflower.results.history import ArmRow, History, read_history
 from wallflower.results.result import RunResult
+from wallflower.results.units import view_in_unit
 from wallflower.strategy.record.journal import Journal
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 TABLES = ("rounds", "cohorts")
 FORMATS = ("csv", "json", "parquet")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes such a cell
 Table = list[dict[str, Any]]
 
 
@@ -48,8 +51,8 @@ class Run:
 
     @property
     def rounds(self) -> tuple[ArmRow, ...]:
-        """Every arm after every round."""
-        return self.history.arms
+        """Every arm after every round, in the unit of the outcomes."""
+        return _rounds(self.history)
 
     @property
     def cohorts(self) -> tuple[CohortRow, ...]:
@@ -60,7 +63,7 @@ class Run:
         """Give a table as a data frame; pandas must be installed."""
         import pandas
 
-        return pandas.DataFrame(tables_of(self.history)[table])
+        return pandas.DataFrame(flat_table(self.history, table))
 
     def _repr_html_(self) -> str:
         """Show the report in a notebook's cell, apart from the notebook's styles."""
@@ -75,7 +78,7 @@ class Run:
 
 
 def load_run(path: Path | str) -> Run:
-    """Read a run's directory, finished or under way.
+    """Read a run's directory, finished or under way; an altered one is refused.
 
     Parameters
     ----------
@@ -84,48 +87,76 @@ def load_run(path: Path | str) -> Run:
     """
     directory = Path(path)
     with Journal.read(directory) as journal:
+        journal.check_whole()
         return Run(directory, read_history(journal))
 
 
 def tables_of(history: History) -> Mapping[str, Table]:
-    """Give both tables as rows of plain values."""
+    """Return both tables as rows of plain values, in the unit of the outcomes."""
     return {
-        "rounds": [dataclasses.asdict(row) for row in history.arms],
+        "rounds": [dataclasses.asdict(row) for row in _rounds(history)],
         "cohorts": [_cohort(row) for row in history.cohorts],
     }
 
 
+def flat_table(history: History, table: str) -> Table:
+    """Return a table that stands alone: its rows state the range and unit, if any."""
+    rows = tables_of(history)[table]
+    stated = history.result.config.reward_range.as_json()
+    if not stated or table != "rounds":
+        return rows
+    low, high = stated["range"]
+    columns = {"range_low": low, "range_high": high, "unit": stated["unit"]}
+    return [{**row, **columns} for row in rows]
+
+
 def history_json(history: History) -> Table:
     """Give the rounds, each with its time and all arms after it."""
+    arms: dict[int, list[dict[str, Any]]] = {}
+    for row in tables_of(history)["rounds"]:
+        shown = {key: value for key, value in row.items() if key != "round"}
+        arms.setdefault(row["round"], []).append(shown)
     return [
         {
             **dataclasses.asdict(one),
             "seconds": one.seconds,
-            "arms": [
-                {key: value for key, value in row.items() if key != "round"}
-                for row in tables_of(history)["rounds"]
-                if row["round"] == one.round
-            ],
+            "arms": arms.get(one.round, []),
         }
         for one in history.rounds
     ]
 
 
 def as_csv(rows: Table) -> str:
-    """Write rows with a heading; losses become ``reason=count`` words."""
+    """Return rows with a heading; losses become ``reason=count`` words.
+
+    A name that a spreadsheet would compute (it begins with ``= + - @``, a tab or a
+    carriage return) gets an apostrophe before it.
+    """
     text = io.StringIO()
     if rows:
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(_flat(row) for row in rows)
+        writer.writerows(
+            {key: _inert(value) for key, value in _flat(row).items()} for row in rows
+        )
     return text.getvalue()
 
 
-def write_parquet(rows: Table, path: Path) -> None:
-    """Write rows as one Parquet file."""
+def as_parquet(rows: Table) -> bytes:
+    """Return rows as the bytes of one Parquet file."""
     pyarrow = optional_module("pyarrow", "parquet")
     parquet = optional_module("pyarrow.parquet", "parquet")
-    parquet.write_table(pyarrow.Table.from_pylist([_flat(row) for row in rows]), path)
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist([_flat(row) for row in rows]), file)
+    return file.getvalue()
+
+
+def _rounds(history: History) -> tuple[ArmRow, ...]:
+    measured = history.result.config.reward_range
+    return tuple(
+        ArmRow(**view_in_unit(dataclasses.asdict(row), measured))
+        for row in history.arms
+    )
 
 
 def _cohort(row: CohortRow) -> dict[str, Any]:
@@ -146,3 +177,8 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
         )
         for key, value in row.items()
     }
+
+
+def _inert(value: object) -> object:
+    is_formula = isinstance(value, str) and value.startswith(_FORMULA)
+    return f"'{value}" if is_formula else value

@@ -10,24 +10,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wallflower.protocol.secure_sum.session import Finding
-from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.results.result import UNDER_WAY, RunResult, read_result
+from wallflower.results.cohort_rows import CohortRow, cohort_rows
+from wallflower.results.result import RunResult, read_result
 from wallflower.strategy.record import chain
-from wallflower.strategy.record.entries import StoredCohort
 from wallflower.strategy.record.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)
 class ArmRow:
-    """One arm after one round.
+    """One arm after one round; estimate and interval in [0, 1], as they were summed.
 
-    `fell` marks the round in which the arm went out; later rows repeat where it stood.
+    `users` are in its sums, of those `asked`. `fell` marks the round in which the arm
+    went out; later rows repeat where it stood.
     """
 
     round: int
     arm: str
     users: int
+    asked: int
     estimate: float | None
     lower: float
     upper: float
@@ -35,42 +35,6 @@ class ArmRow:
     fell: bool
     reason: str
     retired: bool  # taken out by hand, not by the sums
-
-
-@dataclass(frozen=True, slots=True)
-class CohortRow:
-    """One attempt to get one arm's sum.
-
-    Attributes
-    ----------
-    state : ``summed``, ``void`` or ``invited``; `why` says why it is void.
-    invited : people asked, less those whose node refused before anybody saw the arm.
-    in_sum : people on the nodes that are in the sum; `answered` of them did.
-    losses : people who were asked and are in no sum, by reason.
-    """
-
-    cohort: str
-    round: int
-    batch: int
-    arm: str
-    attempt: int
-    state: str
-    why: str
-    invited: int
-    returned: int
-    answered: int
-    nodes: int
-    nodes_in_sum: int
-    in_sum: int
-    honest_floor: int
-    quorum: int
-    losses: Mapping[str, int]
-    findings: tuple[Finding, ...]
-
-    @property
-    def lost(self) -> int:
-        """People who were asked and are in no sum."""
-        return self.invited - self.answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +84,7 @@ def read_history(journal: Journal) -> History:
     """Read a whole journal as rows."""
     result, entries = read_result(journal), journal.entries()
     names = result.config.experiment.arms
-    cohorts = tuple(_cohorts(journal, names))
+    cohorts = tuple(cohort_rows(journal))
     often: Counter[tuple[str, str]] = Counter()
     for _, node_id, users in journal.used():
         often.update((node_id, user) for user in users)
@@ -170,6 +134,7 @@ def arm_rows(
                     round=number,
                     arm=names[view["arm"]],
                     users=view["users"],
+                    asked=view["asked"],
                     estimate=view["estimate"],
                     lower=view["lower"],
                     upper=view["upper"],
@@ -182,62 +147,15 @@ def arm_rows(
     return tuple(rows)
 
 
-def _cohorts(journal: Journal, names: Sequence[str]) -> Iterable[CohortRow]:
-    asked: dict[str, dict[str, int]] = {}
-    for cohort_id, node_id, users in journal.invitations():
-        asked.setdefault(cohort_id, {})[node_id] = len(users)
-    returned: dict[str, set[str]] = {}
-    for cohort_id, node_id, _ in journal.returned():
-        returned.setdefault(cohort_id, set()).add(node_id)
-    blame = journal.blame()
-    for cohort in journal.cohorts():
-        nodes = asked.get(cohort.cohort_id, {})
-        back = returned.get(cohort.cohort_id, set())
-        yield _cohort(cohort, nodes, back, blame.get(cohort.cohort_id, ()), names)
-
-
-def _cohort(
-    cohort: StoredCohort,
-    nodes: Mapping[str, int],
-    returned: set[str],
-    findings: Sequence[Finding],
-    names: Sequence[str],
-) -> CohortRow:
-    spec = CohortSpec.FromString(cohort.spec)
-    summed = () if cohort.result is None else cohort.result.nodes
-    answered = 0 if cohort.result is None else cohort.result.survivors
-    given_back = sum(nodes[node_id] for node_id in returned)
-    invited = sum(nodes.values()) - given_back
-    losses = Counter(cohort.losses)
-    losses[cohort.reason or UNDER_WAY] += invited - answered - losses.total()
-    return CohortRow(
-        cohort=cohort.cohort_id,
-        round=cohort.round_number,
-        batch=cohort.batch,
-        arm=names[cohort.arm],
-        attempt=cohort.attempt,
-        state=cohort.state,
-        why=cohort.reason,
-        invited=invited,
-        returned=given_back,
-        answered=answered,
-        nodes=len(nodes) - len(returned),
-        nodes_in_sum=len(summed),
-        in_sum=sum(nodes[node_id] for node_id in summed),
-        honest_floor=spec.honest_floor,
-        quorum=spec.quorum,
-        losses=dict(sorted((+losses).items())),
-        findings=tuple(findings),
-    )
-
-
 def _rounds(
     cohorts: Sequence[CohortRow], entries: Sequence[chain.Entry]
 ) -> Iterable[RoundRow]:
     asked_at = {e.subject: e.at for e in entries if e.kind == chain.INVITED}
     done_at = {int(e.subject): e.at for e in entries if e.kind == chain.ROUND}
-    for number in sorted({row.round for row in cohorts}):
-        mine = [row for row in cohorts if row.round == number]
+    by_round: dict[int, list[CohortRow]] = {}
+    for row in cohorts:
+        by_round.setdefault(row.round, []).append(row)
+    for number, mine in sorted(by_round.items()):
         yield RoundRow(
             number,
             min(asked_at[row.cohort] for row in mine),

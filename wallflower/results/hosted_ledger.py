@@ -7,33 +7,78 @@ changed journal no longer has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from wallflower.clients.node.ledger_reading import spends_of
+from wallflower.protocol.errors import JournalError
 from wallflower.protocol.numbers import counted
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import Check, checked
 
 Spends = Mapping[tuple[str, str], tuple[str, ...]]  # cohort, node → users
+HOSTING = ("local", "simulation")  # the engines that keep a ledger for their nodes
+_NAME = "the hosted ledger and the record tell the same"
 
 
-def ledger_path(run_dir: Path) -> Path:
-    """Where a hosted population keeps its spends."""
-    return run_dir / "ledger.sqlite"
+def ledger_path(run_dir: Path, shared: Path | None = None) -> Path:
+    """Where a hosted population keeps its spends: beside the run, or for all runs."""
+    return run_dir / "ledger.sqlite" if shared is None else shared
+
+
+def path_of(journal: Journal) -> Path:
+    """Return where the hosted ledger of a run is kept."""
+    return ledger_path(journal.run_dir, journal.config.nodes.ledger)
 
 
 def hosted_spends(journal: Journal) -> Spends | None:
-    """Give who spent by the hosted ledger; None where the nodes keep their own."""
-    path = ledger_path(journal.run_dir)
-    return spends_of(path, journal.run_id) if path.exists() else None
+    """Give who spent by the hosted ledger; None where the nodes keep their own.
+
+    Raise JournalError where it is gone.
+    """
+    path = path_of(journal)
+    if path.exists():
+        return spends_of(path, journal.run_id)
+    if is_ledger_gone(journal):
+        raise JournalError(describe_gone(journal))
+    return None
+
+
+def is_ledger_gone(journal: Journal) -> bool:
+    """Tell whether a ledger must have been there, since people were invited."""
+    return (
+        journal.engine in HOSTING
+        and not path_of(journal).exists()
+        and any(journal.invitations())
+    )
+
+
+def describe_gone(journal: Journal) -> str:
+    """Say that the ledger is gone, and what to do."""
+    return (
+        f"ledger {path_of(journal)} is gone, although {journal.run_dir} "
+        "has invitations: what their users spent is not known any more; restore it, or "
+        "begin a new run with other users"
+    )
 
 
 def ledger_checks(journal: Journal) -> tuple[Check, ...]:
-    """Compare journal and hosted ledger; nothing where no ledger lies there."""
+    """Compare journal and hosted ledger; nothing where nodes keep their own."""
+    if is_ledger_gone(journal):
+        return (Check(_NAME, "no ledger", (describe_gone(journal),)),)
     spends = hosted_spends(journal)
     if spends is None:
         return ()
+    return (
+        checked(
+            _NAME,
+            counted(sum(map(len, spends.values())), "spend"),
+            _differences(journal, spends),
+        ),
+    )
+
+
+def _differences(journal: Journal, spends: Spends) -> Iterator[str]:
     # A server may go on meanwhile. It invites before anybody spends, so whoever spent
     # is in the record by now, if not in the record as it was when it was opened.
     with Journal.read(journal.run_dir) as latest:
@@ -41,18 +86,6 @@ def ledger_checks(journal: Journal) -> tuple[Check, ...]:
             (cohort_id, node_id): frozenset(users)
             for cohort_id, node_id, users in latest.used()
         }
-    return (
-        checked(
-            "the hosted ledger and the record tell the same",
-            counted(sum(map(len, spends.values())), "spend"),
-            _differences(journal, invited, spends),
-        ),
-    )
-
-
-def _differences(
-    journal: Journal, invited: Mapping[tuple[str, str], Set[str]], spends: Spends
-) -> Iterator[str]:
     for (cohort_id, node_id), users in spends.items():
         where = f"cohort {cohort_id}, node {node_id}"
         if (cohort_id, node_id) not in invited:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Self
 
 from wallflower.protocol.numbers import counted
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.results.under_way import UnderWay
-from wallflower.results.view import arm_cells, bar_width, headings
+from wallflower.results.view import arm_cells, bar_width, describe_long_unit, headings
 from wallflower.strategy.record import blame, events
 from wallflower.strategy.record.losses import in_words
 
@@ -27,8 +28,11 @@ _REFRESH_PER_S = 5.0
 class RunView:
     """A listener that shows events; a context manager that restores the terminal."""
 
-    def __init__(self, arms: Sequence[str]) -> None:
+    def __init__(
+        self, arms: Sequence[str], measured: RewardRange = DEFAULT_RANGE
+    ) -> None:
         self._arms = tuple(arms)
+        self._measured = measured
         self._now = UnderWay()
         self._said = ""
         self._live: Live | None = None
@@ -145,20 +149,22 @@ class RunView:
 
         arms = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         bars = bar_width(columns)
-        for index, heading in enumerate(headings(bars)):
+        for index, heading in enumerate(headings(bars, self._measured)):
             number = 0 < index < 4
             justify: Literal["right", "left"] = "right" if number else "left"
             arms.add_column(heading, justify=justify, no_wrap=number, overflow="fold")
         now = self._now
         for view in now.views:
             name = self._arms[view.arm]
-            cells = arm_cells(name, dataclasses.asdict(view), False, bars)
+            shown = dataclasses.asdict(view)
+            cells = arm_cells(name, shown, False, bars, self._measured)
             arms.add_row(*cells, style="" if view.active else "dim")
         banner = f"{TEST_MODE}\n" if now.test_mode else ""
         stands = f"round {now.round}: {counted(now.users_of_round, 'user')} asked"
         if not now.users_of_round:
             stands = f"round {now.round} is over" if now.round else "begins"
         head = f"{banner}{stands}; in all {now.users()}{self._estimate()}"
+        head += describe_long_unit(self._measured)
         return Group(Text(head), arms, Text("   ".join(self._beside()), style="dim"))
 
     def _beside(self) -> list[str]:

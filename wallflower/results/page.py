@@ -21,27 +21,32 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from wallflower.marks import mark_of
-from wallflower.protocol.numbers import counted
+from wallflower.protocol.numbers import counted, round_up
 from wallflower.protocol.privacy.sentences import percent, small
+from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.results import drawing
 from wallflower.results.annex import annex_of
-from wallflower.results.answer_rates import answer_rates
 from wallflower.results.by_hand import RetiredArm, listed, winner_meaning
+from wallflower.results.cohort_rows import UNDER_WAY
 from wallflower.results.history import ArmRow, History, read_history
 from wallflower.results.hosted_ledger import ledger_checks
-from wallflower.results.result import ENDINGS, UNDER_WAY, RunResult
+from wallflower.results.missing import MissingPeople
+from wallflower.results.result import ENDINGS, RunResult
 from wallflower.results.undecided import index_outcome
+from wallflower.results.units import reason_in_unit
+from wallflower.results.view import count_people
 from wallflower.strategy.bandit.spec import intervals_in_words, purpose
 from wallflower.strategy.record import blame
 from wallflower.strategy.record.entries import VOID
 from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.common_nodes import LEFT_OUT
 from wallflower.strategy.run.verify import Check, verify
 from wallflower.version import __version__
 
 LARGEST_BYTES = 300_000
-_TRAILS = re.compile(r"trails arm (\d+) by (\S+) > radius (\S+)")
+_TRAILS = re.compile(r"trails arm (\d+) by (.+?) > radius (.+)")
 _UNLIKELY = re.compile(
-    r"trails arm (\d+) by ([^;]+); the chance of such sums, (.+) (\S+)"
+    r"trails arm (\d+) by (.+?); the chance of such sums, (.+) (\S+)"
 )
 _MOST_VOID = 50  # the latest; `wallflower export` has all
 _STEPS = {
@@ -52,11 +57,11 @@ _STEPS = {
 REASONS = {
     "no-answer": "did not answer in time",
     "cohort-void": "answered, but the group gave no sum",
-    "reward-late": "the outcome came too late",
-    "reward-source-failed": "the source of outcomes failed",
-    "reward-out-of-range": "the outcome was not in [0,\N{NO-BREAK SPACE}1]",
+    "budget-exceeded": "had no budget left, and saw no arm",
+    "node-failed": "the node failed",
     UNDER_WAY: "the round is not finished",
     "unstated": "the node did not say why",
+    LEFT_OUT: "the node vanished in another arm’s group of the round",
     "server-stopped": "the server was stopped in between",
 }
 
@@ -82,7 +87,18 @@ def fragment(template: str, shown: Mapping[str, Any]) -> str:
 
 
 def content(journal: Journal) -> dict[str, Any]:
-    """Gather all that is shown; a record that does not verify gets no verdict."""
+    """Gather all that is shown; a record that does not verify gets no verdict.
+
+    Raise JournalError for an altered record of which nothing can be drawn.
+    """
+    try:
+        return _gather(journal)
+    except (LookupError, ValueError, TypeError, ArithmeticError):
+        journal.check_chain()
+        raise
+
+
+def _gather(journal: Journal) -> dict[str, Any]:
     history = read_history(journal)
     checks = (*verify(journal), *ledger_checks(journal))
     holds = all(check.holds for check in checks)
@@ -98,9 +114,11 @@ def content(journal: Journal) -> dict[str, Any]:
             history.arms,
             history.result.config.experiment.arms,
             history.result.winner if holds else None,
+            history.result.config.reward_range,
         ),
+        "measured": history.result.config.reward_range,
         "annex": annex_of(journal, history.result),
-        "rates": answer_rates(history.cohorts),
+        "rates": history.result.missing.rates,
         "by_arm": _by_arm(history),
         "void": [row for row in history.cohorts if row.state == VOID][-_MOST_VOID:],
         "steps": [
@@ -127,7 +145,7 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
         )
     result = history.result
     names = result.config.experiment.arms
-    chance = _percent(result.config.experiment.failure_probability)
+    chance = f"{round_up(100 * result.risk, 2)}\N{NO-BREAK SPACE}%"
     risk = f"The chance that a better one was dropped is at most {chance}."
     if result.retired:
         risk = (
@@ -135,6 +153,8 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
             f"{chance}."
         )
     by_hand = tuple(_by_hand(one) for one in result.retired)
+    missing = result.missing
+    holds = tuple(filter(None, [missing.describe(result.winner, "“”")]))
     if not history.arms:
         return _without_a_round(result, by_hand)
     fallen = [row for row in history.arms if row.fell and not row.retired]
@@ -142,17 +162,19 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
         headline, meaning = winner_meaning(
             f"“{result.winner}”", result.last.views, chance
         )
-        return Verdict(headline, "decided", "good", (*by_hand, meaning))
+        headline = missing.qualify(headline)
+        return Verdict(headline, *_decided(missing), (*holds, *by_hand, meaning))
     if result.winner is not None:
-        sentences = [f"{_fall(row, names)}" for row in fallen[-1:]]
+        measured = result.config.reward_range
+        sentences = [_fall(row, names, measured) for row in fallen[-1:]]
         return Verdict(
-            f"“{result.winner}” is the best of {len(names)} arms.",
-            "decided",
-            "good",
-            (*sentences, risk, "Decided arms never come back."),
+            missing.qualify(f"“{result.winner}” is the best of {len(names)} arms."),
+            *_decided(missing),
+            (*holds, *sentences, risk, "Decided arms never come back."),
         )
     last = history.arms[-len(names) :]
     left = [f"“{row.arm}”" for row in last if row.active]
+    stand = f"{len(left)} of {len(names)} arms are left."
     learnt = (
         f"Out {'is' if len(fallen) == 1 else 'are'} "
         f"{listed([f'“{row.arm}”' for row in fallen])}: {risk[0].lower()}{risk[1:]}"
@@ -163,28 +185,37 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
     )
     if result.finished is None:
         return Verdict(
-            f"Not finished: {len(left)} of {len(names)} arms are left.",
+            missing.qualify(
+                f"Not finished: {len(left)} of {len(names)} arms are left."
+            ),
             "waits for nodes" if result.waiting else "not finished",
             "open",
-            (learnt, *by_hand),
+            (learnt, *holds, *by_hand),
         )
     if not result.decides and result.last is not None:
         headline, meaning = index_outcome(result.config, result.last.views, "“”")
         return Verdict(headline, "finished", "good", (meaning, *by_hand))
     why = ENDINGS.get(result.finished, result.finished)
-    needed = result.still_needed()
+    needed, stranded = result.still_needed(), result.stranded()
     return Verdict(
-        f"Undecided: {len(left)} of {len(names)} arms are left.",
+        missing.qualify(f"Undecided: {stand}"),
         "undecided",
         "open",
         (
             f"{listed(left)} cannot be told apart by what the people asked have "
             f"shown; the run ended because {why}.",
+            *(() if stranded is None else (stranded.describe_end(),)),
             learnt,
+            *holds,
             *by_hand,
             *(() if needed is None else (needed.sentence,)),
         ),
     )
+
+
+def _decided(missing: MissingPeople) -> tuple[str, str]:
+    """Return label and tone of a verdict; a qualified one is no plain success."""
+    return ("decided", "open" if missing.qualification else "good")
 
 
 def _without_a_round(result: RunResult, by_hand: tuple[str, ...]) -> Verdict:
@@ -226,8 +257,15 @@ def in_words(reason: str, names: Sequence[str]) -> str:
     return f"{found[2]} behind “{names[int(found[1])]}”, where {found[3]} decides"
 
 
-def _fall(row: ArmRow, names: Sequence[str]) -> str:
-    why = in_words(row.reason, names)
+def _why(row: ArmRow, names: Sequence[str], measured: RewardRange) -> str:
+    """Return why an arm is out; the words of a person stay as they are."""
+    if row.retired:
+        return row.reason
+    return in_words(reason_in_unit(row.reason, measured), names)
+
+
+def _fall(row: ArmRow, names: Sequence[str], measured: RewardRange) -> str:
+    why = _why(row, names, measured)
     return f"The last rival, “{row.arm}”, fell in round {row.round}: {why}."
 
 
@@ -236,7 +274,10 @@ def _by_hand(one: RetiredArm) -> str:
 
 
 def arms_of(
-    every: Sequence[ArmRow], names: Sequence[str], winner: str | None
+    every: Sequence[ArmRow],
+    names: Sequence[str],
+    winner: str | None,
+    measured: RewardRange,
 ) -> list[dict[str, Any]]:
     """Give every arm with its rows and pictures, the highest estimate first."""
     rounds = len({row.round for row in every})
@@ -257,12 +298,16 @@ def arms_of(
                 "rows": [row for row in rows if row.active or row.fell],
                 "best": best,
                 "fell": fell,
-                "why": in_words(last.reason, names),
+                "missing": last.asked - last.users,
+                "why": _why(last, names, measured),
                 "mark": drawing.legend(mark),
                 "interval": drawing.interval(scale, last, mark, best=best),
                 "shrinking": drawing.shrinking(whole, rows, mark, rounds),
-                "axis": drawing.axis(scale),
-                "top": f"{whole.top:g}",
+                "axis": drawing.axis(scale, measured),
+                "drawn": measured.with_unit(
+                    f"from {drawing.place_in_unit(0.0, measured)} to "
+                    f"{drawing.place_in_unit(whole.top, measured)}"
+                ),
                 "rounds": rounds,
             }
         )
@@ -310,7 +355,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         count=lambda number: "–" if number is None else f"{number:,}",
-        mean=lambda value: "–" if value is None else f"{value:.3f}",
+        mean=lambda value, measured: "–" if value is None else measured.describe(value),
         moment=_moment,
         clock=_clock,
         duration=_duration,
@@ -320,6 +365,7 @@ def _environment() -> Environment:
         percent=_percent,
     )
     environment.globals["intervals_in_words"] = intervals_in_words
+    environment.globals["count_people"] = count_people
     return environment
 
 

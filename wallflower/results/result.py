@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from wallflower.protocol.identity.enrolment import trust_label
@@ -14,24 +15,33 @@ from wallflower.protocol.privacy.sentences import REHEARSAL, power
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.results.by_hand import RetiredArm, listed, winner_meaning
+from wallflower.results.cohort_rows import UNDER_WAY
 from wallflower.results.hosted_ledger import hosted_spends
+from wallflower.results.missing import MissingPeople, find_missing
 from wallflower.results.undecided import StillNeeded, index_outcome, still_needed
-from wallflower.strategy.bandit.spec import DECIDING, purpose
+from wallflower.results.units import view_in_unit
+from wallflower.strategy.bandit.spec import (
+    DECIDING,
+    dropping_chance,
+    purpose,
+    whose_mean,
+)
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record import blame, retiring
+from wallflower.strategy.record.askable import Askable, read_askable
 from wallflower.strategy.record.chain import RETIRED, WAITING
 from wallflower.strategy.record.entries import SUMMED, VOID, RoundRecord, StoredCohort
 from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.reach import Reach, Stranded, read_reach, stranded_by
 from wallflower.strategy.run.spending import promise_of, spent_by
 from wallflower.strategy.run.standing import standing
 
-UNDER_WAY = "under-way"
 # Engines that host everybody: the machine they run on holds every outcome.
 REHEARSALS = ("fast", "local", "simulation")
 ENDINGS = {
     "horizon": "the users of the experiment's horizon do not suffice for another batch",
     "budget": "the budget of users is used up",
-    "users-exhausted": "no users are left who may still be asked",
+    "users-exhausted": "too few people are left for another round",
 }
 
 
@@ -71,7 +81,8 @@ class RunResult:
     """The state of a run, finished or not.
 
     `spent` is the guarantee that anybody invited may have used up by now; `losses`
-    counts by reason those who were asked and are in no sum.
+    counts by reason those who were asked and are in no sum. `askable` counts who can
+    still be asked, as the nodes said.
     """
 
     run_id: str
@@ -90,12 +101,16 @@ class RunResult:
     unfinished: Unfinished
     waiting: bool  # it stopped because too few nodes were there
     losses: Mapping[str, int]
+    missing: MissingPeople
+    askable: Askable
     # Cohort or dealing, why it is void (empty for a sum or a key), and what is known
     # of who caused it.
     blame: tuple[tuple[str, str, tuple[Finding, ...]], ...] = ()
     retired: tuple[RetiredArm, ...] = ()
     # Arms that are to be retired when the round under way is over.
     retiring: tuple[str, ...] = ()
+    # Whom the nodes gave, if a round met any.
+    reach: Reach | None = None
 
     @property
     def finished(self) -> str | None:
@@ -131,6 +146,17 @@ class RunResult:
             return None
         return still_needed(self.config, self.last.views)
 
+    def stranded(self) -> Stranded | None:
+        """Return whom unequal nodes kept from being asked, if the run ended of it."""
+        if self.reach is None or self.finished in (None, "winner"):
+            return None
+        return stranded_by(self.config, self.reach)
+
+    @property
+    def interval_of(self) -> str:
+        """Say whose mean an arm's interval holds."""
+        return whose_mean(self.config.policy.name, missing=self.missing.missing > 0)
+
     @property
     def rehearsal(self) -> bool:
         """Whether one machine held everybody's outcome."""
@@ -149,10 +175,13 @@ class RunResult:
 
     def sentence(self) -> str:
         """The result and the guarantee, in words."""
-        waits = " It waits for nodes to come back; then resume it."
-        by_hand = self._by_hand()
-        said = f"{self._outcome()}{by_hand}{waits if self.waiting else ''}"
-        return f"{said} {self.promise()}"
+        waits = " It waits for nodes to come back; then resume it." * self.waiting
+        return f"{self.verdict()}{self._by_hand()}{waits} {self.promise()}"
+
+    def verdict(self) -> str:
+        """The result, and whom it holds for."""
+        holds = self.missing.describe(self.winner)
+        return f"{self._outcome()}{holds and f' {holds}'}"
 
     def _by_hand(self) -> str:
         """Say what was decided by hand, or nothing."""
@@ -164,30 +193,42 @@ class RunResult:
             )
         return "".join(said)
 
+    @property
+    def risk(self) -> Fraction:
+        """The proved bound of the chance that a better arm was dropped."""
+        failure = self.config.experiment.failure_probability
+        return dropping_chance(self.config.policy.radius, failure)
+
     def _outcome(self) -> str:
         arms = self.config.experiment.arms
-        chance = float(self.config.experiment.failure_probability)
+        chance = float(self.risk)
         if self.last is None or not self.rounds:
             return "No round is finished yet."
         if self.winner is not None and self.retired:
             winner = f'"{self.winner}"'
-            return " ".join(winner_meaning(winner, self.last.views, f"{chance:g}"))
+            best, meaning = winner_meaning(winner, self.last.views, f"{chance:g}")
+            return f"{self.missing.qualify(best)} {meaning}"
         if self.winner is not None:
             return (
-                f'"{self.winner}" is the best of {len(arms)} arms; the chance that a '
-                f"better one was dropped is at most {chance:g}."
+                f'"{self.winner}" is the best of {len(arms)} arms'
+                f"{self.missing.qualification}; the chance that a better one was "
+                f"dropped is at most {chance:g}."
             )
         left = [view for view in self.last.views if view["active"]]
         if self.finished is None and not self.decides:
             return f"Not finished. {purpose(self.config.policy.name)}"
         if self.finished is None:
-            return f"Not finished: {len(left)} of {len(arms)} arms are left."
+            return self.missing.qualify(
+                f"Not finished: {len(left)} of {len(arms)} arms are left."
+            )
         if not self.decides:
             return " ".join(index_outcome(self.config, self.last.views))
         why = ENDINGS.get(self.finished, self.finished)
-        needed = self.still_needed()
+        needed, stranded = self.still_needed(), self.stranded()
         return (
-            f"Undecided: {len(left)} of {len(arms)} arms are left, and {why}."
+            f"Undecided: {len(left)} of {len(arms)} arms are left"
+            f"{self.missing.qualification}, and {why}."
+            f"{'' if stranded is None else ' ' + stranded.describe_end()}"
             f"{'' if needed is None else ' ' + needed.sentence}"
         )
 
@@ -211,7 +252,7 @@ class RunResult:
 
     def as_json(self) -> dict[str, Any]:
         """Give JSON types."""
-        needed = self.still_needed()
+        needed, stranded = self.still_needed(), self.stranded()
         return {
             "run": self.run_id,
             "run_dir": self.run_dir,
@@ -222,14 +263,20 @@ class RunResult:
             "retired": [dataclasses.asdict(one) for one in self.retired],
             "retiring": list(self.retiring),
             "winner": self.winner,
-            "still_needed": None if needed is None else dataclasses.asdict(needed),
+            "still_needed": None if needed is None else needed.as_json(),
+            "stranded": None if stranded is None else stranded.as_json(),
             "rounds": self.rounds,
             "users": {
                 "invited": self.invited,
                 "answered": self.answered,
                 "lost": self.invited - self.answered,
                 "lost_by_reason": dict(self.losses),
+                "can_be_asked": self.askable.able,
+                "left_out": self.askable.left_out,
+                "people": self.askable.people,
             },
+            "missing": self.missing.as_json(self.winner),
+            "interval_of": self.interval_of,
             "cohorts": {"asked": self.cohorts, "void": self.void, "open": self.open},
             "blame": [
                 {
@@ -240,6 +287,7 @@ class RunResult:
                 }
                 for cohort_id, reason, findings in self.blame
             ],
+            **self.config.reward_range.as_json(),
             "arms": [
                 self._arm(view) for view in (self.last.views if self.last else ())
             ],
@@ -253,32 +301,45 @@ class RunResult:
         }
 
     def _arm(self, view: Mapping[str, Any]) -> dict[str, Any]:
-        return {"name": self.config.experiment.arms[view["arm"]], **view}
+        measured = self.config.reward_range
+        whole = self.missing.interval_of_all(view)
+        return {
+            "name": self.config.experiment.arms[view["arm"]],
+            **view_in_unit(view, measured),
+            "lower_all_asked": None if whole is None else measured.mean(whole.lower),
+            "upper_all_asked": None if whole is None else measured.mean(whole.upper),
+        }
 
 
 def read_result(journal: Journal) -> RunResult:
     """Sum a journal up."""
     cohorts = journal.cohorts()
-    rounds = journal.rounds()
+    rounds = journal.count_rounds()
+    asked: Counter[str] = Counter()
+    for cohort_id, _, users in journal.used():
+        asked[cohort_id] += len(users)
     found = journal.blame()
+    last = standing(journal)
     arms = journal.config.experiment.arms
     return RunResult(
         run_id=journal.run_id,
         run_dir=str(journal.run_dir),
         engine=journal.engine,
         config=journal.config,
-        rounds=len(rounds),
-        last=standing(journal),
-        invited=sum(len(users) for _, _, users in journal.used()),
+        rounds=rounds,
+        last=last,
+        invited=asked.total(),
         answered=sum(c.result.survivors for c in cohorts if c.result is not None),
         cohorts=len(cohorts),
         void=sum(cohort.state == VOID for cohort in cohorts),
         open=sum(cohort.state not in (VOID, SUMMED) for cohort in cohorts),
         head=journal.head,
         spent=spent_by(journal),
-        unfinished=_unfinished(journal, len(rounds)),
+        unfinished=_unfinished(journal, cohorts, rounds),
         waiting=journal.entries()[-1].kind == WAITING,
-        losses=_losses(journal, cohorts),
+        losses=_losses(asked, cohorts),
+        missing=find_missing(journal, last),
+        askable=read_askable(journal),
         blame=tuple(
             (one.dealing_id, one.reason, one.findings)
             for one in journal.dealings()
@@ -289,6 +350,7 @@ def read_result(journal: Journal) -> RunResult:
             for cohort in cohorts
             if cohort.cohort_id in found
         ),
+        reach=read_reach(journal),
         retired=_retired(journal),
         retiring=tuple(
             arms[arm] for arm in retiring.asked(journal.run_dir) if arm < len(arms)
@@ -307,22 +369,25 @@ def _retired(journal: Journal) -> tuple[RetiredArm, ...]:
     )
 
 
-def _losses(journal: Journal, cohorts: Sequence[StoredCohort]) -> Mapping[str, int]:
+def _losses(
+    asked: Mapping[str, int], cohorts: Sequence[StoredCohort]
+) -> Mapping[str, int]:
     """Add up why users are in no sum; a cohort that was cut short is its own reason."""
-    asked: Counter[str] = Counter()
-    for cohort_id, _, users in journal.used():
-        asked[cohort_id] += len(users)
     counts: Counter[str] = Counter()
     for cohort in cohorts:
         counts.update(cohort.losses)
         survivors = 0 if cohort.result is None else cohort.result.survivors
-        rest = asked[cohort.cohort_id] - survivors - sum(cohort.losses.values())
+        rest = asked.get(cohort.cohort_id, 0) - survivors - sum(cohort.losses.values())
         counts[cohort.reason or UNDER_WAY] += rest
     return dict(sorted((+counts).items()))
 
 
-def _unfinished(journal: Journal, rounds: int) -> Unfinished:
-    cut = {c.cohort_id for c in journal.cohorts() if c.round_number > rounds}
+def _unfinished(
+    journal: Journal, cohorts: Sequence[StoredCohort], rounds: int
+) -> Unfinished:
+    cut = {c.cohort_id for c in cohorts if c.round_number > rounds}
+    if not cut:
+        return Unfinished(0, None)
     invited = {
         (node_id, user)
         for cohort_id, node_id, users in journal.used()

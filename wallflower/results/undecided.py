@@ -15,11 +15,16 @@ from fractions import Fraction
 from typing import Any
 
 from wallflower.planning.typical import LONGEST, RUNS, typical_users
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.strategy.bandit.setup import policy_spec
 from wallflower.strategy.bandit.spec import ELIMINATION, purpose
 from wallflower.strategy.config import ExperimentConfig
 
 View = Mapping[str, Any]  # an `ArmView`
+# Rounds that grow by less are simulated as if they grew by this: a run of a thousand
+# rounds would take a hundred thousand of them to look at a hundred times its people.
+_LEAST_RATIO = Fraction(3, 2)
+_MOST_ARMS, _FEWEST = 4000, 8  # arms of all simulated experiments, and experiments
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,10 @@ class StillNeeded:
     widest_gap : the largest that the intervals allow.
     people_at_widest : the same for it: the least that can be hoped for.
     looked_up_to : people after whom a simulated experiment was given up.
+    measured : the range of outcomes; gaps and rates are parts of it, in [0, 1].
     simulated : experiments behind each figure.
+    larger_rounds : whether its rounds grow faster than those of the run did, by half
+        each; so many small rounds as before would take long to simulate.
     """
 
     arms: int
@@ -46,7 +54,9 @@ class StillNeeded:
     widest_gap: float
     people_at_widest: int | None
     looked_up_to: int
+    measured: RewardRange = DEFAULT_RANGE
     simulated: int = RUNS
+    larger_rounds: bool = False
 
     @property
     def sentence(self) -> str:
@@ -57,22 +67,41 @@ class StillNeeded:
             return f"The sums show no difference that {whom} could be planned by."
         if self.people is None:
             start = (
-                f"if the best of them is ahead by {self.gap:g}, as the sums suggest, "
-                f"not even {self.looked_up_to:,} people would surely let {whom} decide"
+                f"if the best of them is ahead by {self._show(self.gap)}, as the sums "
+                f"suggest, not even {self.looked_up_to:,} people would surely let "
+                f"{whom} decide"
             )
         else:
             start = (
                 f"{whom} would typically ask "
                 f"{_about(self.people)} people, if the best of them is ahead by "
-                f"{self.gap:g}, as the sums suggest"
+                f"{self._show(self.gap)}, as the sums suggest"
             )
         hope = ""
         if self.people_at_widest is not None:
             hope = (
-                f"; {_about(self.people_at_widest)} if it is by {self.widest_gap:g}, "
-                "the most that the intervals allow"
+                f"; {_about(self.people_at_widest)} if it is by "
+                f"{self._show(self.widest_gap)}, the most that the intervals allow"
             )
-        return f"An estimate from what was seen: {start}{hope}. {none}"
+        grows = ""
+        if self.larger_rounds:
+            grows = " Each of its rounds is half as large again as the one before."
+        return f"An estimate from what was seen: {start}{hope}.{grows} {none}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON types, gaps and the base rate in the unit."""
+        told = dataclasses.asdict(self)
+        del told["measured"]
+        return {
+            **told,
+            "gap": self.measured.difference(self.gap),
+            "base_rate": self.measured.mean(self.base_rate),
+            "widest_gap": self.measured.difference(self.widest_gap),
+        }
+
+    def _show(self, gap: float) -> str:
+        """Return a gap in the unit; it has two digits, so it needs no rounding."""
+        return self.measured.with_unit(f"{self.measured.difference(gap):,.12g}")
 
 
 def still_needed(config: ExperimentConfig, views: Sequence[View]) -> StillNeeded | None:
@@ -83,6 +112,11 @@ def still_needed(config: ExperimentConfig, views: Sequence[View]) -> StillNeeded
     if any(view["estimate"] is None for view in left):
         return None
     policy = dataclasses.replace(policy_spec(config), arms=len(left)).resolved()
+    grown = policy.ratio is not None and policy.ratio < _LEAST_RATIO
+    if grown:
+        policy = dataclasses.replace(policy, ratio=_LEAST_RATIO)
+    # With many arms a single experiment is a mean over many of them already.
+    runs = max(_FEWEST, min(RUNS, _MOST_ARMS // len(left)))
     next_best, best = sorted(float(view["estimate"]) for view in left)[-2:]
     base, gap = _rate(next_best), _digits(best - next_best)
     widest, floor = max(_lead_at_most(view, left) for view in left)
@@ -90,10 +124,15 @@ def still_needed(config: ExperimentConfig, views: Sequence[View]) -> StillNeeded
         arms=len(left),
         gap=float(gap),
         base_rate=float(base),
-        people=typical_users(policy, base, gap) if gap else None,
+        people=typical_users(policy, base, gap, runs) if gap else None,
         widest_gap=float(widest),
-        people_at_widest=typical_users(policy, floor, widest) if widest else None,
+        people_at_widest=(
+            typical_users(policy, floor, widest, runs) if widest else None
+        ),
         looked_up_to=LONGEST * policy.horizon,
+        measured=config.reward_range,
+        simulated=runs,
+        larger_rounds=grown,
     )
 
 
@@ -105,11 +144,11 @@ def index_outcome(
     `marks` are the two quotation marks of where it is said.
     """
     names = config.experiment.arms
-    most = max(views, key=lambda view: int(view["users"]))
-    everybody = sum(int(view["users"]) for view in views)
+    most = max(views, key=lambda view: int(view["asked"]))
+    everybody = sum(int(view["asked"]) for view in views)
     return (
         f"{names[most['arm']].join(marks)} was given to most people: "
-        f"{most['users']:,} of {everybody:,}.",
+        f"{most['asked']:,} of {everybody:,}.",
         purpose(config.policy.name),
     )
 

@@ -18,11 +18,13 @@ from wallflower.strategy.record.losses import in_words
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wallflower.protocol.rewards.reward_range import RewardRange
     from wallflower.results.result import RunResult
     from wallflower.strategy.config import ExperimentConfig
 
 _BAR_WIDTHS = ((100, 30), (84, 14))  # columns of the terminal, columns of the bar
 _NARROW = 72  # columns below which the table has no room to spare
+_LONGEST_IN_CELLS = 4  # characters of a unit; a longer one stands above the table
 _MOST_BLAMED = 10  # the latest; --format json has all
 
 
@@ -56,14 +58,20 @@ def bar(
     return "".join(cells)
 
 
-def headings(bars: int) -> Sequence[str]:
-    """Give the headings of the arms' table, with bars of this width or none."""
-    drawn = ("0" + " " * (bars - 2) + "1",) if bars else ()
+def headings(bars: int, measured: RewardRange) -> Sequence[str]:
+    """Return the headings of the arms' table, with bars of this width or none."""
+    low, high = measured.ends
+    room = max(bars - len(low), len(high) + 1)
+    drawn = (f"{low}{high:>{room}}",) if bars else ()
     return ("arm", "users", "mean", "interval", *drawn, "")
 
 
 def arm_cells(
-    name: str, view: Mapping[str, Any], winner: bool, bars: int
+    name: str,
+    view: Mapping[str, Any],
+    winner: bool,
+    bars: int,
+    measured: RewardRange,
 ) -> Sequence[RenderableType]:
     """Give one arm's row: name, users, estimate, interval, bar, status."""
     from rich.text import Text
@@ -80,18 +88,35 @@ def arm_cells(
     interval = view["lower"], view["upper"], estimate
     return (
         Text.assemble((f"{mark.glyph} ", mark.colour), name),
-        f"{view['users']:,}",
-        "–" if estimate is None else f"{estimate:.3f}",
-        f"{view['lower']:.3f} – {view['upper']:.3f}",
+        count_people(view["users"], view["asked"]),
+        "–" if estimate is None else _fit(measured.format_mean(estimate), measured),
+        _fit(measured.format_interval(view["lower"], view["upper"]), measured),
         *((Text(bar(*interval, bars, mark.glyph), mark.colour),) if bars else ()),
         status,
     )
 
 
-def interval_in_words(config: ExperimentConfig) -> str:
-    """Say what the intervals of a table are."""
+def count_people(users: int, asked: int) -> str:
+    """Return who is in an arm's sums, and of how many where somebody is in none."""
+    return f"{users:,}" if users == asked else f"{users:,} of {asked:,}"
+
+
+def describe_long_unit(measured: RewardRange) -> str:
+    """Return the unit where it is too long for the cells of a table, else nothing."""
+    long = len(measured.unit) > _LONGEST_IN_CELLS
+    return f"; means in {measured.unit}" if long else ""
+
+
+def _fit(number: str, measured: RewardRange) -> str:
+    """Return the text of a cell: with the unit, if that is short."""
+    return number if describe_long_unit(measured) else measured.with_unit(number)
+
+
+def interval_in_words(config: ExperimentConfig, *, missing: bool) -> str:
+    """Say what the intervals of a table are; `missing`: some asked are in no sum."""
     chance = percent(config.experiment.failure_probability)
-    return f"interval: {intervals_in_words(config.policy.name, chance)}"
+    words = intervals_in_words(config.policy.name, chance, missing=missing)
+    return f"interval: {words}"
 
 
 def print_result(result: RunResult) -> None:
@@ -100,17 +125,22 @@ def print_result(result: RunResult) -> None:
     bars = bar_width(out.width)
     if result.config.test_mode:
         print_text(out, TEST_MODE, "bold reverse")
-    arms = result.config.experiment.arms
+    arms, measured = result.config.experiment.arms, result.config.reward_range
     title = f"{result.config.experiment.name} ({result.run_id})"
-    view = table(*headings(bars), title=title, narrow=out.width < _NARROW)
+    title += describe_long_unit(measured)
+    view = table(*headings(bars, measured), title=title, narrow=out.width < _NARROW)
     for column in (view.columns[0], view.columns[-1]):  # words may fold, numbers not
         column.no_wrap, column.overflow = False, "fold"
     for row in result.last.views if result.last else ():
         name = arms[row["arm"]]
-        view.add_row(*arm_cells(name, row, name == result.winner, bars))
+        view.add_row(*arm_cells(name, row, name == result.winner, bars, measured))
     out.print(view)
     if result.last:
-        print_text(out, interval_in_words(result.config), "dim")
+        missing = result.missing.missing > 0
+        print_text(out, interval_in_words(result.config, missing=missing), "dim")
+        if any(row["users"] != row["asked"] for row in result.last.views):
+            text = "users: people in the arm's sums, of those who were asked."
+            print_text(out, text, "dim")
     lost = sum(result.lost.values())
     asked = f", under way {result.under_way:,}" if result.under_way else ""
     print_text(

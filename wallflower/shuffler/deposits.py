@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import threading
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from wallflower.protocol.errors import (
@@ -22,8 +23,12 @@ from wallflower.protocol.secure_sum.shuffle.deposits import (
     receipt,
     reference,
 )
-from wallflower.protocol.secure_sum.shuffle.seals import OpeningKey
-from wallflower.protocol.wire.shuffle_pb2 import DepositRequest
+from wallflower.protocol.secure_sum.shuffle.seals import (
+    HYBRID,
+    OpeningKey,
+    sealed_bytes,
+)
+from wallflower.protocol.wire.shuffle_pb2 import DepositGreeting, DepositRequest
 from wallflower.shuffler.given import Given
 
 FULL = "full"
@@ -33,13 +38,20 @@ FULL = "full"
 class _Cohort:
     """What deposits of one cohort are held against, and the messages by ticket."""
 
-    admission: bytes
+    greeting: bytes
+    run: bytes
+    nodes: int
+    batch_bytes: int
     info: bytes
     messages: dict[bytes, bytes] = field(default_factory=dict)
 
 
 class Deposits:
     """Holds messages until their cohort is released, or destroys them.
+
+    A cohort has room for one deposit a node, of the length that all have, as its
+    admission says. A run has three quarters of the whole: whatever its nodes bring,
+    there is room for those of other runs.
 
     Parameters
     ----------
@@ -67,29 +79,39 @@ class Deposits:
         self._given = given
         self._token = token
         self._most_bytes = most_bytes
+        self._most_of_run = most_bytes * 3 // 4
         self._most_nodes = most_nodes
         self._mutex = threading.Lock()
         self._held: dict[bytes, _Cohort] = {}
+        self._of_run: Counter[bytes] = Counter()
         self.held_bytes = 0
 
-    def put(self, body: bytes) -> tuple[bytes, bytes | None]:
+    def admit(self, raw: bytes) -> bytes:
+        """Check the headers of a deposit, before it is read; give its cohort."""
+        greeting = parse(DepositGreeting, raw)
+        context = greeting.context
+        known = self._held.get(context)
+        if known is None or known.greeting != raw:
+            fits = hmac.compare_digest(
+                greeting.admission, admission(self._token, greeting)
+            )
+            if len(context) != DIGEST_BYTES or not fits:
+                raise AuthenticationError("a deposit without admission")
+        self._require_open(context)
+        return context
+
+    def put(self, raw: bytes, body: bytes) -> tuple[bytes, bytes | None]:
         """Take a deposit; give the receipt, and the cohort if this is its first.
 
         The same deposit again has the same receipt and counts once.
         """
-        request = parse(DepositRequest, body)
-        context = request.context
-        cohort = self._held.get(context) or _Cohort(
-            admission(self._token, context), deposit_info(context)
-        )
-        if len(context) != DIGEST_BYTES or not hmac.compare_digest(
-            request.admission, cohort.admission
-        ):
-            raise AuthenticationError("a deposit without admission")
-        self._require_open(context)  # before the costly opening, and again below
-        opened = self._key.open(request.sealed, cohort.info)
-        if len(opened) <= TICKET_BYTES:
-            raise MalformedMessageError("a deposit of nothing")
+        context = self.admit(raw)  # before the costly opening, and again below
+        cohort = self._held.get(context) or _cohort_of(raw)
+        sealed = parse(DepositRequest, body).sealed
+        size = TICKET_BYTES + cohort.batch_bytes
+        if not cohort.batch_bytes or len(sealed) != sealed_bytes(HYBRID, size):
+            raise MalformedMessageError("a deposit of another length")
+        opened = self._key.open(sealed, cohort.info)
         ticket, messages = opened[:TICKET_BYTES], opened[TICKET_BYTES:]
         with self._mutex:
             self._require_open(context)
@@ -101,15 +123,26 @@ class Deposits:
                 if held[ticket] != messages:
                     raise WrongContextError("another deposit under a ticket")
                 return receipt(ticket), None
-            if (
-                len(held) >= self._most_nodes
-                or self.held_bytes + len(messages) > self._most_bytes
-            ):
-                raise RefusalError(FULL, "no more deposits are held")
+            self._require_room(cohort)
             held[ticket] = messages
             self._held[context] = cohort
-            self.held_bytes += len(messages)
+            self._count(cohort.run, len(messages))
         return receipt(ticket), context if first else None
+
+    def _require_room(self, cohort: _Cohort) -> None:
+        size = cohort.batch_bytes
+        if (
+            len(cohort.messages) >= min(cohort.nodes, self._most_nodes)
+            or self.held_bytes + size > self._most_bytes
+            or self._of_run[cohort.run] + size > self._most_of_run
+        ):
+            raise RefusalError(FULL, "no more deposits are held")
+
+    def _count(self, run: bytes, size: int) -> None:
+        self.held_bytes += size
+        self._of_run[run] += size
+        if not self._of_run[run]:
+            del self._of_run[run]
 
     def _require_open(self, context: bytes) -> None:
         """Refuse a cohort that is over; nothing of such a one is held."""
@@ -127,11 +160,18 @@ class Deposits:
         """Keep nothing of a cohort any more; give what lay there."""
         with self._mutex:
             ended = self._held.pop(context, None)
-            left = {} if ended is None else ended.messages
-            self.held_bytes -= sum(map(len, left.values()))
-            return left
+            if ended is None:
+                return {}
+            self._count(ended.run, -sum(map(len, ended.messages.values())))
+            return ended.messages
 
     def give_up(self, context: bytes) -> None:
         """Let a cohort that was never released be over, and destroy it."""
         self._given.claim(context)
         self.end(context)
+
+
+def _cohort_of(raw: bytes) -> _Cohort:
+    said = parse(DepositGreeting, raw)
+    info = deposit_info(said.context)
+    return _Cohort(raw, said.run, said.nodes, said.batch_bytes, info)

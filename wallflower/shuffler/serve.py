@@ -1,4 +1,4 @@
-"""A shuffler as a process, from its folder to its end by SIGTERM or SIGINT."""
+"""A shuffler as a process, from its folder to its end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from prometheus_client import start_http_server
 
+from wallflower.child import wait_for_parent_end
 from wallflower.protocol.files.keyfiles import REVOKED, read_public
 from wallflower.protocol.files.watched import RevokedSerials
 from wallflower.protocol.identity.enrolment import Trust
@@ -28,8 +29,13 @@ async def serve(
     enrolment: Path | None,
     metrics: str,
     hold_s: float,
+    *,
+    child: bool = False,
 ) -> None:
-    """Serve until told to stop; says on its first line where, and which key it has."""
+    """Serve until told to stop; says on its first line where, and which key it has.
+
+    A `child` ends with the process that started it, too.
+    """
     home = open_home(folder, hosts)
     trust = None
     if enrolment is not None:
@@ -57,6 +63,15 @@ async def serve(
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
     try:
-        await stop.wait()
+        async with asyncio.TaskGroup() as group:
+            beside = [group.create_task(_end_with_parent(stop))] if child else []
+            await stop.wait()
+            for task in beside:
+                task.cancel()
     finally:
         await service.close()
+
+
+async def _end_with_parent(stop: asyncio.Event) -> None:
+    await wait_for_parent_end()
+    stop.set()

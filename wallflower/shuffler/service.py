@@ -16,9 +16,13 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from wallflower.listening.connections import connection_options
+from wallflower.listening.descriptors import streams_allowed
+from wallflower.listening.grpc_log import GrpcLines
+from wallflower.listening.health import HealthService
+from wallflower.listening.limits import FairPlaces, address_of, network_of
 from wallflower.protocol.errors import (
     AuthenticationError,
     InputError,
@@ -28,6 +32,7 @@ from wallflower.protocol.errors import (
 )
 from wallflower.protocol.identity.certificates import KeyPair
 from wallflower.protocol.identity.tls import is_current
+from wallflower.protocol.secure_sum.shuffle.deposits import GREETING
 from wallflower.protocol.wire.shuffle_pb2 import Chunk, DepositAnswer
 from wallflower.shuffler.deposits import FULL, Deposits
 from wallflower.shuffler.heap import Shuffler
@@ -36,10 +41,15 @@ SERVICE = "wallflower.v1.Shuffler"
 CHUNK_BYTES = 1 << 20
 _log = logging.getLogger(__name__)
 _Context = grpc.aio.ServicerContext[Any, Any]
+_MOST_WATCHING = 16
 _CODES = {
     AuthenticationError.code: grpc.StatusCode.UNAUTHENTICATED,
     MalformedMessageError.code: grpc.StatusCode.INVALID_ARGUMENT,
     FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "too-fast": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "busy": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "too-slow": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "too-large": grpc.StatusCode.INVALID_ARGUMENT,
 }
 
 
@@ -55,6 +65,9 @@ class Limits:
     hold_s : how long deposits wait for their release; then they are destroyed.
     deposits_per_s : taken in on average; who comes too fast is asked to come again.
     deposit_bytes : of one deposit.
+    deposit_s : how long one deposit may take to arrive.
+    most_arriving : deposits that arrive at the same time, shared out by network.
+    most_connections : at the same time.
     """
 
     most_bytes: int = 1 << 30
@@ -63,6 +76,9 @@ class Limits:
     hold_s: float = 7200.0
     deposits_per_s: float = 5000.0
     deposit_bytes: int = 1 << 21
+    deposit_s: float = 30.0
+    most_arriving: int = 1024
+    most_connections: int = 10_000
 
 
 class _Bucket:
@@ -116,7 +132,8 @@ class Service:
         self._limits = limits
         self._busy = 0
         self._server: grpc.aio.Server | None = None
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._arriving = FairPlaces(limits.most_arriving)
+        self._printed: GrpcLines | None = None
         self.registry = CollectorRegistry()
         self._cohorts = Counter(
             "wallflower_shuffler_cohorts", "Cohorts answered.", registry=self.registry
@@ -126,6 +143,22 @@ class Service:
             "Calls not let in.",
             ["why"],
             registry=self.registry,
+        )
+        self._failed_handshakes = Counter(
+            "wallflower_shuffler_tls_handshakes_failed",
+            "Connections that were no TLS 1.3, as gRPC says.",
+            registry=self.registry,
+        )
+        self._health = HealthService(
+            ("", SERVICE),
+            _old_tls,
+            _MOST_WATCHING,
+            count_refusal=lambda why: self._refused.labels(why).inc(),
+            count_watching=Gauge(
+                "wallflower_shuffler_watching",
+                "Health checks that stay open.",
+                registry=self.registry,
+            ).set,
         )
         self._open = Gauge(
             "wallflower_shuffler_open_cohorts",
@@ -146,12 +179,12 @@ class Service:
 
     async def open(self, address: str) -> int:
         """Listen on ``host:port`` (port 0: any free one); give the port."""
+        limits = self._limits
+        longest = max(2 * CHUNK_BYTES, limits.deposit_bytes)
         self._server = grpc.aio.server(
             options=[
-                (
-                    "grpc.max_receive_message_length",
-                    max(2 * CHUNK_BYTES, self._limits.deposit_bytes),
-                )
+                ("grpc.max_receive_message_length", longest),
+                *connection_options(streams_allowed(limits.most_connections)),
             ]
         )
         handler = grpc.stream_stream_rpc_method_handler(
@@ -159,14 +192,17 @@ class Service:
             request_deserializer=Chunk.FromString,
             response_serializer=Chunk.SerializeToString,
         )
-        taking = grpc.unary_unary_rpc_method_handler(
+        # Not unary: such a handler begins when its message is there, not before.
+        taking = grpc.stream_unary_rpc_method_handler(
             self._deposit, response_serializer=DepositAnswer.SerializeToString
         )
         handlers = {"Release": handler, "Deposit": taking}
         self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
+            (
+                grpc.method_handlers_generic_handler(SERVICE, handlers),
+                self._health.handler(),
+            )
         )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         credentials = grpc.ssl_server_credentials(
             [(self._tls.private_key, self._tls.certificate)]
         )
@@ -176,31 +212,33 @@ class Service:
             port = 0
         if port == 0:
             raise InputError("listen", address, "a local address whose port is free")
+        self._printed = GrpcLines(self._failed_handshakes.inc)
         await self._server.start()
-        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         _log.info("listening", extra={"event": "shuffler-open", "port": port})
         return port
 
     async def close(self) -> None:
         """Stop; what was being collected is gone, and its nodes count as used."""
         if self._server is not None:
-            await self._health.enter_graceful_shutdown()
+            self._health.close()
             await self._server.stop(grace=5.0)
+            if self._printed is not None:
+                self._printed.close()
             self._server = None
 
-    async def _deposit(
-        self, body: bytes, context: grpc.aio.ServicerContext[bytes, DepositAnswer]
-    ) -> DepositAnswer:
+    async def _deposit(self, _: object, context: _Context) -> DepositAnswer:
         await self._check_tls(context)
         if self._deposits is None:
             await self._refuse(context, grpc.StatusCode.UNIMPLEMENTED, "no-deposits")
-        assert self._deposits is not None
-        if len(body) > self._limits.deposit_bytes:
-            await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "too-large")
-        if not self._bucket.take():
-            await self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too-fast")
+        greeting = dict(context.invocation_metadata() or ()).get(GREETING, b"")
         try:
-            receipt, begun = self._deposits.put(body)
+            if not isinstance(greeting, bytes):
+                raise MalformedMessageError("headers of another kind")
+            self._deposits.admit(greeting)
+            if not self._bucket.take():
+                raise RefusalError("too-fast", "more deposits than agreed")
+            body = await self._arrived(context)
+            receipt, begun = self._deposits.put(greeting, body)
         except (ProtocolError, RefusalError) as error:
             code = _CODES.get(error.code, grpc.StatusCode.FAILED_PRECONDITION)
             await self._refuse(context, code, error.code)
@@ -210,6 +248,24 @@ class Service:
             )
         self._taken.inc()
         return DepositAnswer(receipt=receipt)
+
+    async def _arrived(self, context: _Context) -> bytes:
+        """Read the deposit of a node that was admitted."""
+        network = network_of(address_of(context.peer()))
+        if not self._arriving.take(network):
+            raise RefusalError("busy", "too many deposits arrive at the same time")
+        try:
+            async with asyncio.timeout(self._limits.deposit_s):
+                body = await context.read()
+        except TimeoutError:
+            raise RefusalError("too-slow", "the deposit did not arrive") from None
+        finally:
+            self._arriving.give_back(network)
+        if not isinstance(body, bytes):
+            raise MalformedMessageError("a deposit of nothing")
+        if len(body) > self._limits.deposit_bytes:
+            raise RefusalError("too-large", "longer than a deposit may be")
+        return body
 
     def _give_up(self, cohort: bytes) -> None:
         assert self._deposits is not None
@@ -244,8 +300,8 @@ class Service:
             await self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "busy")
 
     async def _check_tls(self, context: _Context) -> None:
-        if not is_current(context.auth_context()):
-            await self._refuse(context, grpc.StatusCode.UNAVAILABLE, "tls-too-old")
+        if (reason := _old_tls(context)) is not None:
+            await self._refuse(context, grpc.StatusCode.UNAVAILABLE, reason)
 
     async def _collect(
         self,
@@ -271,3 +327,7 @@ class Service:
         self._refused.labels(why).inc()
         await context.abort(code, why)
         raise AssertionError("abort raises")
+
+
+def _old_tls(context: _Context) -> str | None:
+    return None if is_current(context.auth_context()) else "tls-too-old"

@@ -1,8 +1,8 @@
-"""What happened when this visitor saw this page: 1, she signed up; 0, she did not.
+"""What happened when this visitor saw this page: 1, they signed up; 0, they did not.
 
 Wallflower calls `outcome` once for everybody it asks, on the machine that hosts them.
-Put your own look-up here. What it returns lies in [0, 1]; anything else, or an
-exception, costs that visitor her place in the sum and is counted, never shown.
+Put your own look-up here. What it returns lies in [0, 1]; where it returns no number
+or raises an exception, `rewards.if-unknown` counts for that visitor (0 by default).
 """
 
 import hashlib

@@ -8,6 +8,7 @@ never stands in an address, a log or a command line.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import re
@@ -37,6 +38,7 @@ HEADERS = {
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _OPEN = frozenset({"/page.css", "/flower.svg"})  # what the form for the token needs
 _MOST_FORM_BYTES = 4096
+_FORM_S = 5.0
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d*)?")
 
 
@@ -108,10 +110,14 @@ class Guard:
         if request.method != "POST":
             return RedirectResponse("/", 303)
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > _MOST_FORM_BYTES:
-                return PlainTextResponse("Too long.\n", 413)
+        try:
+            async with asyncio.timeout(_FORM_S):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > _MOST_FORM_BYTES:
+                        return PlainTextResponse("Too long.\n", 413)
+        except TimeoutError:
+            return PlainTextResponse("Too slow.\n", 408, {"Connection": "close"})
         given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
         if not self._is_token(given):
             return _form(wrong=True)

@@ -61,6 +61,7 @@ class WatchedRun:
         self._seen: float | None = None
         self._rows: tuple[ArmRow, ...] = ()
         self._shown: Mapping[str, Any] = {}
+        self._holds = False
         self._fresh, self._stale, self._urgent = (asyncio.Event() for _ in range(3))
 
     @property
@@ -147,9 +148,11 @@ class WatchedRun:
         try:
             shown = await asyncio.to_thread(_content, self._directory)
         except (WallflowerError, OSError) as error:
+            self._holds = False
             self._show({"banner": page.fragment("unreadable.html", {"error": error})})
             return
         self._shown, self._rows = shown, shown["history"].arms
+        self._holds = bool(shown["holds"])
         self._show(
             {
                 "title": f"{self._config.experiment.name}: {shown['verdict'].headline}",
@@ -162,7 +165,8 @@ class WatchedRun:
         told = self._told()
         newer = told and (not self._rows or told[-1].round > self._rows[-1].round)
         if newer and self._shown:
-            arms = page.arms_of(told, self._config.experiment.arms, winner=None)
+            names, measured = self._config.experiment.arms, self._config.reward_range
+            arms = page.arms_of(told, names, None, measured)
             shown = {**self._shown, "arms": arms}
             self._show({"arms": page.fragment("arms.html", shown)})
         self._show({"now": page.fragment("now.html", {"state": state})})
@@ -199,6 +203,7 @@ class WatchedRun:
             pausing=self._pausing,
             seen=self._seen,
             result=self._shown.get("result"),
+            holds=self._holds,
         )
 
     def _show(self, parts: Mapping[str, str]) -> None:

@@ -10,7 +10,6 @@ import secrets
 import signal
 import socket
 import ssl
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +17,21 @@ from types import FrameType
 
 import uvicorn
 
+from wallflower.child import wait_for_parent_end
 from wallflower.protocol.errors import InputError, UnavailableError
 from wallflower.protocol.files import keyfiles
 from wallflower.protocol.identity.certificates import is_valid_at, names_host
 from wallflower.watching.access import LOOPBACK, Guard
+from wallflower.watching.connections import (
+    MOST_HEADER_BYTES,
+    Doorway,
+    Listener,
+    protocol_for,
+)
 from wallflower.watching.site import Site
 
 DEFAULT_PORT = 8642
 _LEAST_TOKEN = 32  # characters: nobody guesses it
-_MOST_CONNECTIONS = 200
 _LAST_WORDS_S = 3
 
 
@@ -146,8 +151,9 @@ async def serve(
     site = Site(directories)
     await site.begin()
     guarded = Guard(site.app(), allowed_names(place), token, tls=place.tls)
-    with listening(place) as opened:
-        server = _Server(_settings(guarded, place), site.end)
+    doorway = Doorway()
+    with Listener(listening(place), doorway) as opened:
+        server = _Server(_settings(guarded, place, doorway), site.end)
         scheme = "https" if place.tls else "http"
         host = f"[{place.host}]" if ":" in place.host else place.host
         say(f"{scheme}://{host}:{opened.getsockname()[1]}/")
@@ -174,9 +180,11 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _settings(app: Guard, place: Place) -> uvicorn.Config:
+def _settings(app: Guard, place: Place, doorway: Doorway) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=protocol_for(doorway),
+        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
         log_config=None,
         log_level="error",
         access_log=False,
@@ -184,7 +192,6 @@ def _settings(app: Guard, place: Place) -> uvicorn.Config:
         proxy_headers=False,
         lifespan="off",
         ws="none",
-        limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_LAST_WORDS_S,
         ssl_certfile=place.certificate,
         ssl_keyfile=place.private_key,
@@ -226,10 +233,6 @@ def _check_pair(certificate: Path, private_key: Path) -> None:
 
 
 async def _until_input_ends(server: _Server) -> None:
-    """End the server when whoever holds the other end of standard input is gone."""
-    reader = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
-    )
-    await reader.read()
+    """End the server when whoever started it is gone."""
+    await wait_for_parent_end()
     server.handle_exit(signal.SIGTERM, None)

@@ -15,6 +15,7 @@ from wallflower.results.result import ENDINGS, RunResult
 from wallflower.results.under_way import OpenCohort, UnderWay
 
 _MOST_COHORTS = 60
+_UNSOUND = " Its record does not hold, so it cannot go on as it is."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +59,20 @@ def state_of(
     pausing: bool,
     seen: float | None,
     result: RunResult | None,
+    holds: bool,
 ) -> State:
-    """Say it; the record knows the end of a run whose events are gone."""
+    """Say it; the record knows the end of a run whose events are gone.
+
+    Of a run whose record does not hold it is not said how to go on: that is refused.
+    """
     finished = now.finished or (result.finished if result is not None else None)
     label, tone, sentence = _words(now, finished, arms, served=served, pausing=pausing)
     stopped = finished is None and not served
+    if stopped:
+        sentence += " It goes on where it was by:" if holds else _UNSOUND
     people = now.users()
-    if result is not None and not now.told:
+    # While a server works the events are ahead of the record; else they may lack some.
+    if result is not None and not (served and now.told):
         people = (
             f"invited {result.invited:,}, answered {result.answered:,}, "
             f"lost {sum(result.lost.values()):,}"
@@ -74,7 +82,7 @@ def state_of(
         tone=tone,
         sentence=sentence,
         people=f"People {people}",
-        command=f"wallflower resume {directory}" if stopped else "",
+        command=f"wallflower resume {directory}" if stopped and holds else "",
         cohorts=()
         if stopped or finished
         else tuple(
@@ -100,8 +108,7 @@ def _words(
         return (
             "stopped",
             "bad",
-            "No server works on this run. What is finished is kept; it goes on where "
-            "it was by:",
+            "No server works on this run. What is finished is kept.",
         )
     if now.waiting is not None:
         wait = now.waiting

@@ -2,6 +2,8 @@
 
 A node takes its messages to the shuffler itself. It shows the *admission* of its
 cohort, which is the same for all of its nodes and so tells nobody which of them comes.
+The admission says how many nodes the cohort has and how long the messages of one are,
+so that whoever has it can fill no more than the room of this cohort.
 Its messages lie under a *ticket* that it drew itself, of 256 bits. To the server goes a
 digest of it, the *reference*, with the node's name and number of users. The server sees
 no ticket and the deposit names nobody: what the one saw and what the other saw can be
@@ -14,14 +16,33 @@ import hashlib
 import hmac
 
 from wallflower.protocol.identity.canonical import digest
+from wallflower.protocol.wire.shuffle_pb2 import DepositGreeting
 
+# The header of a deposit; without a fitting one nothing more is read.
+GREETING = "deposit-bin"
 TICKET_BYTES = 32
 REFERENCE_BYTES = 32
 
 
-def admission(token: bytes, context: bytes) -> bytes:
+def greeting_of(run_id: str, context: bytes, nodes: int, size: int) -> DepositGreeting:
+    """Describe the deposits of a cohort; without what lets them in."""
+    return DepositGreeting(
+        context=context,
+        run=digest("wallflower/v1/shuffler-run", run_id),
+        nodes=nodes,
+        batch_bytes=size,
+    )
+
+
+def admission(token: bytes, greeting: DepositGreeting) -> bytes:
     """Give what the operator, who holds the shuffler's token, hands to a cohort."""
-    purpose = digest("wallflower/v1/shuffler-admission", context)
+    purpose = digest(
+        "wallflower/v1/shuffler-admission",
+        greeting.context,
+        greeting.run,
+        greeting.nodes,
+        greeting.batch_bytes,
+    )
     return hmac.digest(token, purpose, "sha256")
 
 

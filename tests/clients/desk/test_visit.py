@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +56,38 @@ async def test_the_same_request_has_the_same_answer_after_the_desk_restarted() -
         assert await asking == [first]
 
 
+async def test_a_request_that_comes_during_a_long_one_does_not_wait_for_it() -> None:
+    class Long:
+        def __init__(self) -> None:
+            self.begun, self.release = asyncio.Event(), asyncio.Event()
+
+        async def handle(self, body: bytes) -> bytes:
+            if body == b"long":
+                self.begun.set()
+                await self.release.wait()
+            return body
+
+    house, long = House(), Long()
+    brief = replace(QUICK, stay_s=0.01)
+    desk_settings = faster(FAST, visit_s=1.0, visits_burst=1000)
+    async with open_desk(house, desk_settings, run_over=None) as (desk, port):
+        visitor = Visitor(
+            house.invitation(port, "a"), house.identity("a"), long, settings=brief
+        )
+        staying = asyncio.create_task(visitor.keep())
+        assert not await desk.wait_for(["a"], timeout_s=60)
+        first = asyncio.create_task(gather(desk, request("a", "r1", b"long")))
+        await long.begun.wait()
+        [second] = await gather(desk, request("a", "r2", b"short"))
+        assert (second.body, second.failure) == (b"short", None)
+        assert not first.done()
+        long.release.set()
+        [answer] = await first
+        assert answer.body == b"long"
+        staying.cancel()
+        await asyncio.wait([staying])
+
+
 async def test_a_visitor_hears_that_the_run_is_over() -> None:
     house = House()
     async with open_desk(house, faster(FAST, visit_s=0.02)) as (desk, port):
@@ -94,7 +127,11 @@ async def test_a_visitor_may_insist_on_one_certificate() -> None:
         visitor = Visitor(pinned, house.identity("a"), Echo(), settings=QUICK)
         assert await visitor.once() is None
         other: Any = type(own)(
-            own.address, own.root_certificate, own.run_id, own.token, b"x" * 32
+            own.address,
+            own.root_certificate,
+            own.run_id,
+            house.invitation(port, "b").token,
+            b"x" * 32,
         )
         with pytest.raises(AuthenticationError, match="wrong-desk"):
             await Visitor(other, house.identity("b"), Echo(), settings=QUICK).once()

@@ -13,7 +13,7 @@ from wallflower.clients.host.home import NodeHome
 from wallflower.clients.host.invitations import kept
 from wallflower.clients.host.lock import node_lock
 from wallflower.clients.node.ledger import Ledger
-from wallflower.clients.rewards.source import Patience
+from wallflower.clients.rewards.local import CallableRewards
 from wallflower.engines.in_process_grid import InProcessGrid, partitions
 from wallflower.protocol.errors import (
     ConfigError,
@@ -25,6 +25,7 @@ from wallflower.protocol.files.keyfiles import public_key_pem
 from wallflower.protocol.identity.enrolment import EnrolmentKey
 from wallflower.protocol.identity.tokens import RunTokens
 from wallflower.protocol.messages import flower as flower_record
+from wallflower.protocol.rewards.outcome_window import OutcomeWindow
 from wallflower.protocol.wire.node_pb2 import Describe, NodeAnswer, NodeRequest, Task
 
 REWARDS = "[rewards]\nmeans = [0.1, 0.9]\n"
@@ -63,11 +64,47 @@ def test_a_node_without_certificate_makes_a_key_once_and_keeps_it(
     assert stat.S_IMODE(mode) == 0o600
 
 
-def test_a_node_waits_for_rewards_as_its_own_file_says(tmp_path: Path) -> None:
-    text = '[node]\nname = "a"\n' + REWARDS + "timeout-s = 7\nhold-answers = true\n"
+def test_a_node_has_the_window_of_its_own_file(tmp_path: Path) -> None:
+    text = '[node]\nname = "a"\n' + REWARDS + "window-s = 7\nif-unknown = 0.5\n"
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         node = home(tmp_path, text).node(ledger)
-    assert node._parts.patience == Patience(7, hold=True)
+    assert node._parts.window == OutcomeWindow(7, 0.5)
+
+
+def test_a_table_is_looked_for_beside_the_node_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "t.csv").write_text("user,a,b\nstranger,0,1\n")
+    monkeypatch.chdir(elsewhere)
+    text = (
+        '[node]\nname = "n"\narms = ["a", "b"]\n'
+        '[rewards]\nsource = "table"\ntable = "t.csv"\n'
+    )
+    made = home(tmp_path / "home", text)
+    (made.path / "t.csv").write_text("user,a,b\nresident,1,0\n")
+    with Ledger(made.path / "ledger.sqlite") as ledger:
+        assert made.node(ledger).users == ("resident",)
+
+
+def test_a_folder_of_functions_starts_at_the_node_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, reward in (("elsewhere/code", 0.0), ("home/code", 1.0)):
+        (tmp_path / place).mkdir(parents=True)
+        code = f"def outcome(arm: str, user: str) -> float:\n    return {reward}\n"
+        (tmp_path / place / "outcomes_of_home.py").write_text(code)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    text = (
+        '[node]\nname = "n"\n[rewards]\nsource = "callable"\n'
+        'function = "outcomes_of_home:outcome"\nfolder = "code"\n'
+    )
+    made = home(tmp_path / "home", text)
+    with Ledger(made.path / "ledger.sqlite") as ledger:
+        source = made.node(ledger)._parts.source
+    assert isinstance(source, CallableRewards)
+    assert source._function("a", "u") == 1.0
 
 
 @pytest.mark.parametrize(
@@ -148,7 +185,9 @@ def test_work_answers_for_the_users_of_the_home(tmp_path: Path) -> None:
     assert list(described.description.users) == ["ann", "bob"]
 
 
-def test_a_home_whose_ledger_lost_its_counter_does_no_work(tmp_path: Path) -> None:
+def test_a_home_whose_ledger_lost_its_counter_does_no_work(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     home(tmp_path / "home", '[node]\nname = "a"\n' + REWARDS)
     places = {
         "wallflower-home": str(tmp_path / "home"),
@@ -158,8 +197,11 @@ def test_a_home_whose_ledger_lost_its_counter_does_no_work(tmp_path: Path) -> No
     body = NodeRequest(run_id="r", tasks=[task]).SerializeToString()
     assert call(flower_record.WORK, places, {flower_record.BODY: body})
     (tmp_path / "apart" / "ledger.counter").unlink()
-    with pytest.raises(UnavailableError, match="ledger-rolled-back"):
+    with pytest.raises(UnavailableError, match="its log says more") as told:
         call(flower_record.WORK, places, {flower_record.BODY: body})
+    # Flower sends the text on: where the ledger lies stays on the node.
+    assert str(tmp_path) not in str(told.value)
+    assert "ledger-rolled-back" in caplog.text
 
 
 def test_a_second_message_at_the_same_time_is_turned_away(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.prices import Price
 from wallflower.clients.node.spends import Spend
 from wallflower.protocol.accounting.account import NOTHING, Cost
 from wallflower.protocol.errors import BudgetError, RefusalError, UnavailableError
@@ -26,7 +27,6 @@ HALF = Fraction(1, 2)
 MILLIONTH = Fraction(1, 10**6)
 TENTH = Fraction(1, 10)
 TINY = Fraction(1, 10**12)  # at so small a δ pure spends simply add up
-FIRST_SCHEMA = Path(__file__).with_name("ledger_of_first_schema.sql")
 
 
 def spend(
@@ -41,7 +41,8 @@ def spend(
     cost: Cost | None = None,
 ) -> Spend:
     paid = Cost("pure", epsilon) if cost is None else cost
-    return Spend(node, run, cohort, paid, users, most, MILLIONTH, times)
+    price = Price(run, paid, 5)
+    return Spend(node, run, cohort, paid, users, most, MILLIONTH, times, price)
 
 
 async def pure_total(ledger: Ledger, user: str) -> Fraction | None:
@@ -156,51 +157,38 @@ async def test_after_an_answer_without_noise_nothing_more_is_promised(
             await ledger.spend(spend("c2", most=Fraction(100)))
 
 
-def first_ledger(path: Path) -> Path:
-    """A ledger as the first release wrote it: ½ pure, 1/10 Rényi, 1/10 concentrated."""
+async def test_the_own_delta_of_a_spend_is_a_column_of_the_ledger(
+    tmp_path: Path,
+) -> None:
+    path, own = tmp_path / "ledger", Fraction(1, 2**40)
+    cost = Cost("pure", HALF, privacy_delta=own)
+    with Ledger(path) as ledger:
+        await ledger.spend(spend("c1", cost=cost))
+        await ledger.spend(spend("c2", epsilon=TENTH))
     with contextlib.closing(sqlite3.connect(path)) as database:
-        database.executescript(FIRST_SCHEMA.read_text(encoding="utf-8"))
-    return path
-
-
-async def test_a_ledger_of_the_first_schema_is_counted_at_its_worst(
-    tmp_path: Path,
-) -> None:
-    with Ledger(first_ledger(tmp_path / "ledger")) as ledger:
-        account = await ledger.spent("n", "u1")
-        assert {cost.kind for cost, _ in account.spends} == {
-            "pure",
-            "renyi",
-            "concentrated",
-        }
-        total = account.total(MILLIONTH)
-        best = NOTHING.plus(Cost("pure", HALF)).plus(Cost("renyi", TENTH, 10**6))
-        known = best.plus(Cost("concentrated", TENTH)).total(MILLIONTH)
-        assert total is not None
-        assert known is not None
-        assert known < total <= known + Fraction(1, 10)
-        with pytest.raises(BudgetError):
-            await ledger.spend(spend("c4", epsilon=TENTH))
-        assert await ledger.answered("n", "r", "c1")
-
-
-async def test_a_ledger_of_the_first_schema_goes_on_in_the_new_one(
-    tmp_path: Path,
-) -> None:
-    path = first_ledger(tmp_path / "ledger")
-    cost = Cost("renyi", TENTH, 45)
+        rows = database.execute("SELECT delta FROM spend ORDER BY number").fetchall()
+    assert rows == [(str(own),), ("0",)]
     with Ledger(path) as ledger:
-        await ledger.spend(spend("c4", cost=cost, most=Fraction(9)))
-    with Ledger(path) as ledger:
-        assert (cost, 1) in (await ledger.spent("n", "u1")).spends
-        assert len((await ledger.spent("n", "u1")).spends) == 4
+        spends = (await ledger.spent("n", "u1")).spends
+    assert [(one.epsilon, one.privacy_delta) for one, _ in spends] == [
+        (TENTH, 0),
+        (HALF, own),
+    ]
 
 
-def test_a_ledger_of_a_later_schema_is_not_touched(tmp_path: Path) -> None:
-    with contextlib.closing(sqlite3.connect(tmp_path / "ledger")) as database:
-        database.execute("PRAGMA user_version = 99")
-    with pytest.raises(UnavailableError, match="version 99"):
-        Ledger(tmp_path / "ledger")
+@pytest.mark.parametrize("version", [0, 1, 99])
+def test_a_ledger_of_another_schema_is_not_touched(
+    version: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "ledger"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE spend (number INTEGER PRIMARY KEY)")
+        database.execute(f"PRAGMA user_version = {version}")
+    with pytest.raises(UnavailableError, match=f"version {version}"):
+        Ledger(path)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        tables = database.execute("SELECT name FROM sqlite_master").fetchall()
+    assert tables == [("spend",)]
 
 
 async def test_spends_that_wait_together_are_all_judged(tmp_path: Path) -> None:
@@ -241,8 +229,9 @@ async def test_a_row_that_nobody_understands_is_no_reason_to_wait_for_ever(
         await ledger.spend(spend(node="a"))
         with contextlib.closing(sqlite3.connect(path)) as other, other:
             other.execute(
-                "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, users, "
-                "at) VALUES ('z', 'r', 'c', 'unheard-of', '1', '[]', 0)"
+                "INSERT INTO spend (node_id, run_id, cohort_id, kind, epsilon, delta, "
+                "precision, users, at) "
+                "VALUES ('z', 'r', 'c', 'unheard-of', '1', '0', 0, '[]', 0)"
             )
         with pytest.raises(RefusalError) as caught:
             await asyncio.wait_for(ledger.spend(spend(node="b")), 30)
@@ -359,8 +348,10 @@ async def test_what_a_spend_would_be_refused_for_is_said_before_and_costs_nothin
     tmp_path: Path,
 ) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        assert await ledger.prepare(spend(users=("u1",))) is None
-        assert isinstance(await ledger.prepare(spend(epsilon=Fraction(2))), BudgetError)
+        assert await ledger.prepare(spend(users=("u1",))) == {}
+        dear = spend(users=("u1", "u2"), epsilon=Fraction(2), run="another")
+        against = await ledger.prepare(dear)
+        assert against == dict.fromkeys(("u1", "u2"), "budget-exceeded")
         assert not await ledger.answered("n", "r", "c1")
         assert await pure_total(ledger, "u1") == 0
 
@@ -370,7 +361,7 @@ async def test_a_cohort_with_a_claim_is_not_prepared_again(tmp_path: Path) -> No
         await ledger.claim(Claim("n", "r", "c1", "open", b"digest"))
         with pytest.raises(RefusalError, match="cohort-repeated"):
             await ledger.prepare(spend("c1"))
-        assert await ledger.prepare(spend("c2")) is None
+        assert await ledger.prepare(spend("c2")) == {}
 
 
 def test_a_spend_shows_no_secret() -> None:

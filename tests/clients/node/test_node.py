@@ -16,11 +16,17 @@ from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
+from wallflower.clients.node.spends import Spend
 from wallflower.clients.rewards.source import Pull
-from wallflower.protocol.errors import MalformedMessageError, UnavailableError
+from wallflower.protocol.errors import (
+    MalformedMessageError,
+    RefusalError,
+    UnavailableError,
+)
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.messages.port import Answer
 from wallflower.protocol.privacy.honest_floor import cohort_floor
+from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
 from wallflower.protocol.secure_sum.session import (
     Ask,
@@ -91,6 +97,7 @@ class Site:
     policy: ClientPolicy
     ledger: Ledger
     source: Ones
+    window: OutcomeWindow = NO_WINDOW
     nodes: dict[str, Node] = field(default_factory=dict)
     keyrings: dict[str, ServerKeyring] = field(default_factory=dict)
 
@@ -103,7 +110,11 @@ class Site:
     def certify(self, identity: Callable[[str], NodeIdentity | None]) -> None:
         """Make the nodes anew with these identities."""
         setup = NodeSetup(
-            self.policy, self.ledger, lambda node_id: self.source, identity
+            self.policy,
+            self.ledger,
+            lambda node_id: self.source,
+            identity,
+            window=self.window,
         )
         users = [f"u{i}" for i in range(10)]
         self.nodes = {f"n{i}": make_node(setup, f"n{i}", users) for i in range(4)}
@@ -134,13 +145,17 @@ def cohort(
     users: Sequence[str] = ("u0", "u1", "u2"),
     epsilon: Fraction = Fraction(1, 2),
     mechanism: str = "dist-dp",
+    backend: str = "sealed",
+    shuffle: str = "pure",
 ) -> CohortTraffic:
     """Describe a cohort of these users on each of the four nodes."""
     asked = {f"n{i}": tuple(users) for i in range(4)}
     config = ExperimentConfig(
         ExperimentSettings("test", ("a", "b")),
         PrivacySettings(epsilon=epsilon, mechanism=mechanism),
-        secure_sum=SecureSumSettings(dropout=Fraction(0)),
+        secure_sum=SecureSumSettings(
+            backend=backend, dropout=Fraction(0), shuffle=shuffle
+        ),
     )
     floor = cohort_floor([len(users)] * 4, TENTH, Fraction(0))
     wish = CohortWish(next(_numbers), 0, 4 * len(users), Fraction(1, 10**6))
@@ -236,7 +251,7 @@ async def test_nobody_is_shown_an_arm_while_the_source_is_down(
         offer = Task(task_id="o", offer=Offer(spec=traffic.spec))
         (said,) = await there.ask("n0", offer)
         assert (said.refusal.code, said.refusal.terms) == ("reward-source-down", False)
-        assert "10.0.0.7" not in said.refusal.detail
+        assert b"10.0.0.7" not in said.SerializeToString()
         _, refused = await play(there, traffic)
         assert set(refused.values()) == {"reward-source-down"}
         assert there.source.pulled == []
@@ -247,14 +262,76 @@ async def test_nobody_is_shown_an_arm_while_the_source_is_down(
         assert refused == {}
 
 
-async def test_a_node_waits_as_long_as_the_server_tells_it(tmp_path: Path) -> None:
+async def test_an_arm_is_shown_only_after_its_spend_is_on_disk(tmp_path: Path) -> None:
     async with site(tmp_path) as there:
-        there.source.hold = asyncio.Event()  # for ever
+        there.source.hold = asyncio.Event()
+        playing = asyncio.create_task(play(there, cohort()))
+        await there.source.asked.wait()
+        (shown,) = there.source.pulled
+        with Ledger(there.path) as file:  # as another process reads it
+            for user in shown.users:
+                account = await file.spent(shown.node_id, user)
+                assert account.total(Fraction(1, 10**12)) == Fraction(1, 2)
+        there.source.hold.set()
+        end, refused = await playing
+        assert isinstance(end, SecureSum)
+        assert refused == {}
+
+
+async def test_nobody_is_shown_an_arm_whose_spend_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(ledger: Ledger, entry: Spend) -> None:
+        raise RefusalError("ledger-unavailable", "the disk at /var/secret is full")
+
+    async with site(tmp_path) as there:
+        monkeypatch.setattr(Ledger, "spend", full)
+        _, refused = await play(there, cohort())
+        assert set(refused.values()) == {"ledger-unavailable"}
+        assert there.source.pulled == []
+
+
+@pytest.mark.parametrize(
+    ("stated", "code"),
+    [
+        (0, "window-too-short"),
+        (9_999, "window-too-short"),
+        (2**60, "bad-cohort"),
+    ],
+)
+async def test_a_window_that_is_too_short_is_refused_by_offer_and_stage(
+    tmp_path: Path, stated: int, code: str
+) -> None:
+    async with site(tmp_path) as there:
+        there.window = OutcomeWindow(10)
+        there.restart()
+
+        def lie(stage: str, task: Task) -> None:
+            task.stage.spec.window_ms = stated
+
         traffic = cohort()
-        traffic.reward_timeout_s = 0.05
-        _, refused = await asyncio.wait_for(play(there, traffic), 60)
-        assert set(refused.values()) == {"no-rewards"}
+        _, refused = await play(there, traffic, lie)
+        assert set(refused.values()) == {code}
+        traffic.spec.window_ms = stated
+        offer = Task(task_id="t", offer=Offer(spec=traffic.spec))
+        (answer,) = await there.ask("n0", offer)
+        assert (answer.refusal.code, answer.refusal.terms) == (code, True)
+        assert there.source.pulled == []
         assert await there.spent("n0", "u0") == 0
+
+
+@pytest.mark.parametrize("stated", [10_000, 600_000])
+async def test_a_window_that_is_long_enough_is_accepted(
+    tmp_path: Path, stated: int
+) -> None:
+    async with site(tmp_path) as there:
+        there.window = OutcomeWindow(10)
+        there.restart()
+        traffic = cohort()
+        traffic.spec.window_ms = stated
+        offer = Task(task_id="t", offer=Offer(spec=traffic.spec))
+        (answer,) = await there.ask("n0", offer)
+        assert answer.WhichOneof("kind") == "accepted"
 
 
 async def test_a_cohort_answered_before_a_restart_is_never_answered_again(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.node.test_node import cohort, dealt, play, site
+from wallflower.protocol.errors import RandomnessError
 from wallflower.protocol.wire.node_pb2 import CohortStage, Offer, Refusal, Task
 from wallflower.strategy.run.requests import Closings, CohortTraffic
 
@@ -127,11 +128,16 @@ async def test_users_who_are_the_reason_of_a_refusal_stay_used(tmp_path: Path) -
 
 
 async def test_users_who_were_shown_the_arm_stay_used(tmp_path: Path) -> None:
+    def broken(*_: object, **__: object) -> int:
+        raise RandomnessError("it repeats itself")
+
     async with site(tmp_path) as there:
-        there.source.given = {f"n0/u{i}": None for i in range(3)}
+        node = there.nodes["n0"]
+        node._parts = replace(node._parts, randomize=broken)
         traffic = cohort()
         _, refused = await play(there, traffic)
-    assert refused == {"n0": "no-rewards"}
+        assert [pull.node_id for pull in there.source.pulled].count("n0") == 1
+    assert refused == {"n0": "not-possible"}
     assert traffic.returned == {}
 
 

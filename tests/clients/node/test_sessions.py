@@ -38,6 +38,12 @@ class Diary:
     def needs_contribution(self, body: bytes) -> bool:
         return False
 
+    def check_users(self, users: int) -> None:
+        return
+
+    def destination(self) -> None:
+        return None
+
     def handle(self, body: bytes, contribution: Contribution | None = None) -> bytes:
         self.secret += body
         return self.secret

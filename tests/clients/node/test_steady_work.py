@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from tests.support.virtual_time import run_virtually
 from wallflower.clients.node.randomizer import randomize_node
-from wallflower.clients.rewards.source import Patience, Pull, Pulled, pull_rewards
+from wallflower.clients.rewards.source import Pull, Pulled, pull_rewards
 from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
+from wallflower.protocol.rewards.outcome_window import NO_WINDOW
 
 REWARDS = [0.0, 1.0, 0.5, 0.1, 2.0**-12, 3.14e-5, 2.0**-1074, 1 - 2.0**-53]
 MECHANISMS = ["dist-dp", "dist-rdp", "dist-cdp", "local-dp"]
@@ -118,7 +119,7 @@ def test_screening_takes_the_same_instructions_for_every_reward() -> None:
 
     async def screened(value: float) -> Pulled:
         pull = Pull("run", "cohort", 1, 0, "a", "node", ("u",))
-        return await pull_rewards(Given(value), pull, Patience(1))
+        return await pull_rewards(Given(value), pull, NO_WINDOW)
 
     def one(value: float) -> int:
         return instructions(lambda: run_virtually(screened(value)))

@@ -11,18 +11,16 @@ import pytest
 
 from tests.clients.rewards.test_source import ROOT, ask, pull
 from wallflower.clients.rewards.service import ServiceRewards
-from wallflower.clients.rewards.source import (
-    Patience,
-    pull_rewards,
-)
+from wallflower.clients.rewards.source import pull_rewards
 from wallflower.protocol.errors import InputError
+from wallflower.protocol.rewards.outcome_window import NO_WINDOW
 from wallflower.protocol.wire import rewards_pb2, rewards_pb2_grpc
 
 
-async def test_a_late_user_of_a_service_costs_only_herself() -> None:
+async def test_a_late_user_of_a_service_is_the_only_one_not_known() -> None:
     async with served(Service()) as address:
-        pulled = await ask(ServiceRewards(address), "fast1", "slow1", timeout_s=1)
-    assert pulled.values[0] == 0.5
+        pulled = await ask(ServiceRewards(address), "fast1", "slow1", window_s=1)
+    assert pulled.values.tolist() == [0.5, 0.0]
     assert pulled.reasons == {"reward-late": 1}
 
 
@@ -73,8 +71,8 @@ async def test_a_service_answers_and_its_lies_and_failures_are_counted() -> None
     service = Service()
     async with served(service) as address:
         pulled = await ask(ServiceRewards(address), "fast1", "liar", "absent", "gone")
-    assert pulled.values[0] == 0.5
-    assert pulled.reasons == {"reward-out-of-range": 1, "reward-source-failed": 2}
+    assert pulled.values[:2].tolist() == [0.5, 1.0]
+    assert (pulled.clipped, pulled.reasons) == (1, {"reward-source-failed": 2})
     assert service.pulled[0].arm_name == "a"
 
 
@@ -83,10 +81,10 @@ async def test_a_slow_reward_blocks_no_other_question() -> None:
     async with served(service) as address:
         source = ServiceRewards(address)
         slow = asyncio.create_task(
-            pull_rewards(source, pull("slow1", "fast1"), Patience())
+            pull_rewards(source, pull("slow1", "fast1"), NO_WINDOW)
         )
         await service.asked.wait()
-        fast = await pull_rewards(source, pull("fast2"), Patience())
+        fast = await pull_rewards(source, pull("fast2"), NO_WINDOW)
         assert fast.values.tolist() == [0.5]
         assert not slow.done()
         service.release.set()

@@ -4,8 +4,9 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from wallflower.clients.rewards.local import (
     reward_source,
 )
 from wallflower.clients.rewards.source import (
-    Patience,
+    Doubles,
     Pull,
     Pulled,
     Rewards,
@@ -31,6 +32,8 @@ from wallflower.clients.rewards.threads import RewardThreads
 from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.rewards.models import synthetic_rewards
+from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow
+from wallflower.protocol.rewards.reward_range import RewardRange
 
 ROOT = Path(__file__).parents[3]
 
@@ -39,9 +42,12 @@ def pull(*users: str, arm: int = 0, name: str = "a") -> Pull:
     return Pull("run", "cohort", 1, arm, name, "node", users)
 
 
-async def ask(source: Rewards, *users: str, timeout_s: float = 60) -> Pulled:
+async def ask(
+    source: Rewards, *users: str, window_s: float | None = None, if_unknown: float = 0
+) -> Pulled:
     try:
-        return await pull_rewards(source, pull(*users), Patience(timeout_s))
+        window = OutcomeWindow(window_s, if_unknown)
+        return await pull_rewards(source, pull(*users), window)
     finally:
         await source.close()
 
@@ -59,18 +65,59 @@ class Given:
         return
 
 
-async def test_a_bad_reward_costs_only_its_user_and_is_counted_by_reason() -> None:
+async def test_a_bad_reward_counts_as_stated_and_is_counted_by_reason() -> None:
     pulled = await ask(
         Given(0.5, 1.5, math.nan, "0.7", None, -0.1, 1, 10**400, ValueError("0.42")),
         *"abcdefghi",
+        if_unknown=0.25,
     )
-    assert pulled.values[[0, 6]].tolist() == [0.5, 1.0]
-    assert np.isnan(pulled.values[[1, 2, 3, 4, 5, 7, 8]]).all()
-    assert pulled.reasons == {
-        "reward-out-of-range": 3,
-        "reward-not-a-number": 3,
-        "reward-source-failed": 1,
-    }
+    assert pulled.values[[0, 1, 5, 6]].tolist() == [0.5, 1.0, 0.0, 1.0]
+    assert pulled.values[[2, 3, 4, 7, 8]].tolist() == [0.25] * 5
+    assert pulled.reasons == {"reward-not-a-number": 4, "reward-source-failed": 1}
+
+
+EUROS = RewardRange(Fraction(-50), Fraction(150), "€")
+
+
+async def test_outcomes_are_mapped_by_the_range_and_clipped_to_it() -> None:
+    given = (0, -50, 150.0, 50, 1e9, -51)
+    one_by_one = await pull_rewards(Given(*given), pull(*"abcdef"), NO_WINDOW, EUROS)
+    at_once = await pull_rewards(
+        Arrays(np.array(given)), pull(*"abcdef"), NO_WINDOW, EUROS
+    )
+    for pulled in (one_by_one, at_once):
+        assert pulled.values.tolist() == [0.25, 0.0, 1.0, 0.5, 1.0, 0.0]
+        assert (pulled.clipped, pulled.reasons) == (2, {})
+
+
+async def test_clipped_outcomes_are_counted_in_the_log_of_the_node(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await pull_rewards(Given(7.654321, 1, -2.5), pull(*"abc"), NO_WINDOW, EUROS)
+    assert not caplog.records
+    await pull_rewards(Given(765.4321, 1, -52.5), pull(*"abc"), NO_WINDOW, EUROS)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "2 outcomes outside rewards.range, -50 to 150 €; clipped to its nearer end"
+    )
+    assert "765" not in caplog.text
+
+
+async def test_means_of_synthetic_rewards_are_in_the_unit() -> None:
+    settings = RewardSettings(
+        model="gaussian",
+        means=(-20, 30),
+        deviation=1,
+        seed=1,
+        range=(EUROS.low, EUROS.high),
+        unit="€",
+    )
+    source = reward_source(settings, "node", ("a", "b"))
+    users = [f"u{number}" for number in range(400)]
+    # The mean of 400 draws lies within 5 standard errors, 0.25, but once in 10⁶.
+    for arm, mean in enumerate(settings.means):
+        drawn = await source.pull(pull(*users, arm=arm))  # type: ignore[union-attr]
+        assert abs(float(np.mean(np.array(drawn, dtype=float))) - mean) < 0.25
 
 
 async def test_values_never_reach_a_repr_or_a_log(
@@ -82,22 +129,27 @@ async def test_values_never_reach_a_repr_or_a_log(
     assert "654321" not in repr(pulled) + caplog.text
 
 
+class Arrays:
+    """A source that gives an array."""
+
+    def __init__(self, values: Doubles) -> None:
+        self.values = values
+
+    async def pull(self, pull: Pull) -> Doubles:
+        return self.values
+
+    async def close(self) -> None:
+        return
+
+
 async def test_arrays_are_screened_like_single_values() -> None:
-    class Array:
-        async def pull(
-            self, pull: Pull
-        ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-            return np.array([0.5, 2.0, np.nan, np.inf])
-
-        async def close(self) -> None:
-            return
-
-    pulled = await ask(Array(), *"abcd")
-    assert np.isnan(pulled.values).tolist() == [False, True, True, True]
-    assert pulled.reasons == {"reward-out-of-range": 2, "reward-not-a-number": 1}
+    given = Arrays(np.array([0.5, 2.0, np.nan, np.inf]))
+    pulled = await ask(given, *"abcd", if_unknown=0.25)
+    assert pulled.values.tolist() == [0.5, 1.0, 0.25, 0.25]
+    assert (pulled.clipped, pulled.reasons) == (1, {"reward-not-a-number": 2})
 
 
-async def test_a_source_that_fails_or_answers_too_few_loses_everyone() -> None:
+async def test_of_a_source_that_fails_or_answers_too_few_nothing_is_known() -> None:
     class Broken:
         async def pull(self, pull: Pull) -> Sequence[object]:
             raise RuntimeError("the reward was 0.9")
@@ -109,13 +161,19 @@ async def test_a_source_that_fails_or_answers_too_few_loses_everyone() -> None:
     assert (await ask(Given(0.5), "a", "b")).reasons == {"reward-source-failed": 2}
 
 
-async def test_a_late_source_loses_its_users_at_the_deadline() -> None:
+def test_an_immediate_source_may_take_a_minute() -> None:
     async def never(arm: str, user: str) -> float:
         await asyncio.Event().wait()
         return 1.0
 
-    pulled = await ask(CallableRewards(never), "a", timeout_s=0.05)
-    assert pulled.reasons == {"reward-late": 1}
+    async def timed() -> tuple[float, Pulled]:
+        loop = asyncio.get_running_loop()
+        pulled = await ask(CallableRewards(never), "a", if_unknown=0.5)
+        return loop.time(), pulled
+
+    seconds, pulled = run_virtually(timed())
+    assert seconds == pytest.approx(60, abs=0.1)
+    assert (pulled.values.tolist(), pulled.reasons) == ([0.5], {"reward-late": 1})
 
 
 released = threading.Event()  # set at the end of every test
@@ -141,11 +199,11 @@ async def stuck_coroutine(arm: str, user: str) -> float:
 
 
 @pytest.mark.parametrize("function", [stuck, stuck_coroutine])
-async def test_one_late_user_costs_only_herself(
+async def test_one_late_user_is_the_only_one_not_known(
     function: Callable[[str, str], object],
 ) -> None:
-    pulled = await ask(CallableRewards(function), "a", "stuck", "b", timeout_s=1)
-    assert pulled.values[[0, 2]].tolist() == [0.5, 0.5]
+    pulled = await ask(CallableRewards(function), "a", "stuck", "b", window_s=1)
+    assert pulled.values.tolist() == [0.5, 0.0, 0.5]
     assert pulled.reasons == {"reward-late": 1}
 
 
@@ -178,32 +236,130 @@ async def test_calls_beyond_the_threads_wait_and_are_not_begun_when_given_up() -
     assert begun == ["third"]
 
 
-async def test_a_function_that_wants_to_exit_costs_one_user() -> None:
-    def leaving(arm: str, user: str) -> float:
-        raise SystemExit(3)
+ENDING = [asyncio.CancelledError, SystemExit, KeyboardInterrupt, TimeoutError]
 
-    pulled = await ask(CallableRewards(leaving), "a")
+
+@pytest.mark.parametrize("ending", ENDING)
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_whatever_a_function_raises_is_the_failure_of_one_outcome(
+    ending: type[BaseException], asynchronous: bool
+) -> None:
+    def leaving(arm: str, user: str) -> float:
+        if user == "bad":
+            raise ending
+        return 0.5
+
+    async def awaited(arm: str, user: str) -> float:
+        return leaving(arm, user)
+
+    source = CallableRewards(awaited if asynchronous else leaving)
+    pulled = await ask(source, "a", "bad", "b", if_unknown=0.25)
+    assert pulled.values.tolist() == [0.5, 0.25, 0.5]
     assert pulled.reasons == {"reward-source-failed": 1}
 
 
-def test_held_answers_leave_at_the_deadline_however_soon_rewards_are_known() -> None:
-    async def held(patience: Patience) -> float:
+class Raising:
+    """A source that raises, at once or after its first outcome."""
+
+    def __init__(self, ending: type[BaseException]) -> None:
+        self.ending = ending
+
+    async def pull(self, pull: Pull) -> Sequence[object]:
+        raise self.ending
+
+    async def close(self) -> None:
+        return
+
+
+class RaisingStream(Raising):
+    async def stream(self, pull: Pull) -> AsyncGenerator[tuple[int, object], None]:
+        yield 1, 0.5
+        yield 7, 0.5  # nobody
+        raise self.ending
+
+
+@pytest.mark.parametrize("ending", ENDING)
+async def test_whatever_a_source_raises_ends_its_own_work_only(
+    ending: type[BaseException],
+) -> None:
+    pulled = await ask(Raising(ending), "a", "b")
+    assert (pulled.values.tolist(), pulled.reasons) == (
+        [0.0, 0.0],
+        {"reward-source-failed": 2},
+    )
+    pulled = await ask(RaisingStream(ending), "a", "b")
+    assert pulled.values.tolist() == [0.0, 0.5]
+    assert pulled.reasons == {"reward-source-failed": 1}
+
+
+def test_a_source_that_is_not_to_be_cancelled_ends_no_later_than_the_window() -> None:
+    class Stubborn(Given):
+        async def pull(self, pull: Pull) -> Sequence[object]:
+            try:
+                await asyncio.sleep(500)
+            except asyncio.CancelledError:
+                await asyncio.sleep(500)
+            return self.values
+
+    async def timed() -> tuple[float, Pulled]:
         loop = asyncio.get_running_loop()
         before = loop.time()
-        await pull_rewards(Given(1.0), pull("a"), patience)
+        pulled = await ask(Stubborn(1.0), "a", window_s=100)
+        seconds = loop.time() - before
+        await asyncio.sleep(500)  # it comes to its end, unheard
+        return seconds, pulled
+
+    seconds, pulled = run_virtually(timed())
+    assert (seconds, pulled.values.tolist()) == (100, [0.0])
+
+
+async def test_a_functions_failure_is_logged_once_with_class_file_and_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def failing(arm: str, user: str) -> float:
+        raise KeyError(f"{user} had 0.987654")
+
+    line = failing.__code__.co_firstlineno + 1
+    await ask(CallableRewards(failing), "a", "b")
+    (record,) = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert record.getMessage() == (
+        f"reward function failing: KeyError in {Path(__file__).name}:{line}; "
+        "counted as rewards.if-unknown"
+    )
+    assert "987654" not in caplog.text
+
+
+async def broken_at_once(arm: str, user: str) -> float:
+    raise RuntimeError("secret")
+
+
+async def never(arm: str, user: str) -> float:
+    await asyncio.Event().wait()
+    return 1.0
+
+
+async def at_once(arm: str, user: str) -> float:
+    return 1.0
+
+
+async def midway(arm: str, user: str) -> float:
+    await asyncio.sleep(300)
+    return 1.0
+
+
+@pytest.mark.parametrize("function", [never, at_once, midway, broken_at_once])
+def test_an_answer_leaves_at_the_end_of_the_window_whatever_is_known(
+    function: Callable[[str, str], object],
+) -> None:
+    async def timed(window_s: float | None) -> float:
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await ask(CallableRewards(function), "a", window_s=window_s)
         return loop.time() - before
 
-    assert run_virtually(held(Patience(600, hold=True))) == 600
-    assert run_virtually(held(Patience(600))) == 0
-
-
-@pytest.mark.parametrize(
-    ("own", "told", "waits"), [(None, 5, 5), (3, 5, 3), (9, 5, 5), (3, 0, 3)]
-)
-def test_a_node_waits_no_longer_than_the_server_and_itself_say(
-    own: float | None, told: float, waits: float
-) -> None:
-    assert Patience(own).within(told).timeout_s == waits
+    assert run_virtually(timed(600)) == 600
+    at_last = run_virtually(timed(None))
+    assert at_last == 0 if function in (at_once, broken_at_once) else at_last <= 60
 
 
 def blocking(arm: str, user: str) -> float:
@@ -270,11 +426,8 @@ async def test_a_table_is_replayed_by_user_and_arm(table: Path) -> None:
     assert "0.5" not in repr(source)
     pulled = await ask(source, "u1", "u2", "u3", "u4")
     assert pulled.values[0] == 0.5
-    assert pulled.reasons == {
-        "reward-not-a-number": 1,
-        "reward-out-of-range": 1,
-        "user-unknown": 1,
-    }
+    assert pulled.reasons == {"reward-not-a-number": 1, "user-unknown": 1}
+    assert pulled.clipped == 1
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from fractions import Fraction
 
@@ -16,6 +17,7 @@ MILLIONTH = Fraction(1, 10**6)
 PURE = Cost("pure", ONE)
 RENYI = Cost("renyi", ONE, 10**6)
 CONCENTRATED = Cost("concentrated", ONE)
+CUT = Fraction(1, 2**40)  # what cut-off noise or mixing adds to δ
 
 
 def account(*costs: Cost) -> Account:
@@ -95,6 +97,14 @@ def test_a_guarantee_and_its_cost_have_the_same_curve() -> None:
         assert Cost.of(promise).guarantee().renyi(order) == promise.renyi(order)
 
 
+def test_every_spend_costs_its_own_delta_and_no_other() -> None:
+    tiny = Fraction(1, 10**11)  # 10 · 2⁻⁴⁰ < 10⁻¹¹ < 11 · 2⁻⁴⁰
+    without, within = Cost("pure", ONE), Cost("pure", ONE, privacy_delta=CUT)
+    assert account(*[within] * 10).total(tiny) == 10
+    assert account(*[without] * 20, *[within] * 10).total(tiny) == 30
+    assert account(*[within] * 11).total(tiny) is None
+
+
 @pytest.mark.parametrize("privacy_delta", [Fraction(1, 10**6), Fraction(1, 10**9)])
 @pytest.mark.parametrize("kind", ["renyi", "concentrated"])
 @pytest.mark.parametrize("number", [1, 3, 10])
@@ -102,7 +112,7 @@ def test_noise_that_is_cut_off_costs_more_delta_at_a_larger_total(
     number: int, kind: str, privacy_delta: Fraction
 ) -> None:
     """p of one spend is 2⁻⁴⁰/(1 + e^ε₁); all together cost (1 + e^ε)·Σp."""
-    cost = Cost.at_most(kind, Fraction(1), 1000)
+    cost = dataclasses.replace(Cost.at_most(kind, Fraction(1), 1000), privacy_delta=CUT)
     stated = account(*[cost] * number).total(privacy_delta)
     assert stated is not None
     curve = cost.guarantee()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from fractions import Fraction
 
@@ -114,6 +115,16 @@ def test_the_truncated_cohort_is_private_as_printed() -> None:
     seen = float(np.maximum(here - math.exp(1) * there, 0).sum())
     promised = (1 + math.exp(1)) * users * two_sided_tail(1 / users, rate, bound)
     assert 0 < seen <= promised
+
+
+def test_whether_a_draw_beyond_the_cut_is_refused_depends_on_the_reward() -> None:
+    # So no text may call the refusal independent of rewards; δ covers it, as above.
+    cut = truncation(cohort("dist-dp", 400, 320))
+    least, most = cut.allowed(1)
+    noise = cut.bound + 1
+    assert least <= 0 + noise <= most
+    assert cut.precision + noise > most
+    assert "whatever its rewards" not in str(inspect.getmodule(truncation).__doc__)
 
 
 def test_cuts_of_pure_promises_add_up() -> None:

@@ -154,3 +154,20 @@ def test_without_an_enrolment_key_the_label_says_semi_honest_server() -> None:
     assert bare.startswith("semi-honest server")
     assert "semi-honest server" in trust_label(enrolled=True, malicious_server=False)
     assert "malicious" in trust_label(enrolled=True, malicious_server=True)
+
+
+def test_other_encodings_of_a_certificate_are_remembered_once() -> None:
+    trust = Trust(KEY.public_key, lambda: NOW)
+    body = certificate().to_bytes()
+    for number in range(100):
+        unknown = bytes([0x7A, 2, *number.to_bytes(2)])  # field 15, which nobody reads
+        assert trust.verify("node-1", body + unknown) == certificate()
+    assert trust.remembered == 1
+
+
+def test_no_more_certificates_are_remembered_than_the_bound() -> None:
+    trust = Trust(KEY.public_key, lambda: NOW, most_remembered=3)
+    shown = [certificate(serial=serial) for serial in range(100, 110)]
+    for one in (*shown, *shown):
+        assert trust.verify("node-1", one.to_bytes()) == one
+    assert trust.remembered == 3

@@ -29,7 +29,8 @@ CHALLENGE = desk_pb2.Challenge(nonce=b"d" * 32, server_fingerprint=b"f" * 32)
 
 
 def test_golden_bytes_of_a_hello() -> None:
-    body = desk_pb2.FromNode(hello=HELLO).SerializeToString(deterministic=True)
+    greeting = desk_pb2.Greeting(hello=HELLO, token_proof=b"m" * 32)
+    body = greeting.SerializeToString(deterministic=True)
     golden = [
         "0a740801120572756e2d311a08636c696e69632d37",
         "2220000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
@@ -37,6 +38,7 @@ def test_golden_bytes_of_a_hello() -> None:
         "3220" + "6e" * 32,
         "3880a4a7da06",
         "4210" + "69" * 16,
+        "1220" + "6d" * 32,
     ]
     assert body.hex() == "".join(golden)
 
@@ -46,13 +48,13 @@ def test_golden_bytes_of_a_hello() -> None:
     [
         (
             desk_pb2.FromNode(answer={"request_id": "c1/tally", "body": b"\x01"}),
-            "1a0d0a0863312f74616c6c79120101",
+            "120d0a0863312f74616c6c79120101",
         ),
         (
             desk_pb2.FromNode(answer={"request_id": "r", "failure": "abandoned"}),
-            "1a0e0a01721a096162616e646f6e6564",
+            "120e0a01721a096162616e646f6e6564",
         ),
-        (desk_pb2.FromNode(heartbeat={"number": 5}), "22020805"),
+        (desk_pb2.FromNode(heartbeat={"number": 5}), "1a020805"),
         (
             desk_pb2.FromDesk(request={"request_id": "r", "body": b"\x02"}),
             "1a060a0172120102",

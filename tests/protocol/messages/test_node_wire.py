@@ -15,9 +15,8 @@ GOLDEN: list[tuple[Message, str]] = [
         "0a0174 2a05 0a03 0a0172",
     ),
     (wire.TaskAnswer(task_id="t", closed=wire.Closed()), "0a0174 2a00"),
-    (wire.TaskAnswer(task_id="t", accepted=wire.Accepted()), "0a0174 3a00"),
-    (wire.Refusal(code="c", detail="d"), "0a0163 120164"),
-    (wire.Refusal(code="c", terms=True, untouched=True), "0a0163 1801 2001"),
+    (wire.TaskAnswer(task_id="t", accepted=wire.Accepted()), "0a0174 3200"),
+    (wire.Refusal(code="c", terms=True, untouched=True), "0a0163 1001 1801"),
 ]
 
 

@@ -108,3 +108,35 @@ def test_tables_that_were_not_certified_are_never_handed_out(
     monkeypatch.setattr(radix, "_width", lambda pair_budget, junk: 40)
     with pytest.raises(CertificateError):
         certified_tables(RadixPlan(300, 14, Fraction(1, 200), WRONG))
+
+
+@pytest.mark.parametrize("place", [3, 15, 29, 57, 62, 87])
+@pytest.mark.parametrize("name", ["even", "odd", "any"])
+def test_the_largest_ratio_is_that_of_all_weights(name: str, place: int) -> None:
+    """Weight 0 decides where junk alone shows the inputs, 2^(L−1) where it does not."""
+    tables = certified_tables(PLAN)
+    law = {"even": tables.even, "odd": tables.odd, "any": tables.any_parity}[name]
+    place -= place % 2 if name == "even" else (place % 2) - 1 if name == "odd" else 0
+    changed = with_law(tables, name, altered(law, place, max(law) // 100))
+    found = certify(changed, Fraction(10**200), PLAN.levels)
+    assert found == max(ratio_at(changed, weight) for weight in (0, 1, 77, 1 << 13))
+
+
+def ratio_at(tables: RadixTables, weight: int) -> Fraction:
+    """Give the largest ratio minus one at one weight, from the laws of two draws."""
+    laws = []
+    often, rarely = tables.whole - tables.junk, tables.junk
+    for clean in (tables.even, tables.odd):
+        law = [0] * (2 * len(clean) - 1)
+        for one, a in enumerate(clean):
+            for other, b in enumerate(clean):
+                law[one + other] += weight * often * often * a * b
+        for one, a in enumerate(tables.any_parity):
+            for other, b in enumerate(clean):
+                law[one + other] += 2 * rarely * often * a * b
+            for other, b in enumerate(tables.any_parity):
+                law[one + other] += rarely * rarely * a * b
+        laws.append(law)
+    return max(
+        Fraction(max(pair) - min(pair), min(pair)) for pair in zip(*laws, strict=True)
+    )

@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.privacy.honest_floor import FloorRule, cohort_floor
+from wallflower.protocol.privacy.honest_floor import (
+    FloorRule,
+    PlannedFloors,
+    cohort_floor,
+)
 
 TENTH = Fraction(1, 10)
 fractions = st.fractions(min_value=0, max_value=Fraction(2, 5), max_denominator=20)
@@ -52,3 +56,19 @@ def test_the_planning_rule_is_the_floor_of_an_even_spread() -> None:
     assert rule(100) == 80
     assert rule(105) == cohort_floor([11] * 5 + [10] * 5, TENTH, TENTH).honest_floor
     assert rule(1) == 0
+
+
+def test_a_cohort_smaller_than_the_nodes_has_one_user_on_each_of_its_nodes() -> None:
+    assert FloorRule(10, Fraction(1, 10), Fraction(1, 10))(5) == 4
+
+
+def test_a_planned_floor_is_the_lowest_of_all_rounds() -> None:
+    tenth = Fraction(1, 10)
+    planned = PlannedFloors((20,) * 10, 2, 5, tenth, tenth)
+    # Two arms draw from two nodes, five arms from five.
+    assert [planned.nodes(16 * arms) for arms in (2, 5)] == [2, 5]
+    floors = [
+        FloorRule(planned.nodes(16 * arms), tenth, tenth)(16) for arms in range(2, 6)
+    ]
+    assert min(floors) < max(floors)
+    assert planned(16) == min(floors)

@@ -10,6 +10,7 @@ from wallflower.protocol.privacy.sentences import (
     Promise,
     odds_factor,
     power,
+    small,
 )
 from wallflower.protocol.secure_sum.threat import (
     Threat,
@@ -90,6 +91,18 @@ def test_delta_is_never_called_the_chance_of_an_exception() -> None:
 def test_another_delta_is_written_as_it_is() -> None:
     assert "10⁻⁹ added" in renyi(1e-9)
     assert power(2.5e-7) == "2.5e-07"
+
+
+def test_delta_and_chances_are_never_written_smaller_than_they_are() -> None:
+    assert power(1e-6 + 2.0**-40) == "1.00001e-06"
+    assert power(1e-6) == "10⁻⁶"
+    assert "1.00001e-06 added" in renyi(1e-6 + 2.0**-40)
+    assert [small(chance) for chance in (0.0421, 3.61e-6, 9.99e-6, 0.000999)] == [
+        "0.043",
+        "3.7·10⁻⁶",
+        "1·10⁻⁵",
+        "0.001",
+    ]
 
 
 def test_who_trusts_the_server_is_told_so() -> None:

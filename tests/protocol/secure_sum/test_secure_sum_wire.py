@@ -16,7 +16,12 @@ from wallflower.protocol.secure_sum.context import (
 )
 from wallflower.protocol.secure_sum.envelope import check_place, parse, unwrap, wrap
 from wallflower.protocol.wire import secure_sum_pb2 as wire
-from wallflower.protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
+from wallflower.protocol.wire.cohort_pb2 import (
+    CohortSpec,
+    Rational,
+    RewardRange,
+    Threat,
+)
 
 SPEC = CohortSpec(
     run_id="run-1",
@@ -39,6 +44,8 @@ SPEC = CohortSpec(
         malicious_server=True,
     ),
     proved_inputs=True,
+    reward_range=RewardRange(low="0", high="200", unit="€"),
+    window_ms=60_000,
 )
 NOTE = wire.RosterNote(digest=b"\x01" * 4, size=3, roster=b"r")
 KEY = wire.PartyKey(key=b"\x02" * 4, certificate=b"c", signature=b"s", mask_key=b"m")
@@ -50,9 +57,12 @@ GOLDEN: list[tuple[Message, str]] = [
     (wire.AdvertiseRequest(invited=NOTE), "0a0b 0a04010101011003 1a0172"),
     (
         wire.ShareRequest(
-            roster=NOTE, neighbours=["a"], keys=[wire.PartyKey(key=b"k")]
+            roster=NOTE,
+            neighbours=["a"],
+            keys=[wire.PartyKey(key=b"k")],
+            own_mask_key=b"o",
         ),
-        "0a0b 0a04010101011003 1a0172 120161 1a030a016b",
+        "0a0b 0a04010101011003 1a0172 120161 1a030a016b 22016f",
     ),
     (wire.ShareAnswer(salt=b"s", users=1, sealed=b"x"), "0a0173 1001 1a0178"),
     (STANDING, "0802 1005 1a0172"),
@@ -93,8 +103,8 @@ def test_an_envelope_has_its_golden_bytes() -> None:
 
 
 ENVELOPE = "08041204050505051a01612a077061796c6f61643208a191e03dcf457b49"
-SPEC_DIGEST = "8406cf4a4fc9cd8823878a66fd832827bc342f5f1235f14cf5c00a4e74eac79c"
-CONTEXT = "a0d21d32d00896aea85a4236553db8eadd59fb7cd6e42abdbe9d9630dc58c0bd"
+SPEC_DIGEST = "9888d03be1f8051001f48bb5f5d3d39250a72432492fb68f7ae29acfee74d85e"
+CONTEXT = "322d2ebf14e3ce9388ffafe90208ee59c53d349cfdb42ab764f755cfd7fc5176"
 
 
 def test_digests_of_spec_and_context_are_golden() -> None:

@@ -7,8 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from wallflower.strategy.bandit.confidence import CohortFacts, Confidence
+from wallflower.strategy.bandit.confidence import Confidence
 from wallflower.strategy.bandit.failure_budget import Shares
+from wallflower.strategy.bandit.groups import CohortFacts
 from wallflower.strategy.bandit.radius import (
     Pool,
     cohort_noise,
@@ -29,20 +30,16 @@ SPEC = PolicySpec(
     radius="pair",
 ).resolved()
 SHARES = Shares(P)
-HISTORY = tuple(CohortFacts(batch, 100 * batch, 80 * batch, 90) for batch in (1, 2, 3))
+FACTS = tuple(CohortFacts(100 * batch, 80 * batch, 90) for batch in (1, 2, 3))
+HISTORY = tuple(((facts, 1),) for facts in FACTS)  # each its own group
 # Σ 1/b² over the first 5000 batches lies within 2·10⁻⁴ of π²/6.
 BATCHES = range(1, 5001)
 
 
 def pool(*history: CohortFacts) -> Pool:
-    confidence = Confidence(SPEC)
+    wrap = SHARES.wrap(3, ARMS)
     noises = tuple(
-        cohort_noise(
-            SPEC.calibrated(
-                facts.size, facts.floor, confidence.wrap(facts.level_batch)
-            ),
-            facts.survivors,
-        )
+        cohort_noise(SPEC.calibrated(facts.size, facts.floor, wrap), facts.survivors)
         for facts in history
     )
     return Pool(sum(facts.survivors for facts in history), noises)
@@ -67,7 +64,7 @@ def test_all_comparisons_with_the_best_and_all_wraps_spend_p_and_no_more() -> No
 def test_an_interval_is_as_wide_as_its_part_of_p_demands() -> None:
     level = Fraction(99, 100) * Fraction(607, 1000) * P / 3**2 / (2 * ARMS)
     bound = Confidence(SPEC).own(HISTORY, 3)
-    exact = own_radius(pool(*HISTORY[-bound.pooled :]), level)
+    exact = own_radius(pool(*FACTS[-bound.pooled :]), level)
     assert bound.radius == pytest.approx(exact, rel=1e-4)
 
 
@@ -75,7 +72,7 @@ def test_pooled_sums_are_compared_with_all_rivals_whoever_is_still_active() -> N
     confidence = Confidence(SPEC)
     everybody = confidence.pair(HISTORY, HISTORY, 3)
     assert confidence.pair(HISTORY, HISTORY, 3, active=2) == everybody
-    used = pool(*HISTORY[-everybody.pooled :])
+    used = pool(*FACTS[-everybody.pooled :])
     exact = pair_radius(used, used, SHARES.pair(3, ARMS))
     assert everybody.radius == pytest.approx(exact, rel=1e-4)
 
@@ -84,5 +81,5 @@ def test_a_fresh_batch_alone_is_compared_with_the_active_rivals_only() -> None:
     confidence = Confidence(dataclasses.replace(SPEC, pooling=False))
     few = confidence.pair(HISTORY, HISTORY, 3, active=2)
     assert few.radius < confidence.pair(HISTORY, HISTORY, 3).radius
-    exact = pair_radius(pool(HISTORY[-1]), pool(HISTORY[-1]), SHARES.pair(3, 2))
+    exact = pair_radius(pool(FACTS[-1]), pool(FACTS[-1]), SHARES.pair(3, 2))
     assert few.radius == pytest.approx(exact, rel=1e-4)

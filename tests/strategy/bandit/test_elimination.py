@@ -4,14 +4,16 @@ import dataclasses
 import json
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from tests.support.play import Field
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit.confidence import CohortFacts, confidence_for
+from wallflower.strategy.bandit.confidence import confidence_for
 from wallflower.strategy.bandit.elimination import Elimination
-from wallflower.strategy.bandit.evidence import evidence_for
+from wallflower.strategy.bandit.evidence import Evidence, Verdict, evidence_for
+from wallflower.strategy.bandit.groups import CohortFacts
 from wallflower.strategy.bandit.policies import policy_from_state
 from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish
 from wallflower.strategy.bandit.spec import PolicySpec
@@ -81,6 +83,35 @@ def test_the_best_arm_wins_and_the_reasons_say_why() -> None:
         assert view.lower <= mean <= view.upper
 
 
+def test_the_chance_of_such_sums_counts_the_choice_of_the_leader_and_is_rounded_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = Elimination(SPEC)
+    verdicts: list[Verdict] = []
+    compare = Evidence.compare
+
+    def noted(*asked: Any) -> Verdict:
+        verdicts.append(compare(*asked))
+        return verdicts[-1]
+
+    monkeypatch.setattr(Evidence, "compare", noted)
+    while not policy.finished:
+        wishes = policy.wishes()
+        policy.observe([answer(wish, MEANS[wish.arm]) for wish in wishes])
+    said = [view.reason for view in policy.arms() if view.reason]
+    found = [
+        float(evidence)
+        for verdict in verdicts
+        for evidence in verdict.evidence[verdict.falls]
+    ]
+    assert len(said) == len(found) == 3
+    assert all("were it as good as any, is at most " in reason for reason in said)
+    printed = sorted(float(reason.split()[-1]) for reason in said)
+    bounds = sorted(3 * math.exp(-evidence) for evidence in found)
+    for shown, bound in zip(printed, bounds, strict=True):
+        assert bound <= shown <= 1.1 * bound
+
+
 @pytest.mark.parametrize(
     ("radius", "share", "falls"),
     [
@@ -97,7 +128,7 @@ def test_an_arm_falls_when_it_trails_by_more_than_the_radius_and_not_before(
         dataclasses.replace(SPEC, arms=2, radius=radius, first_batch=400)
     )
     wishes = policy.wishes()
-    facts = CohortFacts(1, wishes[0].size, wishes[0].size, wishes[0].size)
+    facts = CohortFacts(wishes[0].size, wishes[0].size, wishes[0].size)
     confidence = confidence_for(policy.spec)
     allowed = (
         evidence_for(policy.spec).lead_needed(1, 0.5)
@@ -165,7 +196,7 @@ def test_a_void_cohort_leaves_its_arm_active_and_its_users_used() -> None:
     assert view.active
     assert view.estimate is None
     assert (view.lower, view.upper) == (0.0, 1.0)
-    assert view.users == wishes[0].size
+    assert (view.users, view.asked) == (0, wishes[0].size)
 
 
 def test_an_arm_once_void_is_compared_by_the_cohorts_it_has() -> None:
@@ -245,7 +276,7 @@ def test_users_invited_beyond_the_wish_are_counted() -> None:
     wish = policy.wishes()[0]
     more = dataclasses.replace(wish, size=wish.size + 5)
     policy.observe([answer(more, 0.5)])
-    assert [view.users for view in policy.arms()] == [wish.size + 5] + 3 * [wish.size]
+    assert [view.asked for view in policy.arms()] == [wish.size + 5] + 3 * [wish.size]
 
 
 def test_an_arm_answered_twice_is_refused() -> None:

@@ -97,7 +97,7 @@ def test_a_void_cohort_is_wished_again_at_a_smaller_wrap_probability(
     again = policy.wishes()
     assert [(wish.arm, wish.size) for wish in again] == [(2, 8)]
     assert again[0].wrap_probability < first[2].wrap_probability
-    assert policy.arms()[2].users == 8
+    assert policy.arms()[2].asked == 8
 
 
 @BOTH
@@ -109,7 +109,7 @@ def test_a_void_cohort_leaves_its_arms_interval_as_it_was(name: str) -> None:
     before, (asked,) = policy.arms(), policy.wishes()
     policy.observe([])
     after = policy.arms()[asked.arm]
-    assert after.users > before[asked.arm].users
+    assert after.asked > before[asked.arm].asked
     assert (after.lower, after.upper) == (
         before[asked.arm].lower,
         before[asked.arm].upper,

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from wallflower.strategy.bandit.cells import Delivered
-from wallflower.strategy.bandit.confidence import CohortFacts
 from wallflower.strategy.bandit.evidence import Evidence
+from wallflower.strategy.bandit.groups import CohortFacts
 from wallflower.strategy.bandit.intervals import OwnDesign
 from wallflower.strategy.bandit.noise_bound import NoiseBound
 from wallflower.strategy.bandit.spec import PolicySpec
@@ -76,13 +76,13 @@ def test_intervals_of_all_rounds_miss_a_mean_with_at_most_the_arms_part_of_p(
     ).resolved()
     evidence = Evidence(spec)
     planned = evidence.planned(3)
-    sizes = [facts.size for _, facts in planned]
+    sizes = [facts.size for ((facts, _),) in planned]
     missed = dict.fromkeys(MEANS, 0.0)
     for start in itertools.product(*(range(size + 1) for size in sizes[:2])):
         last = 1 if shrunk and sum(start) > 2 else sizes[2]
-        heard = (*planned[:2], (3, CohortFacts(3, last, last, last)))
+        heard = (*planned[:2], ((CohortFacts(last, last, last), 1),))
         paths = np.array([(*start, end) for end in range(last + 1)], dtype=float)
-        ends = [evidence.interval(heard[:n], paths[:, :n])[1:] for n in (1, 2, 3)]
+        ends = [evidence.interval(n, heard[:n], paths[:, :n])[1:] for n in (1, 2, 3)]
         for mean in MEANS:
             wrong = [(lower > mean) | (upper < mean) for lower, upper in ends]
             chance = np.prod(stats.binom.pmf(paths, [*sizes[:2], last], mean), axis=1)

@@ -97,7 +97,7 @@ SMALL = PolicySpec(
 def ever_falls(evidence: Evidence, batches: int) -> list[float]:
     """P(the better arm falls after some batch), for every pair of means, exactly."""
     heard = evidence.planned(batches)
-    sizes = [facts.size for _, facts in heard]
+    sizes = [facts.size for ((facts, _),) in heard]
     ranges = [np.arange(size + 1.0) for size in sizes]
     paths = np.array(list(itertools.product(*ranges, *ranges)))
     one, other = paths[:, :batches], paths[:, batches:]
@@ -275,8 +275,7 @@ def test_it_needs_at_most_the_lead_of_the_pair_radius_and_less_near_zero(
     evidence = Evidence(spec)
     heard = evidence.planned(batch)
     users = evidence.delivered(heard, batch).users
-    facts = tuple(fact for _, fact in heard)
-    radius = confidence_for(spec).pair(facts, facts, batch).radius
+    radius = confidence_for(spec).pair(heard, heard, batch).radius
 
     def falls(low: float, high: float) -> bool:
         sides = ((heard, (users * mean)[None]) for mean in (high, low))

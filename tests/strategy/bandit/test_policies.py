@@ -37,6 +37,8 @@ class PolicyMachine(RuleBasedStateMachine):
         arms=st.integers(2, 5),
         horizon=st.integers(10, 20_000),
         honest=st.fractions(Fraction(1, 2), 1, max_denominator=10),
+        # Batches of their own, or many that are planned alike.
+        sizes=st.sampled_from(((None, 0), (Fraction(1001, 1000), 8))),
     )
     def start(self, **drawn: Any) -> None:
         self.spec = PolicySpec(
@@ -47,6 +49,8 @@ class PolicyMachine(RuleBasedStateMachine):
             epsilon=Fraction(1, 2),
             radius=drawn["radius"],
             honest_fraction=drawn["honest"],
+            ratio=drawn["sizes"][0],
+            first_batch=drawn["sizes"][1],
         )
         self.policy = build_policy(self.spec)
         self.asked = 0
@@ -112,7 +116,7 @@ class PolicyMachine(RuleBasedStateMachine):
     @invariant()
     def users_are_counted_and_never_exceed_the_horizon(self) -> None:
         if hasattr(self, "policy"):
-            assert sum(view.users for view in self.policy.arms()) == self.asked
+            assert sum(view.asked for view in self.policy.arms()) == self.asked
             assert self.asked <= self.spec.horizon
 
     @invariant()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -70,3 +71,26 @@ def test_a_bounded_number_of_batches_spends_the_failure_probability_and_no_more(
     assert Fraction(9, 100) < spent <= Fraction(1, 10)
     late = sum(shares.batch(batches + k) for k in range(1, 1000))
     assert 0 < late < Fraction(1, 10) - spent
+
+
+@pytest.mark.parametrize("first", [None, 1, 7, 20])
+@pytest.mark.parametrize(
+    "ratio", ["2", "3/2", "6/5", "1001/1000", "1000001/1000000", "100"]
+)
+def test_sizes_are_those_of_the_exact_fractions(ratio: str, first: int | None) -> None:
+    schedule = Schedule(Fraction(ratio), first)
+    for batch in (1, 2, 3, 10, 33, 300):
+        exact = (
+            Fraction(ratio) ** batch
+            if first is None
+            else first * Fraction(ratio) ** (batch - 1)
+        )
+        assert schedule.size(batch) == math.ceil(exact)
+
+
+def test_a_schedule_of_very_many_batches_takes_few_digits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Fraction ** 25,000 has half a million digits.
+    monkeypatch.setattr(Fraction, "__pow__", None)
+    assert Schedule(Fraction(10**6 + 1, 10**6), 20).batches_within(10**6) == 47_619

@@ -24,6 +24,7 @@ from tests.support.desk_fixtures import FAST as SETTINGS
 from tests.support.intruder import (
     Intruder,
     good_token,
+    greeting_of,
     hello_of,
     intruder_at,
     proof_of,
@@ -37,12 +38,20 @@ from wallflower.protocol.identity.certificates import (
 )
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import RunToken, RunTokens
-from wallflower.strategy.desk.admission import (
-    FirstUseKeys,
-)
+from wallflower.protocol.wire import desk_pb2
+from wallflower.strategy.desk.admission import Admission, FirstUseKeys
 from wallflower.strategy.desk.desk import Desk
 
 Attack = Callable[[Intruder, House], Awaitable[None]]
+
+
+class AskingNobody(Admission):
+    """Of a desk that lets everybody speak."""
+
+    def require_token(self, *_: object) -> None:
+        pass
+
+
 Office = tuple[House, Desk, int]
 
 
@@ -141,26 +150,54 @@ async def short_nonce(intruder: Intruder, house: House) -> None:
     await intruder.greet(house, house.identity("a"), nonce=b"short")
 
 
+async def garbled_greeting(intruder: Intruder, house: House) -> None:
+    intruder.knock(b"\xff\xfe garbage")
+
+
+async def empty_greeting(intruder: Intruder, house: House) -> None:
+    intruder.knock(b"")
+
+
+async def greeting_of_another_hello(intruder: Intruder, house: House) -> None:
+    token, identity = good_token(house, "a"), house.identity("a")
+    greeting = desk_pb2.Greeting.FromString(
+        greeting_of(hello_of(house, identity, token), token)
+    )
+    greeting.hello.node_id = "b"
+    intruder.knock(greeting.SerializeToString())
+
+
+async def said_hello(intruder: Intruder, house: House) -> None:
+    intruder.say_hello(house, hello_of(house, house.identity("a")))
+    await intruder.hear()
+
+
 async def garbage(intruder: Intruder, house: House) -> None:
+    await said_hello(intruder, house)
     await intruder.send(b"\xff\xfe garbage")
 
 
 async def empty_message(intruder: Intruder, house: House) -> None:
+    await said_hello(intruder, house)
     await intruder.send(b"")
 
 
-async def answer_before_hello(intruder: Intruder, house: House) -> None:
+async def no_greeting(intruder: Intruder, house: House) -> None:
+    assert not intruder.call.done()
+
+
+async def answer_before_proof(intruder: Intruder, house: House) -> None:
+    await said_hello(intruder, house)
     await intruder.say(answer={"request_id": "after", "body": b"forged"})
 
 
-async def hello_twice(intruder: Intruder, house: House) -> None:
-    hello = hello_of(house, house.identity("a"))
-    await intruder.say(hello=hello)
-    await intruder.hear()
-    await intruder.say(hello=hello)
+async def long_proof(intruder: Intruder, house: House) -> None:
+    await said_hello(intruder, house)
+    await intruder.say(proof={"signature": bytes(5_000)})
 
 
 async def hanging_up_at_once(intruder: Intruder, house: House) -> None:
+    await said_hello(intruder, house)
     await intruder.call.done_writing()
 
 
@@ -169,14 +206,14 @@ async def long_greeting(intruder: Intruder, house: House) -> None:
 
 
 async def oversized_message(intruder: Intruder, house: House) -> None:
+    await said_hello(intruder, house)
     await intruder.send(b"x" * (SETTINGS.most_bytes + 1))
 
 
-async def hello_after_welcome(intruder: Intruder, house: House) -> None:
-    identity = house.identity("a")
-    await intruder.greet(house, identity)
+async def proof_after_welcome(intruder: Intruder, house: House) -> None:
+    await intruder.greet(house, house.identity("a"))
     await intruder.hear()
-    await intruder.say(hello=hello_of(house, identity))
+    await intruder.say(proof={"signature": bytes(64)})
 
 
 async def garbage_after_welcome(intruder: Intruder, house: House) -> None:
@@ -208,13 +245,17 @@ ATTACKS: list[tuple[Attack, str, str]] = [
     (another_run, "FAILED_PRECONDITION", "wrong-run"),
     (another_version, "FAILED_PRECONDITION", "unsupported-version"),
     (short_nonce, "INVALID_ARGUMENT", "malformed-message"),
+    (garbled_greeting, "INVALID_ARGUMENT", "malformed-message"),
+    (empty_greeting, "UNAUTHENTICATED", "token-invalid"),
+    (greeting_of_another_hello, "UNAUTHENTICATED", "token-invalid"),
+    (no_greeting, "INVALID_ARGUMENT", "unexpected-message"),
     (garbage, "INVALID_ARGUMENT", "malformed-message"),
     (empty_message, "INVALID_ARGUMENT", "unexpected-message"),
-    (answer_before_hello, "INVALID_ARGUMENT", "unexpected-message"),
-    (hello_twice, "INVALID_ARGUMENT", "unexpected-message"),
+    (answer_before_proof, "INVALID_ARGUMENT", "unexpected-message"),
+    (long_proof, "RESOURCE_EXHAUSTED", "too-large"),
     (hanging_up_at_once, "INVALID_ARGUMENT", "unexpected-message"),
     (long_greeting, "RESOURCE_EXHAUSTED", "too-large"),
-    (hello_after_welcome, "INVALID_ARGUMENT", "unexpected-message"),
+    (proof_after_welcome, "INVALID_ARGUMENT", "unexpected-message"),
     (garbage_after_welcome, "INVALID_ARGUMENT", "malformed-message"),
     (failure_without_a_name, "INVALID_ARGUMENT", "malformed-message"),
 ]
@@ -252,19 +293,21 @@ async def test_a_recorded_greeting_is_worthless_on_another_stream(
     identity, token = house.identity("a"), good_token(house, "a")
     hello = hello_of(house, identity, token)
     async with intruder_at(port) as first, intruder_at(port) as second:
-        await first.say(hello=hello)
+        first.say_hello(house, hello, token)
         proof = proof_of(hello, (await first.hear()).challenge, identity, token)
         await first.say(proof=proof)
         assert (await first.hear()).WhichOneof("kind") == "welcome"
-        await second.say(hello=hello)
+        second.say_hello(house, hello, token)
         await second.hear()
         await second.say(proof=proof)
         assert await second.status() == ("UNAUTHENTICATED", "token-invalid")
 
 
 async def test_a_node_that_says_nothing_is_not_waited_for() -> None:
-    async with open_desk(House(), faster(SETTINGS, greeting_s=0.1)) as (_, port):
+    house = House()
+    async with open_desk(house, faster(SETTINGS, greeting_s=0.1)) as (_, port):
         async with intruder_at(port) as intruder:
+            await said_hello(intruder, house)
             assert await intruder.status() == ("DEADLINE_EXCEEDED", "greeting-late")
 
 
@@ -304,7 +347,7 @@ async def test_the_first_key_of_a_name_stays_its_key() -> None:
     async with open_desk(house, keys=FirstUseKeys(pins)) as (_, port):
         async with intruder_at(port) as claimer:
             # Claiming a name without proving the key must not pin it.
-            await claimer.say(hello=hello_of(house, NodeIdentity.generate("a")))
+            claimer.say_hello(house, hello_of(house, NodeIdentity.generate("a")))
             await claimer.hear()
             assert pins == {}
         async with intruder_at(port) as owner, intruder_at(port) as thief:
@@ -340,12 +383,17 @@ async def test_a_desk_with_an_expired_certificate_is_not_spoken_to() -> None:
 async def test_a_desk_that_does_not_know_the_run_is_not_believed() -> None:
     """Even with a certificate of the right authority, a desk needs the run's secret."""
     impostor, house = House(secret=b"t" * 32), House()
-    async with open_desk(impostor, keys=FirstUseKeys()) as (desk, port):
+    admission = AskingNobody(impostor.tokens, FirstUseKeys())
+    desk = Desk(admission, impostor.server, SETTINGS)
+    port = await desk.open("127.0.0.1:0")
+    try:
         with pytest.raises(AuthenticationError, match="desk's proof"):
             await attend(
                 house.invitation(port, "a"), house.identity("a"), Echo(), settings=QUICK
             )
         assert desk.stats.attended == 0
+    finally:
+        await desk.close()
 
 
 async def test_refusals_are_logged_without_secrets(

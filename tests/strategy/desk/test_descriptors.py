@@ -16,8 +16,10 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.intruder import Intruder, channel_to
-from wallflower.strategy.desk.descriptors import RESERVED
+from tests.support.desk_fixtures import House
+from tests.support.intruder import Intruder, channel_to, hello_of
+from wallflower.listening.descriptors import RESERVED
+from wallflower.protocol.identity.enrolment import NodeIdentity
 
 WITHOUT_THE_RIGHT = (
     ("setpriv", "--bounding-set", "-sys_resource") if os.geteuid() == 0 else ()
@@ -84,10 +86,15 @@ async def test_a_desk_without_descriptors_left_refuses_by_name_and_serves_on() -
                 )
                 for _ in range(room + 40)
             ]
+            house = House()
+            for number, one in enumerate(inside):
+                node = NodeIdentity.generate(f"n{number}")
+                one.say_hello(house, hello_of(house, node))
             endings = asyncio.as_completed([one.status() for one in inside])
             for ending in itertools.islice(endings, 40):
                 assert await ending == ("RESOURCE_EXHAUSTED", "too-many-streams")
             [kept, *_] = [one for one in inside if not one.call.done()]
+            await kept.hear()
             await kept.send(b"\xff")
             assert await kept.status() == ("INVALID_ARGUMENT", "malformed-message")
             for one in inside:

@@ -26,11 +26,16 @@ from tests.support.desk_fixtures import (
 from tests.support.intruder import channel_to, hello_of, intruder_at
 from tests.support.port_contract import Echo, gather, request
 from wallflower.clients.desk.attend import attend
+from wallflower.listening.limits import (
+    Blame,
+    FairPlaces,
+    TokenBucket,
+    address_of,
+)
 from wallflower.protocol.errors import AuthenticationError, InputError, UnavailableError
 from wallflower.protocol.identity.certificates import fingerprint
 from wallflower.protocol.messages.port import Answer
 from wallflower.strategy.desk.desk import Desk
-from wallflower.strategy.desk.limits import Blame, TokenBucket, address_of
 from wallflower.strategy.desk.settings import DeskSettings
 
 
@@ -46,6 +51,26 @@ def test_a_clock_that_goes_back_gives_nothing_away() -> None:
     bucket = TokenBucket(rate=1, burst=1, now=10.0)
     assert bucket.take(10.0)
     assert not bucket.take(5.0)
+
+
+def test_no_few_networks_take_all_places() -> None:
+    places = FairPlaces(2_000)
+    for network in range(14):
+        for _ in range(2_000):
+            places.take(f"10.0.{network}.0/24")
+    assert places.take("192.0.2.0/24")
+    alone = FairPlaces(2_000)
+    assert sum(alone.take("10.0.0.0/24") for _ in range(2_000)) == 500
+    for _ in range(500):
+        alone.give_back("10.0.0.0/24")
+    assert (alone.taken, len(alone._held)) == (0, 0)
+
+
+def test_the_only_place_can_be_taken_and_is_given_back() -> None:
+    places = FairPlaces(1)
+    assert [places.take("a"), places.take("b")] == [True, False]
+    places.give_back("a")
+    assert places.take("b")
 
 
 def test_blame_is_per_address_fades_and_is_bounded() -> None:
@@ -87,6 +112,7 @@ async def test_a_stream_too_many_is_refused_and_room_is_given_back() -> None:
             await first.greet(house, house.identity("a"))
             await first.hear()
             async with intruder_at(port) as second:
+                second.say_hello(house, hello_of(house, house.identity("b")))
                 assert await second.status() == (
                     "RESOURCE_EXHAUSTED",
                     "too-many-streams",
@@ -95,16 +121,17 @@ async def test_a_stream_too_many_is_refused_and_room_is_given_back() -> None:
             assert not await desk.wait_for(["b"], timeout_s=60)
 
 
-async def test_strangers_cannot_take_the_room_of_those_who_are_in() -> None:
+async def test_the_invited_cannot_take_the_room_of_those_who_are_in() -> None:
     house = House()
     async with open_desk(house, faster(FAST, most_greeting=1)) as (desk, port):
         async with attending(house, port, {"a": Echo()}):
             await desk.wait_for(["a"], timeout_s=60)
             async with intruder_at(port) as idle:
                 # One who has said Hello and then waits holds the only place.
-                await idle.say(hello=hello_of(house, house.identity("b")))
+                idle.say_hello(house, hello_of(house, house.identity("b")))
                 await idle.hear()
                 async with intruder_at(port) as second:
+                    second.say_hello(house, hello_of(house, house.identity("d")))
                     assert await second.status() == (
                         "RESOURCE_EXHAUSTED",
                         "too-many-streams",
@@ -129,17 +156,33 @@ async def test_a_node_that_talks_too_fast_loses_its_stream() -> None:
             assert await chatty.status() == ("RESOURCE_EXHAUSTED", "too-fast")
 
 
-async def test_an_address_that_was_refused_too_often_is_not_listened_to() -> None:
+async def test_a_network_that_was_refused_too_often_is_not_listened_to() -> None:
     house = House()
     settings = faster(FAST, refusals_per_s=1, refusals_burst=3)
     async with open_desk(house, settings) as (desk, port):
         for _ in range(3):
             async with intruder_at(port) as intruder:
-                await intruder.send(b"\xff")
+                intruder.knock(b"\xff")
                 assert (await intruder.status())[0] == "INVALID_ARGUMENT"
         async with intruder_at(port) as intruder:
             assert await intruder.status() == ("RESOURCE_EXHAUSTED", "too-fast")
         assert desk.stats.refused == {"malformed-message": 3, "too-fast": 1}
+        async with attending(house, port, {"a": Echo()}):  # its neighbours are
+            assert not await desk.wait_for(["a"], timeout_s=60)
+
+
+async def test_a_node_that_was_refused_too_often_is_not_listened_to() -> None:
+    house = House()
+    house.revoked.add("a")
+    settings = faster(FAST, refusals_per_s=1, refusals_burst=2)
+    async with open_desk(house, settings) as (desk, port):
+        for _ in range(3):
+            async with intruder_at(port) as intruder:
+                await intruder.greet(house, house.identity("a"))
+                await intruder.status()
+        assert desk.stats.refused == {"revoked": 2, "too-fast": 1}
+        async with attending(house, port, {"b": Echo()}):
+            assert not await desk.wait_for(["b"], timeout_s=60)
 
 
 async def test_a_request_above_the_limit_fails_by_name() -> None:
@@ -170,6 +213,19 @@ async def health(port: int, service: str = "wallflower.v1.Desk") -> int:
         return status
 
 
+async def test_every_call_of_the_health_service_is_answered() -> None:
+    """Newer versions of the service have `List`, older ones do not."""
+    known = {name for name in vars(health_pb2_grpc.HealthServicer) if name[0] != "_"}
+    async with open_desk(House()) as (_, port), channel_to(port) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        assert (await stub.Check(health_pb2.HealthCheckRequest())).status == SERVING
+        if "List" in known:
+            listed = (await stub.List(health_pb2.HealthListRequest())).statuses
+            assert {listed[name].status for name in listed} == {SERVING}
+            assert "wallflower.v1.Desk" in listed
+    assert known <= {"Check", "List", "Watch"}
+
+
 async def test_the_health_service_says_serving_without_authentication() -> None:
     async with open_desk(House()) as (_, port):
         assert await health(port) == health_pb2.HealthCheckResponse.SERVING
@@ -177,7 +233,7 @@ async def test_the_health_service_says_serving_without_authentication() -> None:
 
 
 async def test_health_watches_without_an_identity_are_counted_and_limited() -> None:
-    async with open_desk(House(), faster(FAST, most_watching=2)) as (desk, port):
+    async with open_desk(House(), faster(FAST, most_watching=8)) as (desk, port):
         async with channel_to(port) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             watches = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(2)]
@@ -226,7 +282,7 @@ async def test_an_address_that_is_not_listened_to_gets_no_health_either() -> Non
     settings = faster(FAST, refusals_per_s=1, refusals_burst=1)
     async with open_desk(House(), settings) as (_, port):
         async with intruder_at(port) as intruder:
-            await intruder.send(b"\xff")
+            intruder.knock(b"\xff")
             assert (await intruder.status())[0] == "INVALID_ARGUMENT"
         with pytest.raises(grpc.aio.AioRpcError, match="too-fast"):
             await health(port)

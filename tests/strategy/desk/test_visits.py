@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable
 
@@ -17,7 +18,7 @@ from tests.support.desk_fixtures import (
 )
 from tests.support.intruder import good_token
 from tests.support.port_contract import Echo, gather, request
-from tests.support.visiting import Hall, call, visit_of
+from tests.support.visiting import Hall, Visit, call, visit_of
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import STATUS
 from wallflower.protocol.messages.describe import describe_body
@@ -42,7 +43,7 @@ async def heard(inbox: Inbox) -> Answer | None:
     return await inbox.next_before(0.0)
 
 
-def refused(hall: Hall, raw: bytes) -> str:
+def refused(hall: Hall, raw: Visit) -> str:
     with pytest.raises(RefusedError) as error:
         hall.serve(raw)
     return error.value.reason
@@ -180,25 +181,29 @@ async def test_a_visit_shown_again_is_refused_and_changes_nothing(hall: Hall) ->
 # ---- visits that do not get in -----------------------------------------------------
 
 
-def changed_answer(visit: desk_pb2.FromVisitor) -> None:
+def other_answer(_: bytes) -> bytes:
     brought = desk_pb2.Brought()
     brought.answers.add(request_id="r1", body=b"somebody else's")
-    visit.body = brought.SerializeToString()
+    return brought.SerializeToString()
 
 
-def no_signature(visit: desk_pb2.FromVisitor) -> None:
+def changed_digest(visit: desk_pb2.VisitGreeting) -> None:
+    visit.digest = hashlib.sha256(other_answer(b"")).digest()
+
+
+def no_signature(visit: desk_pb2.VisitGreeting) -> None:
     visit.proof.signature = bytes(64)
 
 
-def no_proof(visit: desk_pb2.FromVisitor) -> None:
+def no_proof(visit: desk_pb2.VisitGreeting) -> None:
     visit.proof.token_proof = bytes(32)
 
 
-def later(visit: desk_pb2.FromVisitor) -> None:
+def later(visit: desk_pb2.VisitGreeting) -> None:
     visit.at_ms += 1
 
 
-Attack = Callable[[House], bytes]
+Attack = Callable[[House], Visit]
 ATTACKS: dict[str, tuple[str, Attack]] = {
     "another key signs": (
         "signature-invalid",
@@ -235,8 +240,14 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
         lambda house: visit_of(house, house.identity("a"), tamper=no_proof),
     ),
     "an answer changed on the way": (
+        "malformed-message",
+        lambda house: visit_of(house, house.identity("a"), brings=other_answer),
+    ),
+    "an answer and its digest changed on the way": (
         "token-invalid",
-        lambda house: visit_of(house, house.identity("a"), tamper=changed_answer),
+        lambda house: visit_of(
+            house, house.identity("a"), tamper=changed_digest, brings=other_answer
+        ),
     ),
     "a time changed on the way": (
         "token-invalid",
@@ -249,6 +260,10 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
             house.identity("a"),
             at_ms=round((time.time() - MOST_SKEW_S - 60) * 1000),
         ),
+    ),
+    "an old visit without a token": (
+        "token-invalid",
+        lambda house: visit_of(house, house.identity("a"), at_ms=1, tamper=no_proof),
     ),
     "for another desk": (
         "wrong-desk",
@@ -272,7 +287,7 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
         "malformed-message",
         lambda house: visit_of(house, house.identity("a"), nonce=b"short"),
     ),
-    "garbage": ("malformed-message", lambda house: b"\xff" * 50),
+    "garbage": ("malformed-message", lambda house: (b"\xff" * 50, b"")),
     "too large": (
         "too-large",
         lambda house: visit_of(

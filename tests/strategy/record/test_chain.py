@@ -9,6 +9,7 @@ import pytest
 from tests.strategy.record.test_journal import cohort, config, finished, summed
 from wallflower.protocol.errors import JournalError
 from wallflower.strategy.record.chain import WAITING, place_of
+from wallflower.strategy.record.entries import Met
 from wallflower.strategy.record.journal import Journal
 
 
@@ -91,7 +92,7 @@ def test_a_record_of_another_version_is_refused_by_its_number(
 ) -> None:
     with closing(sqlite3.connect(run_dir / "journal.sqlite")) as database:
         database.execute(f"PRAGMA user_version = {schema}")
-    refused = f"has schema {schema}, this program reads 3"
+    refused = f"has schema {schema}, this program reads 5"
     with pytest.raises(JournalError, match=refused):
         Journal.read(run_dir)
 
@@ -108,8 +109,8 @@ def test_nodes_met_users_returned_and_waits_are_part_of_the_chain(
     run_dir: Path,
 ) -> None:
     with Journal.resume(run_dir) as journal:
-        journal.meet({"n0": 5, "n1": 7})
-        journal.meet({"n1": 8})
+        journal.meet({"n0": Met(5), "n1": Met(7)})
+        journal.meet({"n1": Met(8, 3)})
         journal.give_back("c2", {"n1": "floor-too-low"})
         journal.note_stopped(WAITING, 2)
         assert [(e.kind, e.subject) for e in journal.entries()[-4:]] == [
@@ -119,7 +120,7 @@ def test_nodes_met_users_returned_and_waits_are_part_of_the_chain(
             ("waiting", "2"),
         ]
         assert list(journal.breaks()) == []
-        assert journal.met() == {"n0": 5, "n1": 8}
+        assert journal.met() == {"n0": Met(5), "n1": Met(8, 3)}
         used = {(cohort_id, node) for cohort_id, node, _ in journal.used()}
     assert used == {("c1", "n0"), ("c1", "n1"), ("c2", "n0")}
 
@@ -130,11 +131,12 @@ def test_nodes_met_users_returned_and_waits_are_part_of_the_chain(
         "INSERT INTO returned VALUES ('c1', 'n0', 'forged')",
         "DELETE FROM returned",
         "UPDATE node SET users = 1",
+        "UPDATE node SET left_out = 0",
     ],
 )
 def test_forged_returns_and_populations_show(forgery: str, run_dir: Path) -> None:
     with Journal.resume(run_dir) as journal:
-        journal.meet({"n0": 5})
+        journal.meet({"n0": Met(5, 2)})
         journal.give_back("c2", {"n1": "floor-too-low"})
     with closing(sqlite3.connect(run_dir / "journal.sqlite")) as database, database:
         database.execute(forgery)

@@ -12,6 +12,7 @@ import pytest
 from tests.support.orchestration import RUN, SwitchedPort, World, config, world
 from wallflower.protocol.messages.port import Answer, NodeId, Request
 from wallflower.strategy.config import SecureSumSettings
+from wallflower.strategy.record import events
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.orchestrator import Orchestrator
@@ -87,6 +88,9 @@ async def test_a_closed_cohort_is_finished_without_asking_anyone_again(
             assert there.port.asked[f"{cohort.cohort_id}/{BACKENDS[backend]}"] > 0
     assert last is not None
     assert last.finished == "winner"
+    told = [e for e in there.heard if isinstance(e, events.RoundFinished)][-1]
+    assert told.lost == told.invited - told.answered
+    assert told.invited == sum(view.asked for view in told.views)
 
 
 async def test_a_cohort_that_was_not_closed_is_void(tmp_path: Path) -> None:

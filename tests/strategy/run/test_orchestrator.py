@@ -219,7 +219,8 @@ async def test_a_node_that_misses_the_deadline_is_not_in_the_sum_and_is_stopped(
     tmp_path: Path,
 ) -> None:
     experiment = config(
-        transport=TransportSettings(stage_timeout_s=3, reward_timeout_s=3, attempts=5)
+        rewards=RewardSettings(means=(0.1, 0.9), window_s=0.5),
+        transport=TransportSettings(stage_timeout_s=3, attempts=5),
     )
     hung = Hung()
     async with world(tmp_path, experiment) as there:

@@ -52,6 +52,6 @@ def test_nodes_are_offered_what_each_of_them_is_to_agree_to() -> None:
         request.node_id: [
             task.offer.spec for task in NodeRequest.FromString(request.body).tasks
         ]
-        for request in offer_requests("run", asked)
+        for request in offer_requests("run", ("a", "b"), asked)
     }
     assert offered == {"a": [one], "b": [one, two], "c": [one]}

@@ -55,7 +55,7 @@ class Node:
             self.said[body] = self.cohort.node_answer(self.party, body, self.value)
             parcel = self.cohort.parcels.get(self.party)
             if parcel is not None:
-                self.deposits.put(parcel.body)
+                self.deposits.put(parcel.greeting, parcel.body)
         return self.said[body]
 
 

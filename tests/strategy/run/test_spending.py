@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.orchestration import world
 from wallflower.protocol.accounting.exact import approximate, returning_users
-from wallflower.protocol.cohort import cohort_mechanism
+from wallflower.protocol.cohort import cohort_mechanism, to_rational
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.honest_floor import cohort_floor
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -18,9 +18,17 @@ from wallflower.strategy.config import (
     PrivacySettings,
     SecureSumSettings,
 )
+from wallflower.strategy.record.entries import CohortRecord, CohortTerms
 from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run import spending
 from wallflower.strategy.run.cohort_spec import cohort_spec
-from wallflower.strategy.run.spending import group_of, promise_of, spent, spent_by
+from wallflower.strategy.run.spending import (
+    Spending,
+    group_of,
+    promise_of,
+    recount_spent,
+    spent_by,
+)
 
 TENTH = Fraction(1, 10)
 
@@ -53,7 +61,7 @@ def test_a_run_promises_what_its_weakest_cohort_does(turned: bool) -> None:
     strong = asked(20, mechanism="dist-rdp", scale="1")
     weak = asked(10_000, mechanism="dist-rdp", scale="1")
     cohorts = [strong, weak] if turned else [weak, strong]
-    said = spent(cohorts, 1, test_mode=False)
+    said = Spending(cohorts).spent(1, test_mode=False)
     assert said["approximate-epsilon"] == round_up(approximate_of(weak[0]))
     assert approximate_of(weak[0]) > approximate_of(strong[0]) + 1e-3
 
@@ -64,12 +72,12 @@ def test_the_epsilon_of_one_cohort_is_the_largest_of_all(turned: bool) -> None:
     cohorts = [asked(size, mechanism="dist-cdp", scale="1.5") for size in sizes]
     levels = [cohort_mechanism(spec).guarantee().epsilon for spec, _ in cohorts]
     assert len(set(levels)) == 2
-    said = spent(cohorts[::-1] if turned else cohorts, 1, test_mode=False)
+    said = Spending(cohorts[::-1] if turned else cohorts).spent(1, test_mode=False)
     assert said["epsilon"] == str(max(level or 0 for level in levels))
 
 
 def test_a_pure_run_adds_up_what_the_busiest_user_spent() -> None:
-    said = spent([asked(100)], 3, test_mode=False)
+    said = Spending([asked(100)]).spent(3, test_mode=False)
     assert said["total-epsilon"] == "3/10"
     assert promise_of(said).epsilon == Fraction(3, 10)
     assert promise_of(said).privacy_delta == 0
@@ -78,20 +86,20 @@ def test_a_pure_run_adds_up_what_the_busiest_user_spent() -> None:
 @pytest.mark.parametrize("times", [1, 3])
 def test_mixed_sums_state_what_mixing_adds_to_delta(times: int) -> None:
     mixed = SecureSumSettings(backend="shuffle", shuffle="mixed")
-    said = spent([asked(100, sums=mixed)], times, test_mode=False)
+    said = Spending([asked(100, sums=mixed)]).spent(times, test_mode=False)
     assert said["mixing-delta"] == str(times * Fraction(1, 2**40))
     assert said["total-epsilon"] == str(times * TENTH)
     promise = promise_of(said)
     assert promise.privacy_delta == times / 2**40
     assert promise.trust == "shuffler"
     assert "at most 1 of 10 nodes work with the operator" in promise.sentence()
-    assert "mixing-delta" not in spent([asked(100)], times, test_mode=False)
+    assert "mixing-delta" not in Spending([asked(100)]).spent(times, test_mode=False)
 
 
 @pytest.mark.parametrize("mechanism", ["dist-rdp", "dist-cdp"])
 def test_returning_users_are_told_the_exact_composition(mechanism: str) -> None:
     cohorts = [asked(size, mechanism=mechanism) for size in (400, 800)]
-    said = spent(cohorts, 10, test_mode=False)
+    said = Spending(cohorts).spent(10, test_mode=False)
     mechanisms = [cohort_mechanism(spec) for spec, _ in cohorts]
     best = returning_users(mechanisms, 10, 1e-6)[0]
     assert said["approximate-epsilon"] == round_up(best.epsilon)
@@ -99,7 +107,9 @@ def test_returning_users_are_told_the_exact_composition(mechanism: str) -> None:
 
 
 def test_the_condition_of_every_group_is_kept() -> None:
-    said = spent([asked(400, 20), asked(800, 40), asked(400, 20)], 1, test_mode=False)
+    said = Spending([asked(400, 20), asked(800, 40), asked(400, 20)]).spent(
+        1, test_mode=False
+    )
     assert [(g["people"], g["honest"]) for g in said["groups"]] == [
         (400, 320),
         (800, 640),
@@ -118,7 +128,7 @@ async def test_the_record_says_who_must_be_honest_in_each_cohort(
     async with world(tmp_path) as there:
         await there.run()
         with Journal.read(there.run_dir) as journal:
-            rounds, said = journal.rounds(), spent_by(journal)
+            rounds, said = journal.rounds(), recount_spent(journal)
             specs = {
                 (spec.cohort_size, spec.honest_floor)
                 for cohort in journal.cohorts()
@@ -128,3 +138,50 @@ async def test_the_record_says_who_must_be_honest_in_each_cohort(
     assert {(g["people"], g["honest"]) for g in said["groups"]} == specs
     (key,) = said["keys"]
     assert (key["nodes"], key["colluding"]) == (20, 2)  # ⌈20/10⌉
+
+
+async def test_what_was_spent_counts_who_was_asked_since_the_last_round(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as there:
+        await there.run()
+        with Journal.resume(there.run_dir) as journal:
+            assert spent_by(journal) == recount_spent(journal)
+            one = journal.cohorts()[0]
+            asked_again = {
+                node_id: users
+                for cohort_id, node_id, users in journal.invitations()
+                if cohort_id == one.cohort_id
+            }
+            spec = CohortSpec.FromString(one.spec)
+            spec.cohort_id = "again"
+            late = CohortTerms(
+                "again", 99, 99, one.arm, 1, one.size, spec.SerializeToString()
+            )
+            journal.invite([CohortRecord.of(late, asked_again)])
+            said = spent_by(journal)
+            assert said == recount_spent(journal)
+    assert said["participations"] == 2
+
+
+def test_cohorts_that_promise_the_same_are_calibrated_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calibrated: list[str] = []
+
+    def counted(spec: CohortSpec) -> object:
+        calibrated.append(spec.cohort_id)
+        return cohort_mechanism(spec)
+
+    monkeypatch.setattr(spending, "cohort_mechanism", counted)
+    run, alone = Spending(), []
+    for number in range(1, 200):
+        spec, nodes = asked(100 if number % 2 else 120)
+        spec.cohort_id, spec.batch, spec.arm = f"c{number}", number, number % 3
+        level = Fraction(1, 10**6 + number)
+        spec.wrap_probability.CopyFrom(to_rational(level))
+        run.add(spec, nodes)
+        alone.append(run.spent(1, test_mode=False))
+    assert calibrated == ["c1", "c2"]
+    assert alone[1:] == [alone[1]] * 198
+    assert len(alone[-1]["groups"]) == 2

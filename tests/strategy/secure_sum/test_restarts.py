@@ -13,7 +13,7 @@ from tests.support.secure_sums import (
     names,
     open_cohort,
 )
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits
+from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
 from wallflower.clients.secure_sum import restore_session as restore_client
 from wallflower.protocol.errors import ReplayedMessageError, WrongContextError
 from wallflower.protocol.secure_sum.session import Ask, SecureSum
@@ -131,3 +131,33 @@ def test_a_restored_client_refuses_a_second_different_request(backend: str) -> N
     )
     with pytest.raises((ReplayedMessageError, WrongContextError)):
         moved.handle(changed.messages["node-00000"])
+
+
+@pytest.mark.parametrize("lying", [False, True])
+def test_a_node_that_advertised_anew_is_left_out_and_the_others_are_summed(
+    lying: bool,
+) -> None:
+    """Masks with keys that the server does not know would make the whole sum void."""
+    cohort = fresh("secagg-plus", lying)
+    step = cohort.server.start()
+    assert isinstance(step, Ask)
+    for party, body in step.messages.items():
+        cohort.server.receive(party, cohort.answer(party, body))
+    ended = next(iter(cohort.parties))
+    again = client_session(
+        cohort.spec,
+        ended,
+        ENROLMENT.identity(ended) if lying else None,
+        ENROLMENT.trust if lying else None,
+        ClientLimits(),
+        ClientKeyring(cohort.spec.run_id),
+    )
+    again.handle(step.messages[ended])  # the same request reaches its next process
+    cohort.clients[ended] = again
+    step = cohort.server.advance()
+    while isinstance(step, Ask):
+        step = cohort.step(step, lambda s, p: True, lambda s, p: True)
+    assert isinstance(step, SecureSum), step
+    assert set(step.survivors) == cohort.parties.keys() - {ended}
+    assert step.total == cohort.expected(step.survivors)
+    assert cohort.refusals == {ended: "wrong-context"}

@@ -259,7 +259,7 @@ def test_without_proofs_one_node_moves_the_sum_at_will() -> None:
     assert outcome.total >= 10**5
 
 
-def test_a_node_whose_own_draw_leaves_the_range_stays_silent() -> None:
+def test_a_node_whose_own_draw_leaves_the_range_says_so() -> None:
     run = Run(8)
     cohort = run.cohort(proved=True)
     cohort.values["node-00002"] = 10**6

@@ -20,6 +20,7 @@ End = tuple[grpc.StatusCode, str]
 OK: End = (grpc.StatusCode.OK, "")
 RESET: End = (grpc.StatusCode.UNAVAILABLE, "connection reset")
 _EOF = grpc.aio.EOF  # type: ignore[attr-defined]
+_RETRY_S = 0.25  # between two looks for somebody who listens
 
 
 class Server:
@@ -102,6 +103,17 @@ class Channel:
         for call in self._calls:
             call.cancel()
 
+    async def channel_ready(self) -> None:
+        """Wait until somebody listens there and the caller's line is whole."""
+        process = PROCESS.get()
+        assert process is not None
+        link = self._network.link(process.name)
+        await asyncio.sleep(self._network.latency())
+        while (  # noqa: ASYNC110 (as gRPC looks again)
+            link.is_cut or self._network.server_at(self._address) is None
+        ):
+            await asyncio.sleep(_RETRY_S)
+
     def stream_stream(
         self,
         method: str,
@@ -127,7 +139,7 @@ class Channel:
         response_deserializer: Callable[[bytes], Any] | None = None,
     ) -> Callable[..., Coroutine[Any, Any, Any]]:
         async def call(request: Any, **options: Any) -> Any:
-            opened = self._open(method)
+            opened = self._open(method, options.get("metadata") or ())
             await opened.write((request_serializer or bytes)(request))
             try:
                 async with asyncio.timeout(options.get("timeout")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,20 +12,19 @@ import numpy as np
 
 from tests.support.world.deployments import LEDGER
 from tests.support.world.disk import ledger_rows
-from tests.support.world.population import PRECISION, users_of, value_of
+from tests.support.world.population import PRECISION, known_of, users_of
 from tests.support.world.schedule import SERVER, SHUFFLE, Schedule, node_names
 from wallflower.clients.node.randomizer import seeded_randomizer
 from wallflower.protocol.cohort import cohort_mechanism
-from wallflower.protocol.errors import InputError, WallflowerError
+from wallflower.protocol.errors import WallflowerError
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.elimination import Elimination
 from wallflower.strategy.bandit.policy import USERS_EXHAUSTED
 from wallflower.strategy.bandit.setup import restored_policy
 from wallflower.strategy.record.entries import StoredCohort
 from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.run.cohort_spec import floor_rule
+from wallflower.strategy.run.cohort_spec import everybody_suffices
 from wallflower.strategy.run.drawing import UserRegistry
-from wallflower.strategy.run.sharing import UsersExhaustedError
 from wallflower.strategy.run.verify import verify
 
 _Invited = Mapping[tuple[str, str], tuple[str, ...]]  # by cohort and node
@@ -42,8 +41,19 @@ def finish_reason(folder: Path) -> str | None:
     return None if last is None else last.finished
 
 
-def problems(schedule: Schedule, folder: Path, ended: str) -> list[str]:
-    """Name everything that is wrong with what a world left behind."""
+def problems(
+    schedule: Schedule, folder: Path, ended: str, shown: Collection[str] = ()
+) -> list[str]:
+    """Name everything that is wrong with what a world left behind.
+
+    `shown` are the users who were shown an arm, by whatever process.
+    """
+    charged = {user for users in _ledgers(folder)[0].values() for user in users}
+    wrong = [f"{user} was shown an arm and not charged" for user in {*shown} - charged]
+    return wrong + _journal_problems(schedule, folder, ended)
+
+
+def _journal_problems(schedule: Schedule, folder: Path, ended: str) -> list[str]:
     if not (folder / SERVER / "journal.sqlite").exists():
         return (
             ["a run ended before its journal was there"] if ended == "finished" else []
@@ -126,7 +136,7 @@ def _sums(schedule: Schedule, journal: Journal, spent: _Spent) -> Iterator[str]:
             if result.released != sent:
                 yield f"{where}: the sum is {result.released}, its users give {sent}"
             continue
-        total = sum(value_of(cohort.arm, user, schedule) for user in users)
+        total = sum(known_of(cohort.arm, user, schedule) for user in users)
         if (result.total, result.precision) != (total, PRECISION):
             yield f"{where}: the sum is {result.total}, its users give {total}"
 
@@ -137,7 +147,7 @@ def _sent(schedule: Schedule, cohort: StoredCohort, spent: _Spent) -> int:
     spec, total = CohortSpec.FromString(cohort.spec), 0
     for node_id in cohort.result.nodes:
         users = spent.get((cohort.cohort_id, node_id), ())
-        values = [value_of(cohort.arm, user, schedule) for user in users]
+        values = [known_of(cohort.arm, user, schedule) for user in users]
         drawn_again = seeded_randomizer(schedule.seed, node_id)
         rewards = np.array(values, dtype=np.float64) / PRECISION
         total += drawn_again(spec, cohort_mechanism(spec), users, rewards)
@@ -164,12 +174,6 @@ def _exhaustion(schedule: Schedule, journal: Journal, used: _Invited) -> Iterato
     assert isinstance(policy, Elimination)
     least = policy.spec.least_size(policy.batch)
     wishes = [replace(wish, size=least) for wish in policy.wishes()]
-    left = registry.remaining
-    try:
-        nodes = registry.choose(left, 0, node_names(schedule.nodes))
-        for wish in wishes:
-            rule = floor_rule(config, len(nodes))
-            registry.draw(wish.size, rule, nodes, by_chance=False)
-    except (UsersExhaustedError, InputError):
-        return
-    yield f"a run ended as {USERS_EXHAUSTED}, and {left} users were never asked"
+    if everybody_suffices(registry, config, wishes):
+        left = registry.remaining
+        yield f"a run ended as {USERS_EXHAUSTED}, and {left} users were never asked"

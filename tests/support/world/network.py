@@ -137,6 +137,11 @@ class Link:
         self._held: list[tuple[Callable[..., object], Any, bool]] = []
         self._latest = 0.0
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether nothing gets through at the moment."""
+        return self._cuts > 0
+
     def carry(
         self, arrive: Callable[..., object], *args: Any, apart: bool = False
     ) -> None:
@@ -248,6 +253,8 @@ class Stream:
         if method.unary_unary is not None:
             request = await self.to_server.take()
             self.down(write(await method.unary_unary(request, context)))
+        elif method.stream_unary is not None:
+            self.down(write(await method.stream_unary(None, context)))
         elif inspect.isasyncgenfunction(method.stream_stream):
             requests = self._requests(method.request_deserializer)
             async for answer in method.stream_stream(requests, context):

@@ -29,10 +29,10 @@ from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
 from wallflower.clients.rewards.local import CallableRewards
-from wallflower.clients.rewards.source import Patience
 from wallflower.engines.population import agreed_policy
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity, Trust
+from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow
 from wallflower.protocol.secure_sum.shuffle.plan import MIXED, PURE
 from wallflower.strategy.config import (
     DIRECT,
@@ -49,7 +49,7 @@ from wallflower.strategy.config import (
 PRECISION = 1024
 _LOWEST = 200  # reward of the worst arm, in units of 1/1024
 _CERTIFICATE_DAYS = 30
-REWARD_TIMEOUT_S = 100.0
+WINDOW_S = 100.0
 
 
 def config_of(schedule: Schedule) -> ExperimentConfig:
@@ -71,10 +71,11 @@ def config_of(schedule: Schedule) -> ExperimentConfig:
             shuffler_route=DIRECT if schedule.direct else RELAYED,
         ),
         nodes=NodeSettings(schedule.nodes, schedule.users),
-        rewards=RewardSettings(means=(0.5,) * schedule.arms),
+        rewards=RewardSettings(
+            means=(0.5,) * schedule.arms, window_s=window_of(schedule).seconds
+        ),
         transport=TransportSettings(
             stage_timeout_s=20.0,
-            reward_timeout_s=REWARD_TIMEOUT_S,
             attend_timeout_s=60.0,
         ),
         test=TestSettings(noise_seed=schedule.seed),
@@ -96,6 +97,35 @@ def value_of(arm: int, user: str, schedule: Schedule) -> int:
     return _LOWEST + above + place * stride % people
 
 
+def window_of(schedule: Schedule) -> OutcomeWindow:
+    """Return the window of a world; where every outcome is quick there is none."""
+    slow = any(fault.kind in REWARD_FAULTS for fault in schedule.faults)
+    return OutcomeWindow(WINDOW_S) if slow else NO_WINDOW
+
+
+def known_of(arm: int, user: str, schedule: Schedule) -> int:
+    """Return what counts for a user: their reward, or 0 if it comes too late."""
+    in_time = _wait_s(user, schedule) < WINDOW_S
+    return value_of(arm, user, schedule) if in_time else 0
+
+
+def _wait_s(user: str, schedule: Schedule) -> float:
+    """Return how long a user's reward takes."""
+    shares = dict.fromkeys(REWARD_FAULTS, 0.0)
+    for fault in schedule.faults:
+        if fault.kind in shares:
+            shares[fault.kind] = max(shares[fault.kind], fault.share)
+    digest = hashlib.sha256(f"{schedule.seed} {user}".encode()).digest()
+    luck, pace = digest[0] / 256, digest[1] / 256
+    if luck < shares["endless-rewards"]:
+        return math.inf
+    if luck < max(shares["slow-rewards"], shares["blocking-rewards"]):
+        # Some in time, some too late, nobody so near the end that threads decide.
+        slow = 2 * WINDOW_S * pace
+        return slow if slow < 0.8 * WINDOW_S else slow + 0.3 * WINDOW_S
+    return 0.3 * pace
+
+
 def reward_function(
     schedule: Schedule, shown: Counter[str]
 ) -> Callable[[str, str], Any]:
@@ -103,31 +133,18 @@ def reward_function(
 
     `shown` counts how often each user was shown an arm.
     """
-    shares = dict.fromkeys(REWARD_FAULTS, 0.0)
-    for fault in schedule.faults:
-        if fault.kind in shares:
-            shares[fault.kind] = max(shares[fault.kind], fault.share)
-
-    def wait_s(user: str) -> float:
-        digest = hashlib.sha256(f"{schedule.seed} {user}".encode()).digest()
-        luck, pace = digest[0] / 256, digest[1] / 256
-        if luck < shares["endless-rewards"]:
-            return math.inf
-        if luck < max(shares["slow-rewards"], shares["blocking-rewards"]):
-            return 2 * REWARD_TIMEOUT_S * pace  # some in time, some too late
-        return 0.3 * pace
 
     def answer(arm: str, user: str) -> float:
         return value_of(int(arm.removeprefix("arm-")), user, schedule) / PRECISION
 
     def blocking(arm: str, user: str) -> float:
         shown[user] += 1
-        block(wait_s(user))
+        block(_wait_s(user, schedule))
         return answer(arm, user)
 
     async def awaited(arm: str, user: str) -> float:
         shown[user] += 1
-        await asyncio.sleep(wait_s(user))
+        await asyncio.sleep(_wait_s(user, schedule))
         return answer(arm, user)
 
     return blocking if schedule.blocking else awaited
@@ -172,6 +189,6 @@ def make(
         identity=identities.__getitem__,
         enrolment_key=key,
         noise_seed=schedule.seed,
-        patience=Patience(REWARD_TIMEOUT_S),
+        window=window_of(schedule),
     )
     return make_node(setup, name, users_of(name, schedule), trust_of(schedule))

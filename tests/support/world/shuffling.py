@@ -78,8 +78,8 @@ class _Given(Given):
 class _Deposits(Deposits):
     tell: Tell
 
-    def put(self, body: bytes) -> tuple[bytes, bytes | None]:
-        taken = super().put(body)
+    def put(self, raw: bytes, body: bytes) -> tuple[bytes, bytes | None]:
+        taken = super().put(raw, body)
         self.tell("deposit")
         return taken
 

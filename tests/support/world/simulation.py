@@ -101,7 +101,9 @@ def simulate(schedule: Schedule, keep: Path | None = None) -> Outcome:
             for cohort_id, times in world.heaps.items()
             if times > 1
         ]
-        world.outcome.broken += problems(schedule, folder, world.outcome.ended)
+        world.outcome.broken += problems(
+            schedule, folder, world.outcome.ended, world.shown
+        )
         if keep is not None:
             shutil.copytree(folder, keep, dirs_exist_ok=True)
     finally:

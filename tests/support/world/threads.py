@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.world.processes import PROCESS
-from wallflower.clients.rewards.threads import RewardThreads
 
 _DEFAULT_WORKERS = 6  # of asyncio's own pool on a machine with two cores
 _running: list[Job] = []
@@ -177,18 +176,13 @@ class VirtualThread:
 
 
 class ThreadsOfEachProcess:
-    """Stands in for the one `RewardThreads` of a process: each has its own."""
+    """Stands in for the one `RewardThreads` of a process: a thread for every call."""
 
     def call(
         self, function: Callable[..., Any], *arguments: object
     ) -> asyncio.Future[object]:
-        """Call a function in a thread of this process."""
-        process = PROCESS.get()
-        assert process is not None
-        threads: RewardThreads = process.own.setdefault(
-            "reward threads", RewardThreads()
-        )
-        return threads.call(function, *arguments)
+        """Call a function in a thread of its own."""
+        return asyncio.wrap_future(VirtualExecutor(1).submit(function, *arguments))
 
 
 def running_job() -> Job | None:

@@ -19,6 +19,7 @@ from wallflower.protocol.errors import (
     InputError,
     JournalError,
     UnavailableError,
+    WallflowerError,
 )
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.strategy.config import (
@@ -28,6 +29,9 @@ from wallflower.strategy.config import (
 )
 from wallflower.strategy.record import events
 from wallflower.strategy.record.event_log import encode
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.recruiting import NodesMissingError
+from wallflower.strategy.run.terms import TermsRefusedError
 
 STARTED = events.RunStarted("r", ("a", "b"), 3, 30, 30, 0)
 EXPERIMENT = ExperimentConfig(
@@ -125,6 +129,19 @@ async def test_what_the_server_app_noted_is_raised_again(
         await launch.carry()
 
 
+@pytest.mark.parametrize("kind", [TermsRefusedError, NodesMissingError])
+async def test_an_error_of_the_server_app_alone_keeps_its_exit_code(
+    kind: type[WallflowerError], launch: Launch
+) -> None:
+    note = json.dumps({"error": kind.__name__, "text": "no", "exit": kind.exit_code})
+    launch.flower_does(
+        f"(run / 'failure.json').write_text({note!r})", "finished:failed"
+    )
+    with pytest.raises(WallflowerError, match="no") as error:
+        await launch.carry()
+    assert error.value.exit_code == 4
+
+
 async def test_the_note_of_an_earlier_attempt_is_forgotten(launch: Launch) -> None:
     note = {"error": "InputError", "text": "old", "exit": 2}
     (launch.run_dir / "failure.json").write_text(json.dumps(note))
@@ -165,3 +182,56 @@ async def test_a_superlink_is_named_or_addressed_not_both(tmp_path: Path) -> Non
     job = EngineJob(EXPERIMENT, tmp_path, "r", events.ignore, options)
     with pytest.raises(InputError, match="one of the two"):
         await deployment_engine.run_deployment(job)
+
+
+SERVER = """
+import pathlib, os, signal, sys, time
+from wallflower.strategy.record.journal import Journal
+with Journal.resume(pathlib.Path({run_dir!r})):
+    {end}
+"""
+
+
+def server_does(end: str, run_dir: Path) -> str:
+    """Return code by which Flower starts a server in a process of its own."""
+    code = SERVER.format(run_dir=str(run_dir), end=end)
+    return (
+        f"import subprocess, time; subprocess.Popen([sys.executable, '-c', {code!r}]); "
+    )
+
+
+async def test_a_server_that_is_killed_is_noticed_before_flower_says_so(
+    launch: Launch,
+) -> None:
+    """Flower itself goes on for longer than the test may take."""
+    Journal.create(launch.run_dir, "r", EXPERIMENT, "deployment").close()
+    killed = "time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)"
+    launch.flower_does(
+        server_does(killed, launch.run_dir) + "time.sleep(1000)", "running"
+    )
+    with pytest.raises(UnavailableError, match="died without a word"):
+        await launch.carry()
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "(run / 'pause').touch()",
+        '(run / \'failure.json\').write_text(\'{"error": "InputError", "text": "no", '
+        '"exit": 2}\')',
+    ],
+    ids=["paused", "failed"],
+)
+async def test_a_server_that_ends_in_order_is_left_to_flower(
+    word: str, launch: Launch
+) -> None:
+    Journal.create(launch.run_dir, "r", EXPERIMENT, "deployment").close()
+    launch.flower_does(
+        server_does("time.sleep(1)", launch.run_dir) + f"{word}; time.sleep(9)",
+        "finished:completed",
+    )
+    if "failure" in word:
+        with pytest.raises(WallflowerError, match="no"):
+            await launch.carry()
+    else:
+        await launch.carry()

@@ -10,7 +10,7 @@ import pytest
 from wallflower.planning.plan import Plan, make_plan
 from wallflower.planning.request import PlanRequest, with_file
 from wallflower.planning.shuffled import messages_sentence, sent_by_user
-from wallflower.planning.view import plan_json
+from wallflower.planning.view import plan_json, print_plan
 from wallflower.protocol.accounting.truncation import truncation
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.bits import SeededBits
@@ -123,6 +123,15 @@ def test_returning_users_get_the_smaller_bound() -> None:
     assert plan.returning[0].epsilon <= 1.0
     assert "(ε = 1)" in plan.sentence
     assert "takes part 10 times" in plan.sentence
+
+
+def test_the_delta_of_returning_users_is_written_as_everywhere(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_plan(planned(participations=300), "text")
+    said = capsys.readouterr().out
+    assert "(δ = 10⁻⁶)" in said
+    assert "1e-06" not in said
 
 
 def test_equivalents_grow_as_exceptions_get_rarer() -> None:

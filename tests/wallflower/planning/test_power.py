@@ -55,6 +55,11 @@ def users(cells: list[PowerCell], **chosen: Fraction) -> list[int]:
     return [count for count in found if count is not None]
 
 
+def test_the_worst_case_of_a_plan_counts_on_everybody_and_says_so(plan: Plan) -> None:
+    said = " ".join(plan("--arms", "2", "--horizon", "2000").split())
+    assert "suffice whatever the rates are, if everybody who is asked answers" in said
+
+
 def test_a_cell_is_what_a_plan_calls_typical(cells: list[PowerCell]) -> None:
     request = dataclasses.replace(
         REQUEST,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import wallflower
 from tests.support.run_fixtures import SMALL
 from tests.wallflower.results.test_page import made, rows
 from tests.wallflower.test_run_commands import invoke
+from wallflower.results.export import as_csv
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +102,43 @@ def test_a_notebook_gets_typed_rows_and_the_page(finished: Path) -> None:
 def test_a_data_frame_has_the_same_rows(finished: Path) -> None:
     frame = wallflower.load_run(finished).to_pandas()
     assert list(frame["lower"]) == [view["lower"] for view in recorded(finished)]
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@sum", "\tx", "\rx"])
+def test_no_name_is_a_formula_in_csv(name: str) -> None:
+    text = as_csv([{"arm": name, "estimate": -0.5}])
+    assert text == f"arm,estimate\n'{name},-0.5\n"
+
+
+@pytest.mark.parametrize("command", ["report", "export"])
+def test_what_is_written_does_not_follow_a_link(
+    command: str, finished: Path, tmp_path: Path
+) -> None:
+    precious, link = tmp_path / "precious", tmp_path / "link"
+    precious.write_text("precious")
+    link.symlink_to(precious)
+    invoke(command, finished, "--output", link)
+    assert precious.read_text() == "precious"
+    assert link.stat().st_size > 100
+
+
+def test_a_report_does_not_follow_a_link_in_the_run_directory(
+    finished: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "foreign"
+    shutil.copytree(finished, directory)
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (directory / "report.html").unlink(missing_ok=True)
+    (directory / "report.html").symlink_to(precious)
+    code, _ = invoke("report", directory)
+    assert (code, precious.read_text()) == (0, "precious")
+    assert "<html" in (directory / "report.html").read_text(encoding="utf-8")
+
+
+def test_an_output_that_is_no_file_is_written_to(finished: Path) -> None:
+    reading, writing = os.pipe()
+    code, _ = invoke("export", finished, "--output", f"/dev/fd/{writing}")
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        assert (code, pipe.readline().split(",")[0]) == (0, "round")

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.failing_nodes import nodes_fail
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.results.page import LARGEST_BYTES, content, in_words
+from wallflower.results.view import count_people
 from wallflower.strategy.record.journal import Journal
 
 FAILING = """
@@ -30,8 +32,7 @@ dropout = 0.2
 count = 12
 users = 60
 [rewards]
-source = "callable"
-function = "tests.integration.failing_rewards:some_fail"
+means = [0.0, 1.0, 0.0]
 """
 UNDECIDED = SMALL.replace("[0.1, 0.9, 0.2]", "[0.5, 0.51, 0.1]").replace(
     'name = "small"', 'name = "undecided"\nhorizon = 500'
@@ -100,7 +101,8 @@ def made(folder: Path, text: str) -> Path:
 
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("failing"), FAILING)
+    with nodes_fail(("node-3",)):
+        return made(tmp_path_factory.mktemp("failing"), FAILING)
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +154,7 @@ def test_the_arms_are_those_of_the_last_round(failing: Path) -> None:
         names[view["arm"]]: [
             f"{view['estimate']:.3f}",
             f"{view['lower']:.3f} – {view['upper']:.3f}",
-            f"{view['users']:,}",
+            count_people(view["users"], view["asked"]),
         ]
         for view in json.loads(str(text))
     }
@@ -193,7 +195,7 @@ def test_people_by_arm_are_those_of_the_invitations_and_the_sums(failing: Path) 
     assert shown == {arm: (invited[arm], answered[arm]) for arm in "abc"}
     by_reason = {row[1]: number(row[2]) for row in page.table("Everybody lost")}
     assert by_reason == dict(losses)
-    assert losses["reward-out-of-range"] == invited.total() - answered.total() > 0
+    assert losses["node-failed"] == invited.total() - answered.total() > 0
 
 
 def test_the_groups_are_the_terms_that_every_cohort_was_asked_on(failing: Path) -> None:
@@ -235,17 +237,14 @@ def test_an_undecided_run_says_what_was_learnt_and_names_no_leader(
 
 
 def test_a_run_whose_sums_all_failed_says_so_first_and_why(tmp_path: Path) -> None:
-    text = FAILING.replace("some_fail", "all_fail")
-    text = text.replace("[nodes]", "[transport]\nattempts = 1\n[nodes]")
-    with contextlib.chdir(tmp_path):
+    text = FAILING.replace("[nodes]", "[transport]\nattempts = 1\n[nodes]")
+    everybody = [f"node-{number}" for number in range(12)]
+    with contextlib.chdir(tmp_path), nodes_fail(everybody):
         assert invoke("run", write(tmp_path, text), "--run-dir", "run")[0] == 4
     invoke("report", tmp_path / "run")
     flat = page_of(tmp_path / "run").flat
     assert "No round is finished yet. 3 of 3 cohorts gave no sum." in flat
-    assert (
-        "Of 360 people asked 360 are in none: the source of outcomes failed (360)."
-        in flat
-    )
+    assert "Of 360 people asked 360 are in none: the node failed (360)." in flat
     assert "under way" not in flat.partition("What people were promised")[0]
 
 
@@ -341,12 +340,12 @@ def test_nobody_lost_is_nothing_that_differs(undecided: Path) -> None:
 
 def test_a_small_chance_is_written_for_people() -> None:
     reason = (
-        "trails arm 1 by 0.05677; the chance of such sums, were it as good, is at "
-        "most 3.7e-06"
+        "trails arm 1 by 0.05677; the chance of such sums, were it as good as any, is "
+        "at most 3.7e-06"
     )
     assert in_words(reason, ["a", "b"]) == (
-        "0.05677 behind “b”; the chance of such sums, were it as good, is at most "
-        "3.7·10⁻⁶"
+        "0.05677 behind “b”; the chance of such sums, were it as good as any, is at "
+        "most 3.7·10⁻⁶"
     )
 
 

@@ -16,6 +16,7 @@ from tests.wallflower.test_run_commands import invoke
 from wallflower.engines.registry import ENGINES
 from wallflower.protocol.privacy.sentences import REHEARSAL
 from wallflower.results.annex import annex_of
+from wallflower.results.page import content, render
 from wallflower.results.result import RunResult, read_result
 from wallflower.strategy.record.journal import Journal
 
@@ -105,6 +106,33 @@ def test_result_record_and_page_of_a_mixed_run_state_its_delta(tmp_path: Path) -
     assert facts["In all"] == "ε = 1, δ = 2⁻⁴⁰"
     assert facts["Guarantee"] == "pure ε-differential privacy, with δ = 2⁻⁴⁰"
     assert invoke("verify", run_dir)[0] == 0
+
+
+def test_a_run_with_the_papers_radius_promises_what_can_be_proved_of_it(
+    tmp_path: Path,
+) -> None:
+    run_dir = ran(tmp_path, ONE_BATCH.replace("[policy]", '[policy]\nradius = "paper"'))
+    result = result_of(run_dir)
+    assert result.winner == "b"
+    assert "a better one was dropped is at most 0.0625." in result.sentence()
+    with Journal.read(run_dir) as journal:
+        page = render(content(journal))
+        facts = dict(annex_of(journal, result).facts)
+    assert "a better one was dropped is at most 6.25\N{NO-BREAK SPACE}%" in page
+    assert facts["Chance of a wrong decision"].startswith("at most 6.25 %")
+
+
+@pytest.mark.parametrize("fact", ["In all", "As (ε, δ)"])
+def test_the_annex_adds_the_own_delta_to_that_of_a_conversion(
+    fact: str, tmp_path: Path
+) -> None:
+    proved = '[privacy]\nmechanism = "dist-rdp"\n[secure-sum]\ninputs = "proved"\n'
+    run_dir = ran(tmp_path, ONE_BATCH + proved)
+    result = result_of(run_dir)
+    assert Fraction(result.spent["truncation-delta"]) > 0
+    with Journal.read(run_dir) as journal:
+        facts = dict(annex_of(journal, result).facts)
+    assert "at δ = 1.00001e-06" in facts[fact]
 
 
 def test_a_record_that_forgets_the_delta_of_mixing_is_not_believed(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
+import re
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -12,9 +15,12 @@ import pytest
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.results.test_page import UNDECIDED, Page
 from tests.wallflower.test_run_commands import invoke
+from wallflower.planning.typical import LONGEST, RUNS, typical_users
+from wallflower.results import undecided as results_undecided
 from wallflower.results.export import load_run
 from wallflower.results.undecided import View, still_needed
 from wallflower.strategy.bandit.policy import ArmView
+from wallflower.strategy.bandit.spec import PolicySpec
 from wallflower.strategy.config import load_config
 
 INDEX = SMALL.replace("[policy]\nfirst-batch = 40", '[policy]\nname = "dp-imed"')
@@ -120,7 +126,7 @@ def test_status_json_and_report_of_an_undecided_run_say_the_same(
     needed = result.still_needed()
     assert needed is not None
     told = json.loads(invoke("status", undecided, "--format", "json")[1])
-    assert told["still_needed"] == asdict(needed)
+    assert told["still_needed"] == needed.as_json()
     assert needed.sentence in told["sentence"]
     assert needed.sentence in " ".join(invoke("status", undecided)[1].split())
     invoke("report", undecided)
@@ -154,3 +160,51 @@ def test_an_index_policy_says_what_it_is_for_in_result_and_report(index: Path) -
         json.loads(invoke("status", index, "--format", "json")[1])["still_needed"]
         is None
     )
+
+
+def test_an_experiment_of_many_small_rounds_is_simulated_in_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[PolicySpec] = []
+
+    def simulated(
+        policy: PolicySpec, base: Fraction, gap: Fraction, runs: int
+    ) -> int | None:
+        asked.append(dataclasses.replace(policy, horizon=LONGEST * policy.horizon))
+        assert runs == RUNS
+        return typical_users(policy, base, gap, runs)
+
+    monkeypatch.setattr(results_undecided, "typical_users", simulated)
+    many = SMALL.replace("first-batch = 40", "first-batch = 40\nratio = 1.000001")
+    needed = still_needed(load_config(write(tmp_path, many)), (BEST, RIVAL, OUT))
+    assert needed is not None
+    assert [policy.ratio for policy in asked] == [Fraction(3, 2)] * 2
+    assert max(policy.most_batches for policy in asked) < 30
+    assert needed.people is not None
+    assert "Each of its rounds is half as large again" in needed.sentence
+    usual = still_needed(load_config(write(tmp_path)), (BEST, RIVAL, OUT))
+    assert usual is not None
+    assert "half as large" not in usual.sentence
+
+
+def test_an_experiment_of_many_arms_is_simulated_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms = 350
+    names = ", ".join(f'"a{number}"' for number in range(arms))
+    means = ", ".join(["0.5"] * arms)
+    many = re.sub(r"arms = \[[^]]*\]", f"arms = [{names}]", SMALL)
+    many = re.sub(r"means = \[[^]]*\]", f"means = [{means}]", many)
+    counts: list[int] = []
+
+    def simulated(*asked: object) -> None:
+        counts.append(int(str(asked[-1])))
+
+    monkeypatch.setattr(results_undecided, "typical_users", simulated)
+    views = [
+        view(number, 0.5 + (number == 0) / 10, 0.2, None) for number in range(arms)
+    ]
+    needed = still_needed(load_config(write(tmp_path, many)), views)
+    assert needed is not None
+    assert counts == [11, 11]
+    assert needed.simulated == 11

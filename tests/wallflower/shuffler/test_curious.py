@@ -18,6 +18,7 @@ import pytest
 from tests.support.shuffled_sums import (
     KEY,
     ShuffledCohort,
+    deposited,
     finished,
     new_deposits,
     new_shuffler,
@@ -35,7 +36,6 @@ from wallflower.protocol.secure_sum.shuffle.deposits import (
 from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
 from wallflower.protocol.wire.shuffle_pb2 import (
-    DepositRequest,
     ReleaseAnswer,
     ReleaseRequest,
 )
@@ -52,8 +52,8 @@ def opened(cohort: ShuffledCohort, key: OpeningKey = KEY) -> dict[str, bytes]:
     """Give every node's ticket and messages, as they lie in the shuffler's box."""
     found = {}
     for party, parcel in cohort.parcels.items():
-        deposit = DepositRequest.FromString(parcel.body)
-        found[party] = key.open(deposit.sealed, deposit_info(deposit.context))
+        greeting, deposit = deposited(parcel)
+        found[party] = key.open(deposit.sealed, deposit_info(greeting.context))
     return found
 
 
@@ -88,7 +88,7 @@ def test_what_lives_in_the_shuffler_after_a_release_is_of_nobody(
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
     for parcel in cohort.parcels.values():
-        deposits.put(parcel.body)
+        deposits.put(parcel.greeting, parcel.body)
     before = living(deposits)
     shuffler = new_shuffler(tmp_path, deposits=deposits)
     shuffler.release(request)
@@ -137,7 +137,7 @@ def test_of_deposits_the_server_learns_whose_are_missing_and_no_more(
     del cohort.parcels["node-00007"]
     # When, in which order and how often they were brought is not told on.
     for parcel in (*reversed(cohort.parcels.values()), *cohort.parcels.values()):
-        deposits.put(parcel.body)
+        deposits.put(parcel.greeting, parcel.body)
     body = new_shuffler(tmp_path, deposits=deposits).release(request)
     answer = ReleaseAnswer.FromString(body)
     listed = sorted(map(cohort.batch, cohort.parties))
@@ -154,7 +154,7 @@ def test_what_the_server_keeps_has_no_message_and_no_ticket(tmp_path: Path) -> N
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
     for parcel in cohort.parcels.values():
-        deposits.put(parcel.body)
+        deposits.put(parcel.greeting, parcel.body)
     kept = server.snapshot() + living(server)  # what the spool has, and memory
     assert b"node-00003" in kept
     for body in opened(cohort).values():
@@ -172,7 +172,7 @@ def test_a_heap_is_in_no_order_of_its_nodes(tmp_path: Path) -> None:
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
     for parcel in cohort.parcels.values():
-        deposits.put(parcel.body)
+        deposits.put(parcel.greeting, parcel.body)
     body = new_shuffler(tmp_path, deposits=deposits).release(request)
     heap = ReleaseAnswer.FromString(body).heap
     plan = ShufflePlan.of(cohort.spec, NODES)

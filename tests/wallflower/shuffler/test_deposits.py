@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from tests.support.shuffled_sums import (
     KEY,
     TOKEN,
     ShuffledCohort,
+    deposited,
     finished,
     new_deposits,
     new_shuffler,
@@ -24,7 +27,7 @@ from wallflower.protocol.errors import (
     ReplayedMessageError,
 )
 from wallflower.protocol.secure_sum.envelope import unwrap, wrap
-from wallflower.protocol.secure_sum.session import SecureSum
+from wallflower.protocol.secure_sum.session import Ask, SecureSum
 from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES, deposit_info
 from wallflower.protocol.secure_sum.shuffle.plan import batch_info, batch_statement
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey, SealingKey
@@ -36,6 +39,7 @@ from wallflower.protocol.wire.shuffle_pb2 import (
 )
 from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.given import Given
+from wallflower.strategy.secure_sum import server_session
 
 
 def direct(nodes: int = 5, mechanism: str = "dist-dp") -> ShuffledCohort:
@@ -44,7 +48,7 @@ def direct(nodes: int = 5, mechanism: str = "dist-dp") -> ShuffledCohort:
 
 def brought(cohort: ShuffledCohort, deposits: Deposits) -> None:
     for parcel in cohort.parcels.values():
-        assert deposits.put(parcel.body)[0] == parcel.receipt
+        assert deposits.put(parcel.greeting, parcel.body)[0] == parcel.receipt
 
 
 @pytest.mark.parametrize("mechanism", ["shuffle-dp", "dist-dp"])
@@ -70,11 +74,12 @@ def test_a_sum_of_deposits_is_the_sum(
 def test_a_deposit_names_nobody_and_all_show_the_same_admission() -> None:
     cohort = direct()
     cohort.submitted()
-    bodies = [parcel.body for parcel in cohort.parcels.values()]
-    assert len({DepositRequest.FromString(body).admission for body in bodies}) == 1
-    assert len({len(body) for body in bodies}) == 1
-    for body in bodies:
-        assert not any(party.encode() in body for party in cohort.parties)
+    parcels = list(cohort.parcels.values())
+    assert len({parcel.greeting for parcel in parcels}) == 1
+    assert len({len(parcel.body) for parcel in parcels}) == 1
+    for parcel in parcels:
+        said = parcel.greeting + parcel.body
+        assert not any(party.encode() in said for party in cohort.parties)
 
 
 def test_the_server_never_sees_a_ticket_nor_a_message_with_a_name() -> None:
@@ -82,8 +87,8 @@ def test_the_server_never_sees_a_ticket_nor_a_message_with_a_name() -> None:
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
     for parcel in cohort.parcels.values():
-        deposit = DepositRequest.FromString(parcel.body)
-        opened = KEY.open(deposit.sealed, deposit_info(deposit.context))
+        greeting, deposit = deposited(parcel)
+        opened = KEY.open(deposit.sealed, deposit_info(greeting.context))
         for start in range(0, len(opened) - 16, 16):
             assert opened[start : start + 16] not in request
             assert all(
@@ -96,12 +101,126 @@ def test_the_server_never_sees_a_ticket_nor_a_message_with_a_name() -> None:
 def test_who_has_no_admission_is_not_let_in(admission: bytes, tmp_path: Path) -> None:
     cohort = direct()
     cohort.submitted()
-    deposit = DepositRequest.FromString(cohort.parcels["node-00000"].body)
-    deposit.admission = admission
+    greeting, deposit = deposited(cohort.parcels["node-00000"])
+    greeting.admission = admission
     deposits = new_deposits(tmp_path)
     with pytest.raises(AuthenticationError):
-        deposits.put(deposit.SerializeToString())
+        deposits.put(greeting.SerializeToString(), deposit.SerializeToString())
     assert deposits.held_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"nodes": 6}, {"batch_bytes": 1}, {"run": b"another"}, {"context": bytes(32)}],
+    ids=str,
+)
+def test_an_admission_says_how_much_it_admits(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    cohort, deposits = direct(), new_deposits(tmp_path)
+    cohort.submitted()
+    first, second, *_ = cohort.parcels.values()
+    greeting, _ = deposited(first)
+    for name, value in change.items():
+        setattr(greeting, name, value)
+    with pytest.raises(AuthenticationError, match="without admission"):
+        deposits.put(greeting.SerializeToString(), first.body)
+    # Nor beside one that was let in.
+    deposits.put(first.greeting, first.body)
+    with pytest.raises(AuthenticationError, match="without admission"):
+        deposits.put(greeting.SerializeToString(), second.body)
+
+
+def forged(cohort: ShuffledCohort, size: int) -> tuple[bytes, bytes]:
+    """A deposit of so many bytes by a node that has its cohort's admission."""
+    greeting, _ = deposited(cohort.parcels["node-00000"])
+    sealed = SealingKey(HYBRID, KEY.public).seal(
+        os.urandom(TICKET_BYTES) + bytes(size), deposit_info(greeting.context)
+    )
+    body = DepositRequest(sealed=sealed).SerializeToString()
+    return greeting.SerializeToString(), body
+
+
+@pytest.mark.parametrize("longer", [-1, 1, 1_000_000])
+def test_a_deposit_has_the_length_that_all_have(longer: int, tmp_path: Path) -> None:
+    cohort, deposits = direct(), new_deposits(tmp_path)
+    cohort.submitted()
+    greeting, _ = deposited(cohort.parcels["node-00000"])
+    size = greeting.batch_bytes + longer
+    with pytest.raises(MalformedMessageError, match="another length"):
+        deposits.put(*forged(cohort, size))
+    assert deposits.held_bytes == 0
+
+
+@pytest.mark.parametrize("run_id", ["run-1", "run-2"])
+def test_one_node_fills_no_more_than_the_room_of_its_cohort(
+    run_id: str, tmp_path: Path
+) -> None:
+    """Before, it filled the shuffler: cohorts of all runs were refused."""
+    hostile, deposits = direct(), new_deposits(tmp_path, most_bytes=1 << 20)
+    hostile.submitted()
+    size = deposited(hostile.parcels["node-00000"])[0].batch_bytes
+    for _ in hostile.parties:
+        deposits.put(*forged(hostile, size))
+    for _ in range(20):
+        with pytest.raises(RefusalError, match="full"):
+            deposits.put(*forged(hostile, size))
+    spec = shuffled_spec(mechanism="dist-dp", cohort_id="cohort-2")
+    spec.run_id = run_id
+    honest = ShuffledCohort(spec, direct=True)
+    server, request = honest.submitted()
+    assert isinstance(request, bytes)
+    brought(honest, deposits)
+    outcome = finished(
+        server, new_shuffler(tmp_path, deposits=deposits).release(request)
+    )
+    assert isinstance(outcome, SecureSum)
+    assert outcome.total == sum(honest.values.values())
+
+
+def test_one_run_leaves_room_for_others(tmp_path: Path) -> None:
+    def cohort_of(run_id: str, cohort_id: str) -> ShuffledCohort:
+        spec = shuffled_spec(mechanism="dist-dp", cohort_id=cohort_id)
+        spec.run_id = run_id
+        cohort = ShuffledCohort(spec, direct=True)
+        cohort.submitted()
+        return cohort
+
+    first = cohort_of("run-1", "cohort-0")
+    size = deposited(first.parcels["node-00000"])[0].batch_bytes
+    deposits = new_deposits(tmp_path, most_bytes=20 * size)
+    for number in range(3):
+        brought(cohort_of("run-1", f"cohort-{number}"), deposits)
+    with pytest.raises(RefusalError, match="full"):
+        brought(cohort_of("run-1", "cohort-3"), deposits)
+    other = cohort_of("run-2", "cohort-0")
+    brought(other, deposits)
+    assert deposits.held_bytes == 20 * size
+    context = deposited(first.parcels["node-00000"])[0].context
+    deposits.end(context)
+    brought(cohort_of("run-1", "cohort-3"), deposits)
+
+
+def test_a_relayed_cohort_admits_nobody(tmp_path: Path) -> None:
+    """Where the server carries messages, nodes are given nothing to deposit with."""
+    cohort = ShuffledCohort(shuffled_spec(mechanism="dist-dp"))
+    server = server_session(cohort.spec, cohort.parties, keyring=cohort.keyring)
+    step = server.start()
+    assert isinstance(step, Ask)
+    for message in step.messages.values():
+        assert not SubmitRequest.FromString(unwrap(message).payload).admission
+    _, request = cohort.submitted()
+    assert isinstance(request, bytes)
+    assert not cohort.parcels
+    hostile, deposits = direct(), new_deposits(tmp_path)
+    hostile.submitted()
+    size = deposited(hostile.parcels["node-00000"])[0].batch_bytes
+    for _ in hostile.parties:
+        deposits.put(*forged(hostile, size))
+    answer = ReleaseAnswer.FromString(
+        new_shuffler(tmp_path, deposits=deposits).release(request)
+    )
+    assert answer.heap
 
 
 def test_a_deposit_opens_for_no_other_cohort(tmp_path: Path) -> None:
@@ -113,10 +232,9 @@ def test_a_deposit_opens_for_no_other_cohort(tmp_path: Path) -> None:
     )
     cohort.submitted()
     other.submitted()
-    moved = DepositRequest.FromString(other.parcels["node-00000"].body)
-    moved.sealed = DepositRequest.FromString(cohort.parcels["node-00000"].body).sealed
+    greeting, body = other.parcels["node-00000"], cohort.parcels["node-00000"].body
     with pytest.raises(AuthenticationError):
-        new_deposits(tmp_path).put(moved.SerializeToString())
+        new_deposits(tmp_path).put(greeting.greeting, body)
 
 
 def test_a_deposit_brought_twice_counts_once(tmp_path: Path) -> None:
@@ -140,8 +258,9 @@ def test_after_the_release_nothing_is_taken_any_more(tmp_path: Path) -> None:
     assert isinstance(request, bytes)
     brought(cohort, deposits)
     new_shuffler(tmp_path, deposits=deposits).release(request)
+    late = cohort.parcels["node-00000"]
     with pytest.raises(ReplayedMessageError):
-        deposits.put(cohort.parcels["node-00000"].body)
+        deposits.put(late.greeting, late.body)
     assert deposits.held_bytes == 0
 
 
@@ -164,9 +283,9 @@ def test_what_was_handed_out_while_a_deposit_was_opened_does_not_come_back(
     given = Given(tmp_path)
     cohort, deposits = direct(), Deposits(key, given, TOKEN)
     cohort.submitted()
-    first, second, *_ = (parcel.body for parcel in cohort.parcels.values())
-    deposits.put(first)
-    context = DepositRequest.FromString(first).context
+    first, second, *_ = cohort.parcels.values()
+    deposits.put(first.greeting, first.body)
+    context = deposited(first)[0].context
 
     def hand_out() -> None:
         if written_down:
@@ -176,24 +295,21 @@ def test_what_was_handed_out_while_a_deposit_was_opened_does_not_come_back(
     key.meanwhile = hand_out
     if written_down:
         with pytest.raises(ReplayedMessageError):
-            deposits.put(second)
+            deposits.put(second.greeting, second.body)
     else:
-        deposits.put(second)
+        deposits.put(second.greeting, second.body)
     assert len(deposits.end(context)) == (0 if written_down else 1)
 
 
 def test_what_no_node_answered_for_is_in_no_heap(tmp_path: Path) -> None:
     # A stranger with the admission of a member leaves messages of its own.
-    cohort, deposits = direct(), new_deposits(tmp_path)
+    cohort, deposits = direct(6, "shuffle-dp"), new_deposits(tmp_path)
+    cohort.silent = frozenset({"node-00005"})
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
     brought(cohort, deposits)
-    known = DepositRequest.FromString(cohort.parcels["node-00000"].body)
-    opened = KEY.open(known.sealed, deposit_info(known.context))
-    known.sealed = SealingKey(HYBRID, KEY.public).seal(
-        bytes(TICKET_BYTES) + opened[TICKET_BYTES:], deposit_info(known.context)
-    )
-    deposits.put(known.SerializeToString())
+    greeting, _ = deposited(cohort.parcels["node-00000"])
+    deposits.put(*forged(cohort, greeting.batch_bytes))
     outcome = finished(
         server, new_shuffler(tmp_path, deposits=deposits).release(request)
     )
@@ -247,7 +363,7 @@ def test_a_ticket_serves_one_node_only(tmp_path: Path) -> None:
     assert dict(answer.refused) == {"node-00001": "no-deposit"}
 
 
-@pytest.mark.parametrize("limit", [{"most_bytes": 60_000}, {"most_nodes": 2}])
+@pytest.mark.parametrize("limit", [{"most_bytes": 120_000}, {"most_nodes": 2}])
 def test_no_more_is_held_than_agreed(limit: dict[str, int], tmp_path: Path) -> None:
     cohort, deposits = direct(), new_deposits(tmp_path, **limit)
     cohort.submitted()
@@ -261,7 +377,7 @@ def test_a_cohort_that_is_given_up_is_destroyed_and_never_given(tmp_path: Path) 
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
     brought(cohort, deposits)
-    context = DepositRequest.FromString(cohort.parcels["node-00000"].body).context
+    context = deposited(cohort.parcels["node-00000"])[0].context
     deposits.give_up(context)
     assert deposits.held_bytes == 0
     answer = ReleaseAnswer.FromString(
@@ -274,12 +390,8 @@ def test_a_cohort_that_is_given_up_is_destroyed_and_never_given(tmp_path: Path) 
 def test_an_empty_deposit_is_refused(tmp_path: Path) -> None:
     cohort = direct()
     cohort.submitted()
-    deposit = DepositRequest.FromString(cohort.parcels["node-00000"].body)
-    deposit.sealed = SealingKey(HYBRID, KEY.public).seal(
-        bytes(TICKET_BYTES), deposit_info(deposit.context)
-    )
     with pytest.raises(MalformedMessageError):
-        new_deposits(tmp_path).put(deposit.SerializeToString())
+        new_deposits(tmp_path).put(*forged(cohort, 0))
 
 
 def test_below_the_floor_deposits_are_destroyed(tmp_path: Path) -> None:

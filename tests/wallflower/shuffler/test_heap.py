@@ -93,7 +93,7 @@ def test_a_batch_listed_twice_counts_once(direct: bool, tmp_path: Path) -> None:
     if direct:
         deposits = new_deposits(tmp_path)
         for parcel in cohort.parcels.values():
-            deposits.put(parcel.body)
+            deposits.put(parcel.greeting, parcel.body)
     twice = ReleaseRequest.FromString(request)
     twice.unnamed[1] = twice.unnamed[0]
     answer = ReleaseAnswer.FromString(

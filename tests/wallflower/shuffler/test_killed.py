@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from asyncio.subprocess import Process
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -12,6 +13,7 @@ import pytest
 
 from tests.support.shuffled_sums import (
     ShuffledCohort,
+    deposited,
     finished,
     shuffled_spec,
     started,
@@ -19,12 +21,11 @@ from tests.support.shuffled_sums import (
 from tests.wallflower.shuffler.test_service import asked, bearer
 from wallflower.clients.node.courier import deliver
 from wallflower.protocol.errors import RefusalError
-from wallflower.protocol.secure_sum.session import Parcel, SecureSum, Void
+from wallflower.protocol.secure_sum.session import SecureSum, Void
 from wallflower.protocol.secure_sum.shuffle.deposits import deposit_info
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
 from wallflower.protocol.wire.shuffle_pb2 import (
     Chunk,
-    DepositRequest,
     ReleaseAnswer,
     ReleaseRequest,
 )
@@ -75,8 +76,8 @@ def leaves_nothing(home: Path, cohort: ShuffledCohort, request: bytes) -> None:
     parts = list(release.unnamed)
     assert parts
     for parcel in cohort.parcels.values():
-        deposit = DepositRequest.FromString(parcel.body)
-        opened = key.open(deposit.sealed, deposit_info(deposit.context))
+        greeting, deposit = deposited(parcel)
+        opened = key.open(deposit.sealed, deposit_info(greeting.context))
         parts += [deposit.sealed, opened]
     for part in parts:
         assert not any(part[i : i + 16] in lying for i in range(0, len(part), 16))
@@ -102,7 +103,7 @@ async def test_killed_while_it_collects_it_has_nothing_and_gives_no_heap(
         assert is_given(tmp_path) == 1
         late = cohort.parcels["node-00000"]
         with pytest.raises(RefusalError, match="failed-precondition"):
-            await deliver(Parcel(place.address, late.authority, late.body, b""))
+            await deliver(replace(late, address=place.address, receipt=b""))
     finally:
         await stopped(again)
 

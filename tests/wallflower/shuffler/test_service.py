@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -191,8 +192,19 @@ async def test_a_deposit_without_admission_is_not_let_in(tmp_path: Path) -> None
         assert counted(service, "not-authenticated") == 1
 
 
+async def test_a_deposit_without_admission_is_not_waited_for(tmp_path: Path) -> None:
+    async with serving(tmp_path, Limits(deposit_s=0.2)) as (place, service):
+        credentials = grpc.ssl_channel_credentials(place.files.authority)
+        async with grpc.aio.secure_channel(place.address, credentials) as channel:
+            deposit = channel.stream_unary(f"/{SERVICE}/Deposit", None, None)
+            call: Any = deposit(None)
+            # It has sent nothing but its headers.
+            assert await call.code() == grpc.StatusCode.UNAUTHENTICATED
+        assert counted(service, "not-authenticated") == 1
+
+
 class _Pretending(Deposits):
-    def put(self, body: bytes) -> tuple[bytes, bytes | None]:
+    def put(self, raw: bytes, body: bytes) -> tuple[bytes, bytes | None]:
         return bytes(32), None
 
 

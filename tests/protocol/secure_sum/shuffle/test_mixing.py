@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -127,6 +128,18 @@ def test_never_more_shares_are_asked_for_than_by_the_published_theorem(
 ) -> None:
     ours = shares_for(2**exponent, 2**length, 40)
     assert ours <= published(2**exponent, 2**length, 40)
+
+
+@pytest.mark.parametrize(
+    ("parties", "theirs", "ours"), [(64, 24, 19), (256, 18, 15), (4096, 12, 11)]
+)
+def test_the_documented_savings_over_the_published_theorem_are_computed(
+    parties: int, theirs: int, ours: int
+) -> None:
+    assert published(parties, 2**20, 40) == theirs
+    assert shares_for(parties, 2**20, 40) == ours
+    said = (Path(__file__).parents[4] / "docs" / "shuffling.md").read_text("utf-8")
+    assert f"n = {parties:,}: {ours} instead of {theirs}" in " ".join(said.split())
 
 
 def test_the_example_of_the_paper_ten_thousand_parties_and_32_bits() -> None:

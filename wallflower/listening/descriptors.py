@@ -21,12 +21,14 @@ _FEWEST_STREAMS = 2  # a cohort of one node is never asked
 _log = logging.getLogger(__name__)
 
 
-def streams_allowed(wanted: int) -> int:
+def streams_allowed(wanted: int, hosted: int = 0) -> int:
     """Raise the limit for `wanted` streams; give how many there is room for.
 
-    Raises UnavailableError where not even two nodes could attend.
+    Each of the `hosted` nodes, which live in this process, takes the other end of its
+    stream, too. Raises UnavailableError where they could not all attend, or not even
+    two nodes.
     """
-    in_use = len(list(Path("/dev/fd").iterdir()))
+    in_use = len(list(Path("/dev/fd").iterdir())) + hosted
     needed = in_use + RESERVED + wanted
     limit = _raised(needed)
     if limit >= needed:
@@ -37,7 +39,7 @@ def streams_allowed(wanted: int) -> int:
         f"{limit:,}: room for {max(0, room):,}; raise the hard limit (LimitNOFILE= in "
         "systemd, ulimits in compose, `ulimit -Hn` in a shell)"
     )
-    if room < _FEWEST_STREAMS:
+    if room < max(_FEWEST_STREAMS, hosted):
         raise UnavailableError(said)
     _log.warning(
         said,

@@ -1,0 +1,79 @@
+"""What callers without token or certificate can hold: in real processes, over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.integration.desk_abuse import desk_process
+from tests.support.desk_fixtures import House, attending
+from tests.support.port_contract import Echo
+from tests.support.shuffled_sums import (
+    ShuffledCohort,
+    finished,
+    shuffled_spec,
+    started,
+)
+from tests.support.siege import besieged, most_memory
+from tests.wallflower.shuffler.test_service import asked
+from wallflower.clients.node.courier import deliver
+from wallflower.protocol.secure_sum.session import SecureSum
+
+# Before: some 100 MiB a connection, without end.
+MOST_BYTES = 20 * 2**20
+STRANGERS = 20
+SECONDS = 5.0
+DESK = (
+    "/wallflower.v1.Desk/Visit",
+    "/wallflower.v1.Desk/Attend",
+    "/grpc.health.v1.Health/Check",
+    "/grpc.health.v1.Health/Watch",
+)
+SHUFFLER_PATHS = (
+    "/wallflower.v1.Shuffler/Deposit",
+    "/wallflower.v1.Shuffler/Release",
+    "/grpc.health.v1.Health/Check",
+    "/grpc.health.v1.Health/Watch",
+)
+
+
+@pytest.mark.slow  # twenty strangers, for some seconds
+async def test_strangers_hold_next_to_nothing_in_the_server() -> None:
+    house = House()
+    async with desk_process(house) as (desk, port):
+        async with attending(house, port, {"honest": Echo()}):
+            before = (await desk.report())["rss"]
+            async with besieged(port, DESK, STRANGERS) as siege:
+                held = await most_memory(desk.pid, SECONDS) - before
+                report = await desk.report()
+    assert siege.calls > STRANGERS
+    assert held < MOST_BYTES, f"{held / 2**20:.0f} MiB"
+    assert (report["honest"], report["greeting"]) == ("ok", 0)
+
+
+@pytest.mark.slow  # twenty strangers, for some seconds
+async def test_strangers_hold_next_to_nothing_in_the_shuffler(tmp_path: Path) -> None:
+    process, place = await started(tmp_path, log=asyncio.subprocess.DEVNULL)
+    try:
+        cohort = ShuffledCohort(shuffled_spec(mechanism="dist-dp"), place=place)
+        server, request = cohort.submitted()
+        assert isinstance(request, bytes)
+        first, *others = cohort.parcels.values()
+        await deliver(first)
+        before = await most_memory(process.pid, 0.5)
+        port = int(place.address.rpartition(":")[2])
+        async with besieged(port, SHUFFLER_PATHS, STRANGERS) as siege:
+            held = await most_memory(process.pid, SECONDS) - before
+            for parcel in others:
+                await deliver(parcel)
+            answer = await asked(place, request)
+        assert siege.calls > STRANGERS
+        assert held < MOST_BYTES, f"{held / 2**20:.0f} MiB"
+        outcome = finished(server, answer.body)
+        assert isinstance(outcome, SecureSum)
+        assert outcome.total == sum(cohort.values.values())
+    finally:
+        process.terminate()
+        await process.wait()

@@ -1,0 +1,1 @@
+"""Damaged run directories: what was done to them, and what every command says then."""

@@ -1,0 +1,1 @@
+"""Exhaustive exploration of the secure-sum machines: ``make check-machines``."""

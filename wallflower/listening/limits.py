@@ -1,0 +1,142 @@
+"""How fast a node may talk, and how much one network may take of what is for all."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter, OrderedDict
+from urllib.parse import unquote
+
+
+class TokenBucket:
+    """Allows `burst` at once and `rate` per second in the long run.
+
+    The caller gives the time, so that a test needs no clock.
+    """
+
+    __slots__ = ("_burst", "_last", "_left", "_rate")
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._left = burst
+        self._last = now
+
+    def left(self, now: float) -> float:
+        """How much may be taken now."""
+        refill = max(0.0, now - self._last) * self._rate
+        self._left = min(self._burst, self._left + refill)
+        self._last = now
+        return self._left
+
+    def take(self, now: float) -> bool:
+        """Take one if there is one."""
+        if self.left(now) < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class Blame:
+    """How many refusals each network has caused lately; bounded in memory.
+
+    Parameters
+    ----------
+    rate, burst : float
+        Refusals a network may cause per second, and at once.
+    most_addresses : int
+        Networks remembered; the one not seen for longest is forgiven first.
+    """
+
+    def __init__(self, rate: float, burst: float, most_addresses: int = 4096) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._most = most_addresses
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many networks are remembered."""
+        return len(self._buckets)
+
+    def blocked(self, address: str, now: float) -> bool:
+        """Say whether a network has used up its refusals."""
+        bucket = self._buckets.get(address)
+        return bucket is not None and bucket.left(now) < 1
+
+    def add(self, address: str, now: float) -> None:
+        """Note one more refusal of a network."""
+        bucket = self._buckets.get(address)
+        if bucket is None:
+            bucket = self._buckets[address] = TokenBucket(self._rate, self._burst, now)
+        self._buckets.move_to_end(address)
+        bucket.take(now)
+        if len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
+
+
+class FairPlaces:
+    """So many places, of which no few networks can take all.
+
+    A quarter is for whoever comes first, so that many nodes behind one address get in.
+    Of the rest no network gets more than one place in 32: it takes 24 networks to fill
+    them.
+    """
+
+    __slots__ = ("_held", "_most", "_share", "_taken")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._share = max(1, most // 32)
+        self._taken = 0
+        self._held: Counter[str] = Counter()
+
+    @property
+    def taken(self) -> int:
+        """How many places are taken."""
+        return self._taken
+
+    def take(self, network: str) -> bool:
+        """Take a place for a network, if it may have one more."""
+        early = self._taken < self._most // 4
+        room = early or self._held.get(network, 0) < self._share
+        if self._taken >= self._most or not room:
+            return False
+        self._held[network] += 1
+        self._taken += 1
+        return True
+
+    def give_back(self, network: str) -> None:
+        """Free a place that a network took."""
+        self._held[network] -= 1
+        self._taken -= 1
+        if not self._held[network]:
+            del self._held[network]
+
+
+def address_of(peer: str) -> str:
+    """Take the address out of gRPC's ``ipv4:10.0.0.1:4711`` or ``ipv6:%5B::1%5D:1``."""
+    kind, _, rest = peer.partition(":")
+    return rest.rpartition(":")[0] if kind in {"ipv4", "ipv6"} else peer
+
+
+def network_of(address: str) -> str:
+    """Name the network of an address: its /24, or its /64.
+
+    Examples
+    --------
+    >>> network_of("192.0.2.17")
+    '192.0.2.0/24'
+    >>> network_of("%5B2001:db8::17%5D")
+    '2001:db8::/64'
+    >>> network_of("::ffff:192.0.2.17")
+    '192.0.2.0/24'
+    >>> network_of("unix:/run/desk")
+    'unix:/run/desk'
+    """
+    try:
+        found = ipaddress.ip_address(unquote(address).strip("[]").partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    bits = 24 if found.version == 4 else 64
+    return str(ipaddress.ip_network((found, bits), strict=False))

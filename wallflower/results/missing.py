@@ -1,0 +1,201 @@
+"""Whom a verdict holds for: everybody asked, or those who answered.
+
+Nobody can know the outcomes of people who are in no sum. But it can be known whether
+they matter: `strategy.bandit.worst_case` repeats every decision with the outcomes that
+speak most against it. What it finds qualifies the headline, wherever a result is shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wallflower.protocol.numbers import counted
+from wallflower.results.answer_rates import ALARM, AnswerRates, answer_rates
+from wallflower.results.by_hand import listed
+from wallflower.results.cohort_rows import cohort_rows
+from wallflower.strategy.bandit.policy import Arm
+from wallflower.strategy.bandit.spec import ELIMINATION
+from wallflower.strategy.bandit.worst_case import Interval, WorstCase
+from wallflower.strategy.record.entries import SUMMED, VOID, RoundRecord
+from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.common_nodes import find_unlike_rounds
+
+# Whom a verdict holds for.
+EVERYBODY = "everybody-asked"
+REPLACED = "everybody-asked-but-void-cohorts"
+ANSWERED = "those-who-answered"
+
+
+@dataclass(frozen=True, slots=True)
+class MissingPeople:
+    """Who is in no sum of the finished rounds, and what it means for the verdict.
+
+    Attributes
+    ----------
+    asked : people asked in the finished rounds, void cohorts included.
+    absent : asked in cohorts with a sum, and not in it.
+    void : asked in cohorts that gave no sum; `void_cohorts` counts these.
+    holds_for : EVERYBODY, REPLACED or ANSWERED; None where no arm is out.
+    doubtful : names of arms out that the absent people might have kept in.
+    intervals : of every arm's mean over everybody asked, whatever the missing people's
+        outcomes were; empty where nobody is, or the policy does not decide.
+    unlike_rounds : finished rounds whose sums are over different nodes.
+    """
+
+    asked: int
+    absent: int
+    void: int
+    void_cohorts: int
+    holds_for: str | None
+    doubtful: tuple[str, ...]
+    intervals: Mapping[Arm, Interval]
+    rates: AnswerRates
+    unlike_rounds: int
+
+    @property
+    def missing(self) -> int:
+        """People asked who are in no sum."""
+        return self.absent + self.void
+
+    @property
+    def qualification(self) -> str:
+        """What a headline must add before its full stop, or nothing."""
+        if self.holds_for is None:
+            return ""
+        among = " among those who answered" if self.holds_for == ANSWERED else ""
+        return among + " (answer rates differ by arm)" * self.rates.differ
+
+    def qualify(self, headline: str) -> str:
+        """Return a headline that says whom it holds for."""
+        return f"{headline.removesuffix('.')}{self.qualification}."
+
+    def describe(self, winner: str | None, marks: str = '""') -> str:
+        """Say whom the verdict holds for; nothing where there is no verdict.
+
+        `marks` are the two quotation marks of where it is said.
+        """
+        if self.holds_for is None:
+            return ""
+        subject = "That arms are out" if winner is None else "It"
+        parts = self._who(f"{subject} holds", marks), self._rates(marks)
+        return " ".join(part for part in parts if part)
+
+    def interval_of_all(self, view: Mapping[str, Any]) -> Interval | None:
+        """Return the interval of an arm's mean over everybody asked, if it is known."""
+        if not self.missing:
+            return Interval(view["lower"], view["upper"])
+        return self.intervals.get(view["arm"])
+
+    def as_json(self, winner: str | None) -> dict[str, Any]:
+        """Return JSON types."""
+        return {
+            "asked": self.asked,
+            "in_no_sum": self.missing,
+            "in_void_cohorts": self.void,
+            "holds_for": self.holds_for,
+            "doubtful_arms": list(self.doubtful),
+            "rounds_with_unlike_nodes": self.unlike_rounds,
+            "answer_rates_differ": self.rates.differ,
+            "answer_rates_p_value": self.rates.p_value,
+            "answer_rates_level": ALARM,
+            "sentence": self.describe(winner),
+        }
+
+    def _who(self, holds: str, marks: str) -> str:
+        if not self.missing:
+            return f"Nobody is missing. {holds} for all {_people(self.asked)} asked."
+        if self.holds_for == EVERYBODY:
+            return f"{holds} whatever {_whose_outcomes(self.missing)} were."
+        if self.holds_for == REPLACED:
+            first = (
+                f"{holds} whatever {_whose_outcomes(self.absent)} were"
+                if self.absent
+                else "Nobody is missing from a sum"
+            )
+            return (
+                f"{first}. {counted(self.void_cohorts, 'cohort')} of "
+                f"{_people(self.void)} gave no sum; others replaced them. This assumes "
+                "that no cohort failed because of its people's outcomes."
+            )
+        arms = listed([name.join(marks) for name in self.doubtful])
+        return (
+            f"{holds} among those who answered: {self.missing:,} of "
+            f"{_people(self.asked)} asked are missing. If their outcomes were the "
+            f"worst possible, {arms} would still be in the race."
+        )
+
+    def _rates(self, marks: str) -> str:
+        if not self.rates.differ:
+            return ""
+        worst = self.rates.worst
+        return (
+            f"Answer rates differ by arm: {str(worst.arm).join(marks)} lost "
+            f"{worst.arm_lost:,} {worst.unit} where {worst.expected:,.1f} were "
+            "expected."
+        )
+
+
+def find_missing(journal: Journal, last: RoundRecord | None) -> MissingPeople:
+    """Count who is missing from the rounds up to `last` and weigh what it means."""
+    config, done = journal.config, 0 if last is None else last.number
+    names = config.experiment.arms
+    rows = [row for row in cohort_rows(journal) if row.round <= done]
+    void: Counter[tuple[Arm, int]] = Counter()
+    for row in rows:
+        if row.state == VOID:
+            void[names.index(row.arm), row.batch] += row.drawn
+    summed = [row for row in rows if row.state == SUMMED]
+    absent = sum(row.drawn - row.answered for row in summed)
+    holds_for: str | None = None
+    doubtful: Sequence[Arm] = ()
+    intervals: Mapping[Arm, Interval] = {}
+    if last is not None and config.policy.name == ELIMINATION:
+        state, states = last.policy_state, journal.states(_falls(last.views))
+        strict = WorstCase(state, void, states)
+        lenient = WorstCase(state, earlier=states)
+        doubtful = lenient.doubtful()
+        holds_for = _holds_for(last.views, doubtful, strict.doubtful())
+        if strict.missing:
+            intervals = {arm: strict.interval(arm) for arm in range(len(names))}
+    return MissingPeople(
+        asked=sum(row.drawn for row in rows),
+        absent=absent,
+        void=void.total(),
+        void_cohorts=sum(row.state == VOID for row in rows),
+        holds_for=holds_for,
+        doubtful=tuple(names[arm] for arm in doubtful),
+        intervals=intervals,
+        rates=answer_rates(rows, done, len(names)),
+        unlike_rounds=sum(number <= done for number in find_unlike_rounds(journal)),
+    )
+
+
+def _falls(views: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Return the rounds in which an arm fell."""
+    return {view["eliminated_in"] for view in views if not view["active"]}
+
+
+def _holds_for(
+    views: Sequence[Mapping[str, Any]],
+    doubtful: Sequence[Arm],
+    with_void: Sequence[Arm],
+) -> str | None:
+    """Say whom the arms that are out hold for; None where none is out by the sums."""
+    if not any(not view["active"] and not view["retired"] for view in views):
+        return None
+    if doubtful:
+        return ANSWERED
+    return REPLACED if with_void else EVERYBODY
+
+
+def _people(number: int) -> str:
+    return "1 person" if number == 1 else f"{number:,} people"
+
+
+def _whose_outcomes(people: int) -> str:
+    if people == 1:
+        return "the missing person's outcome"
+    return f"the {people:,} missing people's outcomes"
