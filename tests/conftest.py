@@ -1,19 +1,49 @@
-"""Settings of all tests: none of them has a stopwatch."""
+"""Settings of all tests: no stopwatch, and draws that a test's name decides."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import random
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
+
+from wallflower.protocol.noise import bits
 
 # Where a change is judged, by the same examples each time; elsewhere by new ones.
 settings.register_profile(
     "without-deadlines", deadline=None, derandomize="CI" in os.environ
 )
 settings.load_profile("without-deadlines")
+
+
+@pytest.fixture(autouse=True)
+def seeded_draws(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed noise, assignment and synthetic rewards of this process by the test's name.
+
+    Such a draw decides how a run goes, so a test that rests on it would fail by
+    chance. Keys, nonces and names still come from the operating system: they decide
+    nothing. A test of the system's randomness itself is marked `os_randomness`.
+    """
+    if request.node.get_closest_marker("os_randomness"):
+        return
+    source = random.Random(request.node.nodeid)
+    seeded_generator = np.random.default_rng
+
+    def draw_words(count: int) -> bits.Words:
+        return np.frombuffer(source.randbytes(8 * count), dtype=np.uint64)
+
+    def default_rng(seed: Any = None) -> np.random.Generator:
+        return seeded_generator(source.getrandbits(128) if seed is None else seed)
+
+    monkeypatch.setattr(bits, "_from_system", draw_words)
+    monkeypatch.setattr(np.random, "default_rng", default_rng)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.run.analyzer import analyze
 
 # The same lines again and again, which others run too: not traced, twice as fast.
-pytestmark = pytest.mark.no_cover
+pytestmark = [pytest.mark.no_cover, pytest.mark.os_randomness]
 
 FALSE_ALARM_RATE = 1e-9
 ROOT = Path(__file__).parents[3]

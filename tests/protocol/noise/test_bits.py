@@ -30,6 +30,7 @@ class ListedBits:
         return np.array(given, dtype=np.uint64)
 
 
+@pytest.mark.os_randomness
 @pytest.mark.parametrize("sizes", [[1] * 20_000, [3, 8191, 8192, 100_000, 5]])
 def test_the_operating_system_never_gives_a_word_twice(sizes: list[int]) -> None:
     bits = OsBits()
@@ -39,6 +40,7 @@ def test_the_operating_system_never_gives_a_word_twice(sizes: list[int]) -> None
     assert len(np.unique(words)) == len(words)
 
 
+@pytest.mark.os_randomness
 def test_a_forked_child_draws_other_words() -> None:
     bits = OsBits()
     bits.words(1)
