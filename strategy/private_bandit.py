@@ -52,7 +52,7 @@ from wallflower.strategy.watch.observing import observed
 from wallflower.strategy.watch.telemetry import fan_out
 
 SIMULATION, DEPLOYMENT = "simulation", "deployment"
-ESTIMATES = "estimates"  # the array that holds the arms' means
+ESTIMATES = "estimates"  # the array that holds the arms' means, in the unit
 _LOOK_S, _STILL_S = 0.05, 1.0
 
 
@@ -80,6 +80,14 @@ class PrivateBandit(Strategy):
         The public enrolment key, where the config does not name its file.
     listen : events.Listen
         Hears every event.
+
+    Attributes
+    ----------
+    arms : tuple[ArmView, ...]
+        The arms as the record keeps them, with means in [0, 1]. What Flower is given
+        of them is in the unit of the outcomes.
+    finished : str, optional
+        Why the experiment is over.
     """
 
     def __init__(
@@ -139,8 +147,8 @@ class PrivateBandit(Strategy):
         Returns
         -------
         Result
-            Per batch: users, active arms, estimates and bounds; `arrays` holds the
-            final estimates.
+            Per batch: users, active arms and bounds; `arrays` holds the final
+            estimates. Estimates and bounds are in the unit of the outcomes.
         """
         started = time.monotonic()
         self.engine = self.engine or engine_of(grid)
@@ -271,7 +279,9 @@ class PrivateBandit(Strategy):
     def _note(self, event: events.RoundFinished, result: Result) -> None:
         self.arms, self.finished = event.views, event.finished
         estimates = [
-            float("nan") if view.estimate is None else view.estimate
+            float("nan")
+            if view.estimate is None
+            else self.config.reward_range.mean(view.estimate)
             for view in event.views
         ]
         result.arrays = ArrayRecord({ESTIMATES: Array(np.array(estimates))})
@@ -280,11 +290,12 @@ class PrivateBandit(Strategy):
         result.train_metrics_clientapp[event.number] = metrics
 
     def _metrics(self) -> MetricRecord:
+        measured = self.config.reward_range
         return MetricRecord(
             {
                 "active-arms": sum(view.active for view in self.arms),
-                "lower": [float(view.lower) for view in self.arms],
-                "upper": [float(view.upper) for view in self.arms],
+                "lower": [measured.mean(float(view.lower)) for view in self.arms],
+                "upper": [measured.mean(float(view.upper)) for view in self.arms],
             }
         )
 

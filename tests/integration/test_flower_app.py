@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,35 @@ def test_anyones_server_app_can_start_the_strategy(tmp_path: Path) -> None:
     assert list(result.evaluate_metrics_serverapp) == batches
     assert isinstance(result.arrays[ESTIMATES], Array)
     assert strategy.messages_sent > 12
+
+
+def test_what_flower_is_given_of_the_arms_is_in_the_unit(tmp_path: Path) -> None:
+    rewards = RewardSettings(
+        means=(-10, 130, 10), range=(Fraction(-50), Fraction(150)), unit="€"
+    )
+    experiment = config(rewards=rewards)
+    said = run_config(experiment, tmp_path)
+    given: list[list[float]] = []
+
+    def evaluate(batch: int, arrays: ArrayRecord) -> None:
+        given.append(list(arrays[ESTIMATES].numpy()))
+
+    with InProcessGrid(client_app, partitions(12), said) as grid:
+        strategy = PrivateBandit(experiment, tmp_path, engine=SIMULATION)
+        result = strategy.start(grid, evaluate_fn=evaluate)
+    with Journal.read(tmp_path) as journal:
+        last = journal.last_round()
+    assert last is not None
+    wanted = {
+        field: pytest.approx([200 * view[field] - 50 for view in last.views])
+        for field in ("estimate", "lower", "upper")
+    }
+    metrics = result.train_metrics_clientapp[last.number]
+    assert given[-1] == list(result.arrays[ESTIMATES].numpy()) == wanted["estimate"]
+    for shown in (metrics, strategy.aggregate_evaluate(1, [])):
+        assert shown is not None
+        assert shown["lower"] == wanted["lower"]
+        assert shown["upper"] == wanted["upper"]
 
 
 def test_flowers_own_rounds_would_send_nothing(tmp_path: Path) -> None:

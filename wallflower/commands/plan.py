@@ -153,7 +153,7 @@ def plan(
         print_plan(plan, output, _askable(config))
         return
     own = None if config is None else request.epsilon
-    grid = Grid.of(epsilon, base_rate, lift or (), given, own)
+    grid = Grid.of(epsilon, base_rate, lift or (), given, own, measured)
     _power(request, grid, picture, output)
 
 
@@ -174,7 +174,8 @@ def _power(request: PlanRequest, grid: Grid, picture: Path | None, output: str) 
     print_power(request, cells, output)
     if picture is not None:
         title = f"Users until one of {request.arms} arms is left, {request.mechanism}"
-        draw_power(cells, [picture], title, json.dumps(settings_json(request)))
+        settings = {**settings_json(request), **request.measured.as_json()}
+        draw_power(cells, [picture], title, json.dumps(settings), request.measured)
 
 
 def _askable(config: Path | None) -> Askable | None:

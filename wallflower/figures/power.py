@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,13 @@ from wallflower.planning.power import (
     Grid,
     PowerCell,
     cell_json,
+    describe_rate,
+    name_rate,
     power_cells,
     settings_json,
 )
 from wallflower.protocol.errors import InputError
+from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 
 NAME = "added-power"
 GROUP = "added"
@@ -34,7 +37,12 @@ def make_power(folder: Path) -> Generator[tuple[float, list[Path]], None, None]:
 
     Cells that stand in the table of an earlier call with the same settings are read.
     """
-    grid = {key: [str(x) for x in row] for key, row in asdict(GRID).items()}
+    rows = (
+        ("epsilons", GRID.epsilons),
+        ("base_rates", GRID.base_rates),
+        ("lifts", GRID.lifts),
+    )
+    grid = {name: [str(x) for x in row] for name, row in rows}
     settings = {"figure": NAME, "settings": settings_json(REQUEST), "grid": grid}
     header = json.dumps(settings)
     path = folder / f"{NAME}.csv"
@@ -59,7 +67,11 @@ def check_picture(path: Path) -> None:
 
 
 def draw_power(
-    cells: Sequence[PowerCell], paths: Sequence[Path], title: str, settings: str
+    cells: Sequence[PowerCell],
+    paths: Sequence[Path],
+    title: str,
+    settings: str,
+    measured: RewardRange = DEFAULT_RANGE,
 ) -> None:
     """Draw the cells; a file's suffix, svg or png, says how."""
     plt = prepared_pyplot()
@@ -68,9 +80,10 @@ def draw_power(
         1, len(rates), figsize=(4.4 * len(rates), 4.2), sharey=True, squeeze=False
     )
     for axis, rate in zip(axes[0], rates, strict=True):
-        axis.set(xscale="log", yscale="log", title=f"base rate {float(rate):g}")
+        panel = f"{name_rate(measured)} {describe_rate(rate, measured)}"
+        axis.set(xscale="log", yscale="log", title=panel)
         _panel(axis, [cell for cell in cells if cell.base_rate == rate])
-        axis.set_xlabel("lift of the best arm, relative to the base rate")
+        axis.set_xlabel(f"lift of the best arm, relative to the {name_rate(measured)}")
         axis.grid(visible=True, which="major", linewidth=0.4, alpha=0.6)
         axis.legend(fontsize=8, handlelength=3.6)
     axes[0][0].set_ylabel("users until one arm is left")

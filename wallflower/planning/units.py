@@ -54,7 +54,23 @@ def read_gaps(
             allowed = f"above 0 and at most {measured.with_unit(f'{float(width):,g}')}"
             raise InputError("gap", float(gap), allowed)
     parts = tuple(gap / width for gap in found)
-    return Question(parts or USUAL_GAPS, (mean - measured.low) / width)
+    return Question(parts or USUAL_GAPS, to_part(mean, measured))
+
+
+def to_part(mean: Fraction, measured: RewardRange) -> Fraction:
+    """Return the exact place in [0, 1] of a mean in the unit."""
+    return (mean - measured.low) / (measured.high - measured.low)
+
+
+def lowest_lifted(measured: RewardRange) -> Fraction:
+    """Return the end above which lifts make sense: they are relative to a mean above 0.
+
+    A range that ends at 0 or below has no such means and is refused.
+    """
+    if measured.high <= 0:
+        allowed = "one that reaches above 0, as a lift is relative to a mean above 0"
+        raise InputError("range", measured, allowed)
+    return max(measured.low, Fraction(0))
 
 
 def describe_gap(gap: Fraction | float, measured: RewardRange) -> str:

@@ -113,3 +113,66 @@ def said_by(path: Path) -> list[str]:
 def test_check_says_what_is_told_apart_in_the_unit(euros: Path) -> None:
     said = " ".join(invoke("check", euros)[1].split())
     assert re.search(r"means that differ by [\d,.]+ € are told apart", said)
+
+
+def test_the_base_rates_of_a_power_table_are_in_the_unit(
+    euros: Path, plain: Path
+) -> None:
+    # 10 euros lie at 0.3 of the range; 3 times as much are 20 euros more, 0.1 of it.
+    table = ("--power", "--epsilon", "5")
+    in_euros = planned(euros, *table, "--base-rate", "10,50", "--lift", "2,1")
+    (low, _, _, high) = in_euros["power"]
+    assert (low["base_rate"], low["lift"]) == (10, 2)
+    assert (high["base_rate"], high["lift"]) == (50, 1)
+    assert (in_euros["range"], in_euros["unit"]) == ([-50, 150], "€")
+    for cell, rate, lift in ((low, "3/10", "1/3"), (high, "1/2", "1/2")):
+        bare = planned(plain, *table, "--base-rate", rate, "--lift", lift)
+        assert "range" not in bare
+        assert cell["users"] == bare["power"][0]["users"]
+
+
+def test_the_usual_base_rates_of_a_power_table_are_means_a_lift_can_raise(
+    euros: Path,
+) -> None:
+    found = planned(euros, "--power", "--epsilon", "5", "--lift", "1")["power"]
+    assert [cell["base_rate"] for cell in found] == [1.5, 7.5, 30]
+
+
+def test_a_power_table_and_its_picture_name_the_unit(
+    euros: Path, tmp_path: Path
+) -> None:
+    picture = tmp_path / "power.svg"
+    words = ("--power", "--epsilon", "5", "--base-rate", "50", "--lift", "1")
+    code, said = invoke("plan", euros, *words, "--picture", picture)
+    assert code == 0, said
+    page = " ".join(said.split())
+    assert "50 € 1 " in page
+    assert "outcomes at either end of -50 to 150 €" in page
+    assert "times as often" not in page
+    assert "others' mean 50 €" in picture.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("rate", "lift", "allowed"),
+    [
+        ("150", "0.1", "between 0 and 150 €"),
+        ("-10", "0.1", "between 0 and 150 €"),
+        ("0", "0.1", "between 0 and 150 €"),
+        ("100", "0.6", "at most 1/2 at base rate 100 €"),
+    ],
+)
+def test_a_power_table_beyond_the_range_is_refused_in_the_unit(
+    rate: str, lift: str, allowed: str, euros: Path
+) -> None:
+    code, said = invoke("plan", euros, "--power", "--base-rate", rate, "--lift", lift)
+    assert code == 2
+    assert allowed in said
+
+
+def test_no_power_table_has_lifts_of_a_range_without_means_above_0(
+    tmp_path: Path,
+) -> None:
+    losses = EUROS.replace("[-50, 150]", "[-50, 0]").replace("130", "-5")
+    code, said = invoke("plan", write(tmp_path, losses), "--power")
+    assert code == 2
+    assert "a lift is relative to a mean above 0" in said
