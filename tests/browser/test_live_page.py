@@ -72,6 +72,7 @@ def test_a_run_is_followed_while_it_is_killed_and_goes_on_to_its_end(
             fits(page, width, "live-stopped")
         with process("resume", run_dir, go=go) as server:
             shown(page, "nodes heard")
+            shown(page, "people can still be asked under these terms.")
             for width in WIDTHS:
                 fits(page, width, "live-under-way")
             server.kill()  # SIGKILL: it can say nothing any more

@@ -35,6 +35,7 @@ class State:
 
     Attributes
     ----------
+    askable : how many people can still be asked, once nodes have said so.
     command : what to type to go on, where that is needed.
     told : events seen so far.
     seen : Unix seconds of the last sign of life, if there was one.
@@ -44,6 +45,7 @@ class State:
     tone: str  # good, open or bad
     sentence: str
     people: str
+    askable: str
     command: str
     cohorts: tuple[CohortLine, ...]
     told: int
@@ -82,6 +84,7 @@ def state_of(
         tone=tone,
         sentence=sentence,
         people=f"People {people}",
+        askable=_describe_askable(result),
         command=f"wallflower resume {directory}" if stopped and holds else "",
         cohorts=()
         if stopped or finished
@@ -91,6 +94,13 @@ def state_of(
         told=now.told,
         seen=seen,
     )
+
+
+def _describe_askable(result: RunResult | None) -> str:
+    """Say how many people can still be asked by the record, or nothing."""
+    if result is None or not result.askable.people:
+        return ""
+    return result.askable.sentence()
 
 
 def _words(

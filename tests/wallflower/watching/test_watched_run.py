@@ -18,6 +18,7 @@ from tests.wallflower.test_run_commands import invoke
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import load_config
 from wallflower.strategy.record import events, pausing
+from wallflower.strategy.record.entries import Met
 from wallflower.strategy.record.event_log import EventLog
 from wallflower.strategy.record.journal import Journal
 from wallflower.watching.run import PARTS, WatchedRun
@@ -148,6 +149,19 @@ async def test_a_name_cannot_become_markup_on_the_live_page(tmp_path: Path) -> N
             assert not [p for p in watcher.run.parts.values() if "<script" in p]
 
 
+async def test_how_many_can_still_be_asked_is_shown_as_soon_as_nodes_say_so(
+    run_dir: Path,
+) -> None:
+    with Journal.resume(run_dir) as journal:
+        async with watched(run_dir) as watcher:
+            assert "can still be asked" not in watcher.run.parts["now"]
+            journal.meet({"node-0": Met(60, 5), "node-1": Met(1200)})
+            await watcher.tell(STARTED)
+            words = "1,255 of 1,260 people can still be asked under these terms"
+            now = await watcher.shows("now", words)
+            assert "5 are left out by their nodes" in now
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
@@ -164,6 +178,17 @@ async def test_the_parts_are_the_fragments_of_the_report(finished: Path) -> None
     await run.begin()
     assert [part for part in PARTS if run.parts[part] not in report] == []
     assert "The run is over: one arm is left." in run.parts["now"]
+
+
+async def test_the_page_counts_who_can_still_be_asked_as_status_does(
+    finished: Path,
+) -> None:
+    users = json.loads(invoke("status", finished, "--format", "json")[1])["users"]
+    run = WatchedRun(1, finished, lambda: None)
+    await run.begin()
+    able, people = users["can_be_asked"], users["people"]
+    assert 0 < able < people
+    assert f"{able:,} of {people:,} people can still be asked" in run.parts["now"]
 
 
 async def test_an_end_is_known_from_the_record_where_the_events_are_gone(
