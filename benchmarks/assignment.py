@@ -1,11 +1,16 @@
 """Whole runs over unequal nodes: are equal arms kept, is a better one found?
 
     python -m benchmarks.assignment [--seeds 20] [--engine fast]
+    python -m benchmarks.assignment --enough --seeds 10
 
 Small and large nodes have different rates, and every person's outcome is the same on
 all arms. No arm may then be dropped in more than the fraction p of the runs. With the
 last arm 3 or 6 points better for everybody it should win, where there are people enough
 to tell. Each run is a `wallflower run`.
+
+With ``--enough`` the same populations have more people on every node, so many that
+`wallflower plan` says a gap of 3 points fits. The last arm, 3 points better, should
+then win in at least the fraction 1 − p of the runs.
 """
 
 from __future__ import annotations
@@ -24,11 +29,16 @@ import numpy as np
 ARMS = ("a", "b", "c", "d")
 P = 0.05
 # Nodes, users on each, rate of ones.
-POPULATIONS = {
-    "30 x 237 at 0.5, 6 x 4,000 at 0.2": ((30, 237, 0.5), (6, 4000, 0.2)),
-    "30 x 60 at 0.5, 6 x 2,000 at 0.2": ((30, 60, 0.5), (6, 2000, 0.2)),
-    "30 x 237 at 0.2, 6 x 4,000 at 0.5": ((30, 237, 0.2), (6, 4000, 0.5)),
-}
+Nodes = tuple[tuple[int, int, float], ...]
+POPULATIONS: tuple[Nodes, ...] = (
+    ((30, 237, 0.5), (6, 4000, 0.2)),
+    ((30, 60, 0.5), (6, 2000, 0.2)),
+    ((30, 237, 0.2), (6, 4000, 0.5)),
+)
+LEADS = (0.0, 0.03, 0.06)
+# How many times the people of each population. `wallflower plan --gap 0.03` says of all
+# three that 141,812 people suffice whatever the rates are.
+ENOUGH, ENOUGH_LEAD = (5, 11, 5), 0.03
 _EXPERIMENT = """
 [experiment]
 name = "assignment"
@@ -41,9 +51,7 @@ node-column = "node"
 """
 
 
-def write_experiment(
-    folder: Path, nodes: tuple[tuple[int, int, float], ...], seed: int, lead: float
-) -> Path:
+def write_experiment(folder: Path, nodes: Nodes, seed: int, lead: float) -> Path:
     """Write an experiment with a table of everybody's outcomes; return its file."""
     random, number = np.random.default_rng(seed), 0
     with (folder / "people.csv").open("w", newline="") as file:
@@ -62,9 +70,7 @@ def write_experiment(
     return path
 
 
-def run_once(
-    nodes: tuple[tuple[int, int, float], ...], seed: int, lead: float, engine: str
-) -> dict[str, bool]:
+def run_once(nodes: Nodes, seed: int, lead: float, engine: str) -> dict[str, bool]:
     """Run one experiment and return which arms are still in the race."""
     with tempfile.TemporaryDirectory() as folder:
         path = write_experiment(Path(folder), nodes, seed, lead)
@@ -78,27 +84,35 @@ def run_once(
     return {arm["name"]: arm["active"] for arm in found["arms"]}
 
 
+def count_runs(nodes: Nodes, lead: float, seeds: int, engine: str) -> str:
+    """Run a population with every seed; say how often each arm was dropped or won."""
+    dropped: Counter[str] = Counter()
+    won: Counter[str] = Counter()
+    for seed in range(seeds):
+        active = run_once(nodes, seed, lead, engine)
+        dropped.update(arm for arm in ARMS if not active[arm])
+        left = [arm for arm in ARMS if active[arm]]
+        won.update(left if len(left) == 1 else [])
+    name = ", ".join(f"{count} x {users:,} at {rate}" for count, users, rate in nodes)
+    kind = f"last arm {100 * lead:g} points better" if lead else "equal arms"
+    return f"{name}; {kind}: of {seeds} runs dropped {dict(dropped)}, won {dict(won)}"
+
+
 def main() -> None:
     """Print, for every population, how often each arm was dropped or won."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--engine", default="fast")
+    parser.add_argument("--enough", action="store_true")
     stated = parser.parse_args()
-    for name, nodes in POPULATIONS.items():
-        for lead in (0.0, 0.03, 0.06):
-            dropped: Counter[str] = Counter()
-            won: Counter[str] = Counter()
-            for seed in range(stated.seeds):
-                active = run_once(nodes, seed, lead, stated.engine)
-                dropped.update(arm for arm in ARMS if not active[arm])
-                left = [arm for arm in ARMS if active[arm]]
-                won.update(left if len(left) == 1 else [])
-            kind = f"last arm {100 * lead:g} points better" if lead else "equal arms"
-            print(
-                f"{name}; {kind}: of {stated.seeds} runs dropped {dict(dropped)}, "
-                f"won {dict(won)}",
-                flush=True,
-            )
+    for times, nodes in zip(ENOUGH, POPULATIONS, strict=True):
+        if stated.enough:
+            more = tuple((count, times * users, rate) for count, users, rate in nodes)
+            settings = [(more, ENOUGH_LEAD)]
+        else:
+            settings = [(nodes, lead) for lead in LEADS]
+        for asked, lead in settings:
+            print(count_runs(asked, lead, stated.seeds, stated.engine), flush=True)
 
 
 if __name__ == "__main__":
