@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.integration.test_flower_app import best, config, decided, engine_run, sums
+from tests.support.operator_counts import counts_of
 from tests.support.shuffled_sums import started
 from wallflower.engines.registry import EngineJob
 from wallflower.engines.simulation import run_simulation
@@ -105,3 +108,43 @@ async def test_flowers_simulation_agrees_with_the_other_engines_on_every_sum(
     assert isinstance(heard[-1], events.RoundFinished)
     after = psutil.Process().children(recursive=True)
     assert [child for child in after if child.pid not in before] == []
+
+
+def write_people(folder: Path, cells: Sequence[str]) -> None:
+    """Write tables of 6 nodes with 8 people; their outcomes go round the cells."""
+    folder.mkdir()
+    for number in range(6):
+        outcomes = (cells[(number + user) % len(cells)] for user in range(8))
+        rows = [f"u{user},{cell},{cell}" for user, cell in enumerate(outcomes)]
+        table = folder / f"node-{number}.csv"
+        table.write_text("\n".join(["user,a,b", *rows]) + "\n")
+
+
+# Slow: as above, twice.
+@pytest.mark.usefixtures("one_ray_at_a_time")
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_outcomes_change_no_count_of_flowers_simulation(tmp_path: Path) -> None:
+    """Outcomes of every kind, an unknown one included, of an immediate source."""
+    found = []
+    for name, cells in (("same", ["1"]), ("mixed", ["0", "", "1", "0.25", "7"])):
+        write_people(tmp_path / f"{name}-people", cells)
+        table = tmp_path / f"{name}-people" / "{node}.csv"
+        experiment = config(
+            experiment=ExperimentSettings("test", ("a", "b"), horizon=24),
+            policy=PolicySettings(first_batch=12),
+            nodes=NodeSettings(6, 8),
+            rewards=RewardSettings(source="table", table=table),
+        )
+        run_dir = tmp_path / name
+        Journal.create(run_dir, "run", experiment, "simulation").close()
+        await simulated(EngineJob(experiment, run_dir, "run", events.ignore))
+        found.append(await asyncio.to_thread(counts_of, run_dir))
+    same, mixed = found
+    assert same == mixed
+    assert same["people"] == (24, 24)
+    totals = [
+        sum(total for total, _ in decided(tmp_path / name).values())
+        for name in ("same", "mixed")
+    ]
+    assert totals[0] > totals[1]  # they did differ in outcomes

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import json
+import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -14,7 +14,9 @@ import pytest
 
 from tests.integration.failing_rewards import TELLING_REWARD, TELLING_WORDS
 from tests.integration.test_flower_app import config, engine_run, flower_run
+from tests.support.operator_counts import count_samples, counts_of, hear_events
 from tests.support.shuffled_sums import started
+from tests.support.virtual_time import run_virtually
 from tests.wallflower.test_run_commands import invoke
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.results.result import read_result
@@ -25,10 +27,9 @@ from wallflower.strategy.config import (
     SecureSumSettings,
     TransportSettings,
 )
+from wallflower.strategy.desk.stats import DeskStats
 from wallflower.strategy.record import events
-from wallflower.strategy.record.event_log import decode
 from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.watch.metrics import Metrics
 from wallflower.strategy.watch.telemetry import RunMetrics
 
 BACKENDS = ("sealed", "secagg-plus", "shuffle")
@@ -36,7 +37,9 @@ MIXED = SecureSumSettings(backend="shuffle", shuffle="mixed", dropout=Fraction(1
 ARMS = ("a", "b")
 
 
-def experiment(function: str, backend: str, kind: str) -> ExperimentConfig:
+def experiment(
+    function: str, backend: str, kind: str, window_s: float = 0.3
+) -> ExperimentConfig:
     """One round, whatever its outcomes are."""
     plain = SecureSumSettings(backend=backend, dropout=Fraction(1, 5))
     return config(
@@ -44,7 +47,7 @@ def experiment(function: str, backend: str, kind: str) -> ExperimentConfig:
         rewards=RewardSettings(
             source="callable",
             function=f"tests.integration.failing_rewards:{function}",
-            window_s=0.3,
+            window_s=window_s,
         ),
         policy=PolicySettings(first_batch=60),
         nodes=NodeSettings(12, 20),
@@ -96,50 +99,6 @@ def everything_kept(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-def heard(run_dir: Path) -> list[events.Event]:
-    lines = (run_dir / "events.jsonl").read_text().splitlines()
-    return [decode(line) for line in lines]
-
-
-def counts_of(run_dir: Path) -> dict[str, object]:
-    """Every count of a run's directory, events, metrics, status and export."""
-    with Journal.read(run_dir) as journal:
-        cohorts = [
-            (c.arm, c.attempt, c.state, c.reason, c.size, dict(c.losses))
-            for c in journal.cohorts()
-        ]
-        sums = sorted(
-            (c.arm, c.result.survivors, len(c.result.nodes))
-            for c in journal.cohorts()
-            if c.result is not None
-        )
-        result = read_result(journal)
-    metrics = RunMetrics("r", clock=lambda: 0.0)
-    for event in heard(run_dir):
-        asyncio.run(metrics(event))
-    measured = [
-        line
-        for line in Metrics(metrics).text().decode().splitlines()
-        if "seconds" not in line and "arms_active" not in line
-    ]
-    ended = [
-        dataclasses.replace(event, cohort_id="", seconds=0.0)
-        for event in heard(run_dir)
-        if isinstance(event, events.CohortEnded)
-    ]
-    status = json.loads(invoke("status", run_dir, "--format", "json")[1])
-    return {
-        "cohorts": sorted(cohorts, key=str),
-        "sums": sums,
-        "losses": dict(result.losses),
-        "people": (result.invited, result.answered),
-        "metrics": measured,
-        "events": sorted(ended, key=str),
-        "status": status["users"],
-        "answer rates": status.get("answer_rates"),
-    }
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("way", WAYS)
 def test_outcomes_and_their_times_change_no_count(
@@ -155,6 +114,67 @@ def test_outcomes_and_their_times_change_no_count(
     kept = everything_kept(tmp_path / "troubled")
     assert TELLING_WORDS.encode() not in kept
     assert str(TELLING_REWARD).encode() not in kept
+
+
+def test_outcomes_and_their_times_change_nothing_that_the_desk_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[DeskStats] = []
+
+    def keep_stats() -> DeskStats:
+        opened.append(DeskStats())
+        return opened[-1]
+
+    monkeypatch.setattr("wallflower.strategy.desk.desk.DeskStats", keep_stats)
+    over_the_desk("quick", "sealed", tmp_path / "quick")
+    over_the_desk("troubled", "sealed", tmp_path / "troubled")
+    # A sum opens with the first shares. Whether the others are still heard is a race.
+    raced = re.compile(r"wallflower_desk_(answers_|answer_seconds|bytes_)")
+    quick, troubled = (
+        {name: n for name, n in count_samples(stats).items() if not raced.match(name)}
+        for stats in opened
+    )
+    assert quick == troubled
+    assert quick["wallflower_desk_requests_total{}"] > 24
+    for stats in opened:
+        assert set(stats.answers) == {"ok"}
+        # An answer of each of 12 nodes for each arm came after its window, no earlier.
+        times = count_samples(stats, times=True)
+        early = times["wallflower_desk_answer_seconds_bucket{'le': '0.1'}"]
+        assert times["wallflower_desk_answer_seconds_count{}"] - early >= 24
+
+
+@pytest.mark.parametrize(
+    ("engine", "backend"),
+    [("fast", "sealed"), ("local", "sealed"), ("local", "secagg-plus")],
+)
+def test_by_the_nodes_clocks_outcomes_change_no_time_that_an_operator_has(
+    engine: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In virtual time to the instant: progress, ends of cohorts, buckets of metrics."""
+    monkeypatch.setattr(time, "monotonic", lambda: asyncio.get_running_loop().time())
+
+    def run_for_times(function: str) -> tuple[list[object], dict[str, float]]:
+        run_dir = tmp_path / function
+        asked_for = experiment(function, backend, "auto", window_s=90)
+        run_virtually(engine_run(engine, asked_for, run_dir))
+        metrics = RunMetrics("r", clock=lambda: 0.0)
+        heard = hear_events(run_dir)
+        for event in heard:
+            run_virtually(metrics(event))
+        times = [
+            (type(event).__name__, event.arm, event.stage, event.heard)
+            if isinstance(event, events.CohortProgress)
+            else (type(event).__name__, getattr(event, "seconds", None))
+            for event in heard
+        ]
+        return sorted(times, key=str), count_samples(metrics, times=True)
+
+    quick, troubled = run_for_times("quick"), run_for_times("troubled")
+    assert quick == troubled
+    _, buckets = quick
+    assert buckets["wallflower_run_batch_seconds_sum{}"] == 90
+    assert buckets["wallflower_run_batch_seconds_bucket{'le': '60.0'}"] == 0
 
 
 @pytest.mark.parametrize("way", WAYS)
