@@ -153,7 +153,7 @@ def plan(
         print_plan(plan, output, _askable(config))
         return
     own = None if config is None else request.epsilon
-    grid = Grid.of(epsilon, base_rate, lift or (), given, own, measured)
+    grid = Grid.of(epsilon, base_rate, lift or (), given, own, measured=measured)
     _power(request, grid, picture, output)
 
 

@@ -57,6 +57,7 @@ class Grid:
         lift: Sequence[str],
         given: Collection[str],
         own_epsilon: Fraction | None,
+        *,
         measured: RewardRange = DEFAULT_RANGE,
     ) -> Grid:
         """Read flags, numbers separated by commas; what is not given is usual.
