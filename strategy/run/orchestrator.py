@@ -183,12 +183,12 @@ class Orchestrator:
         cohorts = self._journal.cohorts()
         used = tuple(self._journal.used())
         self._registry.mark_invited((node_id, users) for _, node_id, users in used)
-        nodes = Counter(cohort_id for cohort_id, _, _ in self._journal.invitations())
+        nodes = self._journal.count_invited()
         self._tally.asked = asked_by_arm(self._journal)
         under_way = sum(len(users) for one, _, users in used if one in self._open)
         for cohort in cohorts:
             spec = CohortSpec.FromString(cohort.spec)
-            self._spending.add(spec, nodes[cohort.cohort_id])
+            self._spending.add(spec, len(nodes.get(cohort.cohort_id, ())))
             self._attempts[cohort.round_number, cohort.arm] = cohort.attempt
             if cohort.result is not None:
                 self._tally.answered += cohort.result.survivors
