@@ -64,8 +64,9 @@ async def _knock(place: Destination) -> None:
             ) from None
 
 
-async def deliver(parcel: Parcel, pauses_s: Sequence[float] = _PAUSES_S) -> None:
+async def deliver(parcel: Parcel, pauses_s: Sequence[float] | None = None) -> None:
     """Hand a parcel over; raises RefusalError where it was not taken."""
+    pauses_s = _PAUSES_S if pauses_s is None else pauses_s
     credentials = grpc.ssl_channel_credentials(parcel.authority)
     async with grpc.aio.secure_channel(parcel.address, credentials) as channel:
         answer = await _handed_over(channel, parcel, pauses_s)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from sys import intern
 from typing import Any, TypeAlias
 
 from wallflower.clients.node import claims, prices
@@ -265,9 +266,8 @@ class Ledger(Closing):
             account = self._accounts.setdefault(node_id, NodeAccount())
             account.add(run_id, cohort_id, _cost(*cost), json.loads(users))
             self._last_read = number
-        for number, *claim in claims.after(self._database, self._last_claim):
-            node_id, run_id, cohort_id = claim
-            self._claimed.add((node_id, run_id, cohort_id))
+        for number, node, run, cohort in claims.after(self._database, self._last_claim):
+            self._claimed.add((intern(node), intern(run), intern(cohort)))
             self._last_claim = number
 
     def _do(self, works: Sequence[_Entry | _Look]) -> list[Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from itertools import islice
+from sys import intern
 
 from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.node.prices import Price, largest_cost
@@ -107,8 +108,8 @@ def make_spend(
     """Return what a cohort asks of these users, held against their node's policy."""
     return Spend(
         node_id=node_id,
-        run_id=spec.run_id,
-        cohort_id=spec.cohort_id,
+        run_id=intern(spec.run_id),  # the nodes of a process keep one text
+        cohort_id=intern(spec.cohort_id),
         cost=cost_of(mechanism, spec.proved_inputs),
         users=users,
         most_epsilon=policy.largest_total_epsilon,

@@ -10,6 +10,7 @@ every cohort has a key of its own that is forgotten with it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from sys import intern
 from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -77,7 +78,7 @@ class ClientKeyring:
             raise RefusalError(
                 "cohort-already-answered", f"cohort {cohort_id} had its one answer"
             )
-        self._claimed.add(cohort_id)
+        self._claimed.add(intern(cohort_id))
 
     def forget_dealing(self, dealing_id: str) -> None:
         """Erase this node's share of a key: the run is over, or has another one."""

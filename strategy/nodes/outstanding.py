@@ -25,7 +25,9 @@ from wallflower.protocol.messages.port import Answer, NodeId, Request
 Key = tuple[NodeId, str]
 Work = TypeVar("Work")
 
-MOST_ANSWER_BYTES = 64 * 2**20
+# A run repeats no request of a round that is over, however many rounds it has.
+MOST_ANSWER_BYTES = 4 * 2**20
+_MOST_MARKS = 10_000
 _POSTED_AT_ONCE = 512
 
 
@@ -118,7 +120,9 @@ class Outstanding(Generic[Work]):
     """The requests of a port under way, and the answers of those that ended."""
 
     def __init__(self, most_answer_bytes: int = MOST_ANSWER_BYTES) -> None:
-        self._answers = MemoryAnswers(most_bytes=most_answer_bytes)
+        self._answers = MemoryAnswers(
+            most_bytes=most_answer_bytes, most_marks=_MOST_MARKS
+        )
         self._under_way: dict[Key, _UnderWay[Work]] = {}
 
     def join(

@@ -6,7 +6,6 @@ they agreed to. How much anybody has left is not known here.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -57,7 +56,6 @@ def askable_of(met: Mapping[str, Met], asked_fully: int) -> Askable:
 def read_askable(journal: JournalReader) -> Askable:
     """Count who can still be asked by a run's record."""
     most = journal.config.privacy.max_participations
-    often: Counter[tuple[str, str]] = Counter()
-    for _, node_id, users in journal.used():
-        often.update((node_id, user) for user in users)
-    return askable_of(journal.met(), sum(times >= most for times in often.values()))
+    often = journal.count_participations()
+    fully = sum(people for times, people in often.items() if times >= most)
+    return askable_of(journal.met(), fully)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +20,11 @@ from wallflower.strategy.record.entries import (
     StoredCohort,
 )
 from wallflower.strategy.record.journal_rows import (
+    ASKED,
+    PARTICIPATIONS,
+    SIZES,
     USED,
+    USED_AFTER,
     dealing_from,
     state_from,
     sum_from,
@@ -60,14 +65,24 @@ class JournalReader(RunStore):
     @property
     def head(self) -> str:
         """The last link of the chain: it stands for the whole record so far."""
-        return self.entries()[-1].link
+        return self.last_entry().link
+
+    def last_entry(self) -> chain.Entry:
+        """Return the last link of the chain."""
+        rows = self.rows("SELECT * FROM entry ORDER BY number DESC LIMIT 1")
+        if not rows:
+            raise self._chainless()
+        return chain.Entry(*rows[0])
 
     def entries(self) -> list[chain.Entry]:
         """Every link of the chain, in order."""
         found = chain.entries(self.rows)
         if not found:
-            raise JournalError(f"{self.path} has no chain: its entries were removed")
+            raise self._chainless()
         return found
+
+    def _chainless(self) -> JournalError:
+        return JournalError(f"{self.path} has no chain: its entries were removed")
 
     def breaks(self) -> Iterator[str]:
         """Say where the record is not what its chain says."""
@@ -99,8 +114,11 @@ class JournalReader(RunStore):
                 f"run. `wallflower verify {self.run_dir}` shows all of it"
             )
 
-    def cohorts(self) -> list[StoredCohort]:
+    def cohorts(self) -> Sequence[StoredCohort]:
         """Every cohort ever asked, in order."""
+        return self.read_once("cohorts", self._read_cohorts)
+
+    def _read_cohorts(self) -> Sequence[StoredCohort]:
         stored = []
         for *facts, losses, result in self.rows(
             "SELECT cohort_id, round, batch, arm, attempt, size, spec, draw, state, "
@@ -141,9 +159,31 @@ class JournalReader(RunStore):
         """Every invitation but those that were returned: cohort, node, users."""
         return self._invited(USED)
 
+    def used_after(self, number: int) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Return the same of the rounds after round `number`."""
+        return self._invited(USED_AFTER, number)
+
+    def count_asked(self) -> Counter[str]:
+        """Return how many people were asked, by cohort; who was returned was not."""
+        return Counter(dict(self.rows(ASKED)))
+
+    def count_participations(self) -> Mapping[int, int]:
+        """Return how many people were asked how often; who was returned was not."""
+        return self.read_once("participations", lambda: dict(self.rows(PARTICIPATIONS)))
+
     def returned(self) -> list[tuple[str, str, str]]:
         """Every invitation that was returned: cohort, node, reason."""
         return self.rows("SELECT cohort_id, node_id, reason FROM returned")
+
+    def count_invited(self) -> Mapping[str, Mapping[str, int]]:
+        """Return how many people every invitation ever sent is for, by cohort."""
+        return self.read_once("invited", self._read_invited)
+
+    def _read_invited(self) -> Mapping[str, Mapping[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for cohort_id, node_id, people in self.rows(SIZES):
+            found.setdefault(cohort_id, {})[node_id] = people
+        return found
 
     def invitations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Every invitation ever sent: cohort, node, users."""
@@ -189,6 +229,9 @@ class JournalReader(RunStore):
 
     def last_round(self) -> RoundRecord | None:
         """The round to go on from."""
+        return self.read_once("last-round", self._read_last_round)
+
+    def _read_last_round(self) -> RoundRecord | None:
         rows = self.rows(
             "SELECT number, views, spent, finished FROM round "
             "ORDER BY number DESC LIMIT 1"
@@ -214,8 +257,10 @@ class JournalReader(RunStore):
                     found[number] = state
         return found
 
-    def _invited(self, query: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-        for cohort_id, node_id, users in self.rows(query):
+    def _invited(
+        self, query: str, *values: object
+    ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        for cohort_id, node_id, users in self.rows(query, *values):
             with self._reading(f"an invitation of cohort {cohort_id}"):
                 names = tuple(json.loads(users))
             yield cohort_id, node_id, names

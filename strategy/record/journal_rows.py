@@ -20,10 +20,27 @@ NEXT_DRAW = "SELECT coalesce(max(draw), 0) + 1 FROM cohort"
 WHOLE, CHANGED = "whole", "changed"
 NEXT_MEETING = "SELECT coalesce(max(meeting), 0) + 1 FROM node"
 USED = (
-    "SELECT cohort_id, node_id, users FROM invitation WHERE NOT EXISTS (SELECT 1 FROM "
-    "returned WHERE returned.cohort_id = invitation.cohort_id AND returned.node_id = "
-    "invitation.node_id)"
+    "SELECT cohort_id, node_id, users FROM invitation "
+    "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned)"
 )
+USED_AFTER = (
+    "SELECT cohort_id, node_id, users FROM invitation "
+    "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned) "
+    "AND cohort_id IN (SELECT cohort_id FROM cohort WHERE round > ?)"
+)
+# SQLite counts people, so that looking at a run does not make an object of each.
+ASKED = (
+    "SELECT cohort_id, sum(json_array_length(users)) FROM invitation "
+    "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned) "
+    "GROUP BY cohort_id"
+)
+PARTICIPATIONS = (
+    "SELECT times, count(*) FROM ("
+    "SELECT count(*) AS times FROM invitation, json_each(users) "
+    "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned) "
+    "GROUP BY node_id, value) GROUP BY times"
+)
+SIZES = "SELECT cohort_id, node_id, json_array_length(users) FROM invitation"
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE node (

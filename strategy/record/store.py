@@ -117,6 +117,7 @@ class RunStore(Closing):
         self.path = run_dir / FILE_NAME
         self._lock = lock
         self._new = new
+        self._kept: dict[str, Any] = {}
         # The orchestrator writes from worker threads, one transaction at a time.
         self._mutex = threading.Lock()
         self.told_bytes = event_log.size(run_dir) if lock is None else None
@@ -154,6 +155,15 @@ class RunStore(Closing):
                 return self._database.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 raise self._failure(error) from None
+
+    def read_once(self, name: str, read: Callable[[], Result]) -> Result:
+        """Read something; a reader, to whom it stays as it is, keeps what it read."""
+        if self._lock is not None:
+            return read()
+        if name not in self._kept:
+            self._kept[name] = read()
+        kept: Result = self._kept[name]
+        return kept
 
     def _connect(self, *, read_only: bool) -> sqlite3.Connection:
         opened = read_database if read_only else open_database

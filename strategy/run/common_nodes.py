@@ -126,15 +126,13 @@ def find_unlike_rounds(journal: JournalReader) -> Set[int]:
 
     Only arms with a sum count, and for each of them only the nodes that were asked.
     """
-    asked: defaultdict[str, set[NodeId]] = defaultdict(set)
-    for cohort_id, node_id, _ in journal.invitations():
-        asked[cohort_id].add(node_id)
+    asked = journal.count_invited()
     there: defaultdict[int, set[NodeId]] = defaultdict(set)
     missing: defaultdict[int, set[NodeId]] = defaultdict(set)
     for cohort in journal.cohorts():
         if cohort.result is not None:
             there[cohort.round_number].update(cohort.result.nodes)
-            missing[cohort.round_number] |= asked[cohort.cohort_id].difference(
-                cohort.result.nodes
-            )
+            missing[cohort.round_number] |= asked.get(
+                cohort.cohort_id, {}
+            ).keys() - set(cohort.result.nodes)
     return {number for number in there if there[number] & missing[number]}

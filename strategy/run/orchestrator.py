@@ -132,7 +132,7 @@ class Orchestrator:
         self._tally = self._runner.tally
         self._spending = Spending()
         self._refused: TermsRefusedError | None = None
-        self._attempts: Counter[tuple[int, int]] = Counter()  # by round and arm
+        self._attempts: Counter[tuple[int, int]] = Counter()  # of a round, by arm
 
     async def run(self) -> None:
         """Bring the experiment to its end; the journal is the result."""
@@ -153,14 +153,13 @@ class Orchestrator:
         await self._dealings.recall()
         if over:
             return
-        nodes = len(self._registry.nodes)
         if self._spending:
             await self._journal.call(self._journal.note_resumed, number)
         await self._listen(
             events.RunStarted(
                 run_id=self._run_id,
                 arms=self._config.experiment.arms,
-                nodes=nodes,
+                nodes=len(self._registry.nodes),
                 population=self._registry.population,
                 horizon=self._config.horizon,
                 rounds_done=number - 1,
@@ -183,12 +182,12 @@ class Orchestrator:
         cohorts = self._journal.cohorts()
         used = tuple(self._journal.used())
         self._registry.mark_invited((node_id, users) for _, node_id, users in used)
-        nodes = Counter(cohort_id for cohort_id, _, _ in self._journal.invitations())
+        nodes = self._journal.count_invited()
         self._tally.asked = asked_by_arm(self._journal)
         under_way = sum(len(users) for one, _, users in used if one in self._open)
         for cohort in cohorts:
             spec = CohortSpec.FromString(cohort.spec)
-            self._spending.add(spec, nodes[cohort.cohort_id])
+            self._spending.add(spec, len(nodes.get(cohort.cohort_id, ())))
             self._attempts[cohort.round_number, cohort.arm] = cohort.attempt
             if cohort.result is not None:
                 self._tally.answered += cohort.result.survivors
@@ -286,6 +285,7 @@ class Orchestrator:
             policy.finished,
         )
         head = await self._journal.call(self._journal.finish_round, record, sums)
+        self._attempts.clear()
         self._dealings.close_ended()
         await self._open.forget(one.cohort_id for one in sums)
         await self._listen(

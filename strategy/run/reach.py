@@ -9,7 +9,6 @@ code as in a run, with numbers in place of names.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -179,12 +178,12 @@ def read_reach(journal: JournalReader) -> Reach | None:
     sizes = [one.users - one.left_out for one in met.values()]
     if not sizes or last is None:
         return None
-    often = Counter((node, user) for _, node, users in journal.used() for user in users)
+    often = journal.count_participations()
     return Reach(
         people=sum(sizes),
         wanted=min(sum(sizes), journal.config.horizon),
-        asked=len(often),
-        invitations=often.total(),
+        asked=sum(often.values()),
+        invitations=sum(times * people for times, people in often.items()),
         rounds=last.number,
         largest=max(sizes),
         nodes=len(met),

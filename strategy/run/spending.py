@@ -8,7 +8,6 @@ seed (test mode) protects nobody, whatever its mechanism.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -228,16 +227,13 @@ def spent_by(journal: Journal) -> Mapping[str, Any]:
 
 def recount_spent(journal: Journal) -> Mapping[str, Any]:
     """Give the same from the invitations alone, whatever the rounds say."""
-    often: Counter[tuple[str, str]] = Counter()
-    nodes = Counter(cohort_id for cohort_id, _, _ in journal.invitations())
-    for _, node_id, users in journal.used():
-        often.update((node_id, user) for user in users)
+    nodes = journal.count_invited()
     asked = Spending(
-        (CohortSpec.FromString(cohort.spec), nodes[cohort.cohort_id])
+        (CohortSpec.FromString(cohort.spec), len(nodes.get(cohort.cohort_id, ())))
         for cohort in journal.cohorts()
     )
     return asked.spent(
-        max(often.values(), default=0),
+        max(journal.count_participations(), default=0),
         test_mode=journal.config.test_mode,
         keys=[one.nodes for one in journal.dealings() if not one.reason],
     )

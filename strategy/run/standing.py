@@ -51,8 +51,8 @@ def asked_by_arm(journal: JournalReader) -> Counter[Arm]:
     """
     arms = {cohort.cohort_id: cohort.arm for cohort in journal.cohorts()}
     asked: Counter[Arm] = Counter()
-    for cohort_id, _, users in journal.used():
-        asked[arms[cohort_id]] += len(users)
+    for cohort_id, people in journal.count_asked().items():
+        asked[arms[cohort_id]] += people
     return asked
 
 

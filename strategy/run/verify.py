@@ -9,13 +9,12 @@ and heads kept elsewhere (in the events, or printed) show what was cut off.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 
 from wallflower.protocol.cohort import cohort_mechanism, to_range, to_rational
-from wallflower.protocol.errors import JournalError, WallflowerError
+from wallflower.protocol.errors import JournalError
 from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.honest_floor import cohort_floor
 from wallflower.protocol.secure_sum.backends import backend_modulus
@@ -25,25 +24,10 @@ from wallflower.strategy.record.chain import DEALT, ROUND, Entry, unknown_heads
 from wallflower.strategy.record.entries import SUMMED, VOID
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.balance import find_unbalanced
+from wallflower.strategy.run.checks import Check, checked
 from wallflower.strategy.run.cohort_spec import threat_of
 from wallflower.strategy.run.replay import Evidence, agree, decisions
 from wallflower.strategy.run.spending import Spending
-
-MOST_PROBLEMS_SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One claim of a journal: what was looked at, and what is wrong with it."""
-
-    name: str
-    looked_at: str
-    problems: tuple[str, ...]
-
-    @property
-    def holds(self) -> bool:
-        """True when nothing is wrong."""
-        return not self.problems
 
 
 def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
@@ -151,19 +135,6 @@ def _blame(evidence: Evidence) -> Iterator[str]:
         for one in findings:
             if one.party and one.party not in invited.keys() | evidence.members:
                 yield f"cohort {cohort.cohort_id} blames {one.party}, not invited to it"
-
-
-def checked(name: str, counted: str, found: Iterable[str]) -> Check:
-    """Collect problems; one that stops the check is a problem too."""
-    problems: list[str] = []
-    try:
-        for problem in found:
-            problems.append(problem)
-            if len(problems) >= MOST_PROBLEMS_SHOWN:
-                break
-    except (WallflowerError, ArithmeticError, LookupError, TypeError, ValueError) as e:
-        problems.append(f"the record cannot be replayed ({type(e).__name__}: {e})")
-    return Check(name, counted, tuple(problems))
 
 
 def _participations(evidence: Evidence) -> Iterator[str]:

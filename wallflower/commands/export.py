@@ -28,12 +28,12 @@ def export(
     ] = None,
 ) -> None:
     """Give a run's per-round history to other programs; no person is in it."""
-    from wallflower.engines.run import find_run
     from wallflower.output import json_text
     from wallflower.protocol.errors import InputError, UnavailableError
     from wallflower.protocol.files.private import write_output
     from wallflower.protocol.files.sections import one_of
     from wallflower.results import export as exporting
+    from wallflower.results.run_folder import find_run
 
     one_of("format", form, exporting.FORMATS)
     one_of("table", table, exporting.TABLES)

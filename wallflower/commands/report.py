@@ -22,10 +22,10 @@ def report(
 ) -> None:
     """Write a run as one HTML page: verdict, promise, health; exit 3 if it fails."""
     from wallflower.commands.run import NOT_VERIFIED
-    from wallflower.engines.run import find_run
     from wallflower.protocol.errors import UnavailableError
     from wallflower.protocol.files.private import write_anew, write_output
     from wallflower.results.page import content, render
+    from wallflower.results.run_folder import find_run
     from wallflower.strategy.record.journal import Journal
 
     directory = find_run(run)

@@ -103,13 +103,17 @@ def retire(
 
 def status(run: _Run, output: Format = "human") -> None:
     """Show where a run stands; it may be under way."""
-    from wallflower.engines.run import find_run
     from wallflower.output import check_format
     from wallflower.results.result import read_result
+    from wallflower.results.run_folder import find_run
     from wallflower.strategy.record.journal import Journal
 
     check_format(output)
-    with Journal.read(find_run(run)) as journal:
+    directory = find_run(run)
+    if output == "json":
+        _show_json("status", directory)
+        return
+    with Journal.read(directory) as journal:
         journal.check_whole()
         result = read_result(journal)
     _show("status", result, output)
@@ -127,11 +131,11 @@ def verify(
     output: Format = "human",
 ) -> None:
     """Replay a run's journal and recompute everything it claims; exit 3 if it fails."""
-    from wallflower.engines.run import find_run
     from wallflower.output import check_format, print_json, print_line
     from wallflower.protocol.rewards.seeded import TEST_MODE
     from wallflower.results.hosted_ledger import ledger_checks
     from wallflower.results.result import read_result
+    from wallflower.results.run_folder import find_run
     from wallflower.strategy.record.journal import Journal
     from wallflower.strategy.run.verify import verify as checks_of
 
@@ -196,16 +200,11 @@ def _heads(words: list[str] | None) -> list[str]:
 
 
 def _show(command: str, result: RunResult, output: str) -> None:
-    from wallflower.output import print_json, print_line
+    from wallflower.output import print_line
     from wallflower.results.view import print_result
 
     if output == "json":
-        from wallflower.results.export import history_json, load_run
-
-        history = history_json(load_run(result.run_dir).history)
-        print_json(command, {**result.as_json(), "history": history})
-        if result.finished is None:
-            _require_resumable(Path(result.run_dir))
+        _show_json(command, Path(result.run_dir))
         return
     print_result(result)
     if command == "status" or result.askable.left_out:
@@ -219,10 +218,21 @@ def _show(command: str, result: RunResult, output: str) -> None:
         typer.echo(f"Check it by: wallflower verify {result.run_dir}")
 
 
-def _require_resumable(directory: Path) -> None:
-    """Raise what `resume` would refuse the run for."""
-    from wallflower.engines.run import find_hindrance
+def _show_json(command: str, directory: Path) -> None:
+    from wallflower.output import print_json
+    from wallflower.results.export import history_json, load_run
 
-    hindrance = find_hindrance(directory)
-    if hindrance is not None:
-        raise hindrance
+    loaded = load_run(directory)
+    history = history_json(loaded.history)
+    print_json(command, {**loaded.result.as_json(), "history": history})
+    if loaded.result.finished is None:
+        _require_resumable(directory)
+
+
+def _require_resumable(directory: Path) -> None:
+    """Raise what `resume` would refuse the run for, whose record is whole."""
+    from wallflower.results.hosted_ledger import check_hosted_ledger
+    from wallflower.strategy.record.journal import Journal
+
+    with Journal.read(directory) as journal:
+        check_hosted_ledger(journal)

@@ -42,7 +42,7 @@ def watch(
     """Show runs on a page that follows them, also while they stop and go on."""
     import asyncio
 
-    from wallflower.engines.run import find_run
+    from wallflower.results.run_folder import find_run
     from wallflower.watching.serve import Place, check, serve
 
     place = Place(host, port, certificate, private_key, token_file)

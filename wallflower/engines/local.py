@@ -16,11 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from wallflower.clients.desk.attend import Invitation, attend
 from wallflower.clients.node.node import Node
-from wallflower.engines.open_ledger import (
-    LedgeredPort,
-    check_hosted_ledger,
-    hosted_ledger,
-)
+from wallflower.engines.open_ledger import LedgeredPort, hosted_ledger
 from wallflower.engines.population import (
     Enrolment,
     agreed_policy,
@@ -46,6 +42,7 @@ from wallflower.protocol.identity.certificates import (
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.identity.tokens import RunTokens
 from wallflower.protocol.messages.port import NodePort
+from wallflower.results.hosted_ledger import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig, TransportSettings
 from wallflower.strategy.desk.admission import Admission, EnrolledKeys
 from wallflower.strategy.desk.desk import Desk

@@ -12,16 +12,9 @@ from pathlib import Path
 
 from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger import Ledger
-from wallflower.protocol.errors import JournalError, RefusalError, UnavailableError
+from wallflower.protocol.errors import RefusalError, UnavailableError
 from wallflower.protocol.messages.port import NodeId, NodePort
-from wallflower.results.hosted_ledger import (
-    describe_gone,
-    is_ledger_gone,
-    ledger_checks,
-    ledger_path,
-    path_of,
-)
-from wallflower.strategy.record.journal import Journal
+from wallflower.results.hosted_ledger import ledger_path
 
 
 def hosted_ledger(run_dir: Path, shared: Path | None = None) -> Ledger:
@@ -34,24 +27,6 @@ def hosted_ledger(run_dir: Path, shared: Path | None = None) -> Ledger:
     # Not flushed: what a power cut may lose of the counter, the journal has.
     counter = Counter(run_dir / "ledger.counter", durable=False)
     return Ledger(ledger_path(run_dir), counter)
-
-
-def check_hosted_ledger(journal: Journal) -> None:
-    """Refuse to go on where the journal has invitations and the ledger does not fit.
-
-    Raises
-    ------
-    JournalError
-        The ledger is gone, or knows less than the journal.
-    """
-    if is_ledger_gone(journal):
-        raise JournalError(describe_gone(journal))
-    for check in ledger_checks(journal):
-        if not check.holds:
-            raise JournalError(
-                f"ledger {path_of(journal)} does not fit the journal: "
-                f"{check.problems[0]}; restore it, or begin a new run with other users"
-            )
 
 
 class LedgeredPort:

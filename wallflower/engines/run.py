@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from wallflower.engines.open_ledger import check_hosted_ledger
 from wallflower.engines.page import page_beside
 from wallflower.engines.preflight import WARN, Preflight, look, named, require
 from wallflower.engines.registry import EngineJob, check_options, engine_named
 from wallflower.engines.stopping import run_until_told, seconds_until
 from wallflower.protocol.errors import (
     InputError,
-    JournalError,
     LedgerMismatchError,
     UnavailableError,
     WallflowerError,
@@ -26,14 +24,14 @@ from wallflower.protocol.files.sections import one_of
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.results.live import RunView
 from wallflower.results.result import RunResult, read_result
+from wallflower.results.run_folder import RUNS, advise, check_resumable, find_run
 from wallflower.strategy.config import ExperimentConfig, load_config
 from wallflower.strategy.record import pausing, retiring
 from wallflower.strategy.record.entries import Retirement
 from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.store import FILE_NAME, RunLock
+from wallflower.strategy.record.store import RunLock
 from wallflower.strategy.run.standing import next_round
 
-RUNS = Path("runs")
 INTERRUPTED = 130
 LONGEST_REASON = 500
 
@@ -92,7 +90,7 @@ def resume_run(
     """Go on with a run from its last finished round."""
     directory, until_s = find_run(run), _seconds(until)
     with Journal.read(directory) as journal:
-        _check_resumable(journal)
+        check_resumable(journal)
         result = read_result(journal)
     if result.finished is not None:
         sys.stderr.write(f"{directory} is finished already\n")
@@ -116,22 +114,6 @@ def _preflight(asked: Preflight) -> None:
         if line.level == WARN:
             sys.stderr.write(f"{line.name}: {line.text}\n")
     require(lines)
-
-
-def find_run(run: str) -> Path:
-    """Find a run by its directory, or by its id below ``runs/``."""
-    for directory in (Path(run), RUNS / run):
-        if (directory / FILE_NAME).is_file():
-            return directory
-    known = sorted(RUNS.glob(f"*/{FILE_NAME}"), key=lambda path: path.stat().st_mtime)
-    there = (
-        f"the latest in {RUNS}: {known[-1].parent.name}"
-        if known
-        else "`run` prints where it is"
-    )
-    raise JournalError(
-        f"no run {run}: neither {run} nor {RUNS / run} has a journal; {there}"
-    )
 
 
 def _carry_out(
@@ -172,30 +154,6 @@ def _carry_out(
             f"`wallflower status {directory}`, then `wallflower resume {directory}`"
         )
     return result
-
-
-def _check_resumable(journal: Journal) -> None:
-    """Raise JournalError or UnavailableError for what `resume` would refuse."""
-    journal.check_whole()
-    check_hosted_ledger(journal)
-
-
-def find_hindrance(directory: Path) -> WallflowerError | None:
-    """Return what `resume` would refuse a run for as it lies there, or None."""
-    try:
-        with Journal.read(directory) as journal:
-            _check_resumable(journal)
-    except WallflowerError as error:
-        return error
-    return None
-
-
-def advise(directory: Path) -> str:
-    """Say how to go on with a run, or why it cannot be resumed as it lies there."""
-    hindrance = find_hindrance(directory)
-    if hindrance is not None:
-        return f"it cannot be resumed as it is: {hindrance}"
-    return f"to go on: wallflower resume {directory}"
 
 
 def pause_run(run: str) -> Path:

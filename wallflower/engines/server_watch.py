@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from wallflower.protocol.errors import UnavailableError, WallflowerError
-from wallflower.results.result import read_result
 from wallflower.strategy.record import pausing
 from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.record.store import RunLock
+from wallflower.strategy.run.standing import standing
 from wallflower.strategy.server_app_files import FAILURE_FILE
 
 _LOOK_S = 0.5
@@ -80,5 +80,6 @@ def _has_last_words(run_dir: Path) -> bool:
     if (run_dir / FAILURE_FILE).exists() or pausing.asked(run_dir):
         return True
     with contextlib.suppress(WallflowerError), Journal.read(run_dir) as journal:
-        return read_result(journal).finished is not None
+        last = standing(journal)
+        return last is not None and last.finished is not None
     return True  # the record itself cannot be read, which is said elsewhere

@@ -11,12 +11,12 @@ import importlib.util
 import os
 
 from wallflower.engines.flower import app_folder, carry
-from wallflower.engines.open_ledger import check_hosted_ledger
 from wallflower.engines.population import agreed_policy, check_rewards, hosted_window
 from wallflower.engines.process import simulation_superlink
 from wallflower.engines.registry import EngineJob
 from wallflower.protocol.errors import InputError, optional_module
 from wallflower.protocol.numbers import whole
+from wallflower.results.hosted_ledger import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.record.journal import Journal
 

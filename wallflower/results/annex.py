@@ -58,14 +58,14 @@ class Annex:
 
 def annex_of(journal: Journal, result: RunResult) -> Annex:
     """Gather it from the record."""
-    asked: dict[str, int] = {}
-    for cohort_id, _, _ in journal.invitations():
-        asked[cohort_id] = asked.get(cohort_id, 0) + 1
+    asked = journal.count_invited()
     # The shares of sealed sums are those of the run's latest key.
     dealt = [one.nodes for one in journal.dealings() if not one.reason]
     groups = sorted(
         {
-            _group(CohortSpec.FromString(cohort.spec), asked[cohort.cohort_id], dealt)
+            _group(
+                CohortSpec.FromString(cohort.spec), len(asked[cohort.cohort_id]), dealt
+            )
             for cohort in journal.cohorts()
         },
         key=lambda row: (row.people, row.nodes),

@@ -58,9 +58,7 @@ class CohortRow:
 def cohort_rows(journal: Journal) -> Iterable[CohortRow]:
     """Yield every attempt to get one arm's sum, in the order of the record."""
     names = journal.config.experiment.arms
-    asked: dict[str, dict[str, int]] = {}
-    for cohort_id, node_id, users in journal.invitations():
-        asked.setdefault(cohort_id, {})[node_id] = len(users)
+    asked = journal.count_invited()
     returned: dict[str, set[str]] = {}
     for cohort_id, node_id, _ in journal.returned():
         returned.setdefault(cohort_id, set()).add(node_id)

@@ -113,9 +113,8 @@ def flat_table(history: History, table: str) -> Table:
 def history_json(history: History) -> Table:
     """Give the rounds, each with its time and all arms after it."""
     arms: dict[int, list[dict[str, Any]]] = {}
-    for row in tables_of(history)["rounds"]:
-        shown = {key: value for key, value in row.items() if key != "round"}
-        arms.setdefault(row["round"], []).append(shown)
+    for row in map(dataclasses.asdict, _rounds(history)):
+        arms.setdefault(row.pop("round"), []).append(row)
     return [
         {
             **dataclasses.asdict(one),

@@ -5,7 +5,6 @@ Read from the journal alone, so that pages, exports and notebooks all tell the s
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,9 +84,6 @@ def read_history(journal: Journal) -> History:
     result, entries = read_result(journal), journal.entries()
     names = result.config.experiment.arms
     cohorts = tuple(cohort_rows(journal))
-    often: Counter[tuple[str, str]] = Counter()
-    for _, node_id, users in journal.used():
-        often.update((node_id, user) for user in users)
     return History(
         result=result,
         created_at=journal.created_at,
@@ -101,7 +97,7 @@ def read_history(journal: Journal) -> History:
             for entry in entries
             if entry.kind in (chain.RESUMED, chain.WAITING, chain.PAUSED)
         ),
-        most_asked=max(often.values(), default=0),
+        most_asked=max(journal.count_participations(), default=0),
     )
 
 

@@ -14,7 +14,7 @@ from wallflower.clients.node.ledger_reading import spends_of
 from wallflower.protocol.errors import JournalError
 from wallflower.protocol.numbers import counted
 from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.run.verify import Check, checked
+from wallflower.strategy.run.checks import Check, checked
 
 Spends = Mapping[tuple[str, str], tuple[str, ...]]  # cohort, node → users
 HOSTING = ("local", "simulation")  # the engines that keep a ledger for their nodes
@@ -76,6 +76,24 @@ def ledger_checks(journal: Journal) -> tuple[Check, ...]:
             _differences(journal, spends),
         ),
     )
+
+
+def check_hosted_ledger(journal: Journal) -> None:
+    """Refuse to go on where the journal has invitations and the ledger does not fit.
+
+    Raises
+    ------
+    JournalError
+        The ledger is gone, or knows less than the journal.
+    """
+    if is_ledger_gone(journal):
+        raise JournalError(describe_gone(journal))
+    for check in ledger_checks(journal):
+        if not check.holds:
+            raise JournalError(
+                f"ledger {path_of(journal)} does not fit the journal: "
+                f"{check.problems[0]}; restore it, or begin a new run with other users"
+            )
 
 
 def _differences(journal: Journal, spends: Spends) -> Iterator[str]:

@@ -39,8 +39,9 @@ from wallflower.strategy.bandit.spec import intervals_in_words, purpose
 from wallflower.strategy.record import blame
 from wallflower.strategy.record.entries import VOID
 from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.run.checks import Check
 from wallflower.strategy.run.common_nodes import LEFT_OUT
-from wallflower.strategy.run.verify import Check, verify
+from wallflower.strategy.run.verify import verify
 from wallflower.version import __version__
 
 LARGEST_BYTES = 300_000

@@ -315,9 +315,7 @@ def read_result(journal: Journal) -> RunResult:
     """Sum a journal up."""
     cohorts = journal.cohorts()
     rounds = journal.count_rounds()
-    asked: Counter[str] = Counter()
-    for cohort_id, _, users in journal.used():
-        asked[cohort_id] += len(users)
+    asked = journal.count_asked()
     found = journal.blame()
     last = standing(journal)
     arms = journal.config.experiment.arms
@@ -336,7 +334,7 @@ def read_result(journal: Journal) -> RunResult:
         head=journal.head,
         spent=spent_by(journal),
         unfinished=_unfinished(journal, cohorts, rounds),
-        waiting=journal.entries()[-1].kind == WAITING,
+        waiting=journal.last_entry().kind == WAITING,
         losses=_losses(asked, cohorts),
         missing=find_missing(journal, last),
         askable=read_askable(journal),
@@ -362,6 +360,8 @@ def _retired(journal: Journal) -> tuple[RetiredArm, ...]:
     """Give the arms retired by hand, in the order in which they were."""
     arms = journal.config.experiment.arms
     records = {str(one.arm): one for one in journal.retired()}
+    if not records:
+        return ()
     return tuple(
         RetiredArm(arms[one.arm], one.round_number, one.reason, entry.at)
         for entry in journal.entries()
@@ -390,9 +390,8 @@ def _unfinished(
         return Unfinished(0, None)
     invited = {
         (node_id, user)
-        for cohort_id, node_id, users in journal.used()
+        for _, node_id, users in journal.used_after(rounds)
         for user in users
-        if cohort_id in cut
     }
     spends = hosted_spends(journal) if invited else None
     if spends is None:

@@ -44,6 +44,7 @@ async def test_a_shuffler_that_cannot_be_reached_is_noticed_before_people_are_ch
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(courier, "_REACH_S", 0.2)
+    monkeypatch.setattr(courier, "_PAUSES_S", ())  # who charges first fails soon
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
     traffic = cohort(USERS, backend="shuffle", shuffle="mixed")

@@ -33,6 +33,33 @@ def test_the_sum_of_terms_meets_flints_enclosure_and_is_tight(
         assert found.overlaps(other)
 
 
+@pytest.mark.parametrize("rate", [Fraction(1, 41), Fraction(1, 900)], ids=str)
+@pytest.mark.parametrize("shape", [*_SHAPES, Fraction(9)], ids=str)
+@pytest.mark.parametrize("extra", [0, 1])
+@pytest.mark.parametrize("scales", [0, 1, 35, 100])
+def test_small_rates_meet_flints_enclosure_however_far_out(
+    shape: Fraction, rate: Fraction, extra: int, scales: int
+) -> None:
+    x = int(scales / rate)
+    with precision(200):
+        found = gauss_series(shape, rate, x, extra)
+    with precision(2000):
+        other = (
+            (-2 * ball(rate))
+            .exp()
+            .hypgeom_2f1(ball(shape) + extra, ball(shape) + x, arb(x + 1))
+        )
+        assert found.overlaps(other)
+        assert other.rel_accuracy_bits() > 1000
+
+
+def test_a_small_rate_loses_no_bits_to_the_subtraction() -> None:
+    """flint alone would give 176 of the 200 bits, by its slow routine."""
+    with precision(200):
+        found = gauss_series(Fraction(5, 4), Fraction(1, 900), 35 * 900, 0)
+        assert found.rel_accuracy_bits() > 200
+
+
 @pytest.mark.parametrize("rate", [*_RATES, Fraction(1, 500)], ids=str)
 def test_shape_one_is_a_geometric_series(rate: Fraction) -> None:
     with precision(200):

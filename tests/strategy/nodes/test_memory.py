@@ -26,6 +26,17 @@ async def test_an_answer_no_longer_kept_is_refused_not_computed_again() -> None:
     assert echo.calls == 2
 
 
+async def test_answers_of_many_rounds_take_no_more_than_a_few_megabytes() -> None:
+    echo, mebibyte = Echo("a"), b"x" * 2**20
+    port = MemoryPort({"a": echo})
+    for number in range(6):
+        await gather(port, request("a", f"r{number}", mebibyte))
+    (first,) = await gather(port, request("a", "r0", mebibyte))
+    (last,) = await gather(port, request("a", "r5", mebibyte))
+    assert (first.failure, last.failure) == ("answer-forgotten", None)
+    assert echo.calls == 6
+
+
 async def test_ids_of_different_nodes_do_not_meet() -> None:
     one, eleven = Echo("n1"), Echo("n11")
     port = MemoryPort({"n1": one, "n11": eleven})

@@ -71,6 +71,30 @@ def test_what_is_written_is_read_back(run_dir: Path) -> None:
         assert journal.last_round() == finished(1)
 
 
+def test_people_are_counted_without_those_who_were_returned(run_dir: Path) -> None:
+    again = CohortRecord("c2", 1, 1, 1, 1, 3, b"", {"n0": ("c1-u0",), "n2": ("x", "é")})
+    with Journal.create(run_dir, "r", config(), "local") as journal:
+        journal.invite([cohort("c1", users=3), again])
+        journal.give_back("c1", {"n1": "busy"})
+    with Journal.read(run_dir) as journal:
+        assert journal.count_asked() == {"c1": 2, "c2": 3}
+        # n0/c1-u0 came twice; n2/c1-u2, n2/x and n2/é once.
+        assert journal.count_participations() == {1: 3, 2: 1}
+        assert journal.count_invited()["c1"] == {"n0": 1, "n1": 1, "n2": 1}
+        assert list(journal.used_after(1)) == []
+        assert len(list(journal.used_after(0))) == 4
+
+
+def test_a_reader_reads_once_and_a_writer_anew(run_dir: Path) -> None:
+    with Journal.create(run_dir, "r", config(), "local") as journal:
+        journal.invite([cohort("c1")])
+        assert len(journal.cohorts()) == 1
+        journal.invite([cohort("c2", arm=1)])
+        assert len(journal.cohorts()) == 2
+    with Journal.read(run_dir) as journal:
+        assert journal.cohorts() is journal.cohorts()
+
+
 def test_a_directory_with_a_run_is_refused(run_dir: Path) -> None:
     Journal.create(run_dir, "r", config(), "local").close()
     with pytest.raises(JournalError, match="already holds a run"):

@@ -20,11 +20,7 @@ from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
-from wallflower.engines.open_ledger import (
-    LedgeredPort,
-    check_hosted_ledger,
-    hosted_ledger,
-)
+from wallflower.engines.open_ledger import LedgeredPort, hosted_ledger
 from wallflower.protocol.errors import RefusalError, UnavailableError
 from wallflower.protocol.identity.certificates import (
     KeyPair,
@@ -33,6 +29,7 @@ from wallflower.protocol.identity.certificates import (
 )
 from wallflower.protocol.identity.tokens import RunTokens
 from wallflower.protocol.messages.port import NodePort
+from wallflower.results.hosted_ledger import check_hosted_ledger
 from wallflower.strategy.desk.admission import Admission, EnrolledKeys
 from wallflower.strategy.desk.desk import Desk
 from wallflower.strategy.desk.settings import DeskSettings
