@@ -8,11 +8,13 @@ from pathlib import Path
 
 from tests.support.run_fixtures import environment, wallflower, write
 
-# Several rounds, so that there is a tail to lose.
+# Several rounds, so that there is a tail to lose: no sum of twelve people decides at
+# this failure probability.
 EXPERIMENT = """
 [experiment]
 name = "damaged"
 arms = ["a", "b", "c"]
+failure-probability = 1e-6
 [policy]
 first-batch = 12
 [nodes]
