@@ -53,7 +53,7 @@ BEFORE ?= f1c1c67
 rooms: env  ## files and lines of every room, at BEFORE= (the first release) and now
 	$(BIN)/python -m tests.support.rooms $(BEFORE)
 
-reward-path: env  ## the files one reward passes through: by memory, desk and Flower
+reward-path: env  ## the files one reward passes through: by memory, grpc_server and Flower
 	$(BIN)/python -m tests.support.reward_path
 
 hooks: env  ## check every commit before it is made (.pre-commit-config.yaml)
@@ -89,7 +89,7 @@ looks: test-browser-env  ## the same, and keep what was seen in looks/: every pa
 NEWEST = .venv-newest
 NEWEST_TESTS = tests/wallflower/test_cli.py tests/wallflower/test_run_commands.py tests/wallflower/test_plan_command.py \
 	tests/wallflower/test_figures.py tests/wallflower/results tests/wallflower/watching tests/wallflower/shuffler/test_service.py \
-	tests/strategy/desk tests/strategy/record tests/strategy/nodes tests/protocol/identity tests/protocol/rewards tests/clients/rewards
+	tests/strategy/transport/grpc tests/strategy/store tests/strategy/transport tests/protocol/identity tests/protocol/rewards tests/clients/rewards
 BEYOND = typer==0.29.1 grpcio-health-checking==1.85.1 protobuf==7.36.2
 test-newest:  ## the tests of what we use of others, with the newest allowed versions, in an environment of its own
 	test -d $(NEWEST) || $(PYTHON) -m venv $(NEWEST)
@@ -99,7 +99,7 @@ test-newest:  ## the tests of what we use of others, with the newest allowed ver
 	$(NEWEST)/bin/pytest $(NEWEST_TESTS)
 	rm -rf $(NEWEST)/beyond
 	$(NEWEST)/bin/python -m pip install -q --disable-pip-version-check --no-deps --target $(NEWEST)/beyond $(BEYOND)
-	PYTHONPATH=$(NEWEST)/beyond $(NEWEST)/bin/pytest tests/wallflower/test_cli.py tests/strategy/desk/test_limits.py tests/wallflower/shuffler/test_service.py
+	PYTHONPATH=$(NEWEST)/beyond $(NEWEST)/bin/pytest tests/wallflower/test_cli.py tests/strategy/transport/grpc/test_limits.py tests/wallflower/shuffler/test_service.py
 
 DOCS = .venv-docs
 docs:  ## the documentation as a static site in site/, strictly, from an environment of its own
@@ -137,8 +137,8 @@ KINDS ?=
 soak-world: env  ## whole deployments on virtual time under seeded faults (FIRST=, COUNT=, KINDS=)
 	$(BIN)/python -m tests.support.world.soak $(FIRST) $(COUNT) $(KINDS)
 
-soak-desk: env  ## 100,000 hostile calls against the desk; its memory must stay flat
-	$(BIN)/python -m tests.integration.desk_abuse 100000
+soak-grpc: env  ## 100,000 hostile calls against the grpc_server; its memory must stay flat
+	$(BIN)/python -m tests.integration.grpc_abuse 100000
 
 bench-noise: bench-env  ## exact noise against float noise and OpenDP: ratios, table building
 	$(BIN)/python -m benchmarks.noise
@@ -172,7 +172,7 @@ SIZES ?=
 BACKENDS ?=
 bench-secagg: bench-env  ## secure sums, ours against Flower's stock SecAgg+; a part: SIZES=8,128 BACKENDS=sealed,stock
 	$(BIN)/python -W ignore -m benchmarks.secagg $(if $(SIZES),--sizes $(SIZES)) $(if $(BACKENDS),--backends $(BACKENDS))
-	$(if $(SIZES)$(BACKENDS),,$(BIN)/python -W ignore -m benchmarks.desk)
+	$(if $(SIZES)$(BACKENDS),,$(BIN)/python -W ignore -m benchmarks.grpc_server)
 
 bench-proofs: bench-env  ## proofs of range: made, checked alone and together, over processes
 	$(BIN)/python -m benchmarks.proofs
@@ -205,8 +205,8 @@ soak-docs: env  ## the documented commands that take minutes
 bench-shuffle: env  ## shuffled sums: messages, bytes, seconds, users a second, regret
 	$(BIN)/python -W ignore -m benchmarks.shuffle
 
-bench-desk: bench-env  ## what one more node costs the server: SIZES=1000,4000,8000 nodes; ONE_MESSAGE=10000: visiting ones
-	$(BIN)/python -W ignore -m $(if $(ONE_MESSAGE),benchmarks.desk_visits --nodes $(ONE_MESSAGE),benchmarks.desk_scale $(if $(SIZES),--sizes $(SIZES)))
+bench-grpc: bench-env  ## what one more node costs the server: SIZES=1000,4000,8000 nodes; ONE_MESSAGE=10000: visiting ones
+	$(BIN)/python -W ignore -m $(if $(ONE_MESSAGE),benchmarks.polling --nodes $(ONE_MESSAGE),benchmarks.grpc_scale $(if $(SIZES),--sizes $(SIZES)))
 
 SECONDS ?= 60
 bench-strangers: bench-env  ## memory that 20 hostile connections hold, and what an honest round costs meanwhile (SECONDS=, ONLY=)

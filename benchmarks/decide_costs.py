@@ -19,24 +19,32 @@ _REPEATS = 3  # the least of them: others share the machine
 def deciding() -> float:
     """Seconds to decide the last of 30 rounds of 64 arms, in which 63 arms fall."""
     from wallflower.strategy.bandit.policies import build_policy
-    from wallflower.strategy.bandit.policy import CohortOutcome
+    from wallflower.strategy.bandit.policy import CohortSum
     from wallflower.strategy.bandit.spec import PolicySpec
 
     spec = PolicySpec("elimination", _ARMS, 10**12, "dist-dp", Fraction(1)).resolved()
     policy = build_policy(spec)
     for batch in range(1, _BATCHES + 1):
         outcomes = []
-        for wish in policy.wishes():
-            floor = spec.floor(wish.size)
+        for cohort_request in policy.next_cohorts():
+            floor = spec.floor(cohort_request.size)
             precision = spec.calibrated(
-                wish.size, floor, wish.wrap_probability
+                cohort_request.size, floor, cohort_request.wrap_probability
             ).precision
             # All alike until the last round.
-            reward = 1 if batch == _BATCHES and wish.arm == 0 else Fraction(1, 2)
-            total = int(wish.size * precision * reward)
+            reward = (
+                1 if batch == _BATCHES and cohort_request.arm == 0 else Fraction(1, 2)
+            )
+            total = int(cohort_request.size * precision * reward)
             outcomes.append(
-                CohortOutcome(
-                    batch, wish.arm, wish.size, floor, wish.size, precision, total
+                CohortSum(
+                    batch,
+                    cohort_request.arm,
+                    cohort_request.size,
+                    floor,
+                    cohort_request.size,
+                    precision,
+                    total,
                 )
             )
         start = time.process_time()

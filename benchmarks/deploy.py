@@ -48,7 +48,7 @@ class Row:
     our_whole_s: float
     arms: int
     memory_batch_s: float
-    desk_batch_s: float
+    grpc_round_s: float
     supernode_mb: float
     superlink_mb: float
 
@@ -97,7 +97,7 @@ def local_batch(folder: Path, plan: Plan, nodes: int, kind: str) -> float:
     """Run the same experiment in one process; gives the middle batch's seconds.
 
     With ``memory`` what is left is our own work (noise, crypto, journal) of all nodes
-    and the server together; with ``grpc`` the desk and its TLS come on top.
+    and the server together; with ``grpc`` the gRPC server and its TLS come on top.
     """
     arms = ", ".join(f'"{arm}"' for arm in plan.arms)
     means = ", ".join(str(mean) for mean in plan.means)
@@ -138,7 +138,7 @@ def measure(nodes: int, folder: Path, *, namespaces: bool, stock: bool) -> Row:
     plan = Plan(
         users=20_000 // nodes,
         stage_timeout_s=120,
-        attend_timeout_s=300,
+        join_timeout_s=300,
         means=(0.5, 0.5, 0.58),  # close enough for several batches
     )
     with consortium(
@@ -156,7 +156,7 @@ def measure(nodes: int, folder: Path, *, namespaces: bool, stock: bool) -> Row:
         batches, start_s, whole_s = our_run(built, plan, nodes)
         stock_s = stock_round(built, nodes) if stock else float("nan")
     memory = local_batch(folder, plan, nodes, "memory")
-    desk = local_batch(folder, plan, nodes, "grpc")
+    grpc_server = local_batch(folder, plan, nodes, "grpc")
     return Row(
         nodes,
         stock_s,
@@ -165,7 +165,7 @@ def measure(nodes: int, folder: Path, *, namespaces: bool, stock: bool) -> Row:
         whole_s,
         len(plan.arms),
         memory,
-        desk,
+        grpc_server,
         supernode,
         superlink,
     )
@@ -175,7 +175,7 @@ def table(rows: list[Row]) -> str:
     """Give the rows as the table of docs/operations.md."""
     lines = [
         "| nodes | stock SecAgg+, one round | ours, one batch (all arms) | ratio | "
-        "all nodes in one process: memory / desk | our start, once a run | "
+        "all nodes in one process: memory / gRPC server | our start, once a run | "
         "our whole experiment | SuperNode | SuperLink |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
@@ -184,7 +184,7 @@ def table(rows: list[Row]) -> str:
         lines.append(
             f"| {row.nodes} | {row.stock_round_s:.1f} s | {row.batch_s:.2f} s "
             f"({spread}; {len(row.our_batches_s)} batches, {row.arms} arms) | "
-            f"{row.ratio:.0f}× | {row.memory_batch_s:.2f} / {row.desk_batch_s:.2f} s | "
+            f"{row.ratio:.0f}× | {row.memory_batch_s:.2f} / {row.grpc_round_s:.2f} s | "
             f"{row.our_start_s:.1f} s | {row.our_whole_s:.1f} s | "
             f"{row.supernode_mb:.0f} MB | {row.superlink_mb:.0f} MB |"
         )

@@ -17,12 +17,12 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from benchmarks.desk_nodes import RUN, Node
+from benchmarks.grpc_nodes import RUN, Node
 from benchmarks.secagg import THREAT, Parties
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.messages.port import Answer, NodeHandler, Request
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
-from wallflower.protocol.secure_sum.session import Dealt, SecureSum
+from wallflower.protocol.secure_sum.session import KeyReady, SecureSum
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
     CohortStage,
@@ -30,15 +30,15 @@ from wallflower.protocol.wire.node_pb2 import (
     NodeRequest,
     Task,
 )
-from wallflower.strategy.desk.settings import DeskSettings
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.nodes.outstanding import Inbox
 from wallflower.strategy.run.driver import Deadlines, Refusal, run_dealing, run_session
 from wallflower.strategy.secure_sum import ServerKeyring, server_session
+from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
+from wallflower.strategy.transport.memory import MemoryTransport
+from wallflower.strategy.transport.pending_requests import Inbox
 
 MEMBERS = 64
 _TICK_S = 0.01
-_ON_TIME_S = DeskSettings().heartbeat_s / 10
+_ON_TIME_S = GrpcServerSettings().heartbeat_s / 10
 _CHUNK = 256
 
 
@@ -100,7 +100,7 @@ class FarNodes:
     """Contributors in other processes; members of the committee in this one."""
 
     def __init__(self, members: dict[str, NodeHandler], pool: ProcessPoolExecutor):
-        self._near = MemoryPort(members)
+        self._near = MemoryTransport(members)
         self._members = frozenset(members)
         self._pool = pool
         self.heard = 0
@@ -172,7 +172,7 @@ async def measure(count: int, proved: bool) -> float:
             unwrapped,
             Deadlines(300),
         )
-        if not isinstance(dealt, Dealt):
+        if not isinstance(dealt, KeyReady):
             raise RuntimeError(f"no key was dealt: {dealt}")
         parties = Parties(count)
         spec = parties.spec("sealed", "proved" if proved else "trusted")

@@ -20,8 +20,8 @@ from typing import Any
 from wallflower.engines.local import run_local
 from wallflower.engines.registry import EngineJob
 from wallflower.strategy.config import load_config
-from wallflower.strategy.record import events
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store import events
+from wallflower.strategy.store.journal import Journal
 
 EXPERIMENT = Path(__file__).parents[1] / "examples" / "headline.toml"
 # Notes (events told, verified round) after every frame in which the page changed.

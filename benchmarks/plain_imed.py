@@ -11,10 +11,10 @@ from unittest import mock
 import numpy as np
 
 from wallflower.strategy.bandit.divergence import Divergence
-from wallflower.strategy.bandit.index_choice import CHOICES, Arms, Standing
+from wallflower.strategy.bandit.index_choice import CHOICES, Arms, ArmTotals
 
 
-def plain_choice(standing: Standing, divergence: Divergence, horizon: int) -> Arms:
+def plain_choice(standing: ArmTotals, divergence: Divergence, horizon: int) -> Arms:
     """Arm with the smallest n·d(mean, best mean) + ln n (Honda and Takemura 2015)."""
     means = np.clip(standing.means, 0, 1)
     best = means.max(axis=-1, keepdims=True)

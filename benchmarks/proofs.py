@@ -27,27 +27,27 @@ from wallflower.strategy.secure_sum.sealed import PROVED_AT_ONCE
 
 _ALLOWED = Range(-210, 220)  # one user at ε = 1: B is about 21 g, g = 10
 _MADE = 256  # proofs; checked over and over, which is as much work as others
-Parcel = tuple[bytes, bytes, bytes, bytes]  # C₁, C₂, context, proof
+ShufflerUpload = tuple[bytes, bytes, bytes, bytes]  # C₁, C₂, context, proof
 
 
-def made(public: Point, count: int) -> list[Parcel]:
+def made(public: Point, count: int) -> list[ShufflerUpload]:
     """Seal and prove, as nodes do."""
-    parcels = []
+    uploads = []
     for number in range(count):
         context = number.to_bytes(32, "big")
         sealed, opening = encrypt(public, number % 10)
         proof = prove(public, sealed, opening, _ALLOWED, context)
-        parcels.append((bytes(sealed.one), bytes(sealed.two), context, proof))
-    return parcels
+        uploads.append((bytes(sealed.one), bytes(sealed.two), context, proof))
+    return uploads
 
 
-def wrong(key: bytes, parcels: Sequence[Parcel], together: int) -> int:
+def wrong(key: bytes, uploads: Sequence[ShufflerUpload], together: int) -> int:
     """Check parcels, so many together; give how many are wrong."""
     public, found = Point.parse(key), 0
-    for start in range(0, len(parcels), together):
+    for start in range(0, len(uploads), together):
         claims = [
             Claim(Ciphertext(Point.parse(one), Point.parse(two)), _ALLOWED, said, proof)
-            for one, two, said, proof in parcels[start : start + together]
+            for one, two, said, proof in uploads[start : start + together]
         ]
         found += len(wrong_claims(public, claims))
     return found
@@ -64,15 +64,15 @@ def main() -> int:
     began = time.perf_counter()
     few = made(pair.point, _MADE)
     print(f"made: {1e6 * (time.perf_counter() - began) / _MADE:.0f} µs a proof")
-    parcels = (few * (options.proofs // _MADE + 1))[: options.proofs]
-    for together in (1, 16, PROVED_AT_ONCE, 1024, len(parcels)):
-        part = parcels if together >= PROVED_AT_ONCE else parcels[:_MADE]
+    uploads = (few * (options.proofs // _MADE + 1))[: options.proofs]
+    for together in (1, 16, PROVED_AT_ONCE, 1024, len(uploads)):
+        part = uploads if together >= PROVED_AT_ONCE else uploads[:_MADE]
         began = time.perf_counter()
         assert wrong(key, part, together) == 0
         each = 1e6 * (time.perf_counter() - began) / len(part)
         print(f"checked, {together:,} together: {each:.0f} µs a proof", flush=True)
     began = time.perf_counter()
-    assert wrong(key, parcels, PROVED_AT_ONCE) == 0
+    assert wrong(key, uploads, PROVED_AT_ONCE) == 0
     alone_s = time.perf_counter() - began
     context = multiprocessing.get_context("spawn")
     began = time.perf_counter()
@@ -84,7 +84,7 @@ def main() -> int:
         started_s = time.perf_counter() - began
         began = time.perf_counter()
         jobs = [
-            pool.submit(wrong, key, parcels[start :: options.processes], PROVED_AT_ONCE)
+            pool.submit(wrong, key, uploads[start :: options.processes], PROVED_AT_ONCE)
             for start in range(options.processes)
         ]
         assert sum(job.result() for job in jobs) == 0

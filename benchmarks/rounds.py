@@ -30,8 +30,8 @@ from wallflower.strategy.config import (
     ExperimentSettings,
     PolicySettings,
 )
-from wallflower.strategy.record.events import Event, RoundFinished
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.events import Event, RoundFinished
+from wallflower.strategy.store.journal import Journal
 
 ROUNDS = (50, 200, 500, 1000)
 SIZE = 16  # people of each arm in the first round; 17 in all others

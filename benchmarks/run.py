@@ -35,7 +35,7 @@ from wallflower.engines.process import flwr_run, simulation_superlink
 from wallflower.engines.registry import EngineJob
 from wallflower.engines.simulation import run_simulation
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
-from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
+from wallflower.protocol.messages.port import Answer, NodeId, NodeTransport, Request
 from wallflower.protocol.secure_sum.threat import Sizes, Threat, sparse_graph_size
 from wallflower.results.hosted_ledger import ledger_path
 from wallflower.strategy.config import (
@@ -44,13 +44,13 @@ from wallflower.strategy.config import (
     PolicySettings,
     SecureSumSettings,
 )
-from wallflower.strategy.desk.heap import SettledHeap
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.record import events
-from wallflower.strategy.record.chain import INVITED, ROUND
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import session_opener
+from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.store import events
+from wallflower.strategy.store.chain import INVITED, ROUND
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.transport.grpc.gc_tuning import TunedGc
+from wallflower.strategy.transport.memory import MemoryTransport
 
 STOCK_APP = Path(__file__).parent / "stock-secagg"
 TENTH = Fraction(1, 10)
@@ -96,7 +96,7 @@ def experiment(
 class CountingPort:
     """Counts the requests that really travel."""
 
-    def __init__(self, port: NodePort) -> None:
+    def __init__(self, port: NodeTransport) -> None:
         self._port = port
         self.messages = 0
 
@@ -135,15 +135,15 @@ async def local(
     config = experiment(cohort, users_per_node, rounds, backend)
     with Journal.create(folder, "bench", config, "local") as journal:
         with Ledger(ledger_path(folder)) as ledger:
-            port = CountingPort(MemoryPort(hosted_nodes(config, ledger, None)))
-            settled = SettledHeap()  # as the engine does
+            port = CountingPort(MemoryTransport(hosted_nodes(config, ledger, None)))
+            settled = TunedGc()  # as the engine does
             settled.look(config.nodes.count, time.monotonic())
             cpu = time.process_time()
             await Orchestrator(
                 config,
                 journal,
                 port,
-                session_opener("bench", None),
+                make_session_factory("bench", None),
                 expected_nodes=config.nodes.count,
             ).run()
             cpu = time.process_time() - cpu

@@ -37,9 +37,9 @@ _PARTS = {
     "protocol/accounting": "policy, calibration",
     "protocol/rewards": "rewards",
     "protocol/identity": "secure sum, both sides",
-    "strategy/nodes": "port",
+    "strategy/transport": "port",
     "protocol/messages": "port",
-    "strategy/record": "journal, asking it",
+    "strategy/store": "journal, asking it",
     "strategy/bandit": "decisions",
     "strategy/run": "orchestrator",
 }

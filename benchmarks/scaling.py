@@ -42,7 +42,7 @@ _PAYING = {
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class LogPenalty:
     """What one range costs: means in euros, people clipped, people until decided."""
 
     high: int
@@ -77,7 +77,7 @@ def write_example(path: Path) -> None:
             table.writerow([f"r{person}", *cells])
 
 
-def price_of(revenue: tuple[Doubles, ...], high: int, runs: int) -> Price:
+def price_of(revenue: tuple[Doubles, ...], high: int, runs: int) -> LogPenalty:
     """Simulate the question with outcomes clipped to the range from 0 to `high`."""
     measured = RewardRange(Fraction(0), Fraction(high), "€")
     fractions = [measured.to_fractions(column) for column in revenue]
@@ -98,7 +98,7 @@ def price_of(revenue: tuple[Doubles, ...], high: int, runs: int) -> Price:
     result = engine.result()
     best = int(np.argmax([column.mean() for column in fractions]))
     decided = result.decided
-    return Price(
+    return LogPenalty(
         high,
         tuple(measured.mean(float(column.mean())) for column in fractions),
         int(sum((column > high).sum() for column in revenue)),

@@ -2,8 +2,9 @@
 
 ``make bench-secagg``. Every figure is users per second of CPU time (all parties' work
 added up, so per core), bytes per user up and down, and the ratio to the stock SecAgg+
-measured in the same run. No network here; `benchmarks.desk` measures with one. At the
-end it says which of the goals below were reached at the sizes that were measured.
+measured in the same run. No network here; `benchmarks.grpc_server` measures with one.
+At the end it says which of the goals below were reached at the sizes that were
+measured.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from wallflower.protocol.secure_sum.session import (
     Ask,
     ClientSession,
     Contribution,
-    Dealt,
+    KeyReady,
     SecureSum,
     Step,
 )
@@ -141,7 +142,7 @@ class Parties:
         """Deal the run's key, as the first cohort of a run does."""
         spec = dealing_spec(RUN, "dealing", THREAT, self.users)
         step, traffic = self._play(spec, {})
-        if not isinstance(step, Dealt):
+        if not isinstance(step, KeyReady):
             raise RuntimeError(f"no key was dealt: {step}")
         return traffic
 

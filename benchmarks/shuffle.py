@@ -31,7 +31,12 @@ from wallflower.protocol.messages.port import Request
 from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.protocol.rewards.models import synthetic_rewards
 from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
-from wallflower.protocol.secure_sum.session import Ask, Contribution, Parcel, SecureSum
+from wallflower.protocol.secure_sum.session import (
+    Ask,
+    Contribution,
+    SecureSum,
+    ShufflerUpload,
+)
 from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER, ShufflePlan
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, sealed_bytes
@@ -40,13 +45,13 @@ from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.regret.setup import build_engine, drawn_means
 from wallflower.regret.simulation import Simulation, run
 from wallflower.strategy.bandit.spec import PolicySpec
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.nodes.shuffler import (
+from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.transport.memory import MemoryTransport
+from wallflower.strategy.transport.shuffler import (
     ShufflerFiles,
     ShufflerPlace,
     shuffled,
 )
-from wallflower.strategy.run.sessions import session_opener
 
 MODES = {"pure": "shuffle-dp", "mixed": "dist-dp"}
 LEVEL = Fraction(1, 10**6)
@@ -84,11 +89,11 @@ def names(users: int) -> list[str]:
 
 def answered(
     spec: CohortSpec, party: str, body: bytes, pin: str
-) -> tuple[bytes, Parcel | None]:
+) -> tuple[bytes, ShufflerUpload | None]:
     """Let one node answer; give its answer and what it takes to the shuffler."""
     limits, keyring = ClientLimits(shufflers=(pin,)), ClientKeyring(spec.run_id)
     client = client_session(spec, party, None, None, limits, keyring)
-    return client.handle(body, Contribution(1, 1)), client.parcel()
+    return client.handle(body, Contribution(1, 1)), client.upload()
 
 
 @asynccontextmanager
@@ -114,7 +119,7 @@ async def shuffler(
 def one_user(mode: str, users: int, place: ShufflerPlace) -> Row:
     """Measure what one user of a cohort sends, and what it costs."""
     spec = spec_of(mode, users)
-    opener = session_opener(spec.run_id, None, place)
+    opener = make_session_factory(spec.run_id, None, place)
     server = opener(spec, dict.fromkeys(names(users), 1))
     step = server.start()
     assert isinstance(step, Ask)
@@ -123,14 +128,14 @@ def one_user(mode: str, users: int, place: ShufflerPlace) -> Row:
     answered(spec, party, step.messages[party], pin)  # tables are made once
     times, started = 3, time.process_time()
     for _ in range(times):
-        answer, parcel = answered(spec, party, step.messages[party], pin)
+        answer, upload = answered(spec, party, step.messages[party], pin)
     node_s = (time.process_time() - started) / times
-    assert parcel is not None
+    assert upload is not None
     return {
         "mode": mode,
         "users": users,
         "messages": ShufflePlan.of(spec, users).messages,
-        "to the shuffler, bytes": len(parcel.body),
+        "to the shuffler, bytes": len(upload.body),
         "to the server, bytes": len(answer),
         "node, s": node_s,
     }
@@ -138,7 +143,7 @@ def one_user(mode: str, users: int, place: ShufflerPlace) -> Row:
 
 @asynccontextmanager
 async def devices(
-    parcels: list[Parcel], folder: Path
+    uploads: list[ShufflerUpload], folder: Path
 ) -> AsyncIterator[Callable[[], Awaitable[float]]]:
     """Put users' devices into processes beside; give what lets them all come.
 
@@ -148,7 +153,7 @@ async def devices(
     for number in range(DEVICES):
         file = folder / f"parcels-{number}"
         file.write_bytes(
-            pickle.dumps([astuple(parcel) for parcel in parcels[number::DEVICES]])
+            pickle.dumps([astuple(upload) for upload in uploads[number::DEVICES]])
         )
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "benchmarks.shuffle_devices", str(file)),
@@ -193,8 +198,10 @@ async def _floor(users: int, folder: Path) -> Row:
     receipt = bytes(32)
     service = ("benchmarks.shuffle_floor", str(home), receipt.hex())
     async with shuffler(home, *service) as (process, place):
-        parcel = Parcel(place.address, place.files.authority, b"", body, receipt)
-        async with devices([parcel] * users, folder) as come:
+        upload = ShufflerUpload(
+            place.address, place.files.authority, b"", body, receipt
+        )
+        async with devices([upload] * users, folder) as come:
             meter = _Meter(process)
             return meter.row("dialled, nothing is done", users, await come())
 
@@ -202,24 +209,24 @@ async def _floor(users: int, folder: Path) -> Row:
 async def _through(users: int, folder: Path, *, direct: bool) -> Row:
     async with shuffler(folder / f"home-{direct}") as (process, place):
         spec, at = spec_of("mixed", users), replace(place, direct=direct)
-        server = session_opener(spec.run_id, None, at)(
+        server = make_session_factory(spec.run_id, None, at)(
             spec, dict.fromkeys(names(users), 1)
         )
         step = server.start()
         assert isinstance(step, Ask)
-        parcels = []
+        uploads = []
         for party, body in step.messages.items():
-            answer, parcel = answered(spec, party, body, place.files.fingerprint)
+            answer, upload = answered(spec, party, body, place.files.fingerprint)
             server.receive(party, answer)
-            if parcel is not None:
-                parcels.append(parcel)
+            if upload is not None:
+                uploads.append(upload)
         asking = server.advance()
         assert isinstance(asking, Ask)
         request = Request(SHUFFLER, "release", asking.messages[SHUFFLER])
-        async with devices(parcels, folder) as come:
+        async with devices(uploads, folder) as come:
             meter = _Meter(process)
             devices_s = await come() if direct else 0.0
-            async with shuffled(MemoryPort({}), at) as port:
+            async with shuffled(MemoryTransport({}), at) as port:
                 answers = [a async for a in port.ask([request], timeout_s=300)]
             route = "every node dials" if direct else "relayed by the server"
             row = meter.row(route, users, devices_s)

@@ -13,32 +13,33 @@ import sys
 import time
 from pathlib import Path
 
-from wallflower.clients.node.courier import deliver
-from wallflower.protocol.secure_sum.session import Parcel
+from wallflower.clients.node.upload import deliver
+from wallflower.protocol.secure_sum.session import ShufflerUpload
 
 AT_ONCE = 32  # devices that come at the same time
 
 
-async def brought(parcels: list[Parcel]) -> None:
+async def brought(uploads: list[ShufflerUpload]) -> None:
     """Let every device dial, hand over and hang up."""
-    waiting = iter(parcels)
+    waiting = iter(uploads)
 
     async def devices() -> None:
-        for parcel in waiting:
-            await deliver(parcel)
+        for upload in waiting:
+            await deliver(upload)
 
     await asyncio.gather(*(devices() for _ in range(AT_ONCE)))
 
 
 def main() -> None:
     """Do as the parent says."""
-    parcels = [
-        Parcel(*fields) for fields in pickle.loads(Path(sys.argv[1]).read_bytes())
+    uploads = [
+        ShufflerUpload(*fields)
+        for fields in pickle.loads(Path(sys.argv[1]).read_bytes())
     ]
     print("ready", flush=True)
     sys.stdin.readline()
     started = time.process_time()
-    asyncio.run(brought(parcels))
+    asyncio.run(brought(uploads))
     print(json.dumps({"cpu_s": time.process_time() - started}), flush=True)
 
 

@@ -52,8 +52,10 @@ def parts(run: LabRun) -> dict[str, Callable[[], bool]]:
         "the SuperLink has the run": lambda: (
             log.exists() and "Successfully started" in log.read_text()
         ),
-        "the ServerApp has its desk": (run.run_dir / "desk.secret").exists,
-        "all nodes are at the desk": lambda: any(
+        "the ServerApp has its gRPC server": (
+            run.run_dir / "gRPC server.secret"
+        ).exists,
+        "all nodes are at the gRPC server": lambda: any(
             event["event"] == "RunStarted" for event in run.events()
         ),
     }
@@ -62,7 +64,7 @@ def parts(run: LabRun) -> dict[str, Callable[[], bool]]:
 def measure(nodes: int, folder: Path) -> None:
     """Start one run on a consortium of so many nodes and say when what was there."""
     names = [f"n{number}" for number in range(nodes)]
-    plan = Plan(users=20_000 // nodes, attend_timeout_s=300)
+    plan = Plan(users=20_000 // nodes, join_timeout_s=300)
     with consortium(
         folder,
         names,

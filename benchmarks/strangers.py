@@ -23,18 +23,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from benchmarks.strangers_desk import desk_under_siege
+from benchmarks.strangers_grpc import grpc_server_under_siege
 from tests.support.half_requests import BEGINNING
 from tests.support.run_fixtures import command, environment, write
 from tests.support.shuffled_sums import ShuffledCohort, shuffled_spec, started
 from tests.support.siege import most_memory
 from tests.wallflower.shuffler.test_service import asked
-from wallflower.clients.node.courier import deliver
+from wallflower.clients.node.upload import deliver
 
 _MIB = 2**20
 _QUIET_ROUNDS = 40
 _HEALTH = "/grpc.health.v1.Health/Check,/grpc.health.v1.Health/Watch"
-_DESK = f"/wallflower.v1.Desk/Visit,/wallflower.v1.Desk/Attend,{_HEALTH}"
+_GRPC = f"/wallflower.v1.NodeService/Poll,/wallflower.v1.NodeService/Connect,{_HEALTH}"
 _SHUFFLER = f"/wallflower.v1.Shuffler/Deposit,/wallflower.v1.Shuffler/Release,{_HEALTH}"
 Round = Callable[[], Awaitable[float]]
 
@@ -57,9 +57,9 @@ class Target:
 
 
 @asynccontextmanager
-async def _desk() -> AsyncIterator[Target]:
-    async with desk_under_siege() as (port, pid, play):
-        yield Target(port, pid, _DESK, play)
+async def _grpc_server() -> AsyncIterator[Target]:
+    async with grpc_server_under_siege() as (port, pid, play):
+        yield Target(port, pid, _GRPC, play)
 
 
 @asynccontextmanager
@@ -77,8 +77,8 @@ async def _shuffler() -> AsyncIterator[Target]:
             _, request = cohort.submitted()
             assert isinstance(request, bytes)
             began = time.perf_counter()
-            for parcel in cohort.parcels.values():
-                await deliver(parcel)
+            for upload in cohort.uploads.values():
+                await deliver(upload)
             answer = await asked(place, request)
             assert answer.failure is None
             return time.perf_counter() - began
@@ -128,7 +128,7 @@ async def _page() -> AsyncIterator[Target]:
             await process.wait()
 
 
-_TARGETS = {"server": _desk, "shuffler": _shuffler, "page": _page}
+_TARGETS = {"server": _grpc_server, "shuffler": _shuffler, "page": _page}
 
 
 @asynccontextmanager

@@ -44,7 +44,6 @@ from wallflower.strategy.bandit.cells import (
     unit_cells,
 )
 from wallflower.strategy.bandit.confidence import confidence_for
-from wallflower.strategy.bandit.evidence import Evidence
 from wallflower.strategy.bandit.pair_test import (
     BRANCHES,
     INSIDE,
@@ -54,6 +53,7 @@ from wallflower.strategy.bandit.pair_test import (
     likeliest,
 )
 from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.sequential_test import SequentialTest
 from wallflower.strategy.bandit.spec import PolicySpec
 
 Doubles = NDArray[np.float64]
@@ -70,7 +70,9 @@ _TOGETHER = 8
 
 @dataclass(frozen=True, eq=False)
 class UnevenAim:
-    """As `pair_test.Aim`, of a leader (first) and a rival with plans of their own."""
+    """As `pair_test.ExponentPlan`, of a leader (first) and a rival with plans of their
+    own.
+    """
 
     strength: tuple[Doubles, Doubles]
     tilting: tuple[Doubles, Doubles]
@@ -114,7 +116,7 @@ class UnevenPairs:
 
     def __init__(self, spec: PolicySpec) -> None:
         self._shares, self._arms = spec.shares, spec.arms
-        self._evidence = Evidence(spec)
+        self._evidence = SequentialTest(spec)
         self.threshold = -math.log(self._shares.ever(spec.arms))
         self.plan = cache(self._planned)
         self._aim = cache(self._aimed)
@@ -214,7 +216,7 @@ class TopTwo:
         self._spec = what.spec.resolved()
         assert self._spec.ratio is not None
         self._schedule = Schedule(self._spec.ratio, self._spec.first_batch)
-        self._evidence = Evidence(self._spec)
+        self._evidence = SequentialTest(self._spec)
         self._wrap = confidence_for(self._spec).wrap
         self._draws = CohortDraws(what.model, what.seed)
         self._best = np.argmax(what.means, axis=1)

@@ -17,7 +17,7 @@ from wallflower.regret.elimination import FastElimination
 from wallflower.regret.simulation import Simulation
 from wallflower.strategy.bandit.groups import (
     CohortFacts,
-    Heard,
+    History,
     count_cohorts,
     heard_from,
 )
@@ -109,7 +109,7 @@ class UnevenElimination(FastElimination):
                 losers[here, arm] = verdict.falls
         return losers
 
-    def _side(self, arm: int, last: int, size: int) -> Heard:
+    def _side(self, arm: int, last: int, size: int) -> History:
         """Give what was delivered of an arm up to batch `last`, of `size` users."""
         sizes = [self._schedule.size(batch) for batch in range(1, last)] + [size]
         delivered = [

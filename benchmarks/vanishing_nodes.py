@@ -32,13 +32,13 @@ from wallflower.strategy.config import (
     ExperimentSettings,
     PolicySettings,
 )
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.nodes.outstanding import Inbox
-from wallflower.strategy.record.entries import VOID
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.common_nodes import CommonNodes, find_unlike_rounds
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import session_opener
+from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.store.entries import VOID
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.transport.memory import MemoryTransport
+from wallflower.strategy.transport.pending_requests import Inbox
 
 NODES, USERS = 60, 120
 RATES = (0.0, 0.01, 0.02, 0.05)
@@ -63,7 +63,7 @@ class Vanishing:
         return int.from_bytes(digest[:8]) < self.rate * 2**64
 
 
-class VanishingPort(MemoryPort):
+class VanishingPort(MemoryTransport):
     """Nodes in memory that are gone now and then when they are to contribute."""
 
     def __init__(self, handlers: Mapping[NodeId, NodeHandler], rule: Vanishing) -> None:
@@ -117,7 +117,7 @@ async def run_once(folder: Path, arms: int, rule: Vanishing) -> Cost:
     with Ledger(folder / "ledger.sqlite") as ledger, Journal.resume(run_dir) as journal:
         port = VanishingPort(dict(hosted_nodes(config, ledger, None)), rule)
         orchestrator = Orchestrator(
-            config, journal, port, session_opener(RUN, None), expected_nodes=NODES
+            config, journal, port, make_session_factory(RUN, None), expected_nodes=NODES
         )
         # A round without any sum ends the run; what was summed before counts.
         with suppress(UnavailableError):

@@ -2,8 +2,8 @@
 
 Flower calls one function per message, in a process that may be new each time. *hello*
 tells the node's stable name; *work* answers one bundle of requests; *attend* goes to
-the desk and stays there until the run is over. What a node is made of comes from its
-provider: its own home in a deployment, the experiment's file in a simulation.
+the gRPC server and stays there until the run is over. What a node is made of comes from
+its provider: its own home in a deployment, the experiment's file in a simulation.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any, Protocol, TypeVar
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from wallflower.clients.desk.attend import Invitation
 from wallflower.clients.host.simulated import in_simulation
 from wallflower.clients.rewards.source import RewardsOf
+from wallflower.clients.transport.grpc_client import Invitation
 from wallflower.protocol.errors import (
     MalformedMessageError,
     ProtocolError,
@@ -59,7 +59,7 @@ class NodeProvider(Protocol):
         ...
 
     async def attend(self, context: Context, invitation: Invitation) -> str:
-        """Attend the desk until the run is over; give the desk's reason."""
+        """Attend the gRPC server until the run is over; give the gRPC server's reason."""
         ...
 
 
@@ -152,14 +152,14 @@ def serve_nodes(app: ClientApp, rewards: RewardsOf | None = None) -> ClientApp:
 
     @app.query(flower_record.action(flower_record.ATTEND))
     def attend(message: Message, context: Context) -> Message:
-        """Go to the desk and stay until the run is over."""
+        """Go to the gRPC server and stay until the run is over."""
         return _reply(message, {flower_record.REASON: _attend(nodes, message, context)})
 
     return app
 
 
 def _attend(nodes: _Nodes, message: Message, context: Context) -> str:
-    """Attend the desk that the message names; give why it was left."""
+    """Attend the gRPC server that the message names; give why it was left."""
     invitation = Invitation(
         _field(message, flower_record.ADDRESS, str),
         _field(message, flower_record.CERTIFICATE, bytes),
@@ -171,7 +171,7 @@ def _attend(nodes: _Nodes, message: Message, context: Context) -> str:
             _run(nodes.provider(context).attend(context, invitation))
         except WallflowerError as error:
             # Expected ways to leave early; the server decides whether to send again.
-            log.warning("left the desk: %s", error)
+            log.warning("left the gRPC server: %s", error)
             return type(error).__name__
         return flower_record.RUN_OVER
 

@@ -15,7 +15,7 @@
     │   ├── UnusableKeyError         a public key nobody can agree with, or another's
     │   └── BeyondCapacityError      speaks for more users than it is certified for
     ├── CohortVoidError          no sum is released; the cohort's users stay used
-    ├── UnavailableError         a node, desk or database cannot be reached  (exit 4)
+    ├── UnavailableError         a node, server or database cannot be reached  (exit 4)
     │   ├── RandomnessError      … or the system's random numbers cannot be trusted
     │   └── LedgerMismatchError  … or a ledger was rolled back, replaced or copied
     └── JournalError             the record of a run is missing or inconsistent (exit 3)
@@ -147,7 +147,7 @@ class CohortVoidError(WallflowerError):
 
 
 class UnavailableError(WallflowerError):
-    """A node, desk or database cannot be reached."""
+    """A node, gRPC server or database cannot be reached."""
 
     exit_code = 4
 

@@ -107,7 +107,7 @@ class SecureSumSettings:
     not with their users. 0 takes all nodes. `inputs` ``proved`` makes every node of a
     ``sealed`` sum prove that what it sends is in range, for a δ of 2⁻⁴⁰. `shuffler` is
     the ``host:port`` of the shuffler and `shuffler_files` what it handed out
-    (`strategy.nodes.shuffler`); the engine ``local`` starts one of its own where
+    (`strategy.transport.shuffler`); the engine ``local`` starts one of its own where
     nothing is said. `shuffle` ``pure`` sends thousands of one-bit messages and needs no
     δ, for ``shuffle-dp``; ``mixed`` sends a dozen shares for a δ of 2⁻⁴⁰, for
     ``dist-dp``. `shuffler_route` ``direct`` lets nodes take their messages to the
@@ -159,12 +159,13 @@ class TransportSettings:
 
     `kind` ``auto`` is memory for ``local``, flower for ``simulation``, grpc for
     ``deployment``. `stage_timeout_s` bounds every stage of a secure sum; where users
-    are shown the arm the window of outcomes comes on top. `attend_timeout_s` bounds the
+    are shown the arm the window of outcomes comes on top. `join_timeout_s` bounds the
     wait for nodes at the start, `return_timeout_s` the wait for nodes that went away
     when too few are left for the next cohorts. `attempts` bounds how often a void
     cohort is recruited again. `public_address` is the ``host:port`` under
-    which nodes reach the desk where that differs from `host` and `port`. `certificate`,
-    `private_key`: the desk's; without them an engine on loopback makes its own.
+    which nodes reach the gRPC server where that differs from `host` and `port`.
+    `certificate`, `private_key`: the gRPC server's; without them an engine on loopback
+    makes its own.
     """
 
     kind: str = "auto"
@@ -174,7 +175,7 @@ class TransportSettings:
     certificate: Path | None = None
     private_key: Path | None = None
     stage_timeout_s: float = 60.0
-    attend_timeout_s: float = 120.0
+    join_timeout_s: float = 120.0
     return_timeout_s: float = 600.0
     attempts: int = 3
 
@@ -188,7 +189,7 @@ class TransportSettings:
             )
         for name, value in (
             ("stage-timeout-s", self.stage_timeout_s),
-            ("attend-timeout-s", self.attend_timeout_s),
+            ("join-timeout-s", self.join_timeout_s),
             ("return-timeout-s", self.return_timeout_s),
         ):
             if not 0 < value <= 7 * 86_400:

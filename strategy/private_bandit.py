@@ -32,22 +32,26 @@ from flwr.serverapp.strategy import Result, Strategy
 from flwr.superlink.grid import HttpGrid
 
 from wallflower.protocol.identity.enrolment import Trust
-from wallflower.protocol.messages.port import NodePort
+from wallflower.protocol.messages.port import NodeTransport
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.desk.desk import Desk
-from wallflower.strategy.desk.host import enrolment_key, flower_desk, revoked_serials
-from wallflower.strategy.nodes.bundling import LINGER_S, BundlingPort
-from wallflower.strategy.nodes.flower import FlowerPort
-from wallflower.strategy.nodes.shuffler import shuffled, stated_shuffler
-from wallflower.strategy.record import events
-from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import session_opener
-from wallflower.strategy.run.standing import standing
+from wallflower.strategy.run.run_state import standing
+from wallflower.strategy.run.sessions import make_session_factory
 from wallflower.strategy.simulated_trust import simulated_enrolment_key
+from wallflower.strategy.store import events
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.spool import Spool
+from wallflower.strategy.transport.bundling import LINGER_S, BundlingTransport
+from wallflower.strategy.transport.flower import FlowerTransport
+from wallflower.strategy.transport.grpc.host import (
+    enrolment_key,
+    flower_grpc,
+    revoked_serials,
+)
+from wallflower.strategy.transport.grpc.server import GrpcServer
+from wallflower.strategy.transport.shuffler import shuffled, stated_shuffler
 from wallflower.strategy.watch.observing import observed
 from wallflower.strategy.watch.telemetry import fan_out
 
@@ -180,18 +184,18 @@ class PrivateBandit(Strategy):
             trust = self._trust()
             place = stated_shuffler(self.config.secure_sum)
             async with (
-                FlowerPort(grid) as flower,
+                FlowerTransport(grid) as flower,
                 self._port(flower, journal.run_id) as bare,
                 shuffled(bare, place) as port,
                 observed(
-                    journal.run_id, bare.stats if isinstance(bare, Desk) else None
+                    journal.run_id, bare.stats if isinstance(bare, GrpcServer) else None
                 ) as watch,
             ):
                 orchestrator = Orchestrator(
                     self.config,
                     journal,
                     port,
-                    session_opener(journal.run_id, trust, place),
+                    make_session_factory(journal.run_id, trust, place),
                     fan_out(watch, listen),
                     expected_nodes=await self._expected(flower),
                     spool=spool,
@@ -212,13 +216,17 @@ class PrivateBandit(Strategy):
         return None if key is None else Trust(key, time.time, revoked)
 
     @asynccontextmanager
-    async def _port(self, flower: FlowerPort, run_id: str) -> AsyncIterator[NodePort]:
+    async def _port(
+        self, flower: FlowerTransport, run_id: str
+    ) -> AsyncIterator[NodeTransport]:
         if self.transport == "flower":
-            async with BundlingPort(flower, linger_s=self._linger_s()) as port:
+            async with BundlingTransport(flower, linger_s=self._linger_s()) as port:
                 yield port
         else:
-            async with flower_desk(self.config, run_id, self.run_dir, flower) as desk:
-                yield desk
+            async with flower_grpc(
+                self.config, run_id, self.run_dir, flower
+            ) as grpc_server:
+                yield grpc_server
 
     def _linger_s(self) -> float:
         """Return how long a message to a node waits for the other arms' requests.
@@ -229,13 +237,13 @@ class PrivateBandit(Strategy):
         window_s = self.config.window.seconds
         return LINGER_S if window_s is None else max(LINGER_S, min(5.0, window_s / 20))
 
-    async def _expected(self, flower: FlowerPort) -> int:
+    async def _expected(self, flower: FlowerTransport) -> int:
         """Count the nodes to wait for: all that Flower lists, once the list is still.
 
         In simulation the ServerApp starts before the nodes exist.
         """
         described = self.config.nodes.count if self.engine == SIMULATION else 0
-        deadline = time.monotonic() + self.config.transport.attend_timeout_s
+        deadline = time.monotonic() + self.config.transport.join_timeout_s
         listed, still_since = 0, time.monotonic()
         while time.monotonic() < deadline:
             now_listed = len(await flower.flower_ids())

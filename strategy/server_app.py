@@ -23,10 +23,10 @@ from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.flower_config import experiment, run_directory
 from wallflower.strategy.private_bandit import PrivateBandit, engine_of
-from wallflower.strategy.record import blame, events
-from wallflower.strategy.record.event_log import EventLog
-from wallflower.strategy.record.losses import in_words
 from wallflower.strategy.server_app_files import FAILURE_FILE
+from wallflower.strategy.store import blame, events
+from wallflower.strategy.store.event_log import EventLog
+from wallflower.strategy.store.losses import in_words
 
 app = ServerApp()
 
@@ -82,7 +82,7 @@ def _tell(event: events.Event) -> None:
         )
     elif isinstance(event, events.TermsRefused):
         log(logging.WARNING, "%s; going on without them", event.text)
-    elif isinstance(event, events.KeyDealt) and event.findings:
+    elif isinstance(event, events.KeyGenerated) and event.findings:
         said = blame.in_words(event.findings)
         log(logging.WARNING, "dealing %s: %s", event.dealing_id, said)
     elif isinstance(event, events.CohortEnded) and event.void is not None:

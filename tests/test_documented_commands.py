@@ -32,7 +32,7 @@ from wallflower.clients.host.home import NodeFile
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.files.settings import settings_from
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.journal import Journal
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -143,7 +143,7 @@ def test_no_block_is_of_a_language_that_nothing_here_runs() -> None:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def grpc_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder like a reader's: the README's experiment, the examples, a .venv."""
     folder = tmp_path_factory.mktemp("reader")
     (experiment,) = (b.text for b in blocks("toml") if b.page == "README.md")
@@ -211,23 +211,23 @@ def head(run_dir: Path) -> str:
 
 @pytest.mark.slow  # a dozen processes, a second or two each
 def test_the_commands_of_a_first_hour_run_in_the_order_of_the_readme(
-    desk: Path,
+    grpc_server: Path,
 ) -> None:
-    run(SHELL[0], desk)
+    run(SHELL[0], grpc_server)
     for command in QUICK:
         words = command
         if "RUN" in command or "runs/…" in command:
-            name = str(only_run(desk))
+            name = str(only_run(grpc_server))
             words = command.replace("RUN", name).replace("runs/…", name)
-            words = words.replace("HASH", head(only_run(desk)))
-        said = run(words, desk)
+            words = words.replace("HASH", head(only_run(grpc_server)))
+        said = run(words, grpc_server)
         assert "Traceback" not in said
     assert said.rstrip().endswith("The record holds.")
 
 
-def test_the_commands_of_the_example_in_euros_run(desk: Path) -> None:
+def test_the_commands_of_the_example_in_euros_run(grpc_server: Path) -> None:
     # Of 2,000 simulated runs (`wallflower simulate`) all find the season ticket.
-    said = [run(command, desk) for command in REVENUE]
+    said = [run(command, grpc_server) for command in REVENUE]
     assert "all from 0 to 200 €" in said[0]
     assert " 8 € " in said[1]
     assert '"season ticket" is the best of 2 arms' in said[2]
@@ -249,27 +249,31 @@ def test_three_experiments_with_the_same_people_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # the two experiments of the demo, some ten seconds each
 @pytest.mark.parametrize("line", [0, 1])
-def test_the_commands_of_make_demo_run(line: int, desk: Path) -> None:
+def test_the_commands_of_make_demo_run(line: int, grpc_server: Path) -> None:
     recipe = re.search(
         r"^demo: .*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE
     )
     assert recipe is not None
     command = recipe[1].splitlines()[line].strip().replace("$(BIN)/", "")
-    assert '" is the best of' in run(f"{command} --run-dir demo-{line}", desk)
+    assert '" is the best of' in run(f"{command} --run-dir demo-{line}", grpc_server)
 
 
 @pytest.mark.soak  # a minute each; `make soak-docs`
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("command", [SIMULATION, HEADLINE])
-def test_the_experiments_run_on_flowers_simulation(command: str, desk: Path) -> None:
-    assert "Head of the record" in run(command, desk)
+def test_the_experiments_run_on_flowers_simulation(
+    command: str, grpc_server: Path
+) -> None:
+    assert "Head of the record" in run(command, grpc_server)
 
 
 @pytest.fixture
-def flower(desk: Path) -> Iterator[Path]:
+def flower(grpc_server: Path) -> Iterator[Path]:
     """The reader's folder; what `flwr` left running there is ended."""
-    yield desk
-    mine = [p for p in psutil.process_iter() if _flower_home(p) == desk / "flower"]
+    yield grpc_server
+    mine = [
+        p for p in psutil.process_iter() if _flower_home(p) == grpc_server / "flower"
+    ]
     for process in mine:
         process.terminate()
     for process in psutil.wait_procs(mine, timeout=10)[1]:
@@ -367,18 +371,18 @@ def test_the_documented_client_app_serves_nodes_with_homes(
     assert best(tmp_path / "run") == [False, True, False]
 
 
-def test_the_notebook_snippet_runs(desk: Path) -> None:
-    script = desk / "notebook.py"
+def test_the_notebook_snippet_runs(grpc_server: Path) -> None:
+    script = grpc_server / "notebook.py"
     script.write_text(snippet("InProcessGrid("), encoding="utf-8")
-    assert run(f"python {script}", desk).rstrip().endswith("winner")
+    assert run(f"python {script}", grpc_server).rstrip().endswith("winner")
 
 
-def test_the_snippet_that_loads_a_run_runs(desk: Path) -> None:
-    run("wallflower run experiment.toml --run-dir loaded", desk)
-    script = desk / "load.py"
+def test_the_snippet_that_loads_a_run_runs(grpc_server: Path) -> None:
+    run("wallflower run experiment.toml --run-dir loaded", grpc_server)
+    script = grpc_server / "load.py"
     text = snippet("load_run(").replace("runs/…", "loaded")
     script.write_text(f"{text}print(run.result.finished)\n", encoding="utf-8")
-    assert run(f"python {script}", desk).rstrip().endswith("winner")
+    assert run(f"python {script}", grpc_server).rstrip().endswith("winner")
 
 
 def test_every_python_snippet_is_run_by_one_of_these() -> None:
@@ -387,10 +391,12 @@ def test_every_python_snippet_is_run_by_one_of_these() -> None:
         assert sum(mark in block.text for mark in marks) == 1
 
 
-def test_the_reward_server_listens(desk: Path) -> None:
+def test_the_reward_server_listens(grpc_server: Path) -> None:
     port = free_port()
     process = subprocess.Popen(
-        SERVER.replace("7070", str(port)).split(), cwd=desk, env=environment(desk)
+        SERVER.replace("7070", str(port)).split(),
+        cwd=grpc_server,
+        env=environment(grpc_server),
     )
 
     def listens() -> bool:

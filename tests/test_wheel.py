@@ -62,7 +62,7 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Path:
+def grpc_server(tmp_path: Path) -> Path:
     """A folder with an experiment, and files that fail when they are imported."""
     for name in CLASHES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -71,20 +71,22 @@ def desk(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(fresh: Path, desk: Path, *words: str) -> str:
+def run(fresh: Path, grpc_server: Path, *words: str) -> str:
     """Run the wheel's command, or ``python``; give what it said."""
-    done = _tried(fresh, desk, *words)
+    done = _tried(fresh, grpc_server, *words)
     if "Exit Code: 700" in done.stdout:  # Ray did not start in the 30 s it has
-        done = _tried(fresh, desk, *words)
+        done = _tried(fresh, grpc_server, *words)
     assert done.returncode == 0, done.stdout[-3000:]
     return done.stdout
 
 
-def _tried(fresh: Path, desk: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def _tried(
+    fresh: Path, grpc_server: Path, *words: str
+) -> subprocess.CompletedProcess[str]:
     unset = ("PYTHONPATH", "VIRTUAL_ENV")
     return subprocess.run(
         [str(fresh / words[0]), *words[1:]],
-        cwd=desk,
+        cwd=grpc_server,
         env={
             **{key: value for key, value in os.environ.items() if key not in unset},
             "PATH": f"{fresh}:/usr/bin:/bin",
@@ -120,10 +122,15 @@ def test_it_holds_one_package_with_the_app_and_the_examples_and_no_tests(
     assert not any(name.suffix in (".pyc", ".proto") for name in names)
 
 
-def test_it_is_the_wheel_that_answers(fresh: Path, desk: Path) -> None:
-    said = run(fresh, desk, "python", "-c", "import wallflower; print(wallflower)")
+def test_it_is_the_wheel_that_answers(fresh: Path, grpc_server: Path) -> None:
+    said = run(
+        fresh, grpc_server, "python", "-c", "import wallflower; print(wallflower)"
+    )
     assert str(fresh.parent) in said
-    assert run(fresh, desk, "wallflower", "--version") == f"wallflower {__version__}\n"
+    assert (
+        run(fresh, grpc_server, "wallflower", "--version")
+        == f"wallflower {__version__}\n"
+    )
 
 
 @pytest.mark.slow  # five processes, one or two seconds each
@@ -138,19 +145,21 @@ def test_it_is_the_wheel_that_answers(fresh: Path, desk: Path) -> None:
     ],
 )
 def test_every_command_works_beside_files_of_the_same_names(
-    words: str, fresh: Path, desk: Path
+    words: str, fresh: Path, grpc_server: Path
 ) -> None:
-    assert run(fresh, desk, "wallflower", *words.split())
+    assert run(fresh, grpc_server, "wallflower", *words.split())
 
 
 @pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow  # SuperLink and Ray: half a minute
 @pytest.mark.timeout(300)
 def test_flowers_simulation_runs_the_wheel_beside_files_of_the_same_names(
-    fresh: Path, desk: Path
+    fresh: Path, grpc_server: Path
 ) -> None:
     said = run(
-        fresh, desk, *["wallflower", "run", "experiment.toml", "--engine", "simulation"]
+        fresh,
+        grpc_server,
+        *["wallflower", "run", "experiment.toml", "--engine", "simulation"],
     )
     assert '"b" is the best' in said
 
@@ -158,8 +167,10 @@ def test_flowers_simulation_runs_the_wheel_beside_files_of_the_same_names(
 @pytest.mark.slow  # SuperLink, SuperExec and three SuperNodes: half a minute
 @pytest.mark.timeout(400)
 def test_a_deployment_runs_the_wheel_beside_files_of_the_same_names(
-    fresh: Path, desk: Path
+    fresh: Path, grpc_server: Path
 ) -> None:
     path = f"{fresh}:/usr/bin:/bin"
-    said = run_installed(desk / "site", path, path, namespaces=False, cwd=desk)
+    said = run_installed(
+        grpc_server / "site", path, path, namespaces=False, cwd=grpc_server
+    )
     assert '"number" is the best' in said

@@ -33,7 +33,12 @@ if TYPE_CHECKING:
     )
     from wallflower.engines.in_process_grid import InProcessGrid, partitions
     from wallflower.protocol.errors import WallflowerError
-    from wallflower.protocol.messages.port import Answer, NodeHandler, NodePort, Request
+    from wallflower.protocol.messages.port import (
+        Answer,
+        NodeHandler,
+        NodeTransport,
+        Request,
+    )
     from wallflower.protocol.noise.law import NoiseLaw
     from wallflower.protocol.privacy.mechanism import (
         CohortMechanism,
@@ -43,15 +48,15 @@ if TYPE_CHECKING:
     from wallflower.results.export import Run, load_run
     from wallflower.strategy.bandit.policy import (
         ArmView,
-        CohortOutcome,
-        CohortWish,
+        CohortRequest,
+        CohortSum,
         Policy,
     )
     from wallflower.strategy.config import ExperimentConfig, load_config
     from wallflower.strategy.flower_config import experiment, run_directory
     from wallflower.strategy.private_bandit import PrivateBandit
-    from wallflower.strategy.record.journal import Journal
     from wallflower.strategy.run.orchestrator import Orchestrator
+    from wallflower.strategy.store.journal import Journal
 
 # Where each public name lives.
 _HOMES = {
@@ -59,17 +64,17 @@ _HOMES = {
     "ArmView": "wallflower.strategy.bandit.policy",
     "ClientPolicy": "wallflower.clients.consent",
     "CohortMechanism": "wallflower.protocol.privacy.mechanism",
-    "CohortOutcome": "wallflower.strategy.bandit.policy",
-    "CohortWish": "wallflower.strategy.bandit.policy",
+    "CohortSum": "wallflower.strategy.bandit.policy",
+    "CohortRequest": "wallflower.strategy.bandit.policy",
     "ExperimentConfig": "wallflower.strategy.config",
     "InProcessGrid": "wallflower.engines.in_process_grid",
-    "Journal": "wallflower.strategy.record.journal",
+    "Journal": "wallflower.strategy.store.journal",
     "LostRewardError": "wallflower.clients.rewards.source",
     "Mechanism": "wallflower.protocol.privacy.mechanism",
     "Node": "wallflower.clients.node.node",
     "NodeHandler": "wallflower.protocol.messages.port",
     "NodeParts": "wallflower.clients.node.node",
-    "NodePort": "wallflower.protocol.messages.port",
+    "NodeTransport": "wallflower.protocol.messages.port",
     "NoiseLaw": "wallflower.protocol.noise.law",
     "Orchestrator": "wallflower.strategy.run.orchestrator",
     "Policy": "wallflower.strategy.bandit.policy",
@@ -94,8 +99,8 @@ __all__ = [
     "ArmView",
     "ClientPolicy",
     "CohortMechanism",
-    "CohortOutcome",
-    "CohortWish",
+    "CohortRequest",
+    "CohortSum",
     "ExperimentConfig",
     "InProcessGrid",
     "Journal",
@@ -104,7 +109,7 @@ __all__ = [
     "Node",
     "NodeHandler",
     "NodeParts",
-    "NodePort",
+    "NodeTransport",
     "NoiseLaw",
     "Orchestrator",
     "Policy",

@@ -25,12 +25,12 @@ from wallflower.commands.figures import figures
 from wallflower.commands.group import Commands
 from wallflower.commands.new import new
 from wallflower.commands.plan import plan
+from wallflower.commands.poll import visit
 from wallflower.commands.report import report
 from wallflower.commands.run import pause, resume, retire, run, status, verify
 from wallflower.commands.shuffler import shuffler
 from wallflower.commands.simulate import simulate
 from wallflower.commands.usage import ClickException, NoArgsIsHelpError
-from wallflower.commands.visit import visit
 from wallflower.commands.watch import watch
 from wallflower.protocol.errors import WallflowerError
 from wallflower.version import __version__

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger_chain import Chain
+from wallflower.clients.node.rollback_counter import Counter
 
 
 def adopt(ledger: Path, counter: Path) -> None:

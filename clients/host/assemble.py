@@ -13,7 +13,7 @@ from wallflower.clients.node.node import CountOutcomes, Node, NodeParts
 from wallflower.clients.node.randomizer import real_randomizer, seeded_randomizer
 from wallflower.clients.node.sessions import SessionStore, StoredSessions
 from wallflower.clients.rewards.source import Rewards
-from wallflower.clients.secure_sum import ClientKeyring, SessionOpener
+from wallflower.clients.secure_sum import ClientKeyring, SessionFactory
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
 from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
@@ -74,7 +74,7 @@ def make_node(
     believed = trust if trust is not None else setup.trust()
     identity = setup.identity(node_id)
     new_keyring = ClientKeyring if store is None else stored_keyring(store, node_id)
-    opener = SessionOpener(node_id, setup.policy, identity, believed, new_keyring)
+    opener = SessionFactory(node_id, setup.policy, identity, believed, new_keyring)
     sessions = None if store is None else StoredSessions(store, node_id, opener.restore)
     certificate = None if identity is None else identity.certificate
     randomizer = (

@@ -30,20 +30,20 @@ from flwr.app import Context
 from google.protobuf.message import DecodeError
 
 from wallflower.clients.consent import ClientPolicy
-from wallflower.clients.desk.attend import Invitation, attend
-from wallflower.clients.desk.visit import Visitor, VisitSettings
 from wallflower.clients.host import invitations
 from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.host.lock import node_lock
 from wallflower.clients.host.outcome_counts import add_counts
-from wallflower.clients.node.claims import Claim
-from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
+from wallflower.clients.node.one_time_answers import OneTimeAnswer
+from wallflower.clients.node.rollback_counter import Counter
 from wallflower.clients.node.sessions import SessionStore
 from wallflower.clients.rewards.local import TableRewards, reward_source
 from wallflower.clients.rewards.ready import check_test_users
 from wallflower.clients.rewards.source import RewardsOf
+from wallflower.clients.transport.grpc_client import Invitation, attend
+from wallflower.clients.transport.polling import PollingClient, PollingSettings
 from wallflower.protocol.errors import (
     ConfigError,
     InputError,
@@ -76,7 +76,8 @@ class NodeSection:
     arms : names of the arms, in the experiment's order; for a table source.
     keys : folder with identity.key, identity.certificate, enrolment.pub, ca.crt;
         the home itself by default.
-    attendance : ``stream`` keeps a connection to the desk; ``visits`` comes by now and
+    attendance : ``stream`` keeps a connection to the gRPC server; ``visits`` comes by
+    now and
         then, and is never on a committee; ``cron`` leaves that to `wallflower visit`.
     """
 
@@ -191,7 +192,9 @@ class NodeHome:
         return keyfiles.read_trust(self.keys)
 
     def authority(self, given: bytes) -> bytes:
-        """Give the root certificate for the desk: the node's own before a given one."""
+        """Give the root certificate for the gRPC server: the node's own before a given
+        one.
+        """
         own = self.keys / keyfiles.AUTHORITY_CERTIFICATE
         return own.read_bytes() if own.exists() else given
 
@@ -225,27 +228,28 @@ class NodeHome:
         return make_node(setup, self.name, users, trust, store)
 
 
-async def visit_desk(
+async def poll_server(
     home: NodeHome,
     invitation: Invitation,
     *,
     stay: bool,
-    settings: VisitSettings | None = None,
+    settings: PollingSettings | None = None,
 ) -> str | None:
-    """Visit a desk once, or until the run is over; give why it is over, if it is.
+    """Visit a gRPC server once, or until the run is over; give why it is over, if it
+    is.
 
     Answers are remembered in the node's store: whichever process comes next gives the
     same ones. From the first visit on no Flower message does work for the run.
     """
     run_id = invitation.run_id
     with node_lock(home.path), home.ledger() as ledger:
-        await ledger.claim(Claim.attendance(home.name, run_id))
+        await ledger.claim(OneTimeAnswer.attendance(home.name, run_id))
         store = SessionStore(home.path)
         try:
             node = home.node(ledger, store)
             node.only_run, node.visits = run_id, True
             fresh = secrets.token_bytes(INSTANCE_BYTES)
-            visitor = Visitor(
+            visitor = PollingClient(
                 invitation,
                 home.identity,
                 node,
@@ -285,7 +289,7 @@ class HomeProvider:
                 store.close()
 
     async def attend(self, context: Context, invitation: Invitation) -> str:
-        """Attend the desk with sessions that never leave memory, or visit it.
+        """Attend the gRPC server with sessions that never leave memory, or visit it.
 
         From now on no Flower message does work for this run, in whatever process.
         """
@@ -296,9 +300,9 @@ class HomeProvider:
             invitations.save(home.path, invitation)
             if home.file.node.attendance == CRON:
                 return "invited"
-            return await visit_desk(home, invitation, stay=True) or "left"
+            return await poll_server(home, invitation, stay=True) or "left"
         with home.ledger() as ledger:
-            await ledger.claim(Claim.attendance(home.name, invitation.run_id))
+            await ledger.claim(OneTimeAnswer.attendance(home.name, invitation.run_id))
             node = home.node(ledger)
             node.only_run = invitation.run_id
             return await attend(invitation, home.identity, node)
@@ -313,12 +317,13 @@ class HomeProvider:
 
 
 async def _check_route(ledger: Ledger, name: str, body: bytes) -> None:
-    """Refuse work for a run whose desk this node attends or attended."""
+    """Refuse work for a run whose gRPC server this node attends or attended."""
     try:
         run_id = NodeRequest.FromString(body).run_id
     except DecodeError:
         raise MalformedMessageError("a request is not a NodeRequest") from None
     if await ledger.attended(name, run_id):
         raise RefusalError(
-            "run-attended", "this node attends the run's desk and takes no messages"
+            "run-attended",
+            "this node attends the run's gRPC server and takes no messages",
         )

@@ -1,4 +1,6 @@
-"""Invitations to runs' desks that a node keeps, for visits from whatever process."""
+"""Invitations to runs' gRPC servers that a node keeps, for visits from whatever
+process.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from wallflower.clients.desk.attend import Invitation
+from wallflower.clients.transport.grpc_client import Invitation
 from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.files import keyfiles
 from wallflower.protocol.files.private import private_directory

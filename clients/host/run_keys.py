@@ -15,7 +15,7 @@ from wallflower.clients.secure_sum.keyring import ClientKeyring, OwnKey
 from wallflower.protocol.identity.canonical import canonical
 
 
-class _StoreVault:
+class StoredKeyShares:
     """Shares of a run's keys in the node's own sealed store."""
 
     def __init__(self, store: SessionStore, node_id: str, run_id: str) -> None:
@@ -45,7 +45,7 @@ def stored_keyring(store: SessionStore, node_id: str) -> Callable[[str], ClientK
     def keyring(run_id: str) -> ClientKeyring:
         fresh = X25519PrivateKey.generate().private_bytes_raw()
         kept = store.write_once("run-key", node_id, run_id, fresh)
-        made = ClientKeyring(run_id, vault=_StoreVault(store, node_id, run_id))
+        made = ClientKeyring(run_id, key_shares=StoredKeyShares(store, node_id, run_id))
         private = X25519PrivateKey.from_private_bytes(kept)
         made.adopt(OwnKey.of(private, whole_run=True))
         return made

@@ -20,13 +20,13 @@ from pathlib import Path
 from sys import intern
 from typing import Any, TypeAlias
 
-from wallflower.clients.node import claims, prices
-from wallflower.clients.node.claims import Claim
-from wallflower.clients.node.counter import Counter
+from wallflower.clients.node import one_time_answers, prices
 from wallflower.clients.node.ledger_chain import SCHEMA as CHAIN_SCHEMA
 from wallflower.clients.node.ledger_chain import Chain
 from wallflower.clients.node.ledger_thread import LedgerThread
+from wallflower.clients.node.one_time_answers import OneTimeAnswer
 from wallflower.clients.node.prices import Amount, Price
+from wallflower.clients.node.rollback_counter import Counter
 from wallflower.clients.node.spends import NodeAccount, Spend, repeated
 from wallflower.protocol.accounting.account import NOTHING, Account, Cost
 from wallflower.protocol.errors import (
@@ -64,7 +64,7 @@ _SCHEMA = (
 )
 
 _Look: TypeAlias = Callable[[], Any]
-_Entry: TypeAlias = Spend | Claim | Price
+_Entry: TypeAlias = Spend | OneTimeAnswer | Price
 _Row: TypeAlias = tuple[str | int | float, ...]  # of the table of spends
 _NO_SPENDS = NodeAccount()  # of a node that never answered; nothing is added to it
 
@@ -103,7 +103,7 @@ class Ledger(Closing):
         """Write what waits, close the file, end the thread."""
         self._thread.close(self._database.close)
 
-    async def claim(self, claim: Claim) -> None:
+    async def claim(self, claim: OneTimeAnswer) -> None:
         """Claim an answer that is given once; returns when that is on disk.
 
         Raises
@@ -115,9 +115,9 @@ class Ledger(Closing):
         await self._thread.done(claim)
 
     async def attended(self, node_id: str, run_id: str) -> bool:
-        """Tell whether a run was ever attended at a desk, by whatever process."""
+        """Tell whether a run was ever attended at a gRPC server, by whatever process."""
         found: bool = await self._thread.done(
-            lambda: claims.attended(self._database, node_id, run_id)
+            lambda: one_time_answers.attended(self._database, node_id, run_id)
         )
         return found
 
@@ -266,7 +266,9 @@ class Ledger(Closing):
             account = self._accounts.setdefault(node_id, NodeAccount())
             account.add(run_id, cohort_id, _cost(*cost), json.loads(users))
             self._last_read = number
-        for number, node, run, cohort in claims.after(self._database, self._last_claim):
+        for number, node, run, cohort in one_time_answers.after(
+            self._database, self._last_claim
+        ):
             self._claimed.add((intern(node), intern(run), intern(cohort)))
             self._last_claim = number
 
@@ -315,8 +317,8 @@ class Ledger(Closing):
     def _entered(self, entry: _Entry, rows: list[_Row]) -> RefusalError | None:
         """Enter one; what is wrong with it alone is refused to it alone."""
         try:
-            if isinstance(entry, Claim):
-                return claims.append(self._database, entry)
+            if isinstance(entry, OneTimeAnswer):
+                return one_time_answers.append(self._database, entry)
             if isinstance(entry, Price):
                 return self._agree(entry)
             return self._append(entry, rows)
@@ -379,7 +381,12 @@ def _prepare(database: sqlite3.Connection, counter: Counter | None) -> Chain | N
             raise sqlite3.DatabaseError(
                 f"its schema is version {version}, this program knows {_VERSION}"
             )
-        for statement in (*_SCHEMA, *claims.SCHEMA, *prices.SCHEMA, *CHAIN_SCHEMA):
+        for statement in (
+            *_SCHEMA,
+            *one_time_answers.SCHEMA,
+            *prices.SCHEMA,
+            *CHAIN_SCHEMA,
+        ):
             database.execute(statement)
         database.execute(f"PRAGMA user_version = {_VERSION}")
         if chain is not None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import secrets
 import sqlite3
 
-from wallflower.clients.node.counter import (
+from wallflower.clients.node.rollback_counter import (
     HEAD_BYTES,
     ID_BYTES,
     Counter,
-    Mark,
+    CounterState,
     this_machine,
 )
 from wallflower.protocol.errors import RefusalError
@@ -87,7 +87,7 @@ class Chain:
             )
         self._check_rows(number)
 
-    def extend(self) -> Mark:
+    def extend(self) -> CounterState:
         """Add a link for the transaction that is under way."""
         number, head = self._last()
         head = digest("wallflower/v1/link", head, secrets.token_bytes(HEAD_BYTES))
@@ -96,7 +96,7 @@ class Chain:
         )
         return self._mark(number + 1, head)
 
-    def committed(self, mark: Mark) -> None:
+    def committed(self, mark: CounterState) -> None:
         """Note a transaction that is on disk, before anything of it leaves."""
         self._counter.write(mark)
 
@@ -110,8 +110,8 @@ class Chain:
         self._id = b"" if row is None else bytes(row[0])
         return row is not None
 
-    def _mark(self, number: int, head: bytes) -> Mark:
-        return Mark(self._id, number, head, this_machine())
+    def _mark(self, number: int, head: bytes) -> CounterState:
+        return CounterState(self._id, number, head, this_machine())
 
     def _last(self) -> tuple[int, bytes]:
         row = self._database.execute(
@@ -128,11 +128,11 @@ class Chain:
         return b"" if row is None else bytes(row[0])
 
     def _rows(self) -> tuple[int, int]:
-        spends, claims = self._database.execute(
+        spends, one_time_answers = self._database.execute(
             "SELECT (SELECT coalesce(max(number), 0) FROM spend), "
             "(SELECT coalesce(max(number), 0) FROM claim)"
         ).fetchone()
-        return spends, claims
+        return spends, one_time_answers
 
     def _check_rows(self, number: int) -> None:
         """Refuse tables that lost their last rows while the chain was kept."""

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from google.protobuf.message import DecodeError
 
 from wallflower.clients.consent import ClientPolicy, check_range, check_window
-from wallflower.clients.node.claims import Claim
-from wallflower.clients.node.courier import deliver, reach
 from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.one_time_answers import OneTimeAnswer
 from wallflower.clients.node.randomizer import Randomize
 from wallflower.clients.node.sessions import MemorySessions, Sessions
 from wallflower.clients.node.spends import Spend, able_users, make_spend, repeated
+from wallflower.clients.node.upload import deliver, reach
 from wallflower.clients.rewards.ready import refuse_while_down
 from wallflower.clients.rewards.source import Pull, Rewards, pull_rewards
 from wallflower.protocol.errors import (
@@ -45,7 +45,7 @@ from wallflower.protocol.secure_sum.session import (
     ClientSession,
     Contribution,
     Destination,
-    Parcel,
+    ShufflerUpload,
 )
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
@@ -91,7 +91,7 @@ class NodeParts:
     randomize: Randomize
     forget: Callable[[str, str], None] = lambda run_id, cohort_id: None
     reach: Callable[[Destination], Awaitable[None]] = reach
-    deliver: Callable[[Parcel], Awaitable[None]] = deliver
+    deliver: Callable[[ShufflerUpload], Awaitable[None]] = deliver
     window: OutcomeWindow = NO_WINDOW
     count: CountOutcomes = lambda shown, unknown: None
     reward_range: RewardRange = DEFAULT_RANGE
@@ -123,8 +123,8 @@ class Node:
         self.node_id = node_id
         self.users = tuple(users)
         self.lost: Counter[str] = Counter()  # users not shown an arm, and refusals
-        self.only_run: str | None = None  # the run of the desk that is attended
-        self.visits = False  # comes to the desk now and then, on no committee
+        self.only_run: str | None = None  # the run of the gRPC server that is attended
+        self.visits = False  # comes to the gRPC server now and then, on no committee
         self._members = frozenset(users)
         if len(self._members) != len(self.users):
             raise InputError(
@@ -173,7 +173,9 @@ class Node:
         kind = task.WhichOneof("kind")
         try:
             if self.only_run not in (None, run_id):
-                raise RefusalError("wrong-run", "this desk is attended for another run")
+                raise RefusalError(
+                    "wrong-run", "this gRPC server is attended for another run"
+                )
             if kind == "describe":
                 answered = await self._parts.ledger.latest_cohorts(
                     self.node_id, run_id, MOST_TOLD
@@ -257,7 +259,9 @@ class Node:
         mechanism = None
         if is_dealing(spec):
             if self.visits:
-                raise RefusalError("needs-a-stream", "this node only visits the desk")
+                raise RefusalError(
+                    "needs-a-stream", "this node only visits the gRPC server"
+                )
             self._parts.policy.check_dealing(spec)
         else:
             mechanism = self._check_terms(spec)
@@ -283,9 +287,9 @@ class Node:
                     )
                 answer = session.handle(stage.message, contribution)
                 await self._claim(spec, session, stage.message, answer)
-                parcel = session.parcel()
-                if parcel is not None:
-                    await self._parts.deliver(parcel)
+                upload = session.upload()
+                if upload is not None:
+                    await self._parts.deliver(upload)
             except (RefusalError, ProtocolError):
                 self._sessions.drop(spec.cohort_id)
                 raise
@@ -299,7 +303,7 @@ class Node:
         once = session.given_once(answer)
         if once is not None:
             said = digest("wallflower/v1/claim", request, answer)
-            claim = Claim(self.node_id, spec.run_id, spec.cohort_id, once, said)
+            claim = OneTimeAnswer(self.node_id, spec.run_id, spec.cohort_id, once, said)
             await self._parts.ledger.claim(claim)
 
     async def _needs(

@@ -1,11 +1,11 @@
 """Where a node keeps its secure-sum sessions between the stages of a cohort.
 
-At a desk, or in one process, that is memory. Where Flower carries the work, or the node
-comes by now and then, successive messages may reach different processes of the node, so
-what must outlive a process lies in a file of the node's own: open sessions, each
-replaced before its answer leaves and deleted when its cohort closes, and the node's key
-for a run. Flower's Context is no place for them: it is shipped with every message and
-shown to the SuperNode.
+At a gRPC server, or in one process, that is memory. Where Flower carries the work, or
+the node comes by now and then, successive messages may reach different processes of the
+node, so what must outlive a process lies in a file of the node's own: open sessions,
+each replaced before its answer leaves and deleted when its cohort closes, and the
+node's key for a run. Flower's Context is no place for them: it is shipped with every
+message and shown to the SuperNode.
 
 The file has mode 600; every entry is sealed with AES-GCM under a key in the same
 folder, bound to its place; what is deleted is overwritten. The seal keeps secrets out

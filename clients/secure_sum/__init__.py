@@ -3,7 +3,7 @@
 from wallflower.clients.secure_sum.keyring import ClientKeyring
 from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.clients.secure_sum.opener import (
-    SessionOpener,
+    SessionFactory,
     client_session,
     restore_session,
 )
@@ -11,7 +11,7 @@ from wallflower.clients.secure_sum.opener import (
 __all__ = [
     "ClientKeyring",
     "ClientLimits",
-    "SessionOpener",
+    "SessionFactory",
     "client_session",
     "restore_session",
 ]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from wallflower.clients.secure_sum.vault import MemoryVault, Vault
+from wallflower.clients.secure_sum.key_share_store import KeyShareStore, MemoryKeyShares
 from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.secure_sum.seals import pair_key
 from wallflower.protocol.secure_sum.threat import Threat
@@ -53,15 +53,20 @@ class VerifiedDealing(NamedTuple):
 class ClientKeyring:
     """Own keys, agreed pair keys, and cohorts already answered.
 
-    `vault` holds this node's shares of the keys that sums of the run are sealed under.
+    `key_shares` holds this node's shares of the keys that sums of the run are sealed
+    under.
     """
 
     def __init__(
-        self, run_id: str, *, reuse: bool = True, vault: Vault | None = None
+        self,
+        run_id: str,
+        *,
+        reuse: bool = True,
+        key_shares: KeyShareStore | None = None,
     ) -> None:
         self.run_id = run_id
         self.reuse = reuse
-        self.vault = vault if vault is not None else MemoryVault()
+        self.key_shares = key_shares if key_shares is not None else MemoryKeyShares()
         self.verified_dealings: dict[bytes, VerifiedDealing] = {}  # by name
         # What was asked of this node's shares, and the key that they add up to.
         self.opening_keys: dict[str, tuple[object, tuple[int, bytes]]] = {}
@@ -82,7 +87,7 @@ class ClientKeyring:
 
     def forget_dealing(self, dealing_id: str) -> None:
         """Erase this node's share of a key: the run is over, or has another one."""
-        self.vault.delete(dealing_id)
+        self.key_shares.delete(dealing_id)
         self.opening_keys.pop(dealing_id, None)
 
     def own_key(self) -> OwnKey:

@@ -50,11 +50,11 @@ class ClientLimits:
             )
         if self.require_malicious and not threat.malicious_server:
             raise RefusalError(
-                "threat-too-mild", "this node insists on withstanding a lying server"
+                "threat-too-weak", "this node insists on withstanding a lying server"
             )
         if threat.corrupt < self.minimum_corrupt:
             raise RefusalError(
-                "threat-too-mild",
+                "threat-too-weak",
                 f"corrupt {threat.corrupt} is below this node's {self.minimum_corrupt}",
             )
         if spec.quorum < self.minimum_users:

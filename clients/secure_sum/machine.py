@@ -36,7 +36,7 @@ from wallflower.protocol.secure_sum.keys import check_distinct, check_usable, ve
 from wallflower.protocol.secure_sum.session import (
     Contribution,
     Destination,
-    Parcel,
+    ShufflerUpload,
 )
 from wallflower.protocol.secure_sum.stages import StageFacts
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat
@@ -50,7 +50,7 @@ from wallflower.protocol.wire.secure_sum_pb2 import (
 from wallflower.protocol.wire.sum_state_pb2 import Answered, ClientState
 
 
-class Setting(NamedTuple):
+class SessionParams(NamedTuple):
     """What a session is opened with."""
 
     spec: CohortSpec
@@ -66,7 +66,7 @@ class ClientMachine(abc.ABC):
 
     stages: Mapping[int, StageFacts]
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: SessionParams) -> None:
         spec = setting.spec
         if setting.keyring.run_id != spec.run_id:
             raise InputError("keyring", setting.keyring.run_id, f"of run {spec.run_id}")
@@ -160,7 +160,7 @@ class ClientMachine(abc.ABC):
         stage = self.stages[number]
         return stage.name if stage.given_once else None
 
-    def parcel(self) -> Parcel | None:
+    def upload(self) -> ShufflerUpload | None:
         """Give None: most answers go to the server alone."""
         return None
 

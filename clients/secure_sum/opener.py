@@ -7,7 +7,7 @@ from collections.abc import Callable
 from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.secure_sum.keyring import ClientKeyring
 from wallflower.clients.secure_sum.limits import ClientLimits
-from wallflower.clients.secure_sum.machine import ClientMachine, Setting
+from wallflower.clients.secure_sum.machine import ClientMachine, SessionParams
 from wallflower.clients.secure_sum.sealed import SealedClient
 from wallflower.clients.secure_sum.secagg_plus import SecaggPlusClient
 from wallflower.clients.secure_sum.shuffle import ShuffleClient
@@ -25,7 +25,7 @@ from wallflower.protocol.wire.sum_state_pb2 import ClientState
 
 # Runs whose keys a node keeps at a time; an older run's are made anew if it comes back.
 _MOST_RUNS = 8
-REGISTRY: dict[str, Callable[[Setting], ClientMachine]] = {
+REGISTRY: dict[str, Callable[[SessionParams], ClientMachine]] = {
     SEALED: SealedClient,
     SECAGG_PLUS: SecaggPlusClient,
     SHUFFLE: ShuffleClient,
@@ -58,7 +58,9 @@ def client_session(
         The node's keys for the run; the same object for all of its sessions.
     """
     return _machine(
-        Setting(spec, party, identity, trust=trust, limits=limits, keyring=keyring)
+        SessionParams(
+            spec, party, identity, trust=trust, limits=limits, keyring=keyring
+        )
     )
 
 
@@ -72,7 +74,7 @@ def restore_session(
     """Go on with a session from its `snapshot`, maybe in another process."""
     state = parse(ClientState, snapshot)
     machine = _machine(
-        Setting(
+        SessionParams(
             state.spec,
             state.party,
             identity,
@@ -85,12 +87,12 @@ def restore_session(
     return machine
 
 
-def _machine(setting: Setting) -> ClientMachine:
+def _machine(setting: SessionParams) -> ClientMachine:
     check_backend("backend", setting.spec.backend)
     return REGISTRY[setting.spec.backend](setting)
 
 
-class SessionOpener:
+class SessionFactory:
     """Opens and restores a node's halves of secure sums, with one keyring per run.
 
     Parameters

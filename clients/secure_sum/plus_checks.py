@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wallflower.clients.secure_sum.machine import Setting
+from wallflower.clients.secure_sum.machine import SessionParams
 from wallflower.protocol.errors import (
     AuthenticationError,
     MalformedMessageError,
@@ -14,7 +14,7 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.identity.enrolment import verify_signature
 from wallflower.protocol.secure_sum.context import draw_order
 from wallflower.protocol.secure_sum.graph import ring_neighbours
-from wallflower.protocol.secure_sum.standing import confirmation, read_standing
+from wallflower.protocol.secure_sum.survivors import confirmation, read_survivors
 from wallflower.protocol.secure_sum.threat import (
     COMPLETE_UP_TO,
     Sizes,
@@ -24,7 +24,7 @@ from wallflower.protocol.secure_sum.threat import (
 from wallflower.protocol.wire.secure_sum_pb2 import (
     MaskRequest,
     ShareRequest,
-    Standing,
+    SurvivorSet,
     UnmaskRequest,
 )
 
@@ -99,14 +99,14 @@ def check_sharers(
 
 
 def check_standing(
-    standing: Standing,
-    setting: Setting,
+    standing: SurvivorSet,
+    setting: SessionParams,
     threat: Threat,
     roster: dict[str, int] | None,
     roster_size: int,
 ) -> dict[str, int] | None:
     """Refuse a set that leaves this node out, is too small or misses the quorum."""
-    listed = read_standing(standing)
+    listed = read_survivors(standing)
     if listed is None:
         if roster_size <= COMPLETE_UP_TO or threat.malicious_server:
             raise MalformedMessageError("the list of parties is missing")

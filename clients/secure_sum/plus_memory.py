@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from wallflower.clients.secure_sum.keyring import OwnKey
 from wallflower.protocol.secure_sum.context import read_roster, roster_bytes
 from wallflower.protocol.secure_sum.envelope import parse
-from wallflower.protocol.wire.secure_sum_pb2 import ShareRequest, Standing
+from wallflower.protocol.wire.secure_sum_pb2 import ShareRequest, SurvivorSet
 from wallflower.protocol.wire.sum_state_pb2 import PlusState
 
 
@@ -39,8 +39,8 @@ class PlusMemory:
     request: ShareRequest = field(default_factory=ShareRequest)
     senders: list[int] = field(default_factory=list)
     shares: dict[int, bytes] = field(default_factory=dict)
-    sharers: Standing = field(default_factory=Standing)
-    survivors: Standing = field(default_factory=Standing)
+    sharers: SurvivorSet = field(default_factory=SurvivorSet)
+    survivors: SurvivorSet = field(default_factory=SurvivorSet)
 
     def forget(self) -> None:
         """Drop the secrets."""
@@ -78,8 +78,8 @@ class PlusMemory:
             request=state.share_request,
             senders=list(state.senders),
             shares=dict(state.shares),
-            sharers=parse(Standing, state.sharers),
-            survivors=parse(Standing, state.survivors),
+            sharers=parse(SurvivorSet, state.sharers),
+            survivors=parse(SurvivorSet, state.survivors),
         )
         if shared:
             memory.invited = read_roster(state.invited) if state.invited else {}

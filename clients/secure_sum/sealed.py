@@ -8,7 +8,7 @@ docs/secure-sums.md for the protocol and what each party sees.
 
 from __future__ import annotations
 
-from wallflower.clients.secure_sum.machine import ClientMachine, Setting
+from wallflower.clients.secure_sum.machine import ClientMachine, SessionParams
 from wallflower.clients.secure_sum.sealed_checks import (
     checked_contribution,
     sealing_key,
@@ -73,7 +73,7 @@ class SealedClient(ClientMachine):
 
     stages = stages_of(SEALED)
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: SessionParams) -> None:
         super().__init__(setting)
         self._part = DealingPart(setting, self.threat)
         self._bound = b""  # the context with the dealing, once known
@@ -252,7 +252,7 @@ class SealedClient(ClientMachine):
 
 
 def _opening_key(
-    setting: Setting, dealing_id: str, name: bytes, dealers: list[str]
+    setting: SessionParams, dealing_id: str, name: bytes, dealers: list[str]
 ) -> tuple[int, bytes]:
     """Give this member's key of the dealing that a sum was sealed under, and s_i·G.
 
@@ -260,7 +260,7 @@ def _opening_key(
     long as the vault holds them.
     """
     keyring = setting.keyring
-    body = keyring.vault.read(dealing_id)
+    body = keyring.key_shares.read(dealing_id)
     if body is None:
         keyring.opening_keys.pop(dealing_id, None)
         raise RefusalError("not-a-member", "this node holds no share of that key")

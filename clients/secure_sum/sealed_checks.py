@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wallflower.clients.secure_sum.keyring import VerifiedDealing
-from wallflower.clients.secure_sum.machine import Setting, listed_roster
+from wallflower.clients.secure_sum.machine import SessionParams, listed_roster
 from wallflower.protocol.errors import (
     AuthenticationError,
     MalformedMessageError,
@@ -37,7 +37,7 @@ from wallflower.protocol.wire.sealed_pb2 import (
 
 
 def sealing_key(
-    note: DealingNote, setting: Setting, threat: Threat, nodes: int
+    note: DealingNote, setting: SessionParams, threat: Threat, nodes: int
 ) -> Point:
     """Give the key to seal under; where the server may lie, from the dealers' word.
 

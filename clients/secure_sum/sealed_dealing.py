@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wallflower.clients.secure_sum.machine import Setting
+from wallflower.clients.secure_sum.machine import SessionParams
 from wallflower.protocol.errors import (
     MalformedMessageError,
     RefusalError,
@@ -83,7 +83,7 @@ class _Received:
 class DealingPart:
     """What a node does in one dealing; the machine around it keeps order."""
 
-    def __init__(self, setting: Setting, threat: Threat) -> None:
+    def __init__(self, setting: SessionParams, threat: Threat) -> None:
         self._setting = setting
         self._threat = threat
         self._pair: KeyPair | None = None
@@ -245,7 +245,7 @@ class DealingPart:
             share = held.shares[one.statement.dealer]
             share.statement = one.statement.digest(terms)
             share.share = scalar_bytes(one.share)
-        setting.keyring.vault.write(
+        setting.keyring.key_shares.write(
             held.dealing_id, held.SerializeToString(deterministic=True)
         )
         self.forget()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 
 from wallflower.clients.secure_sum.keyring import OwnKey
-from wallflower.clients.secure_sum.machine import ClientMachine, Setting
+from wallflower.clients.secure_sum.machine import ClientMachine, SessionParams
 from wallflower.clients.secure_sum.plus_checks import (
     check_confirmations,
     check_neighbours,
@@ -58,7 +58,7 @@ from wallflower.protocol.secure_sum.stages import (
     SHARE,
     stages_of,
 )
-from wallflower.protocol.secure_sum.standing import confirmation, read_standing
+from wallflower.protocol.secure_sum.survivors import confirmation, read_survivors
 from wallflower.protocol.secure_sum.threat import Sizes, Threat, graph_size
 from wallflower.protocol.wire.secure_sum_pb2 import (
     AdvertiseRequest,
@@ -70,7 +70,7 @@ from wallflower.protocol.wire.secure_sum_pb2 import (
     PartyKey,
     ShareAnswer,
     ShareRequest,
-    Standing,
+    SurvivorSet,
     UnmaskAnswer,
     UnmaskRequest,
 )
@@ -81,7 +81,7 @@ class SecaggPlusClient(ClientMachine):
 
     stages = stages_of(SECAGG_PLUS)
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: SessionParams) -> None:
         super().__init__(setting)
         self.memory = PlusMemory()
 
@@ -136,7 +136,7 @@ class SecaggPlusClient(ClientMachine):
             senders=self.memory.senders,
             neighbours=list(self.memory.request.neighbours),
             threshold=threshold,
-            sharers=read_standing(self.memory.sharers),
+            sharers=read_survivors(self.memory.sharers),
             survivors=survivors,
         )
         if self.threat.malicious_server:
@@ -153,7 +153,7 @@ class SecaggPlusClient(ClientMachine):
         if not self.has_answered(stage):
             raise WrongContextError("a stage was skipped")
 
-    def _stands(self, standing: Standing) -> dict[str, int] | None:
+    def _stands(self, standing: SurvivorSet) -> dict[str, int] | None:
         return check_standing(
             standing, self.setting, self._threat_now(), self.roster, self.roster_size
         )
@@ -270,7 +270,7 @@ class SecaggPlusClient(ClientMachine):
             total += mask if me < self.memory.request.neighbours[position] else -mask
         return total % modulus
 
-    def _confirm(self, survivors: Standing) -> bytes:
+    def _confirm(self, survivors: SurvivorSet) -> bytes:
         """Sign who is in the sum; only one such set is ever signed."""
         if self.setting.identity is None:
             raise RefusalError("enrolment-required", "this node cannot sign")

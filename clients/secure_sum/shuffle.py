@@ -11,12 +11,16 @@ from __future__ import annotations
 import hashlib
 import secrets
 
-from wallflower.clients.secure_sum.machine import ClientMachine, Setting
+from wallflower.clients.secure_sum.machine import ClientMachine, SessionParams
 from wallflower.protocol.errors import MalformedMessageError, RefusalError
 from wallflower.protocol.noise.bits import OsBits
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.envelope import parse
-from wallflower.protocol.secure_sum.session import Contribution, Destination, Parcel
+from wallflower.protocol.secure_sum.session import (
+    Contribution,
+    Destination,
+    ShufflerUpload,
+)
 from wallflower.protocol.secure_sum.shuffle.deposits import (
     TICKET_BYTES,
     deposit_info,
@@ -47,9 +51,9 @@ class ShuffleClient(ClientMachine):
     # The other stage is the shuffler's, and no node's.
     stages = {SUBMIT: stages_of(SHUFFLE)[SUBMIT]}  # noqa: RUF012
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: SessionParams) -> None:
         super().__init__(setting)
-        self._parcel: Parcel | None = None
+        self._upload: ShufflerUpload | None = None
         self._destination: Destination | None = None
 
     def _inspect(self, envelope: Envelope) -> None:
@@ -106,7 +110,7 @@ class ShuffleClient(ClientMachine):
                 setting.spec.run_id, self.context, self.roster_size, plan.batch_bytes
             )
             greeting.admission = request.admission
-            self._parcel = Parcel(
+            self._upload = ShufflerUpload(
                 address,
                 request.authority,
                 greeting.SerializeToString(),
@@ -126,13 +130,13 @@ class ShuffleClient(ClientMachine):
         """Return the shuffler's place, where the node takes its messages itself."""
         return self._destination
 
-    def parcel(self) -> Parcel | None:
+    def upload(self) -> ShufflerUpload | None:
         """Give the node's messages, to be taken to the shuffler."""
-        parcel, self._parcel = self._parcel, None
-        return parcel
+        upload, self._upload = self._upload, None
+        return upload
 
     def _forget(self) -> None:
-        self._parcel = None
+        self._upload = None
 
     def _own_state(self) -> bytes:
         return b""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.harness.rewards import GATE, MEANS, reward
-from wallflower.strategy.record.entries import StoredCohort
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.entries import StoredCohort
+from wallflower.strategy.store.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)

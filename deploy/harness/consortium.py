@@ -2,8 +2,8 @@
 
 The operator's host runs SuperLink (TLS, node authentication, ``--isolation process``,
 on its database), SuperExec and the proxy; SuperLink itself listens on that host's
-loopback only. Nodes sit on hosts of their own and dial out. The desk gets an address of
-its own.
+loopback only. Nodes sit on hosts of their own and dial out. The gRPC server gets an
+address of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deploy.harness.proxy import start_proxy
 from wallflower.keys.store import KeyStore
 
 FLEET_PORT = 443
-DESK_PORT = 8443
+GRPC_PORT = 8443
 _SUPERLINK_PORT = 8143
 _NODE_API_PORT = 9094
 
@@ -36,8 +36,8 @@ class Consortium:
     store: KeyStore
     hosts: Mapping[str, Host]
     fleet: str  # where nodes dial Flower
-    desk_host: str
-    desk_port: int
+    grpc_host: str
+    grpc_port: int
     network: Network | None
     node_environment: Callable[[Consortium, str], Mapping[str, str]]
     kept: bool = False
@@ -136,13 +136,13 @@ def consortium(
         if namespaces:
             network = stack.enter_context(Network(["operator", *nodes, *spare]))
             hosts = dict(network.hosts)
-            desk_host = network.add_address("operator", 250)
-            superlink_port, desk_port = _SUPERLINK_PORT, DESK_PORT
+            grpc_host = network.add_address("operator", 250)
+            superlink_port, grpc_port = _SUPERLINK_PORT, GRPC_PORT
         else:
             hosts = {name: LoopbackHost(name) for name in ("operator", *nodes, *spare)}
-            desk_host = "127.0.0.1"
-            superlink_port, desk_port = free_port(), free_port()
-        store = _make_keys(folder, [hosts["operator"].address, desk_host], nodes, users)
+            grpc_host = "127.0.0.1"
+            superlink_port, grpc_port = free_port(), free_port()
+        store = _make_keys(folder, [hosts["operator"].address, grpc_host], nodes, users)
         supervisor = stack.enter_context(Supervisor(folder / "logs"))
         home = folder / "operator"
         home.mkdir()
@@ -176,8 +176,8 @@ def consortium(
             store,
             hosts,
             fleet,
-            desk_host,
-            desk_port,
+            grpc_host,
+            grpc_port,
             network,
             node_environment,
             kept,

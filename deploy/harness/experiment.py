@@ -33,7 +33,7 @@ class Plan:
     corrupt: str = "0.1"
     dropout: str = "0.3"
     stage_timeout_s: float = 15.0
-    attend_timeout_s: float = 45.0
+    join_timeout_s: float = 45.0
     arms: Sequence[str] = ARMS
     means: Sequence[float] = TRUE_MEANS
     backend: str = "sealed"
@@ -80,12 +80,12 @@ def write_experiment(
         f'[secure-sum]\nbackend = "{plan.backend}"\ncorrupt = {plan.corrupt}\n'
         f'server = "{plan.server}"\n{plan.secure_sum}'
         f'dropout = {plan.dropout}\nenrolment = "{keys / "enrolment.pub"}"\n\n'
-        f'[transport]\nkind = "grpc"\nhost = "{built.desk_host}"\n'
-        f"port = {built.desk_port}\n"
+        f'[transport]\nkind = "grpc"\nhost = "{built.grpc_host}"\n'
+        f"port = {built.grpc_port}\n"
         f'certificate = "{keys / "server.crt"}"\n'
         f'private-key = "{keys / "server.key"}"\n'
         f"stage-timeout-s = {plan.stage_timeout_s}\n"
-        f"attend-timeout-s = {plan.attend_timeout_s}\n\n"
+        f"join-timeout-s = {plan.join_timeout_s}\n\n"
         f"[nodes]\ncount = {nodes}\nusers = {plan.users}\n"
     )
     return path

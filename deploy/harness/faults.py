@@ -166,26 +166,26 @@ def superlink_killed(lab: Lab) -> str:
 
 
 def server_killed_contributing(lab: Lab) -> str:
-    """Kill the ServerApp (and so the desk) while contributions come in."""
+    """Kill the ServerApp (and so the gRPC server) while contributions come in."""
     lab.hold(lab.victim)
     lab.until_contributing()
     _kill_server(lab)
     lab.release()
-    return "ServerApp and desk killed"
+    return "ServerApp and gRPC server killed"
 
 
 def server_killed_opening(lab: Lab) -> str:
     """Kill the ServerApp between the last contribution and the opening."""
     with _opening(lab):
         _kill_server(lab)
-    return "ServerApp and desk killed"
+    return "ServerApp and gRPC server killed"
 
 
 def server_killed_between_batches(lab: Lab) -> str:
     """Kill the ServerApp when a batch has just been written down."""
     lab.until_batch_done()
     _kill_server(lab)
-    return "ServerApp and desk killed"
+    return "ServerApp and gRPC server killed"
 
 
 def _kill_server(lab: Lab) -> None:
@@ -285,11 +285,14 @@ FAULTS: tuple[Fault, ...] = (
     Fault("loss and delay", "whole run", lossy_line),
     Fault("SuperLink killed, restarted", "contribution", superlink_killed),
     Fault(
-        "ServerApp and desk killed", "contribution", server_killed_contributing, True
+        "ServerApp and gRPC server killed",
+        "contribution",
+        server_killed_contributing,
+        True,
     ),
-    Fault("ServerApp and desk killed", "open", server_killed_opening, True),
+    Fault("ServerApp and gRPC server killed", "open", server_killed_opening, True),
     Fault(
-        "ServerApp and desk killed",
+        "ServerApp and gRPC server killed",
         "between batches",
         server_killed_between_batches,
         True,

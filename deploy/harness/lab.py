@@ -90,7 +90,7 @@ class Lab:
         stop_all_in(network.hosts[name].namespace)
 
     def attends(self, name: str) -> bool:
-        """Tell whether a node has a connection to the desk."""
+        """Tell whether a node has a connection to the gRPC server."""
         listed = subprocess.run(
             self.built.hosts[name].command(["ss", "-Htn", "state", "established"]),
             capture_output=True,
@@ -98,7 +98,7 @@ class Lab:
             check=False,
         )
         plain = listed.stdout.replace("[::ffff:", "").replace("]", "")
-        return f"{self.built.desk_host}:{self.built.desk_port}" in plain
+        return f"{self.built.grpc_host}:{self.built.grpc_port}" in plain
 
     def restart_node(self, name: str) -> None:
         """Power comes back."""

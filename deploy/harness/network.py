@@ -134,7 +134,7 @@ class Network:
         _run("ip", "-n", namespace, "link", "set", "lo", "up")
 
     def add_address(self, name: str, last: int) -> str:
-        """Give a host a second address, e.g. one of the desk's own."""
+        """Give a host a second address, e.g. one of the gRPC server's own."""
         address = f"{self._subnet}.{last}"
         namespace = self.hosts[name].namespace
         _run("ip", "-n", namespace, "addr", "add", f"{address}/24", "dev", "eth0")

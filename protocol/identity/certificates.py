@@ -4,8 +4,8 @@ For tests, for `wallflower run` on loopback, and for the deployment script. A si
 its own authority uses that instead; nothing here is needed at run time but
 `fingerprint`.
 
-TLS says *which desk* a node talks to. Who a node is, is said by its Ed25519 identity
-(`protocol.identity`), not by a client certificate.
+TLS says *which gRPC server* a node talks to. Who a node is, is said by its Ed25519
+identity (`protocol.identity`), not by a client certificate.
 """
 
 from __future__ import annotations

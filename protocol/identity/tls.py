@@ -7,8 +7,8 @@ nothing to agree on; the suites of TLS 1.3 are not on that list and stay. `clien
 `strategy` and `wallflower` import this module first; children inherit the variable.
 
 A process that loaded gRPC before (Flower's, unless it was started with the variable
-set) keeps TLS 1.2: there the desk ends every stream that was not negotiated as 1.3,
-and a node says so in its log.
+set) keeps TLS 1.2: there the gRPC server ends every stream that was not negotiated as
+1.3, and a node says so in its log.
 """
 
 from __future__ import annotations

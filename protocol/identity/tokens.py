@@ -1,12 +1,12 @@
-"""What a node and the desk must agree on to begin a stream: proofs and limits.
+"""What a node and the gRPC server must agree on to begin a stream: proofs and limits.
 
 A node shows in the headers of its call that this run invited it, by a MAC under its run
-token. Of anybody else the desk reads nothing. The node then proves three things about
-one fresh stream: that it holds its Ed25519 identity (signature), that this run invited
-it (run token), and that it means this desk (the desk's TLS certificate is inside what
-it signs). The desk proves that it knows the run's secret. Tokens never travel: both
-sides show a MAC under the token, so what was recorded on one stream is worthless on any
-other.
+token. Of anybody else the gRPC server reads nothing. The node then proves three things
+about one fresh stream: that it holds its Ed25519 identity (signature), that this run
+invited it (run token), and that it means this gRPC server (the gRPC server's TLS
+certificate is inside what it signs). The gRPC server proves that it knows the run's
+secret. Tokens never travel: both sides show a MAC under the token, so what was recorded
+on one stream is worthless on any other.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from dataclasses import dataclass, replace
 
 from wallflower.protocol.errors import AuthenticationError, InputError
 from wallflower.protocol.identity.canonical import canonical
-from wallflower.protocol.wire import desk_pb2
+from wallflower.protocol.wire import node_service_pb2
 
 VERSION = 1
-METHOD = "/wallflower.v1.Desk/Attend"
-VISIT = "/wallflower.v1.Desk/Visit"
+METHOD = "/wallflower.v1.NodeService/Connect"
+VISIT = "/wallflower.v1.NodeService/Poll"
 NONCE_BYTES = 32
 INSTANCE_BYTES = 16
 # The header that says who calls; of a caller it does not prove nothing more is read.
 GREETING = "greeting-bin"
 LONGEST_GREETING = 4096
 
-# Every reason for which the desk ends a stream, with the gRPC status that carries it.
+# Every reason for which the gRPC server ends a stream, with the gRPC status that
+# carries it.
 STATUS = {
     "malformed-message": "INVALID_ARGUMENT",
     "unexpected-message": "INVALID_ARGUMENT",
     "unsupported-version": "FAILED_PRECONDITION",
     "wrong-run": "FAILED_PRECONDITION",
     "tls-too-old": "FAILED_PRECONDITION",
-    "wrong-desk": "FAILED_PRECONDITION",
+    "wrong-gRPC server": "FAILED_PRECONDITION",
     "clock-differs": "FAILED_PRECONDITION",
     "unknown-key": "PERMISSION_DENIED",
     "not-your-name": "PERMISSION_DENIED",
@@ -54,8 +55,8 @@ STATUS = {
     "superseded": "ABORTED",
     "visit-repeated": "ALREADY_EXISTS",
     "attends": "ALREADY_EXISTS",
-    "desk-closing": "UNAVAILABLE",
-    "desk-unready": "UNAVAILABLE",
+    "gRPC server-closing": "UNAVAILABLE",
+    "gRPC server-unready": "UNAVAILABLE",
     "run-over": "OK",
 }
 # Coming back will not help: the node stops and says why.
@@ -138,12 +139,14 @@ class RunTokens:
         return replace(self.issue(holder, expiry=expiry), holder=holder)
 
 
-def hello_transcript(hello: desk_pb2.Hello) -> bytes:
+def hello_transcript(hello: node_service_pb2.Hello) -> bytes:
     """What the MAC in the headers is about: all of the hello."""
     return canonical("wallflower/v1/hello", *_said(hello))
 
 
-def transcript(hello: desk_pb2.Hello, challenge: desk_pb2.Challenge) -> bytes:
+def transcript(
+    hello: node_service_pb2.Hello, challenge: node_service_pb2.Challenge
+) -> bytes:
     """What both proofs are about: everything either side has said so far."""
     return canonical(
         "wallflower/v1/attend",
@@ -153,7 +156,7 @@ def transcript(hello: desk_pb2.Hello, challenge: desk_pb2.Challenge) -> bytes:
     )
 
 
-def visit_transcript(visit: desk_pb2.VisitGreeting) -> bytes:
+def poll_transcript(visit: node_service_pb2.PollHandshake) -> bytes:
     """What a visitor's proofs are about: all of the visit, its body by its digest."""
     return canonical(
         "wallflower/v1/visit",
@@ -165,11 +168,13 @@ def visit_transcript(visit: desk_pb2.VisitGreeting) -> bytes:
 
 
 def reply_transcript(visit: bytes, body: bytes) -> bytes:
-    """What the desk's proof is about: the visit's transcript, and the reply to it."""
+    """What the gRPC server's proof is about: the visit's transcript, and the reply to
+    it.
+    """
     return canonical("wallflower/v1/asked", visit, body)
 
 
-def _said(hello: desk_pb2.Hello) -> tuple[str | int | bytes, ...]:
+def _said(hello: node_service_pb2.Hello) -> tuple[str | int | bytes, ...]:
     return (
         hello.version,
         hello.run_id,

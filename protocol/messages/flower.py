@@ -14,17 +14,17 @@ RECORD: Final = "wallflower"
 # Message types: Flower routes ``query.<action>`` to ``@app.query("<action>")``.
 HELLO: Final = "query.hello"  # what is your stable name?
 WORK: Final = "query.work"  # one NodeRequest, answered by one NodeAnswer
-ATTEND: Final = "query.attend"  # go to this desk for the rest of the run
+ATTEND: Final = "query.attend"  # go to this gRPC server for the rest of the run
 
 # Keys of the record.
 NAME: Final = "name"
 REQUEST_ID: Final = "request-id"
 BODY: Final = "body"
 RUN_ID: Final = "run-id"
-ADDRESS: Final = "address"  # of the desk, host:port
+ADDRESS: Final = "address"  # of the gRPC server, host:port
 TOKEN: Final = "token"  # noqa: S105 (the key's name, not a token)
-CERTIFICATE: Final = "certificate"  # of the authority behind the desk's, PEM
-REASON: Final = "reason"  # why a node left the desk
+CERTIFICATE: Final = "certificate"  # of the authority behind the gRPC server's, PEM
+REASON: Final = "reason"  # why a node left the gRPC server
 RUN_OVER: Final = "run-over"  # … because there is nothing left to do
 
 

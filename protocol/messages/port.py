@@ -1,8 +1,8 @@
 """The one port through which the server reaches nodes.
 
 *Ask these nodes, give me answers as they arrive, until this deadline.* Adapters: the
-gRPC desk, Flower's grid, in memory, fault-injecting. A request is answered at most
-once; the same request id always gets the same stored answer.
+gRPC gRPC server, Flower's grid, in memory, fault-injecting. A request is answered at
+most once; the same request id always gets the same stored answer.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Answer(NamedTuple):
     failure: str | None = None
 
 
-class NodePort(Protocol):
+class NodeTransport(Protocol):
     """How the orchestrator talks to nodes."""
 
     async def nodes(self) -> Sequence[NodeId]:

@@ -38,7 +38,7 @@ class Destination:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ShufflerUpload:
     """What a node takes to somebody other than the server before it answers.
 
     Attributes
@@ -80,7 +80,7 @@ class SecureSum:
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
+class KeyReady:
     """The end of a good dealing: the run has a key that nobody holds.
 
     `dealers` made it, `members` hold shares of it.
@@ -116,7 +116,7 @@ class Finding:
     word: str
 
 
-Step = Ask | SecureSum | Dealt | Void
+Step = Ask | SecureSum | KeyReady | Void
 
 
 class ServerSession(Protocol):
@@ -241,7 +241,7 @@ class ClientSession(Protocol):
         """
         ...
 
-    def parcel(self) -> Parcel | None:
+    def upload(self) -> ShufflerUpload | None:
         """Give, once, what must be delivered before the answer leaves the node."""
         ...
 

@@ -110,7 +110,7 @@ class ShareAnswer(_message.Message):
     sealed: bytes
     def __init__(self, salt: _Optional[bytes] = ..., users: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
 
-class Standing(_message.Message):
+class SurvivorSet(_message.Message):
     __slots__ = ("parties", "users", "roster")
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
@@ -127,12 +127,12 @@ class MaskRequest(_message.Message):
     SALTS_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     SEALED_FIELD_NUMBER: _ClassVar[int]
-    sharers: Standing
+    sharers: SurvivorSet
     senders: _containers.RepeatedScalarFieldContainer[int]
     salts: bytes
     users: _containers.RepeatedScalarFieldContainer[int]
     sealed: bytes
-    def __init__(self, sharers: _Optional[_Union[Standing, _Mapping]] = ..., senders: _Optional[_Iterable[int]] = ..., salts: _Optional[bytes] = ..., users: _Optional[_Iterable[int]] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, sharers: _Optional[_Union[SurvivorSet, _Mapping]] = ..., senders: _Optional[_Iterable[int]] = ..., salts: _Optional[bytes] = ..., users: _Optional[_Iterable[int]] = ..., sealed: _Optional[bytes] = ...) -> None: ...
 
 class MaskAnswer(_message.Message):
     __slots__ = ("masked",)
@@ -143,8 +143,8 @@ class MaskAnswer(_message.Message):
 class ConfirmRequest(_message.Message):
     __slots__ = ("survivors",)
     SURVIVORS_FIELD_NUMBER: _ClassVar[int]
-    survivors: Standing
-    def __init__(self, survivors: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
+    survivors: SurvivorSet
+    def __init__(self, survivors: _Optional[_Union[SurvivorSet, _Mapping]] = ...) -> None: ...
 
 class ConfirmAnswer(_message.Message):
     __slots__ = ("signature",)
@@ -159,12 +159,12 @@ class UnmaskRequest(_message.Message):
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     CONFIRMED_FIELD_NUMBER: _ClassVar[int]
     SIGNATURES_FIELD_NUMBER: _ClassVar[int]
-    survivors: Standing
+    survivors: SurvivorSet
     present: _containers.RepeatedScalarFieldContainer[int]
     dropped: _containers.RepeatedScalarFieldContainer[int]
     confirmed: _containers.RepeatedScalarFieldContainer[int]
     signatures: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, survivors: _Optional[_Union[Standing, _Mapping]] = ..., present: _Optional[_Iterable[int]] = ..., dropped: _Optional[_Iterable[int]] = ..., confirmed: _Optional[_Iterable[int]] = ..., signatures: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    def __init__(self, survivors: _Optional[_Union[SurvivorSet, _Mapping]] = ..., present: _Optional[_Iterable[int]] = ..., dropped: _Optional[_Iterable[int]] = ..., confirmed: _Optional[_Iterable[int]] = ..., signatures: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class UnmaskAnswer(_message.Message):
     __slots__ = ("self_shares", "mask_shares")

@@ -36,7 +36,7 @@ class SubmitAnswer(_message.Message):
     signature: bytes
     def __init__(self, users: _Optional[int] = ..., batch: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
-class DepositGreeting(_message.Message):
+class DepositHandshake(_message.Message):
     __slots__ = ("context", "run", "nodes", "batch_bytes", "admission")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit.groups import CohortFacts, Heard, heard_from
-from wallflower.strategy.bandit.policy import CohortOutcome
+from wallflower.strategy.bandit.groups import CohortFacts, History, heard_from
+from wallflower.strategy.bandit.policy import CohortSum
 
 # Cohorts of one kind: how many, and the sum of their integers by their precision.
 Kind = tuple[int, int]
@@ -40,7 +40,7 @@ class ArmRecord:
     eliminated_in: int | None = None
     reason: str = ""
     retired: bool = False
-    _heard: Heard | None = None
+    _heard: History | None = None
 
     @property
     def active(self) -> bool:
@@ -48,7 +48,7 @@ class ArmRecord:
         return self.eliminated_in is None
 
     @property
-    def heard(self) -> Heard:
+    def heard(self) -> History:
         """What was heard of the arm, as tests and intervals take it."""
         if self._heard is None:
             counts: dict[int, dict[CohortFacts, int]] = {}
@@ -59,7 +59,7 @@ class ArmRecord:
             self._heard = heard_from(counts)
         return self._heard
 
-    def add(self, outcome: CohortOutcome, place: int, group: int) -> None:
+    def add(self, outcome: CohortSum, place: int, group: int) -> None:
         """Take a delivered cohort, which the plan has at `place` in `group`."""
         facts = CohortFacts(
             outcome.cohort_size, outcome.honest_floor, outcome.survivors
@@ -156,7 +156,7 @@ def retire(records: Sequence[ArmRecord], arm: int, reason: str, batch: int) -> N
 
 
 def check_outcomes(
-    outcomes: Sequence[CohortOutcome], batch: int, wished: Mapping[int, int]
+    outcomes: Sequence[CohortSum], batch: int, wished: Mapping[int, int]
 ) -> None:
     """Refuse sums nobody asked for: wrong batch, arm, size, twice, or nobody in it."""
     seen: set[int] = set()

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeVar
 
-from wallflower.strategy.bandit.groups import CohortFacts, Grouping, Heard
+from wallflower.strategy.bandit.groups import CohortFacts, Grouping, History
 from wallflower.strategy.bandit.radius import (
     LogMgf,
     Pool,
@@ -52,15 +52,15 @@ class Confidence:
         assert spec.ratio is not None, "a resolved spec has a ratio"
         self._grouping = Grouping(Schedule(spec.ratio, spec.first_batch))
         self._noises: dict[CohortFacts, LogMgf] = {}
-        self._pairs: dict[tuple[Heard, Heard, int, int], Bound] = {}
-        self._own: dict[tuple[Heard, int], Bound] = {}
+        self._pairs: dict[tuple[History, History, int, int], Bound] = {}
+        self._own: dict[tuple[History, int], Bound] = {}
 
     def wrap(self, level_batch: int) -> Fraction:
         """Give the wrap probability of a cohort's modulus."""
         return self._shares.wrap(level_batch, self._spec.arms)
 
     def pair(
-        self, one: Heard, other: Heard, batch: int, active: int | None = None
+        self, one: History, other: History, batch: int, active: int | None = None
     ) -> Bound:
         """Bound the difference of two arms after batch `batch` (`pair` radius).
 
@@ -86,7 +86,7 @@ class Confidence:
             self._pairs[key] = self._best(pooling, longest, level)
         return self._pairs[key]
 
-    def own(self, heard: Heard, batch: int) -> Bound:
+    def own(self, heard: History, batch: int) -> Bound:
         """Bound one arm's own mean after batch `batch`, each side."""
         key = (heard, batch)
         if key not in self._own:
@@ -100,7 +100,7 @@ class Confidence:
             self._own[key] = self._best(pooling, _groups_heard(heard), level)
         return self._own[key]
 
-    def pool(self, heard: Heard, pooled: int) -> Pool:
+    def pool(self, heard: History, pooled: int) -> Pool:
         """Pool the newest groups in which something came.
 
         Many cohorts of one kind are as cheap as one.
@@ -171,7 +171,7 @@ class Confidence:
         return Bound(min(radius, best.radius), best.pooled)
 
 
-def _groups_heard(heard: Heard) -> int:
+def _groups_heard(heard: History) -> int:
     return sum(bool(group) for group in heard)
 
 

@@ -24,12 +24,12 @@ from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import round_up_digits
 from wallflower.strategy.bandit.arm_record import check_outcomes
 from wallflower.strategy.bandit.confidence import Bound
-from wallflower.strategy.bandit.groups import Heard
+from wallflower.strategy.bandit.groups import History
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
     Arm,
-    CohortOutcome,
-    CohortWish,
+    CohortRequest,
+    CohortSum,
 )
 from wallflower.strategy.bandit.recorded import RecordedPolicy
 from wallflower.strategy.bandit.schedule import last_size
@@ -38,15 +38,17 @@ from wallflower.strategy.bandit.schedule import last_size
 class Elimination(RecordedPolicy):
     """One experiment of successive elimination."""
 
-    def wishes(self) -> Sequence[CohortWish]:
+    def next_cohorts(self) -> Sequence[CohortRequest]:
         """One cohort for every active arm; none when the experiment is over."""
         if self._finished:
             return ()
         size = self._size()
         wrap = self._confidence.wrap(self._batch)
-        return tuple(CohortWish(self._batch, arm, size, wrap) for arm in self._active())
+        return tuple(
+            CohortRequest(self._batch, arm, size, wrap) for arm in self._active()
+        )
 
-    def observe(self, outcomes: Sequence[CohortOutcome]) -> None:
+    def observe(self, outcomes: Sequence[CohortSum]) -> None:
         """Take the batch's sums, drop arms, move to the next batch."""
         if self._finished:
             raise InputError("outcomes", "sums after the end", "none")
@@ -121,7 +123,7 @@ class Elimination(RecordedPolicy):
         """Compare every arm with the leader of this batch's arms."""
         if len(heard) < 2:
             return {}
-        alike: defaultdict[Heard, list[Arm]] = defaultdict(list)
+        alike: defaultdict[History, list[Arm]] = defaultdict(list)
         for arm in heard:
             alike[self._records[arm].heard].append(arm)
         groups = self._evidence.group_of(self._batch) + 1

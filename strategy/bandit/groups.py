@@ -39,7 +39,7 @@ class CohortFacts:
 # Cohorts of one group: what came, and how often.
 Group = tuple[tuple[CohortFacts, int], ...]
 # What was heard of an arm, group by group; empty where nothing came.
-Heard = tuple[Group, ...]
+History = tuple[Group, ...]
 
 
 class Grouping:
@@ -75,7 +75,7 @@ class Grouping:
         return self._starts[group]
 
 
-def heard_from(groups: Mapping[int, Mapping[CohortFacts, int]]) -> Heard:
+def heard_from(groups: Mapping[int, Mapping[CohortFacts, int]]) -> History:
     """Return what was heard, in an order that does not depend on when it came."""
     last = max(groups, default=-1)
     return tuple(
@@ -85,7 +85,7 @@ def heard_from(groups: Mapping[int, Mapping[CohortFacts, int]]) -> Heard:
 
 
 def count_cohorts(
-    heard: Heard, more: Iterable[tuple[int, CohortFacts]]
+    heard: History, more: Iterable[tuple[int, CohortFacts]]
 ) -> dict[int, Counter[CohortFacts]]:
     """Return the cohorts of every group, with more of them, each with its group."""
     groups = {

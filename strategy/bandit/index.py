@@ -21,12 +21,12 @@ import numpy as np
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.arm_record import check_outcomes
 from wallflower.strategy.bandit.divergence import divergence_for
-from wallflower.strategy.bandit.index_choice import CHOICES, Standing
+from wallflower.strategy.bandit.index_choice import CHOICES, ArmTotals
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
     Arm,
-    CohortOutcome,
-    CohortWish,
+    CohortRequest,
+    CohortSum,
 )
 from wallflower.strategy.bandit.recorded import RecordedPolicy, State
 from wallflower.strategy.bandit.schedule import last_size
@@ -41,25 +41,30 @@ class IndexPolicy(RecordedPolicy):
         self._divergence = divergence_for(spec.resolved().built)
         super().__init__(spec, state)
 
-    def wishes(self) -> Sequence[CohortWish]:
+    def next_cohorts(self) -> Sequence[CohortRequest]:
         """Cohorts for the arms never heard, else one for the arm of best index."""
         if self._finished:
             return ()
         return self._next()
 
-    def observe(self, outcomes: Sequence[CohortOutcome]) -> None:
+    def observe(self, outcomes: Sequence[CohortSum]) -> None:
         """Keep the sums and move on."""
-        wishes = self.wishes()
-        if not wishes:
+        next_cohorts = self.next_cohorts()
+        if not next_cohorts:
             raise InputError("outcomes", "sums after the end", "none")
-        check_outcomes(outcomes, self._batch, {w.arm: w.size for w in wishes})
+        check_outcomes(outcomes, self._batch, {w.arm: w.size for w in next_cohorts})
         # Others may come after a round that too few were there for, not after T.
         whole = self._most == self.spec.most_users
-        last = whole and any(wish.size < self._planned(wish.arm) for wish in wishes)
+        last = whole and any(
+            cohort_request.size < self._planned(cohort_request.arm)
+            for cohort_request in next_cohorts
+        )
         sizes = {outcome.arm: outcome.cohort_size for outcome in outcomes}
-        for wish in wishes:
-            self._records[wish.arm].users += sizes.get(wish.arm, wish.size)
-            self._attempts[wish.arm] += 1
+        for cohort_request in next_cohorts:
+            self._records[cohort_request.arm].users += sizes.get(
+                cohort_request.arm, cohort_request.size
+            )
+            self._attempts[cohort_request.arm] += 1
         for outcome in outcomes:
             place = self._records[outcome.arm].last + 1
             group = self._evidence.group_of(place)
@@ -79,28 +84,28 @@ class IndexPolicy(RecordedPolicy):
     def _own_state(self) -> State:
         return {"attempts": list(self._attempts)}
 
-    def _next(self) -> Sequence[CohortWish]:
+    def _next(self) -> Sequence[CohortRequest]:
         unheard = [arm for arm in self._active() if not self._records[arm].last]
         return tuple(self._wish(arm) for arm in unheard or [self._choice()])
 
     def _planned(self, arm: Arm) -> int:
         return self._schedule.size(self._records[arm].last + 1)
 
-    def _wish(self, arm: Arm) -> CohortWish:
+    def _wish(self, arm: Arm) -> CohortRequest:
         number = self._records[arm].last + 1
         left = max(self._most - self.users, 0)
         size = self._planned(arm)
         if left < size:
             size = max(last_size(left), self.spec.least_size(number))
         wrap = self._confidence.wrap(self._attempts[arm] + 1)
-        return CohortWish(self._batch, arm, size, wrap)
+        return CohortRequest(self._batch, arm, size, wrap)
 
     def _choice(self) -> Arm:
         choose = CHOICES[self.spec.policy]
         place = choose(self._standing(), self._divergence, self.spec.horizon)
         return self._active()[int(place)]
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> ArmTotals:
         """What is known of the active arms."""
         records = [self._records[arm] for arm in self._active()]
         kinds = [[kind for group in one.heard for kind in group] for one in records]
@@ -109,7 +114,7 @@ class IndexPolicy(RecordedPolicy):
             sum(n * (facts.survivors / facts.floor) for facts, n in row)
             for row in kinds
         ]
-        return Standing(
+        return ArmTotals(
             sums=np.array([float(record.total()) for record in records]),
             users=np.array(users, dtype=float),
             noises=np.array(noises, dtype=float),
@@ -119,7 +124,9 @@ class IndexPolicy(RecordedPolicy):
         """End it where the next cohort does not fit, or the last one was `last`."""
         if self._finished:
             return
-        needed = self.users + sum(wish.size for wish in self._next())
+        needed = self.users + sum(
+            cohort_request.size for cohort_request in self._next()
+        )
         if len(self._active()) == 1:
             self._finished = "winner"
         elif not last and needed <= self._most:

@@ -35,7 +35,7 @@ _MOST_NOISES = 24
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class ArmTotals:
     """What is known of every arm; the last axis runs over the arms.
 
     Attributes
@@ -59,7 +59,7 @@ class Standing:
         return np.asarray(np.argmax(self.means, axis=-1))
 
 
-def klucb_choice(standing: Standing, divergence: Divergence, horizon: int) -> Arms:
+def klucb_choice(standing: ArmTotals, divergence: Divergence, horizon: int) -> Arms:
     """Arm with the largest max{μ : n·d(mean, μ) ≤ ln t}, whatever the horizon.
 
     Where several bounds reach 1, the arm asked least goes first.
@@ -72,7 +72,7 @@ def klucb_choice(standing: Standing, divergence: Divergence, horizon: int) -> Ar
     return np.asarray(np.argmin(np.where(bounds >= best, users, np.inf), axis=-1))
 
 
-def imed_choice(standing: Standing, divergence: Divergence, horizon: int) -> Arms:
+def imed_choice(standing: ArmTotals, divergence: Divergence, horizon: int) -> Arms:
     """Arm of fewest users among the leader and those not set aside."""
     users, epsilon = standing.users, divergence.epsilon
     means = np.clip(standing.means, 0, 1)
@@ -85,7 +85,7 @@ def imed_choice(standing: Standing, divergence: Divergence, horizon: int) -> Arm
     return np.asarray(np.argmin(np.where(asked, users, np.inf), axis=-1))
 
 
-CHOICES: dict[str, Callable[[Standing, Divergence, int], Arms]] = {
+CHOICES: dict[str, Callable[[ArmTotals, Divergence, int], Arms]] = {
     "dp-klucb": klucb_choice,
     "dp-imed": imed_choice,
 }

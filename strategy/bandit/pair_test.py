@@ -66,7 +66,7 @@ _CHUNK = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Price:
+class LogPenalty:
     """One arm's part of Ψ in every branch and cell: at the middle, and its slope."""
 
     value: Doubles
@@ -74,7 +74,7 @@ class Price:
 
 
 @dataclass(frozen=True, eq=False)
-class Aim:
+class ExponentPlan:
     """When exponents are to suit best: after some planned cohorts, at a threshold.
 
     In each cell a cohort's exponent is its weight times `strength`, and a tilt of one
@@ -86,7 +86,7 @@ class Aim:
     tilting: Doubles
 
     @classmethod
-    def at(cls, plan: Delivered, threshold: float) -> Aim:
+    def at(cls, plan: Delivered, threshold: float) -> ExponentPlan:
         """Choose what needs the smallest lead at planned sizes.
 
         The best multiple of what suits a Gaussian sum changes slowly with the mean: it
@@ -130,12 +130,12 @@ class PairDesign:
     ) -> PairDesign:
         """Choose exponents that need the smallest lead after the planned cohorts."""
         plan = Delivered(np.array(sizes, dtype=float), tuple(noises))
-        return cls.mixed({Aim.at(plan, threshold): 0.0}, plan, threshold)
+        return cls.mixed({ExponentPlan.at(plan, threshold): 0.0}, plan, threshold)
 
     @classmethod
     def mixed(
         cls,
-        aims: Mapping[Aim, float],
+        aims: Mapping[ExponentPlan, float],
         plan: Delivered,
         threshold: float,
         at: Places | None = None,
@@ -175,16 +175,16 @@ class PairDesign:
             cells=self.cells.at(places),
         )
 
-    def leader_price(self, side: Delivered, at: Places | None = None) -> Price:
+    def leader_price(self, side: Delivered, at: Places | None = None) -> LogPenalty:
         """What the leader's exponents cost; in the cells `at`, or in all."""
         return self._price(self.leading, side, at)
 
-    def rival_price(self, side: Delivered, at: Places | None = None) -> Price:
+    def rival_price(self, side: Delivered, at: Places | None = None) -> LogPenalty:
         """What the rival's exponents cost."""
         return self._price(self.trailing, side, at)
 
     def compensator(
-        self, leader: Price, rival: Price, at: Places | None = None
+        self, leader: LogPenalty, rival: LogPenalty, at: Places | None = None
     ) -> Doubles:
         """Ψ_C − ln w of every branch and cell."""
         cells = self.cells if at is None else self.cells.at(at)
@@ -238,7 +238,7 @@ class PairDesign:
         other: Delivered,
         leading: Doubles,
         trailing: Doubles,
-        prices: tuple[Price, Price] | None = None,
+        prices: tuple[LogPenalty, LogPenalty] | None = None,
     ) -> Doubles:
         """Evidence of each pair (rows) in every cell of this design (columns).
 
@@ -269,7 +269,9 @@ class PairDesign:
             low, high = (low, middle) if enough else (middle, high)
         return high
 
-    def _price(self, exponents: Doubles, side: Delivered, at: Places | None) -> Price:
+    def _price(
+        self, exponents: Doubles, side: Delivered, at: Places | None
+    ) -> LogPenalty:
         if at is None:
             return _priced(exponents, side, self.cells.middle)
         return _priced(exponents[:, at], side, self.cells.middle[at])
@@ -284,12 +286,12 @@ def likeliest(
     return unit_cells().containing(means)
 
 
-def _priced(exponents: Doubles, side: Delivered, middle: Doubles) -> Price:
+def _priced(exponents: Doubles, side: Delivered, middle: Doubles) -> LogPenalty:
     middle = np.broadcast_to(middle, exponents.shape[:2])
     noise = side.noise(exponents)
     value, slope = sampling_and_slope(side.users, exponents, middle)
     lost = ROUNDING * (1 + noise + np.abs(exponents) @ side.users)
-    return Price(value + noise + lost, slope)
+    return LogPenalty(value + noise + lost, slope)
 
 
 def _smallest_lead(

@@ -17,7 +17,7 @@ USERS_EXHAUSTED = "users-exhausted"
 
 
 @dataclass(frozen=True, slots=True)
-class CohortWish:
+class CohortRequest:
     """`size` new users wanted for `arm` in batch `batch`.
 
     `wrap_probability` is what the policy's failure probability leaves for the sum of
@@ -31,7 +31,7 @@ class CohortWish:
 
 
 @dataclass(frozen=True, slots=True)
-class CohortOutcome:
+class CohortSum:
     """What came back for a wish: Σx̂ + noise over the survivors, in units of 1/g.
 
     Attributes
@@ -82,11 +82,11 @@ class ArmView:
 class Policy(Protocol):
     """Drives one experiment; knows nothing of users, crypto or Flower."""
 
-    def wishes(self) -> Sequence[CohortWish]:
+    def next_cohorts(self) -> Sequence[CohortRequest]:
         """Cohorts wanted next; empty when the experiment is over."""
         ...
 
-    def observe(self, outcomes: Sequence[CohortOutcome]) -> None:
+    def observe(self, outcomes: Sequence[CohortSum]) -> None:
         """Take the sums of all cohorts of the batch; update bounds and arms.
 
         An arm whose cohort was void is left out: it stays active, its users count as

@@ -12,10 +12,10 @@ import numpy as np
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.arm_record import ArmRecord, retire
 from wallflower.strategy.bandit.confidence import confidence_for
-from wallflower.strategy.bandit.evidence import evidence_for
-from wallflower.strategy.bandit.groups import Heard
+from wallflower.strategy.bandit.groups import History
 from wallflower.strategy.bandit.policy import Arm, ArmView
 from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.sequential_test import evidence_for
 from wallflower.strategy.bandit.spec import PolicySpec
 
 State: TypeAlias = Mapping[str, Any]  # JSON types
@@ -135,7 +135,7 @@ class RecordedPolicy(ABC):
 
         Arms that were heard alike have the same test and are looked at together.
         """
-        alike: defaultdict[tuple[int, Heard], list[Arm]] = defaultdict(list)
+        alike: defaultdict[tuple[int, History], list[Arm]] = defaultdict(list)
         for arm in arms:
             record = self._records[arm]
             if record.last and self._shown.get(arm, (0,))[0] != record.last:

@@ -222,7 +222,8 @@ def whose_mean(policy: str, *, missing: bool) -> str:
 def intervals_in_words(policy: str, chance: str, *, missing: bool) -> str:
     """Say what the intervals of arms mean; of a policy not known here, that it is not.
 
-    All known ones have the same (`Evidence.interval`), whatever they choose arms by.
+    All known ones have the same (`SequentialTest.interval`), whatever they choose arms
+    by.
     """
     if policy not in (ELIMINATION, *INDEX_POLICIES):
         return (

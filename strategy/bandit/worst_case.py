@@ -34,11 +34,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wallflower.strategy.bandit.arm_record import ArmRecord
-from wallflower.strategy.bandit.evidence import evidence_for
-from wallflower.strategy.bandit.groups import CohortFacts, Heard, heard_from
+from wallflower.strategy.bandit.groups import CohortFacts, History, heard_from
 from wallflower.strategy.bandit.noise_bound import Doubles
 from wallflower.strategy.bandit.policy import Arm
 from wallflower.strategy.bandit.recorded import State
+from wallflower.strategy.bandit.sequential_test import evidence_for
 from wallflower.strategy.bandit.spec import PolicySpec
 
 # People of void cohorts, by arm and batch.
@@ -138,13 +138,13 @@ class WorstCase:
         )
         return bool(verdict.falls[0])
 
-    def _mean(self, heard: Heard, sums: Doubles, batch: int) -> float:
+    def _mean(self, heard: History, sums: Doubles, batch: int) -> float:
         users = self._evidence.delivered(heard, batch).users
         return float(self._evidence.estimates(users, sums)[0])
 
     def _side(
         self, record: ArmRecord, arm: Arm, batch: int, *, outcome: int
-    ) -> tuple[Heard, Doubles]:
+    ) -> tuple[History, Doubles]:
         """Return an arm's cohorts up to a batch; all missing have one outcome."""
         groups: dict[int, Counter[CohortFacts]] = {}
         for number, group in enumerate(record.heard):

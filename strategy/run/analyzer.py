@@ -13,8 +13,8 @@ from wallflower.protocol.noise.law import BitSource
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.bandit.policy import CohortOutcome
-from wallflower.strategy.record.entries import SumRecord
+from wallflower.strategy.bandit.policy import CohortSum
+from wallflower.strategy.store.entries import SumRecord
 
 
 def decode(
@@ -67,11 +67,11 @@ def analyze(
     return value + int(noise.sample(1, bits or OsBits())[0])
 
 
-def released_sum(spec: CohortSpec, end: SecureSum) -> tuple[CohortOutcome, SumRecord]:
+def released_sum(spec: CohortSpec, end: SecureSum) -> tuple[CohortSum, SumRecord]:
     """Undo the wrap-around (Algorithm 3) and write the sum for policy and journal."""
     mechanism = cohort_mechanism(spec)
     total = analyze(mechanism, end.total, end.modulus)
-    outcome = CohortOutcome(
+    outcome = CohortSum(
         batch=spec.batch,
         arm=spec.arm,
         cohort_size=spec.cohort_size,

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from wallflower.strategy.record.chain import INVITED, VOID
-from wallflower.strategy.record.entries import StoredCohort
-from wallflower.strategy.run.replay import Evidence
+from wallflower.strategy.run.replay import RecordedFacts
+from wallflower.strategy.store.chain import INVITED, VOID
+from wallflower.strategy.store.entries import StoredCohort
 
 
-def find_unbalanced(evidence: Evidence) -> Iterator[str]:
+def find_unbalanced(evidence: RecordedFacts) -> Iterator[str]:
     """Yield what is uneven in who got which arm."""
     draws: defaultdict[int, list[StoredCohort]] = defaultdict(list)
     rounds: defaultdict[int, list[StoredCohort]] = defaultdict(list)
@@ -65,7 +65,7 @@ def _together(where: str, cohorts: Sequence[StoredCohort]) -> Iterator[str]:
         yield f"{where}: arm {arm} was not drawn together with the others"
 
 
-def _redrawn(evidence: Evidence) -> Iterator[str]:
+def _redrawn(evidence: RecordedFacts) -> Iterator[str]:
     """See that every cohort of an arm was void before its next one was drawn."""
     cohorts = {cohort.cohort_id: cohort for cohort in evidence.cohorts}
     open_cohorts: dict[tuple[int, int], str] = {}  # by round and arm

@@ -11,24 +11,24 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from wallflower.protocol.messages.port import NodeId, NodePort
+from wallflower.protocol.messages.port import NodeId, NodeTransport
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.stages import reward_stages
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish
+from wallflower.strategy.bandit.policy import CohortRequest, CohortSum
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record import events
-from wallflower.strategy.record.blame import told
-from wallflower.strategy.record.cohort_ids import sign_cohort_id
-from wallflower.strategy.record.entries import CohortRecord, SumRecord
-from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.losses import losses
 from wallflower.strategy.run.analyzer import released_sum
 from wallflower.strategy.run.common_nodes import CommonNodes
 from wallflower.strategy.run.driver import Deadlines, run_session
-from wallflower.strategy.run.open_cohorts import OpenCohorts
+from wallflower.strategy.run.pending_cohorts import PendingCohorts
 from wallflower.strategy.run.recruiting import Recruited
 from wallflower.strategy.run.requests import Closings, CohortTraffic
+from wallflower.strategy.store import events
+from wallflower.strategy.store.blame import told
+from wallflower.strategy.store.cohort_ids import sign_cohort_id
+from wallflower.strategy.store.entries import CohortRecord, SumRecord
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.losses import losses
 
 _CLOSING_TIMEOUT_S = 10.0
 _PROGRESS_EVERY_S = 0.2
@@ -38,7 +38,7 @@ _PROGRESS_EVERY_S = 0.2
 class AskedCohort:
     """One attempt at one wish, ready to be written down and sent."""
 
-    wish: CohortWish
+    cohort_request: CohortRequest
     record: CohortRecord
     traffic: CohortTraffic
     users: int
@@ -95,8 +95,8 @@ class CohortRunner:
     def __init__(
         self,
         journal: Journal,
-        port: NodePort,
-        open_cohorts: OpenCohorts,
+        port: NodeTransport,
+        open_cohorts: PendingCohorts,
         listen: events.Listen,
         deadlines: Deadlines,
     ) -> None:
@@ -117,25 +117,29 @@ class CohortRunner:
 
     def prepare(self, found: Recruited, number: int, attempt: int) -> AskedCohort:
         """Make a cohort of round `number` ready to be written down and sent."""
-        wish, users, spec = found.wish, found.draw.users, CohortSpec()
+        cohort_request, users, spec = (
+            found.cohort_request,
+            found.draw.users,
+            CohortSpec(),
+        )
         spec.CopyFrom(found.spec)
         spec.cohort_id = sign_cohort_id(self._key, spec.cohort_id)
         record = CohortRecord(
             cohort_id=spec.cohort_id,
             round_number=number,
-            batch=wish.batch,
-            arm=wish.arm,
+            batch=cohort_request.batch,
+            arm=cohort_request.arm,
             attempt=attempt,
-            size=wish.size,
+            size=cohort_request.size,
             spec=spec.SerializeToString(deterministic=True),
             users=users,
         )
         traffic = self.traffic(spec, users)
-        return AskedCohort(wish, record, traffic, spec.cohort_size)
+        return AskedCohort(cohort_request, record, traffic, spec.cohort_size)
 
     async def attempt(
         self, asked: AskedCohort, common: CommonNodes
-    ) -> tuple[CohortOutcome, SumRecord] | None:
+    ) -> tuple[CohortSum, SumRecord] | None:
         """Run one cohort to its sum, or write down why there is none.
 
         `common` keeps the sums of its round to the same nodes.

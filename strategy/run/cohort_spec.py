@@ -12,7 +12,7 @@ from wallflower.protocol.privacy.honest_floor import Floor, FloorRule
 from wallflower.protocol.secure_sum.backends import backend_modulus
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.bandit.policy import CohortWish, Policy
+from wallflower.strategy.bandit.policy import CohortRequest, Policy
 from wallflower.strategy.bandit.setup import nodes_of_a_round, restored_policy
 from wallflower.strategy.bandit.spec import INDEX_POLICIES
 from wallflower.strategy.config import ExperimentConfig
@@ -51,7 +51,7 @@ def composition_of(
 def draw_round(
     registry: UserRegistry,
     config: ExperimentConfig,
-    wishes: Sequence[CohortWish],
+    next_cohorts: Sequence[CohortRequest],
     present: Collection[NodeId],
     like: Mapping[NodeId, int] | None = None,
 ) -> list[Draw]:
@@ -61,7 +61,7 @@ def draw_round(
     from. `like` has the people of each node in a cohort of the same round: its nodes
     are picked first, and where its composition cannot be had, another is.
     """
-    size, cohorts = _size_of(wishes), len(wishes)
+    size, cohorts = _size_of(next_cohorts), len(next_cohorts)
     everyone = registry.choose(0, 0, present)
     tries = [(everyone, composition_of(config))]
     most = nodes_of_a_round(config)
@@ -86,17 +86,17 @@ def draw_round(
 def everybody_suffices(
     registry: UserRegistry,
     config: ExperimentConfig,
-    wishes: Sequence[CohortWish],
+    next_cohorts: Sequence[CohortRequest],
     without: Collection[NodeId] = (),
 ) -> bool:
     """Say whether a round could be drawn if all nodes ever known were there."""
-    return floors_of_everybody(registry, config, wishes, without) is not None
+    return floors_of_everybody(registry, config, next_cohorts, without) is not None
 
 
 def floors_of_everybody(
     registry: UserRegistry,
     config: ExperimentConfig,
-    wishes: Sequence[CohortWish],
+    next_cohorts: Sequence[CohortRequest],
     without: Collection[NodeId] = (),
 ) -> Sequence[Floor] | None:
     """Return what a round's cohorts could promise if all nodes known were there.
@@ -105,8 +105,8 @@ def floors_of_everybody(
     """
     rule = floor_rule(config, registry.nodes_left(without))
     return registry.floors_of_everybody(
-        _size_of(wishes),
-        len(wishes),
+        _size_of(next_cohorts),
+        len(next_cohorts),
         rule,
         composition=composition_of(config),
         without=without,
@@ -126,18 +126,18 @@ def who_is_left(
     users = registry.people_left(rule, composition_of(config))
     while True:
         limited.limit(users)
-        wishes = limited.wishes()
-        if not wishes:
+        next_cohorts = limited.next_cohorts()
+        if not next_cohorts:
             return None
-        if everybody_suffices(registry, config, wishes):
+        if everybody_suffices(registry, config, next_cohorts):
             return users
-        size = wishes[0].size
-        users = min(users - 1, len(wishes) * (size - max(1, size // 50)))
+        size = next_cohorts[0].size
+        users = min(users - 1, len(next_cohorts) * (size - max(1, size // 50)))
 
 
-def _size_of(wishes: Sequence[CohortWish]) -> int:
+def _size_of(next_cohorts: Sequence[CohortRequest]) -> int:
     """Return how many users each cohort of a round wants: all want as many."""
-    sizes = {wish.size for wish in wishes}
+    sizes = {cohort_request.size for cohort_request in next_cohorts}
     if len(sizes) != 1:
         raise InputError("cohorts of a round", sorted(sizes), "of one size")
     return sizes.pop()
@@ -145,13 +145,17 @@ def _size_of(wishes: Sequence[CohortWish]) -> int:
 
 def may_go_on(registry: UserRegistry, config: ExperimentConfig, policy: Policy) -> bool:
     """Say whether everybody known fills the next round, as planned or a smaller one."""
-    if everybody_suffices(registry, config, policy.wishes()):
+    if everybody_suffices(registry, config, policy.next_cohorts()):
         return True
     return who_is_left(registry, config, policy) is not None
 
 
 def cohort_spec(
-    config: ExperimentConfig, run_id: str, wish: CohortWish, floor: Floor, attempt: int
+    config: ExperimentConfig,
+    run_id: str,
+    cohort_request: CohortRequest,
+    floor: Floor,
+    attempt: int,
 ) -> CohortSpec:
     """Describe a cohort; its id is new for every attempt and never repeated.
 
@@ -159,19 +163,19 @@ def cohort_spec(
     id carries randomness: a run directory that was deleted must not block a new run.
     """
     mechanism = config.mechanism().for_cohort(
-        floor.cohort_size, floor.honest_floor, wish.wrap_probability
+        floor.cohort_size, floor.honest_floor, cohort_request.wrap_probability
     )
     backend = config.secure_sum.backend
     return CohortSpec(
         run_id=run_id,
-        batch=wish.batch,
-        arm=wish.arm,
-        arm_name=config.experiment.arms[wish.arm],
-        cohort_id=f"b{wish.batch}-a{wish.arm}-t{attempt}-{secrets.token_hex(6)}",
+        batch=cohort_request.batch,
+        arm=cohort_request.arm,
+        arm_name=config.experiment.arms[cohort_request.arm],
+        cohort_id=f"b{cohort_request.batch}-a{cohort_request.arm}-t{attempt}-{secrets.token_hex(6)}",
         mechanism=config.privacy.mechanism,
         epsilon=to_rational(config.privacy.epsilon),
         scale=to_rational(config.privacy.scale),
-        wrap_probability=to_rational(wish.wrap_probability),
+        wrap_probability=to_rational(cohort_request.wrap_probability),
         cohort_size=floor.cohort_size,
         honest_floor=floor.honest_floor,
         quorum=floor.quorum,

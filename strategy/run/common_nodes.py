@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.secure_sum.session import ChoosingSession, ServerSession
 from wallflower.strategy.bandit.policy import Arm
-from wallflower.strategy.record.journal_reader import JournalReader
 from wallflower.strategy.run.driver import LARGE, Settle
+from wallflower.strategy.store.journal_reader import JournalReader
 
 Asked = TypeVar("Asked")
 Filled = TypeVar("Filled")

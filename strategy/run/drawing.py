@@ -24,9 +24,7 @@ from wallflower.protocol.messages.left_out import mark_users, unpack_left_out
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.privacy.honest_floor import SPARE, Floor, FloorRule
 from wallflower.protocol.wire.node_pb2 import Accepted
-from wallflower.strategy.record.askable import Askable
-from wallflower.strategy.record.entries import Met
-from wallflower.strategy.run.node_users import NodeUsers, Pseudonym, Standing
+from wallflower.strategy.run.node_users import NodeAvailability, NodeUsers, Pseudonym
 from wallflower.strategy.run.sharing import (
     Composition,
     Counts,
@@ -35,6 +33,8 @@ from wallflower.strategy.run.sharing import (
     fullest_level,
     share_out,
 )
+from wallflower.strategy.store.askable import Askable
+from wallflower.strategy.store.entries import Met
 
 Key = TypeVar("Key")
 # One row a node: users, those available, invitations so far.
@@ -72,7 +72,7 @@ class UserRegistry:
         self._earlier: dict[NodeId, Counter[Pseudonym]] = {}  # of nodes not seen yet
         self._most_invited = 0
         self._known: dict[NodeId, Met] = {}  # of every node, there or away
-        self._standing: dict[NodeId, Standing] = {}
+        self._standing: dict[NodeId, NodeAvailability] = {}
         self._alike: Counter[tuple[int, int, int]] = Counter()  # by `_facts`
         self._busiest: Counter[int] = Counter()
         self._open: set[NodeId] = set()  # there, with users who may be invited
@@ -201,7 +201,7 @@ class UserRegistry:
             users, left_out = self._known[node_id]
             asked = self._earlier.get(node_id, Counter()).values()
             spent = sum(often >= self._most for often in asked)
-            now = Standing(users, max(0, users - spent - left_out), sum(asked))
+            now = NodeAvailability(users, max(0, users - spent - left_out), sum(asked))
         else:
             now = node.standing()
             self._known[node_id] = Met(now.users, now.left_out)
@@ -381,11 +381,11 @@ class UserRegistry:
         return [Draw(*pair) for pair in zip(users, shares.floors, strict=True)]
 
 
-def _facts(standing: Standing) -> tuple[int, int, int]:
+def _facts(standing: NodeAvailability) -> tuple[int, int, int]:
     return standing.users, standing.available, standing.invitations
 
 
-def _columns(standings: Sequence[Standing]) -> Columns:
+def _columns(standings: Sequence[NodeAvailability]) -> Columns:
     rows = [_facts(standing) for standing in standings]
     return np.array(rows, np.int64).reshape(-1, 3)
 

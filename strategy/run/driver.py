@@ -15,10 +15,10 @@ from functools import partial
 from typing import TypeVar
 
 from wallflower.protocol.errors import InputError, ProtocolError
-from wallflower.protocol.messages.port import Answer, NodePort, Request
+from wallflower.protocol.messages.port import Answer, NodeTransport, Request
 from wallflower.protocol.secure_sum.session import (
     Ask,
-    Dealt,
+    KeyReady,
     PartyId,
     SecureSum,
     ServerSession,
@@ -26,7 +26,7 @@ from wallflower.protocol.secure_sum.session import (
 )
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.secure_sum.stages import stage_named
-from wallflower.strategy.record.spool import CohortSpool, Loss, Receipt
+from wallflower.strategy.store.spool import CohortSpool, Loss, Receipt
 
 _log = logging.getLogger(__name__)
 LARGE = 32  # parties whose messages are worth a thread of their own
@@ -72,7 +72,7 @@ Unwrap = Callable[[Answer], bytes | Refusal]
 
 async def run_session(
     session: ServerSession,
-    port: NodePort,
+    port: NodeTransport,
     wrap: Wrap,
     unwrap: Unwrap,
     deadlines: Deadlines,
@@ -115,7 +115,7 @@ async def run_session(
         await _worked(partial(_replay, session, events), len(events))
     drive = _Drive(session, port, wrap, unwrap, deadlines=deadlines, settle=settle)
     step = await drive.to_end(spool)
-    if isinstance(step, Dealt):
+    if isinstance(step, KeyReady):
         raise InputError("session", "a dealing", "a cohort; see run_dealing")
     if spool is not None:
         await spool.finish(step)
@@ -124,11 +124,11 @@ async def run_session(
 
 async def run_dealing(
     session: ServerSession,
-    port: NodePort,
+    port: NodeTransport,
     wrap: Wrap,
     unwrap: Unwrap,
     deadlines: Deadlines,
-) -> Dealt | Void:
+) -> KeyReady | Void:
     """Bring a dealing to its end; none of it is spooled, it is simply dealt again."""
     step = await _Drive(session, port, wrap, unwrap, deadlines).to_end(None)
     if isinstance(step, SecureSum):
@@ -141,13 +141,13 @@ class _Drive:
     """One session on its way, and what it needs for it."""
 
     session: ServerSession
-    port: NodePort
+    port: NodeTransport
     wrap: Wrap
     unwrap: Unwrap
     deadlines: Deadlines
     settle: Settle | None = None
 
-    async def to_end(self, spool: CohortSpool | None) -> SecureSum | Dealt | Void:
+    async def to_end(self, spool: CohortSpool | None) -> SecureSum | KeyReady | Void:
         step = await _worked(self.session.start, LARGE)
         while isinstance(step, Ask):
             size = len(step.messages)

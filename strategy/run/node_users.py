@@ -14,7 +14,7 @@ from wallflower.protocol.messages.left_out import Mask
 Pseudonym: TypeAlias = str
 
 
-class Standing(NamedTuple):
+class NodeAvailability(NamedTuple):
     """What counts of a node when cohorts are planned.
 
     Attributes
@@ -51,15 +51,15 @@ class NodeUsers:
     def __post_init__(self) -> None:
         self.counts = np.zeros(len(self.names), np.uint16)
 
-    def standing(self) -> Standing:
+    def standing(self) -> NodeAvailability:
         """Sum the node up."""
         users, most = len(self.names), self.most
         # By far the most frequent case.
         if most == 1 and self.level == 0 and self.out is None:
             left = len(self.pool)
-            return Standing(users, left, users - left, int(left < users))
+            return NodeAvailability(users, left, users - left, int(left < users))
         left = int((self._limited_counts() < most).sum())
-        return Standing(
+        return NodeAvailability(
             users,
             left,
             int(self.counts.sum()),
@@ -147,11 +147,13 @@ class CountedUsers(NodeUsers):
     users: int = 0
     invitations: int = 0
 
-    def standing(self) -> Standing:
+    def standing(self) -> NodeAvailability:
         """Sum the node up: nobody is invited again before everybody was."""
         left = self.users * self.most - self.invitations
         busiest = -(-self.invitations // self.users)
-        return Standing(self.users, min(self.users, left), self.invitations, busiest)
+        return NodeAvailability(
+            self.users, min(self.users, left), self.invitations, busiest
+        )
 
     def take(self, count: int, random: np.random.Generator) -> list[int]:
         """Count `count` different users as invited; they have no places."""

@@ -16,44 +16,44 @@ from collections import Counter
 from collections.abc import Sequence
 
 from wallflower.protocol.errors import UnavailableError, first_error
-from wallflower.protocol.messages.port import NodePort
+from wallflower.protocol.messages.port import NodeTransport
 from wallflower.protocol.privacy.honest_floor import Floor
 from wallflower.protocol.secure_sum.stages import asks_once
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
-    CohortOutcome,
-    CohortWish,
+    CohortRequest,
+    CohortSum,
     Policy,
 )
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record import events, pausing
-from wallflower.strategy.record.chain import PAUSED, WAITING
-from wallflower.strategy.record.entries import RoundRecord, SumRecord
-from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.losses import in_words
-from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.cohort import AskedCohort, CohortRunner, stage_deadlines
 from wallflower.strategy.run.cohort_spec import cohort_spec
 from wallflower.strategy.run.common_nodes import CommonNodes, fill_together
-from wallflower.strategy.run.dealings import DealingFailedError, Dealings
 from wallflower.strategy.run.drawing import UserRegistry
-from wallflower.strategy.run.open_cohorts import OpenCohorts, OpenSession
+from wallflower.strategy.run.key_generation import DealingFailedError, KeyGeneration
+from wallflower.strategy.run.pending_cohorts import PendingCohorts, SessionFactory
 from wallflower.strategy.run.recruiting import (
     NodesMissingError,
     Recruited,
     Recruiter,
 )
 from wallflower.strategy.run.roll_call import RollCall
-from wallflower.strategy.run.sharing import UsersExhaustedError
-from wallflower.strategy.run.spending import Spending
-from wallflower.strategy.run.standing import (
+from wallflower.strategy.run.run_state import (
     asked_by_arm,
     heed,
     next_round,
     views_of,
 )
+from wallflower.strategy.run.sharing import UsersExhaustedError
+from wallflower.strategy.run.spending import Spending
 from wallflower.strategy.run.terms import Terms, TermsRefusedError
+from wallflower.strategy.store import events, pausing
+from wallflower.strategy.store.chain import PAUSED, WAITING
+from wallflower.strategy.store.entries import RoundRecord, SumRecord
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.losses import in_words
+from wallflower.strategy.store.spool import Spool
 
 
 class Orchestrator:
@@ -82,8 +82,8 @@ class Orchestrator:
         self,
         config: ExperimentConfig,
         journal: Journal,
-        port: NodePort,
-        open_session: OpenSession,
+        port: NodeTransport,
+        open_session: SessionFactory,
         listen: events.Listen = events.ignore,
         expected_nodes: int = 2,
         spool: Spool | None = None,
@@ -91,7 +91,7 @@ class Orchestrator:
         self._config = config
         self._journal = journal
         self._port = port
-        self._open = OpenCohorts(journal, open_session, spool)
+        self._open = PendingCohorts(journal, open_session, spool)
         self._spool = spool
         self._listen = listen
         self._expected_nodes = expected_nodes
@@ -121,7 +121,7 @@ class Orchestrator:
         self._runner = CohortRunner(
             journal, port, self._open, listen, stage_deadlines(config)
         )
-        self._dealings = Dealings(
+        self._dealings = KeyGeneration(
             config,
             journal,
             port,
@@ -146,7 +146,7 @@ class Orchestrator:
         over = policy.finished is not None
         await self._open.recover(None if over else number)
         await self._roll_call.wait_for(
-            self._expected_nodes, self._config.transport.attend_timeout_s
+            self._expected_nodes, self._config.transport.join_timeout_s
         )
         await self._journal.call(self._mark_invited)
         await self._recruiter.recall()
@@ -195,7 +195,7 @@ class Orchestrator:
 
     async def _round(self, number: int, policy: Policy) -> None:
         started = time.monotonic()
-        resumed = [one for one in map(self._resumed, policy.wishes()) if one]
+        resumed = [one for one in map(self._resumed, policy.next_cohorts()) if one]
         if not resumed:
             await self._recruiter.shrink(number, policy)
         await self._open.drop()
@@ -209,18 +209,20 @@ class Orchestrator:
         except NodesMissingError:
             await self._journal.call(self._journal.note_stopped, WAITING, number)
             raise
-        wishes = policy.wishes()
+        next_cohorts = policy.next_cohorts()
         await self._invite(new)
-        asked = sorted(resumed + new, key=lambda one: one.wish.arm)
+        asked = sorted(resumed + new, key=lambda one: one.cohort_request.arm)
         await self._listen(
             events.RoundStarted(
                 number,
-                wishes[0].batch,
-                tuple(wish.arm for wish in wishes),
+                next_cohorts[0].batch,
+                tuple(cohort_request.arm for cohort_request in next_cohorts),
                 sum(one.users for one in asked),
             )
         )
-        results = await fill_together({one.wish.arm: one for one in asked}, self._fill)
+        results = await fill_together(
+            {one.cohort_request.arm: one for one in asked}, self._fill
+        )
         sums = [result for result in results if result is not None]
         if not sums and self._refused is not None:
             raise self._refused
@@ -242,9 +244,13 @@ class Orchestrator:
         self, number: int, policy: Policy, resumed: Sequence[AskedCohort]
     ) -> list[AskedCohort]:
         """Find users for the rest of a round, or of a smaller one for who is left."""
-        going_on = {one.wish.arm for one in resumed}
+        going_on = {one.cohort_request.arm for one in resumed}
         while True:
-            rest = [wish for wish in policy.wishes() if wish.arm not in going_on]
+            rest = [
+                cohort_request
+                for cohort_request in policy.next_cohorts()
+                if cohort_request.arm not in going_on
+            ]
             try:
                 return await self._ask(number, rest, resumed)
             except UsersExhaustedError:
@@ -304,25 +310,29 @@ class Orchestrator:
     async def _ask(
         self,
         number: int,
-        wishes: Sequence[CohortWish],
+        next_cohorts: Sequence[CohortRequest],
         like: Sequence[AskedCohort] = (),
     ) -> list[AskedCohort]:
         """Find users for all wishes or none, on nodes that agree to the terms.
 
         `like` are cohorts of the same round, whose composition these should have.
         """
-        if not wishes:
+        if not next_cohorts:
             return []
 
-        def describe(wish: CohortWish, floor: Floor) -> CohortSpec:
-            attempt = self._attempts[number, wish.arm] + 1
-            return cohort_spec(self._config, self._run_id, wish, floor, attempt)
+        def describe(cohort_request: CohortRequest, floor: Floor) -> CohortSpec:
+            attempt = self._attempts[number, cohort_request.arm] + 1
+            return cohort_spec(
+                self._config, self._run_id, cohort_request, floor, attempt
+            )
 
         nodes = like[0].composition if like else None
-        found = await self._recruiter.recruit(wishes, describe, nodes)
+        found = await self._recruiter.recruit(next_cohorts, describe, nodes)
         await self._have_key(found)
         return [
-            self._runner.prepare(one, number, self._attempts[number, one.wish.arm] + 1)
+            self._runner.prepare(
+                one, number, self._attempts[number, one.cohort_request.arm] + 1
+            )
             for one in found
         ]
 
@@ -345,18 +355,18 @@ class Orchestrator:
             self._spending.add(one.traffic.spec, len(one.record.users))
         await self._journal.call(self._journal.invite, [one.record for one in asked])
 
-    def _resumed(self, wish: CohortWish) -> AskedCohort | None:
+    def _resumed(self, cohort_request: CohortRequest) -> AskedCohort | None:
         """Go on with the cohort that a restart interrupted after its set was closed."""
-        record = self._open.take(wish)
+        record = self._open.take(cohort_request)
         if record is None:
             return None
         spec = CohortSpec.FromString(record.spec)
         traffic = self._runner.traffic(spec, record.users)
-        return AskedCohort(wish, record, traffic, spec.cohort_size)
+        return AskedCohort(cohort_request, record, traffic, spec.cohort_size)
 
     async def _fill(
         self, asked: AskedCohort, common: CommonNodes
-    ) -> tuple[CohortOutcome, SumRecord] | None:
+    ) -> tuple[CohortSum, SumRecord] | None:
         """Fill one wish; a void cohort is recruited again, a bounded number of times.
 
         The first attempt's invitations are in the journal already.
@@ -370,7 +380,7 @@ class Orchestrator:
             if not left:
                 break
             try:
-                (asked,) = await self._ask(number, [asked.wish], [asked])
+                (asked,) = await self._ask(number, [asked.cohort_request], [asked])
             except TermsRefusedError as error:
                 self._refused = error  # told when no arm got any further
                 break

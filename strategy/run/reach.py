@@ -20,20 +20,20 @@ import numpy as np
 from wallflower.protocol.messages.port import NodeId
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
-    CohortOutcome,
-    CohortWish,
+    CohortRequest,
+    CohortSum,
 )
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record.journal_reader import JournalReader
 from wallflower.strategy.run.cohort_spec import (
     draw_round,
     everybody_suffices,
     who_is_left,
 )
 from wallflower.strategy.run.drawing import Draw, UserRegistry
-from wallflower.strategy.run.node_users import CountedUsers, Standing
+from wallflower.strategy.run.node_users import CountedUsers, NodeAvailability
 from wallflower.strategy.run.sharing import Shares
+from wallflower.strategy.store.journal_reader import JournalReader
 
 _SEED = 0  # the same question has the same answer
 _SMALLER = (Fraction(1, 2), Fraction(0))  # parts of a stated fraction that are tried
@@ -144,16 +144,18 @@ def count_reach(config: ExperimentConfig, sizes: tuple[int, ...]) -> Reach:
         registry.add_count(name, users)
     policy, rounds, ended = policy_for(config), 0, ""
     while not ended:
-        whole = everybody_suffices(registry, config, policy.wishes())
+        whole = everybody_suffices(registry, config, policy.next_cohorts())
         if not whole:
             limit = who_is_left(registry, config, policy)
             if limit is None:
                 ended = USERS_EXHAUSTED
                 break
             policy.limit(limit)
-        wishes = policy.wishes()
-        draws = draw_round(registry, config, wishes, names)
-        policy.observe([_even_sum(*pair) for pair in zip(wishes, draws, strict=True)])
+        next_cohorts = policy.next_cohorts()
+        draws = draw_round(registry, config, next_cohorts, names)
+        policy.observe(
+            [_even_sum(*pair) for pair in zip(next_cohorts, draws, strict=True)]
+        )
         rounds += whole
         ended = policy.finished or ""
     asked = [min(one.users, one.invitations) for one in registry.standings]
@@ -238,12 +240,12 @@ def _milder(config: ExperimentConfig) -> Iterator[tuple[str, ExperimentConfig]]:
             yield text, dataclasses.replace(config, secure_sum=changed)
 
 
-def _even_sum(wish: CohortWish, draw: Draw) -> CohortOutcome:
+def _even_sum(cohort_request: CohortRequest, draw: Draw) -> CohortSum:
     """Return a sum of which no arm falls: everybody answers ½ about every arm."""
     people = draw.floor.cohort_size
-    return CohortOutcome(
-        batch=wish.batch,
-        arm=wish.arm,
+    return CohortSum(
+        batch=cohort_request.batch,
+        arm=cohort_request.arm,
         cohort_size=people,
         honest_floor=draw.floor.honest_floor,
         survivors=people,
@@ -261,7 +263,7 @@ class _CountedRegistry(UserRegistry):
         self._look_at(node_id)
 
     @property
-    def standings(self) -> Collection[Standing]:
+    def standings(self) -> Collection[NodeAvailability]:
         """Where every node stands."""
         return self._standing.values()
 

@@ -20,12 +20,8 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.privacy.honest_floor import Floor
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.bandit.policy import CohortWish, Policy
+from wallflower.strategy.bandit.policy import CohortRequest, Policy
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record import events
-from wallflower.strategy.record.askable import ADVICE
-from wallflower.strategy.record.entries import Met
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.cohort_spec import (
     draw_round,
     everybody_suffices,
@@ -45,18 +41,22 @@ from wallflower.strategy.run.terms import (
     not_ready,
     refused_text,
 )
+from wallflower.strategy.store import events
+from wallflower.strategy.store.askable import ADVICE
+from wallflower.strategy.store.entries import Met
+from wallflower.strategy.store.journal import Journal
 
 _LOOK_S = 0.25  # ports are asked who is there, they do not tell
 
 
-Describe: TypeAlias = Callable[[CohortWish, Floor], CohortSpec]
+Describe: TypeAlias = Callable[[CohortRequest, Floor], CohortSpec]
 
 
 @dataclass(frozen=True, slots=True)
 class Recruited:
     """One cohort whose nodes agreed to its terms; nobody is invited yet."""
 
-    wish: CohortWish
+    cohort_request: CohortRequest
     draw: Draw
     spec: CohortSpec
 
@@ -110,7 +110,7 @@ class Recruiter:
 
     async def recruit(
         self,
-        wishes: Sequence[CohortWish],
+        next_cohorts: Sequence[CohortRequest],
         describe: Describe,
         like: Mapping[NodeId, int] | None = None,
     ) -> list[Recruited]:
@@ -139,7 +139,7 @@ class Recruiter:
                 asked_with = frozenset(present)
                 against = {}  # with other nodes there the terms are others
             willing = [node for node in present if node not in against]
-            found = self._drawn(wishes, willing, describe, like)
+            found = self._drawn(next_cohorts, willing, describe, like)
             if found is not None:
                 refused = await self._offer(found, willing)
                 if refused is None:
@@ -147,13 +147,13 @@ class Recruiter:
                     return found
                 against |= refused
                 continue
-            passing = await self._passing(wishes, present, against, describe)
+            passing = await self._passing(next_cohorts, present, against, describe)
             reasons = (not_ready(against), agree_with_more(passing))
             why = "; ".join(reason for reason in reasons if reason)
-            waiting = self._waiting(wishes, present, why)
+            waiting = self._waiting(next_cohorts, present, why)
             lasting = by_terms(against) - passing.keys()
             against = {node: against[node] for node in lasting}
-            self._require_users(wishes, against)
+            self._require_users(next_cohorts, against)
             if deadline is None:
                 deadline = loop.time() + self._config.transport.return_timeout_s
             if loop.time() >= deadline:
@@ -165,18 +165,18 @@ class Recruiter:
 
     def _drawn(
         self,
-        wishes: Sequence[CohortWish],
+        next_cohorts: Sequence[CohortRequest],
         nodes: Sequence[NodeId],
         describe: Describe,
         like: Mapping[NodeId, int] | None,
     ) -> list[Recruited] | None:
         try:
-            draws = draw_round(self._registry, self._config, wishes, nodes, like)
+            draws = draw_round(self._registry, self._config, next_cohorts, nodes, like)
         except (UsersExhaustedError, InputError):
             return None
         return [
-            Recruited(wish, draw, describe(wish, draw.floor))
-            for wish, draw in zip(wishes, draws, strict=True)
+            Recruited(cohort_request, draw, describe(cohort_request, draw.floor))
+            for cohort_request, draw in zip(next_cohorts, draws, strict=True)
         ]
 
     async def _offer(
@@ -215,7 +215,7 @@ class Recruiter:
 
     async def _passing(
         self,
-        wishes: Sequence[CohortWish],
+        next_cohorts: Sequence[CohortRequest],
         present: Sequence[NodeId],
         against: Mapping[NodeId, Refusal],
         describe: Describe,
@@ -231,11 +231,13 @@ class Recruiter:
             return {}
         lasting: frozenset[NodeId] = frozenset()
         while True:
-            floors = floors_of_everybody(self._registry, self._config, wishes, lasting)
+            floors = floors_of_everybody(
+                self._registry, self._config, next_cohorts, lasting
+            )
             if floors is None:
                 return {}
-            pairs = zip(wishes, floors, strict=True)
-            specs = [describe(wish, floor) for wish, floor in pairs]
+            pairs = zip(next_cohorts, floors, strict=True)
+            specs = [describe(cohort_request, floor) for cohort_request, floor in pairs]
             still = await self.terms.offer(specs, sorted(refusing - lasting))
             if not by_terms(still):
                 return {n: against[n] for n in refusing - lasting}
@@ -257,10 +259,10 @@ class Recruiter:
         Newcomers are looked for first; the journal has the limit before anybody is
         asked.
         """
-        if everybody_suffices(self._registry, self._config, policy.wishes()):
+        if everybody_suffices(self._registry, self._config, policy.next_cohorts()):
             return False
         await self._look()
-        if everybody_suffices(self._registry, self._config, policy.wishes()):
+        if everybody_suffices(self._registry, self._config, policy.next_cohorts()):
             return False
         users = who_is_left(self._registry, self._config, policy)
         if users is None:
@@ -305,12 +307,12 @@ class Recruiter:
             await self._journal.call(self._journal.meet, new)
 
     def _require_users(
-        self, wishes: Sequence[CohortWish], against: Mapping[NodeId, Refusal]
+        self, next_cohorts: Sequence[CohortRequest], against: Mapping[NodeId, Refusal]
     ) -> None:
-        if not everybody_suffices(self._registry, self._config, wishes):
-            wanted = sum(wish.size for wish in wishes)
+        if not everybody_suffices(self._registry, self._config, next_cohorts):
+            wanted = sum(cohort_request.size for cohort_request in next_cohorts)
             raise UsersExhaustedError(wanted, self._registry.remaining)
-        if not everybody_suffices(self._registry, self._config, wishes, against):
+        if not everybody_suffices(self._registry, self._config, next_cohorts, against):
             text = refused_text(against, len(self._registry.known))
             raise TermsRefusedError(
                 f"{text}. Nobody was asked on these terms. Begin a run with others, or "
@@ -329,12 +331,12 @@ class Recruiter:
         )
 
     def _waiting(
-        self, wishes: Sequence[CohortWish], present: Sequence[str], why: str
+        self, next_cohorts: Sequence[CohortRequest], present: Sequence[str], why: str
     ) -> events.WaitingForNodes:
         return events.WaitingForNodes(
             present=len(present),
             known=len(self._registry.known),
-            wanted=sum(wish.size for wish in wishes),
+            wanted=sum(cohort_request.size for cohort_request in next_cohorts),
             available=self._registry.left_on(present),
             patience_s=self._config.transport.return_timeout_s,
             why=why,

@@ -20,12 +20,20 @@ from wallflower.protocol.secure_sum.session import Finding
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
-    CohortOutcome,
-    CohortWish,
+    CohortRequest,
+    CohortSum,
 )
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record.chain import (
+from wallflower.strategy.run.analyzer import decode
+from wallflower.strategy.run.cohort_spec import (
+    everybody_suffices,
+    may_go_on,
+    who_is_left,
+)
+from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.run.run_state import views_of
+from wallflower.strategy.store.chain import (
     INVITED,
     LIMITED,
     MET,
@@ -35,25 +43,17 @@ from wallflower.strategy.record.chain import (
     Entry,
     limit_of,
 )
-from wallflower.strategy.record.entries import (
+from wallflower.strategy.store.entries import (
     Met,
     Retirement,
     RoundRecord,
     StoredCohort,
     SumRecord,
 )
-from wallflower.strategy.run.analyzer import decode
-from wallflower.strategy.run.cohort_spec import (
-    everybody_suffices,
-    may_go_on,
-    who_is_left,
-)
-from wallflower.strategy.run.drawing import UserRegistry
-from wallflower.strategy.run.standing import views_of
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class RecordedFacts:
     """All that a journal says."""
 
     config: ExperimentConfig
@@ -75,7 +75,7 @@ class Evidence:
         return {n: u for n, u in asked.items() if (cohort_id, n) not in self.returned}
 
 
-def decisions(evidence: Evidence) -> Iterator[str]:
+def decisions(evidence: RecordedFacts) -> Iterator[str]:
     """Say what in the record does not follow from what came before it."""
     replay = _Replay(evidence)
     for entry in evidence.links:
@@ -86,7 +86,7 @@ def decisions(evidence: Evidence) -> Iterator[str]:
 class _Replay:
     """The policy as it was at one place of the chain."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: RecordedFacts) -> None:
         self._evidence = evidence
         self._policy = policy_for(evidence.config)
         self._number = 1  # of the round that is asked
@@ -96,7 +96,7 @@ class _Replay:
         self._known: dict[str, Met] = {}  # by node
         self._returned: set[str] = set()  # cohorts
         self._people: Counter[int] = Counter()  # asked up to here, by arm
-        self._wished: dict[int, CohortWish] | None = None  # by arm, in this round
+        self._wished: dict[int, CohortRequest] | None = None  # by arm, in this round
         self._steps: Mapping[str, Callable[[str], Iterator[str]]] = {
             INVITED: self._invited,
             RETIRED: self._retired,
@@ -135,18 +135,24 @@ class _Replay:
         self._asked[self._number].append(cohort)
         used = self._evidence.used(cohort_id)
         self._people[cohort.arm] += sum(map(len, used.values()))
-        wish = self._wishes().get(cohort.arm)
-        if wish is None or (wish.batch, wish.size) != (cohort.batch, cohort.size):
+        cohort_request = self._next_cohorts().get(cohort.arm)
+        if cohort_request is None or (cohort_request.batch, cohort_request.size) != (
+            cohort.batch,
+            cohort.size,
+        ):
             yield f"{where}: cohort {cohort_id} was not wished for"
             return
         wrap = from_rational("wrap", self._evidence.specs[cohort_id].wrap_probability)
-        if wrap != wish.wrap_probability:
+        if wrap != cohort_request.wrap_probability:
             yield f"{where}: cohort {cohort_id} has another wrap probability"
 
-    def _wishes(self) -> Mapping[int, CohortWish]:
+    def _next_cohorts(self) -> Mapping[int, CohortRequest]:
         """Return what the policy wants in this round, by arm."""
         if self._wished is None:
-            self._wished = {wish.arm: wish for wish in self._policy.wishes()}
+            self._wished = {
+                cohort_request.arm: cohort_request
+                for cohort_request in self._policy.next_cohorts()
+            }
         return self._wished
 
     def _met(self, subject: str) -> Iterator[str]:
@@ -164,7 +170,7 @@ class _Replay:
         if number != self._number:
             yield f"{where}, but says round {number}"
         config, registry = self._evidence.config, self._registry()
-        if everybody_suffices(registry, config, self._policy.wishes()):
+        if everybody_suffices(registry, config, self._policy.next_cohorts()):
             yield f"{where}, but all that was planned could be asked"
         most = who_is_left(registry, config, self._policy)
         if most is not None and most > users:
@@ -193,10 +199,10 @@ class _Replay:
         if not self._asked[self._number]:
             yield f"{where}: nobody was asked in it"
         asked = {cohort.arm for cohort in self._asked[self._number]}
-        for wish in self._wishes().values():
-            if wish.arm not in asked:
-                yield f"{where}: nobody was asked about arm {wish.arm}"
-        outcomes: dict[int, CohortOutcome] = {}
+        for cohort_request in self._next_cohorts().values():
+            if cohort_request.arm not in asked:
+                yield f"{where}: nobody was asked about arm {cohort_request.arm}"
+        outcomes: dict[int, CohortSum] = {}
         yield from self._sums(where, outcomes)
         self._wished = None
         if outcomes or record.finished != USERS_EXHAUSTED:
@@ -214,14 +220,14 @@ class _Replay:
             yield f"{where}: the policy's state does not follow from the sums"
         self._number += 1
 
-    def _sums(self, where: str, outcomes: dict[int, CohortOutcome]) -> Iterator[str]:
+    def _sums(self, where: str, outcomes: dict[int, CohortSum]) -> Iterator[str]:
         """Decode the round's sums anew into `outcomes`, and compare."""
-        wishes = self._wishes()
+        next_cohorts = self._next_cohorts()
         for cohort in self._asked[self._number]:
             if cohort.result is None:
                 continue
-            wish = wishes.get(cohort.arm)
-            if wish is None or wish.size != cohort.size:
+            cohort_request = next_cohorts.get(cohort.arm)
+            if cohort_request is None or cohort_request.size != cohort.size:
                 yield f"{where}: the sum of cohort {cohort.cohort_id} is of no use"
                 continue
             if cohort.arm in outcomes:
@@ -269,8 +275,8 @@ def _recomputed(spec: CohortSpec, result: SumRecord) -> int:
     )
 
 
-def _outcome(spec: CohortSpec, result: SumRecord, total: int) -> CohortOutcome:
-    return CohortOutcome(
+def _outcome(spec: CohortSpec, result: SumRecord, total: int) -> CohortSum:
+    return CohortSum(
         batch=spec.batch,
         arm=spec.arm,
         cohort_size=spec.cohort_size,

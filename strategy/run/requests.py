@@ -26,8 +26,8 @@ from wallflower.protocol.wire.node_pb2 import (
     TaskAnswer,
 )
 from wallflower.protocol.wire.node_pb2 import Refusal as WireRefusal
-from wallflower.strategy.record.losses import Reported
 from wallflower.strategy.run.driver import Refusal
+from wallflower.strategy.store.losses import Reported
 
 _OFFER = "offer"
 _NOT_ABLE = {"budget-exceeded", "user-repeated"}  # what an offer says before

@@ -7,13 +7,13 @@ import logging
 from contextlib import aclosing
 
 from wallflower.protocol.errors import ProtocolError, UnavailableError
-from wallflower.protocol.messages.port import NodePort
+from wallflower.protocol.messages.port import NodeTransport
 from wallflower.protocol.secure_sum.stages import asks_once
 from wallflower.protocol.wire.node_pb2 import Description
-from wallflower.strategy.record.cohort_ids import check_answered
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.drawing import UserRegistry
 from wallflower.strategy.run.requests import describe_request, description_of
+from wallflower.strategy.store.cohort_ids import check_answered
+from wallflower.strategy.store.journal import Journal
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class RollCall:
 
     def __init__(
         self,
-        port: NodePort,
+        port: NodeTransport,
         journal: Journal,
         registry: UserRegistry,
         timeout_s: float,

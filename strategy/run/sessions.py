@@ -9,18 +9,18 @@ from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.secure_sum.session import ServerSession
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.nodes.shuffler import ShufflerPlace
 from wallflower.strategy.secure_sum import (
     ServerKeyring,
     restore_session,
     server_session,
 )
-from wallflower.strategy.secure_sum.dealt import DealtKey
 from wallflower.strategy.secure_sum.keyring import Deposits
+from wallflower.strategy.secure_sum.shared_key import SharedKey
+from wallflower.strategy.transport.shuffler import ShufflerPlace
 
 
 @dataclass(frozen=True, slots=True)
-class SessionOpener:
+class SessionFactory:
     """Opens sessions that share one keyring for the run."""
 
     trust: Trust | None
@@ -33,7 +33,7 @@ class SessionOpener:
         return server_session(spec, parties, trust=self.trust, keyring=self.keyring)
 
     @property
-    def dealt(self) -> DealtKey | None:
+    def dealt(self) -> SharedKey | None:
         """The key that sealed sums of the run are made under, if there is one."""
         return self.keyring.dealt
 
@@ -42,9 +42,9 @@ class SessionOpener:
         return restore_session(snapshot, trust=self.trust, keyring=self.keyring)
 
 
-def session_opener(
+def make_session_factory(
     run_id: str, trust: Trust | None, place: ShufflerPlace | None = None
-) -> SessionOpener:
+) -> SessionFactory:
     """Give an opener for one run; `place` where sums go through a shuffler."""
     keyring = ServerKeyring(run_id)
     if place is not None:
@@ -52,4 +52,4 @@ def session_opener(
         keyring.shuffler = files.public_key
         if place.direct:
             keyring.deposits = Deposits(place.address, files.authority, files.token)
-    return SessionOpener(trust, keyring)
+    return SessionFactory(trust, keyring)

@@ -27,8 +27,8 @@ from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE
 from wallflower.protocol.secure_sum.threat import Threat, helpers_are_drawn
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.record.chain import DEALT, INVITED, RETURNED, ROUND
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.chain import DEALT, INVITED, RETURNED, ROUND
+from wallflower.strategy.store.journal import Journal
 
 # A cohort that was asked: its public description, and on how many nodes.
 Asked = tuple[CohortSpec, int]

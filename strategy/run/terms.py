@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from wallflower.protocol.errors import ProtocolError, UnavailableError
-from wallflower.protocol.messages.port import NodeId, NodePort
+from wallflower.protocol.messages.port import NodeId, NodeTransport
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import Accepted
 from wallflower.strategy.run.driver import Refusal
@@ -94,7 +94,7 @@ class Terms:
     """
 
     def __init__(
-        self, port: NodePort, run_id: str, arms: Sequence[str], timeout_s: float
+        self, port: NodeTransport, run_id: str, arms: Sequence[str], timeout_s: float
     ) -> None:
         self._port = port
         self._run_id = run_id

@@ -19,15 +19,15 @@ from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.honest_floor import cohort_floor
 from wallflower.protocol.secure_sum.backends import backend_modulus
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.record import event_log
-from wallflower.strategy.record.chain import DEALT, ROUND, Entry, unknown_heads
-from wallflower.strategy.record.entries import SUMMED, VOID
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.balance import find_unbalanced
 from wallflower.strategy.run.checks import Check, checked
 from wallflower.strategy.run.cohort_spec import threat_of
-from wallflower.strategy.run.replay import Evidence, agree, decisions
+from wallflower.strategy.run.replay import RecordedFacts, agree, decisions
 from wallflower.strategy.run.spending import Spending
+from wallflower.strategy.store import event_log
+from wallflower.strategy.store.chain import DEALT, ROUND, Entry, unknown_heads
+from wallflower.strategy.store.entries import SUMMED, VOID
+from wallflower.strategy.store.journal import Journal
 
 
 def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
@@ -53,13 +53,13 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
     return (*record, *_replayed(evidence))
 
 
-def _evidence(journal: Journal, links: Sequence[Entry]) -> Evidence:
+def _evidence(journal: Journal, links: Sequence[Entry]) -> RecordedFacts:
     """Read all that the checks look at."""
     invited: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
     for cohort_id, node_id, users in journal.invitations():
         invited[cohort_id][node_id] = users
     cohorts = journal.cohorts()
-    return Evidence(
+    return RecordedFacts(
         config=journal.config,
         cohorts=cohorts,
         specs={one.cohort_id: CohortSpec.FromString(one.spec) for one in cohorts},
@@ -76,7 +76,7 @@ def _evidence(journal: Journal, links: Sequence[Entry]) -> Evidence:
 
 
 def _heads(
-    links: Sequence[Entry], heads: Sequence[str], told: event_log.ToldHeads
+    links: Sequence[Entry], heads: Sequence[str], told: event_log.RecordedHeads
 ) -> Check:
     """Seek every head that was kept elsewhere; say what the events lack."""
     kept = [*heads, *told.heads]
@@ -107,7 +107,7 @@ def _keys_by_round(journal: Journal) -> Mapping[int, Sequence[int]]:
     return found
 
 
-def _replayed(evidence: Evidence) -> tuple[Check, ...]:
+def _replayed(evidence: RecordedFacts) -> tuple[Check, ...]:
     cohorts, rounds = len(evidence.cohorts), len(evidence.rounds)
     looked_at = f"{counted(cohorts, 'cohort')}, {counted(rounds, 'round')}"
     if evidence.retired:
@@ -126,7 +126,7 @@ def _replayed(evidence: Evidence) -> tuple[Check, ...]:
     )
 
 
-def _blame(evidence: Evidence) -> Iterator[str]:
+def _blame(evidence: RecordedFacts) -> Iterator[str]:
     for cohort in evidence.cohorts:
         findings = evidence.blame.get(cohort.cohort_id, ())
         if cohort.state == VOID and not findings:
@@ -137,7 +137,7 @@ def _blame(evidence: Evidence) -> Iterator[str]:
                 yield f"cohort {cohort.cohort_id} blames {one.party}, not invited to it"
 
 
-def _participations(evidence: Evidence) -> Iterator[str]:
+def _participations(evidence: RecordedFacts) -> Iterator[str]:
     most = evidence.config.privacy.max_participations
     often: Counter[tuple[str, str]] = Counter()
     for cohort in evidence.cohorts:
@@ -150,7 +150,7 @@ def _participations(evidence: Evidence) -> Iterator[str]:
             yield f"user {node_id}/{user} was invited {times} times; allowed {most}"
 
 
-def _terms(evidence: Evidence) -> Iterator[str]:
+def _terms(evidence: RecordedFacts) -> Iterator[str]:
     config = evidence.config
     expected = {
         "mechanism": config.privacy.mechanism,
@@ -179,7 +179,7 @@ def _terms(evidence: Evidence) -> Iterator[str]:
             yield f"{where}: modulus {spec.modulus} does not follow from its size"
 
 
-def _floors(evidence: Evidence) -> Iterator[str]:
+def _floors(evidence: RecordedFacts) -> Iterator[str]:
     secure_sum = evidence.config.secure_sum
     for cohort in evidence.cohorts:
         spec = evidence.specs[cohort.cohort_id]
@@ -210,7 +210,7 @@ def _floors(evidence: Evidence) -> Iterator[str]:
             )
 
 
-def _guarantee(evidence: Evidence) -> Iterator[str]:
+def _guarantee(evidence: RecordedFacts) -> Iterator[str]:
     often: Counter[tuple[str, str]] = Counter()
     asked, most = Spending(), 0
     cohorts = iter(sorted(evidence.cohorts, key=lambda cohort: cohort.round_number))

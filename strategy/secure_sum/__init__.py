@@ -19,7 +19,7 @@ from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
 from wallflower.strategy.secure_sum.dealing import DealingServer
 from wallflower.strategy.secure_sum.keyring import ServerKeyring
-from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
+from wallflower.strategy.secure_sum.machine import ServerMachine, SessionParams
 from wallflower.strategy.secure_sum.sealed import SealedServer
 from wallflower.strategy.secure_sum.secagg_plus import SecaggPlusServer
 from wallflower.strategy.secure_sum.shuffle import ShuffleServer
@@ -32,7 +32,7 @@ __all__ = [
     "server_session",
 ]
 
-REGISTRY: dict[str, Callable[[Opening], ServerMachine]] = {
+REGISTRY: dict[str, Callable[[SessionParams], ServerMachine]] = {
     SEALED: SealedServer,
     SECAGG_PLUS: SecaggPlusServer,
     SHUFFLE: ShuffleServer,
@@ -62,7 +62,7 @@ def server_session(
         shuffler's. The same object for all cohorts of a run.
     """
     known = keyring if keyring is not None else ServerKeyring(spec.run_id)
-    return _machine(Opening(spec, parties, trust, known))
+    return _machine(SessionParams(spec, parties, trust, known))
 
 
 def restore_session(
@@ -79,7 +79,7 @@ def restore_session(
     state = parse(ServerState, snapshot)
     parties = dict(zip(state.roster.parties, state.roster.users, strict=True))
     known = keyring if keyring is not None else ServerKeyring(state.spec.run_id)
-    machine = _machine(Opening(state.spec, parties, trust, known))
+    machine = _machine(SessionParams(state.spec, parties, trust, known))
     machine.resume(state)
     return machine
 
@@ -95,10 +95,10 @@ def dealing_session(
 
     It ends with Dealt, and `keyring` then has the key that cohorts are sealed under.
     """
-    return DealingServer(Opening(spec, parties, trust, keyring))
+    return DealingServer(SessionParams(spec, parties, trust, keyring))
 
 
-def _machine(opening: Opening) -> ServerMachine:
+def _machine(opening: SessionParams) -> ServerMachine:
     if opening.spec.backend == SEALED and is_dealing(opening.spec):
         return DealingServer(opening)
     check_backend("backend", opening.spec.backend)

@@ -1,7 +1,7 @@
 """`sealed`, the server's side of a dealing: enlist, deal, check.
 
 The server carries sealed shares and judges complaints; it never holds a share. What
-comes out is a `DealtKey` in the run's keyring.
+comes out is a `SharedKey` in the run's keyring.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wallflower.protocol.secure_sum.sealed.dealing import (
     upheld,
 )
 from wallflower.protocol.secure_sum.sealed.group import DegenerateSumError, Point
-from wallflower.protocol.secure_sum.session import SENT, Dealt, PartyId, Step
+from wallflower.protocol.secure_sum.session import SENT, KeyReady, PartyId, Step
 from wallflower.protocol.secure_sum.stages import CHECK, DEAL, ENLIST
 from wallflower.protocol.wire.sealed_pb2 import (
     CheckAnswer,
@@ -54,8 +54,8 @@ from wallflower.protocol.wire.sealed_pb2 import (
 )
 from wallflower.protocol.wire.secure_sum_pb2 import Envelope
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
-from wallflower.strategy.secure_sum.dealt import DealtKey
-from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
+from wallflower.strategy.secure_sum.machine import ServerMachine, SessionParams
+from wallflower.strategy.secure_sum.shared_key import SharedKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class _Taken:
 class DealingServer(ServerMachine):
     """Brings a committee to a key that nobody holds."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: SessionParams) -> None:
         super().__init__(opening)
         if not is_dealing(opening.spec):
             raise WrongContextError("a dealing takes no rewards: its mechanism is none")
@@ -288,7 +288,7 @@ class DealingServer(ServerMachine):
         summed = self._summed(accepted)
         if summed is None:
             return self._void("degenerate-key", "the dealers' commitments cancel")
-        dealt = DealtKey(
+        dealt = SharedKey(
             DealingState(
                 spec=self.opening.spec,
                 roster=self.roster_note,
@@ -300,7 +300,7 @@ class DealingServer(ServerMachine):
             self._terms,
         )
         self.opening.keyring.deal(dealt)
-        return self._end(Dealt(dealt.dealing_id, dealt.dealers, dealt.members))
+        return self._end(KeyReady(dealt.dealing_id, dealt.dealers, dealt.members))
 
     def _summed(self, dealings: Iterable[_Taken]) -> list[Point] | None:
         """Add the commitments up; None where they cancel."""

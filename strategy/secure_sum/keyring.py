@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wallflower.protocol.errors import UnusableKeyError
-from wallflower.strategy.secure_sum.dealt import DealtKey
+from wallflower.strategy.secure_sum.shared_key import SharedKey
 
 
 class KeyOwners:
@@ -43,11 +43,11 @@ class ServerKeyring:
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
-        self.dealt: DealtKey | None = None
+        self.dealt: SharedKey | None = None
         self.wary = False  # dealers were shown to deal wrongly
         self.shuffler = b""  # the public key of the run's shuffler
         self.deposits: Deposits | None = None  # None: the server carries messages
 
-    def deal(self, dealt: DealtKey) -> None:
+    def deal(self, dealt: SharedKey) -> None:
         """Seal the cohorts to come under a new key."""
         self.dealt = dealt

@@ -57,7 +57,7 @@ from wallflower.strategy.secure_sum.keyring import KeyOwners, ServerKeyring
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class SessionParams:
     """What a cohort is opened with."""
 
     spec: CohortSpec
@@ -69,7 +69,7 @@ class Opening:
 class ServerMachine(abc.ABC):
     """The server's half of one cohort's secure sum; see `protocol.session`."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: SessionParams) -> None:
         spec = opening.spec
         for party, users in opening.parties.items():
             if not party or users < 1:

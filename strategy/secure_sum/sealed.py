@@ -53,8 +53,8 @@ from wallflower.protocol.wire.sealed_pb2 import (
 )
 from wallflower.protocol.wire.secure_sum_pb2 import Envelope
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
-from wallflower.strategy.secure_sum.dealt import DealtKey
-from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
+from wallflower.strategy.secure_sum.machine import ServerMachine, SessionParams
+from wallflower.strategy.secure_sum.shared_key import SharedKey
 
 # Proofs checked together: their common part is spread over as many, and the last ones
 # are all that is left to do when the set closes.
@@ -64,7 +64,7 @@ PROVED_AT_ONCE = 64
 class SealedServer(ServerMachine):
     """Collects ciphertexts, then members' answers about their sum."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: SessionParams) -> None:
         super().__init__(opening)
         mechanism = cohort_mechanism(opening.spec)
         self._low = -mechanism.noise_bound
@@ -78,7 +78,7 @@ class SealedServer(ServerMachine):
         self._cut: Truncation | None = (
             truncation(mechanism) if opening.spec.proved_inputs else None
         )
-        self._key: DealtKey | None = opening.keyring.dealt
+        self._key: SharedKey | None = opening.keyring.dealt
         self._bound = b""
         self._sealed: dict[PartyId, tuple[SealAnswer, Ciphertext]] = {}
         self._unproved: list[PartyId] = []  # whose proofs of range wait for company
@@ -92,7 +92,7 @@ class SealedServer(ServerMachine):
         self._left_out: dict[PartyId, str] = {}
 
     @property
-    def key(self) -> DealtKey:
+    def key(self) -> SharedKey:
         """The key that this cohort is sealed under."""
         assert self._key is not None
         return self._key
@@ -338,7 +338,7 @@ class SealedServer(ServerMachine):
             return
         known = self.opening.keyring.dealt
         if known is None or known.state != own.dealing:
-            known = DealtKey(own.dealing)
+            known = SharedKey(own.dealing)
             if self.opening.keyring.dealt is None:
                 self.opening.keyring.deal(known)
         self._key = known

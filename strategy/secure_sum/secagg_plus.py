@@ -23,7 +23,7 @@ from wallflower.protocol.secure_sum.stages import (
     SHARE,
     UNMASK,
 )
-from wallflower.protocol.secure_sum.standing import confirmation, standing_of
+from wallflower.protocol.secure_sum.survivors import confirmation, summarize_survivors
 from wallflower.protocol.secure_sum.threat import (
     COMPLETE_UP_TO,
     Sizes,
@@ -37,11 +37,11 @@ from wallflower.protocol.wire.secure_sum_pb2 import (
     MaskAnswer,
     PartyKey,
     ShareAnswer,
-    Standing,
+    SurvivorSet,
     UnmaskAnswer,
 )
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
-from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
+from wallflower.strategy.secure_sum.machine import ServerMachine, SessionParams
 from wallflower.strategy.secure_sum.plus_messages import PlusMessages
 from wallflower.strategy.secure_sum.unmasking import (
     TOO_FEW_SHARES,
@@ -54,7 +54,7 @@ from wallflower.strategy.secure_sum.unmasking import (
 class SecaggPlusServer(ServerMachine):
     """Collects keys, sealed shares, masked values, then shares in the clear."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: SessionParams) -> None:
         super().__init__(opening)
         self.keys: dict[PartyId, PartyKey] = {}
         self.uploads: dict[PartyId, ShareAnswer] = {}
@@ -80,10 +80,12 @@ class SecaggPlusServer(ServerMachine):
         """Those whose masked value is in, with their users."""
         return {p: users for p, users in self.sharers.items() if p in self.masked}
 
-    def standing(self, parties: dict[PartyId, int]) -> Standing:
+    def standing(self, parties: dict[PartyId, int]) -> SurvivorSet:
         """Describe a set of parties to the clients."""
         small = len(self._advertised) <= COMPLETE_UP_TO
-        return standing_of(parties, listed=small or self.threat.malicious_server)
+        return summarize_survivors(
+            parties, listed=small or self.threat.malicious_server
+        )
 
     def _first(self) -> Step:
         graph_size(self.threat, len(self.parties))

@@ -51,13 +51,13 @@ from wallflower.protocol.wire.shuffle_pb2 import (
     SubmitRequest,
 )
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
-from wallflower.strategy.secure_sum.machine import Opening, ServerMachine
+from wallflower.strategy.secure_sum.machine import ServerMachine, SessionParams
 
 
 class ShuffleServer(ServerMachine):
     """Collects batches, has them shuffled, and adds up what comes back."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: SessionParams) -> None:
         super().__init__(opening)
         if SHUFFLER in opening.parties:
             raise InputError("parties", SHUFFLER, "names of nodes")

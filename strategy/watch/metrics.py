@@ -1,4 +1,4 @@
-"""Prometheus metrics of a run: what the desk counted, and how the run goes."""
+"""Prometheus metrics of a run: what the gRPC server counted, and how the run goes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from wallflower.strategy.record.measured import families
+from wallflower.strategy.store.measured import families
 
 
 class Metrics(Collector):

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from wallflower.protocol.files.logs import installed_from
-from wallflower.strategy.desk.stats import DeskStats
-from wallflower.strategy.record import events
+from wallflower.strategy.store import events
+from wallflower.strategy.transport.grpc.stats import GrpcServerStats
 from wallflower.strategy.watch.endpoint import health_endpoint
 from wallflower.strategy.watch.metrics import Metrics
 from wallflower.strategy.watch.telemetry import RunLog, RunMetrics, fan_out
@@ -24,7 +24,7 @@ METRICS = "WALLFLOWER_METRICS"
 @asynccontextmanager
 async def observed(
     run_id: str,
-    stats: DeskStats | None = None,
+    stats: GrpcServerStats | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> AsyncIterator[events.Listen]:
     """Give the listener that feeds logs and metrics; both end with the context.
@@ -34,7 +34,7 @@ async def observed(
     run_id : str
         The run.
     stats : DeskStats, optional
-        The desk's counters, where there is a desk.
+        The gRPC server's counters, where there is a gRPC server.
     environment : Mapping[str, str]
         Where the two variables are sought.
     """

@@ -16,13 +16,13 @@ from prometheus_client import Histogram
 
 from wallflower.protocol.files.logs import log_context
 from wallflower.protocol.rewards.seeded import TEST_MODE
-from wallflower.strategy.record.events import (
+from wallflower.strategy.store.events import (
     ArmRetired,
     CohortAsked,
     CohortEnded,
     CohortProgress,
     Event,
-    KeyDealt,
+    KeyGenerated,
     Listen,
     RetirementRefused,
     RoundFinished,
@@ -31,7 +31,7 @@ from wallflower.strategy.record.events import (
     TermsRefused,
     WaitingForNodes,
 )
-from wallflower.strategy.record.measured import (
+from wallflower.strategy.store.measured import (
     counter,
     gauge,
     histogram,
@@ -75,7 +75,7 @@ class RunLog:
                 self._write_start(event)
             case WaitingForNodes() | TermsRefused():
                 self._write_nodes(event)
-            case KeyDealt():
+            case KeyGenerated():
                 self._write_key(event)
             case RoundStarted():
                 _log.info(
@@ -132,7 +132,7 @@ class RunLog:
         else:
             _log.warning("arm not retired", extra={"reason": event.text})
 
-    def _write_key(self, event: KeyDealt) -> None:
+    def _write_key(self, event: KeyGenerated) -> None:
         _log.log(
             logging.INFO if event.void is None else logging.WARNING,
             "key dealt" if event.void is None else "no key dealt",
@@ -206,7 +206,12 @@ class RunMetrics:
             case ArmRetired():
                 self.active_arms = sum(view.active for view in event.views)
                 self.finished = event.finished is not None
-            case WaitingForNodes() | TermsRefused() | KeyDealt() | RetirementRefused():
+            case (
+                WaitingForNodes()
+                | TermsRefused()
+                | KeyGenerated()
+                | RetirementRefused()
+            ):
                 pass
             case RoundStarted():
                 self.batch = event.batch

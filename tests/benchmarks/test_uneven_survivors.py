@@ -13,7 +13,7 @@ from wallflower.protocol.rewards.models import BernoulliRewards
 from wallflower.regret.draws import CohortDraws
 from wallflower.regret.simulation import Simulation
 from wallflower.strategy.bandit.policies import build_policy
-from wallflower.strategy.bandit.policy import CohortOutcome
+from wallflower.strategy.bandit.policy import CohortSum
 from wallflower.strategy.bandit.spec import PolicySpec
 
 ARMS = 4
@@ -39,18 +39,26 @@ def test_engine_and_policy_decide_alike_on_the_same_sums(pattern: str) -> None:
         pass
     for instance in range(3):
         policy = build_policy(SPEC)
-        while wishes := policy.wishes():
+        while next_cohorts := policy.next_cohorts():
             outcomes = []
-            for wish in wishes:
-                came = engine.survivors(wish.batch, wish.arm, wish.size)
+            for cohort_request in next_cohorts:
+                came = engine.survivors(
+                    cohort_request.batch, cohort_request.arm, cohort_request.size
+                )
                 if not came:
                     continue
-                rows = draws.outcomes[instance * ARMS + wish.arm]
+                rows = draws.outcomes[instance * ARMS + cohort_request.arm]
                 _, precision, total = rows.pop(0)
-                floor = SPEC.floor(wish.size)
+                floor = SPEC.floor(cohort_request.size)
                 outcomes.append(
-                    CohortOutcome(
-                        wish.batch, wish.arm, wish.size, floor, came, precision, total
+                    CohortSum(
+                        cohort_request.batch,
+                        cohort_request.arm,
+                        cohort_request.size,
+                        floor,
+                        came,
+                        precision,
+                        total,
                     )
                 )
             policy.observe(outcomes)

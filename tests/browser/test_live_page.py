@@ -44,7 +44,7 @@ def shown(page: Any, text: str) -> None:
 def run_dir(tmp_path: Path) -> Path:
     """A run that is founded and stopped: it waits to be resumed."""
     from wallflower.strategy.config import load_config
-    from wallflower.strategy.record.journal import Journal
+    from wallflower.strategy.store.journal import Journal
 
     config = load_config(write(tmp_path, SLOW))
     Journal.create(tmp_path / "run", "live", config, "local").close()

@@ -17,7 +17,7 @@ import yaml
 from wallflower.cli import command_line
 from wallflower.listening.descriptors import RESERVED
 from wallflower.protocol.identity import tls
-from wallflower.strategy.desk.settings import DeskSettings
+from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 SHUFFLER = typer.main.get_command(command_line()).commands["shuffler"]  # type: ignore[attr-defined]
@@ -194,7 +194,7 @@ def test_every_process_is_started_with_tls_1_3_only() -> None:
 
 
 def test_the_operators_processes_may_open_a_file_for_every_stream_of_the_desk() -> None:
-    needed = DeskSettings().most_streams + RESERVED
+    needed = GrpcServerSettings().most_streams + RESERVED
     limits = {
         name: int(limit)
         for name, text in units()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from wallflower.strategy.desk.stats import DeskStats
+from wallflower.strategy.transport.grpc.stats import GrpcServerStats
 from wallflower.strategy.watch.metrics import Metrics
 from wallflower.strategy.watch.telemetry import RunMetrics
 
@@ -20,7 +20,7 @@ RULES: list[dict[str, Any]] = yaml.safe_load(
 
 
 def exported() -> set[str]:
-    stats, run = DeskStats(), RunMetrics("r")
+    stats, run = GrpcServerStats(), RunMetrics("r")
     stats.refused["x"] = run.cohorts["x"] = 1
     text = Metrics(stats, run).text().decode()
     return set(re.findall(r"^([a-z_]+)", text, re.MULTILINE)) - {"up"}

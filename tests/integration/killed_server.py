@@ -18,12 +18,12 @@ from typing import Any
 
 from tests.support import shown_log
 from wallflower.clients.node.ledger import Ledger
-from wallflower.strategy.record import chain
-from wallflower.strategy.record.event_log import EventLog
-from wallflower.strategy.record.events import RoundFinished
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run import cohort as cohort_runner
 from wallflower.strategy.run.requests import CohortTraffic
+from wallflower.strategy.store import chain
+from wallflower.strategy.store.event_log import EventLog
+from wallflower.strategy.store.events import RoundFinished
+from wallflower.strategy.store.journal import Journal
 
 SHOWN_BEFORE_THE_KILL = 25
 

@@ -1,4 +1,4 @@
-"""An operator that lies, and ways to its nodes: memory, desk, visits, Flower.
+"""An operator that lies, and ways to its nodes: memory, gRPC server, visits, Flower.
 
 A `Reach` hands one request to one node and gives its answer; what the server asks, in
 which order and how often, is the test's to decide.
@@ -28,11 +28,11 @@ from typing import Any
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from tests.support.desk_fixtures import FAST, QUICK, faster
+from tests.support.grpc_fixtures import FAST, QUICK, faster
 from wallflower.clients.client_app import app
-from wallflower.clients.desk.attend import Invitation, attend
-from wallflower.clients.desk.visit import Visitor
 from wallflower.clients.host.home import NodeHome
+from wallflower.clients.transport.grpc_client import Invitation, attend
+from wallflower.clients.transport.polling import PollingClient
 from wallflower.engines.in_process_grid import InProcessGrid
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.errors import ProtocolError
@@ -56,19 +56,19 @@ from wallflower.protocol.wire.node_pb2 import (
     Task,
     TaskAnswer,
 )
-from wallflower.strategy.bandit.policy import CohortWish
+from wallflower.strategy.bandit.policy import CohortRequest
 from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PrivacySettings,
     SecureSumSettings,
 )
-from wallflower.strategy.desk.admission import Admission, EnrolledKeys
-from wallflower.strategy.desk.desk import Desk
 from wallflower.strategy.run.cohort_spec import cohort_spec, threat_of
 from wallflower.strategy.secure_sum import ServerKeyring, server_session
+from wallflower.strategy.transport.grpc.admission import Admission, EnrolledKeys
+from wallflower.strategy.transport.grpc.server import GrpcServer
 
-TRANSPORTS = ("memory", "desk", "flower")
+TRANSPORTS = ("memory", "gRPC server", "flower")
 NAMES = tuple(f"clinic-{number:02d}" for number in range(20))
 RUN = "run-1"
 _DEALINGS = itertools.count()
@@ -122,7 +122,7 @@ async def reach(
 ) -> AsyncIterator[Reach]:
     """Reach the nodes; the ledgers of their homes outlive it.
 
-    At a desk, those who are `visiting` come by now and then; the others stay.
+    At a gRPC server, those who are `visiting` come by now and then; the others stay.
     """
     if transport == "flower":
         with InProcessGrid(app, {}):  # gives this process an identity at Flower
@@ -180,15 +180,17 @@ async def _at_a_desk(
         (operator / "server.crt").read_bytes(), (operator / "server.key").read_bytes()
     )
     admission = Admission(tokens, EnrolledKeys(trust.enrolment_key))
-    desk = Desk(admission, pair, faster(FAST, visit_s=1.0, visits_burst=1000))
-    port = await desk.open("127.0.0.1:0")
+    grpc_server = GrpcServer(
+        admission, pair, faster(FAST, poll_s=1.0, polls_burst=1000)
+    )
+    port = await grpc_server.open("127.0.0.1:0")
     expiry = int(time.time()) + 3600
     numbers = itertools.count()
 
     async def ask(name: str, request: NodeRequest) -> list[TaskAnswer]:
         # A new id each time: this server hopes to be answered twice.
         wrapped = Request(name, f"ask-{next(numbers)}", request.SerializeToString())
-        async with aclosing(desk.ask([wrapped], timeout_s=60)) as answers:
+        async with aclosing(grpc_server.ask([wrapped], timeout_s=60)) as answers:
             async for answer in answers:
                 assert answer.failure is None, answer.failure
                 return list(NodeAnswer.FromString(answer.body).answers)
@@ -202,15 +204,15 @@ async def _at_a_desk(
             tokens.issue(name, expiry=expiry),
         )
         if name in visiting:
-            return Visitor(invitation, homes[name].identity, node).keep()
+            return PollingClient(invitation, homes[name].identity, node).keep()
         return attend(invitation, homes[name].identity, node, settings=QUICK)
 
     attending = [asyncio.create_task(come(name, node)) for name, node in nodes.items()]
     try:
-        assert not await desk.wait_for(nodes, timeout_s=60)
+        assert not await grpc_server.wait_for(nodes, timeout_s=60)
         yield ask
     finally:
-        await desk.close("finished")
+        await grpc_server.close("finished")
         await asyncio.wait(attending, timeout=30)
         for task in attending:
             task.cancel()
@@ -301,8 +303,8 @@ def liar(
     config = _config(backend, dropout, inputs)
     keyring = keyring or ServerKeyring(RUN)
     floor = cohort_floor([1] * len(parties), Fraction(1, 10), dropout)
-    wish = CohortWish(1, 0, len(parties), Fraction(1, 10**6))
-    spec = cohort_spec(config, RUN, wish, floor, 1)
+    cohort_request = CohortRequest(1, 0, len(parties), Fraction(1, 10**6))
+    spec = cohort_spec(config, RUN, cohort_request, floor, 1)
     spec.window_ms = window_ms
     users = dict.fromkeys(parties, 1)
     session = server_session(spec, users, trust=trust, keyring=keyring)

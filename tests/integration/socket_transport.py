@@ -2,8 +2,8 @@
 
 All that a transport must do is carry a body to a node and its answer back: `Remote` is
 a `NodeHandler` at the server, `attend` calls the real one at the node. Asking once,
-joining, deadlines and abandoning are `MemoryPort`'s. A frame is its length, the number
-of the question, whether it holds (else: give up, or failed), and the body.
+joining, deadlines and abandoning are `MemoryTransport`'s. A frame is its length, the
+number of the question, whether it holds (else: give up, or failed), and the body.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from wallflower.clients.node.ledger_reading import spends_of
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.results.hosted_ledger import ledger_path
 from wallflower.strategy.config import PolicySettings
-from wallflower.strategy.record.events import Event
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.events import Event
+from wallflower.strategy.store.journal import Journal
 
 SIZES = (20, 20, 20, 20, 20, 20, 20, 20, 200, 200, 200, 200)
 

@@ -16,9 +16,9 @@ from tests.integration.test_nodes_away_and_unwilling import (
 from wallflower.clients.node.node import Node
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.wire.node_pb2 import NodeRequest
-from wallflower.strategy.record.events import Event
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store.events import Event
+from wallflower.strategy.store.journal import Journal
 
 
 async def _ignore(event: Event, places: object) -> None:

@@ -1,5 +1,5 @@
 """The whole deployment on loopback: SuperLink with TLS and node authentication, two
-SuperNodes, the desk, `wallflower run --engine deployment`, `verify`.
+SuperNodes, the gRPC server, `wallflower run --engine deployment`, `verify`.
 
 Slow because Flower is real: four of its processes start, register and poll. The same
 over several hosts is tests/integration/hosts.

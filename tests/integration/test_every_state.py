@@ -27,7 +27,7 @@ from wallflower.keys.store import KeyStore
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS
 from wallflower.protocol.secure_sum.envelope import unwrap, wrap
-from wallflower.protocol.secure_sum.session import Dealt
+from wallflower.protocol.secure_sum.session import KeyReady
 from wallflower.protocol.secure_sum.stages import stages_of
 
 # Not traced: the same lines again and again, which others run too.
@@ -52,7 +52,7 @@ async def opened(backend: str, trust: Trust, reached: Reach) -> Liar:
     if backend != SEALED:
         return liar(backend, trust, reached, parties=PARTIES)
     dealt = dealing(trust, reached, PARTIES)
-    assert isinstance(await dealt.to_the_end(), Dealt)
+    assert isinstance(await dealt.to_the_end(), KeyReady)
     return liar(backend, trust, reached, parties=PARTIES, keyring=dealt.keyring)
 
 

@@ -31,10 +31,10 @@ from wallflower.strategy.private_bandit import (
     PrivateBandit,
     engine_of,
 )
-from wallflower.strategy.record import events
-from wallflower.strategy.record.event_log import decode
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.server_app import app as server_app
+from wallflower.strategy.store import events
+from wallflower.strategy.store.event_log import decode
+from wallflower.strategy.store.journal import Journal
 
 MEANS = (0.2, 0.9, 0.3)
 

@@ -30,9 +30,9 @@ from wallflower.strategy.config import (
     TransportSettings,
 )
 from wallflower.strategy.private_bandit import PrivateBandit
-from wallflower.strategy.record import events
-from wallflower.strategy.record.askable import read_askable
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store import events
+from wallflower.strategy.store.askable import read_askable
+from wallflower.strategy.store.journal import Journal
 
 NAMES = tuple(f"clinic-{number}" for number in range(6))
 # Noise is the operating system's. At gaps of 0.7 the wrong arm won in none of 60 runs;
@@ -156,7 +156,7 @@ def test_nodes_are_known_by_the_names_on_their_certificates(
 
 def test_the_runs_secret_is_the_servers_alone(keys: KeyStore, tmp_path: Path) -> None:
     run(experiment(keys, "grpc"), homes(keys, tmp_path / "homes"), tmp_path / "run")
-    mode = (tmp_path / "run" / "desk.secret").stat().st_mode
+    mode = (tmp_path / "run" / "gRPC server.secret").stat().st_mode
     assert stat.S_IMODE(mode) == 0o600
 
 
@@ -207,7 +207,7 @@ def test_a_revoked_node_is_not_let_in(keys: KeyStore, tmp_path: Path) -> None:
     shutil.copytree(keys.root, store.root)
     store.revoke("clinic-3")
     nodes = homes(store, tmp_path / "homes")
-    run(experiment(store, "grpc", attend_timeout_s=3.0), nodes, tmp_path / "run")
+    run(experiment(store, "grpc", join_timeout_s=3.0), nodes, tmp_path / "run")
     with Journal.read(tmp_path / "run") as journal:
         asked = {node for _, node, _ in journal.invitations()}
     assert "clinic-3" not in asked

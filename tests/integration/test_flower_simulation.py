@@ -23,9 +23,9 @@ from wallflower.strategy.config import (
     SecureSumSettings,
     TestSettings,
 )
-from wallflower.strategy.record import events
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store import events
+from wallflower.strategy.store.journal import Journal
 
 
 async def simulated(job: EngineJob) -> None:

@@ -16,8 +16,8 @@ from tests.support import shown_log
 from tests.support.run_fixtures import as_json, environment, wallflower, write
 from tests.support.world.disk import ledger_rows
 from wallflower.results.hosted_ledger import ledger_checks
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store.journal import Journal
 
 # Some ten rounds of four arms; the gap of 0.2 makes a wrong winner rarer than 1 in
 # a thousand per run on top of the experiment's own 1/1000.

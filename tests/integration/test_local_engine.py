@@ -23,11 +23,11 @@ from wallflower.strategy.config import (
     SecureSumSettings,
     TransportSettings,
 )
-from wallflower.strategy.record import events
-from wallflower.strategy.record.event_log import EventLog
-from wallflower.strategy.record.events import Event
-from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.spool import Spool
+from wallflower.strategy.store import events
+from wallflower.strategy.store.event_log import EventLog
+from wallflower.strategy.store.events import Event
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.spool import Spool
 
 MEANS = (0.1, 0.9, 0.2)
 

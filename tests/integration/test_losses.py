@@ -27,9 +27,9 @@ from wallflower.strategy.config import (
     SecureSumSettings,
     TransportSettings,
 )
-from wallflower.strategy.desk.stats import DeskStats
-from wallflower.strategy.record import events
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store import events
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.transport.grpc.stats import GrpcServerStats
 from wallflower.strategy.watch.telemetry import RunMetrics
 
 BACKENDS = ("sealed", "secagg-plus", "shuffle")
@@ -64,7 +64,7 @@ def without_crypto(function: str, backend: str, run_dir: Path) -> None:
     asyncio.run(engine_run("fast", experiment(function, backend, "auto"), run_dir))
 
 
-def over_the_desk(function: str, backend: str, run_dir: Path) -> None:
+def over_grpc(function: str, backend: str, run_dir: Path) -> None:
     asyncio.run(engine_run("local", experiment(function, backend, "grpc"), run_dir))
 
 
@@ -89,7 +89,7 @@ async def _beside_a_shuffler(asked_for: ExperimentConfig, run_dir: Path) -> None
         await process.wait()
 
 
-WAYS = [in_memory, without_crypto, over_the_desk, through_flower]
+WAYS = [in_memory, without_crypto, over_grpc, through_flower]
 Way = Callable[[str, str, Path], None]
 
 
@@ -119,29 +119,31 @@ def test_outcomes_and_their_times_change_no_count(
 def test_outcomes_and_their_times_change_nothing_that_the_desk_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[DeskStats] = []
+    opened: list[GrpcServerStats] = []
 
-    def keep_stats() -> DeskStats:
-        opened.append(DeskStats())
+    def keep_stats() -> GrpcServerStats:
+        opened.append(GrpcServerStats())
         return opened[-1]
 
-    monkeypatch.setattr("wallflower.strategy.desk.desk.DeskStats", keep_stats)
-    over_the_desk("quick", "sealed", tmp_path / "quick")
-    over_the_desk("troubled", "sealed", tmp_path / "troubled")
+    monkeypatch.setattr(
+        "wallflower.strategy.transport.grpc.server.GrpcServerStats", keep_stats
+    )
+    over_grpc("quick", "sealed", tmp_path / "quick")
+    over_grpc("troubled", "sealed", tmp_path / "troubled")
     # A sum opens with the first shares. Whether the others are still heard is a race.
-    raced = re.compile(r"wallflower_desk_(answers_|answer_seconds|bytes_)")
+    raced = re.compile(r"wallflower_grpc_(answers_|answer_seconds|bytes_)")
     quick, troubled = (
         {name: n for name, n in count_samples(stats).items() if not raced.match(name)}
         for stats in opened
     )
     assert quick == troubled
-    assert quick["wallflower_desk_requests_total{}"] > 24
+    assert quick["wallflower_grpc_requests_total{}"] > 24
     for stats in opened:
         assert set(stats.answers) == {"ok"}
         # An answer of each of 12 nodes for each arm came after its window, no earlier.
         times = count_samples(stats, times=True)
-        early = times["wallflower_desk_answer_seconds_bucket{'le': '0.1'}"]
-        assert times["wallflower_desk_answer_seconds_count{}"] - early >= 24
+        early = times["wallflower_grpc_answer_seconds_bucket{'le': '0.1'}"]
+        assert times["wallflower_grpc_answer_seconds_count{}"] - early >= 24
 
 
 @pytest.mark.parametrize(

@@ -22,15 +22,15 @@ from wallflower.strategy.bandit import policies, spec
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
     ArmView,
-    CohortOutcome,
-    CohortWish,
+    CohortRequest,
+    CohortSum,
 )
 from wallflower.strategy.bandit.recorded import State
 from wallflower.strategy.bandit.spec import PolicySpec
 from wallflower.strategy.config import load_config
-from wallflower.strategy.record import pausing
-from wallflower.strategy.record.events import Event, RoundFinished
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store import pausing
+from wallflower.strategy.store.events import Event, RoundFinished
+from wallflower.strategy.store.journal import Journal
 
 NAME = "even-split"
 
@@ -57,14 +57,17 @@ class EvenSplit:
     def _active(self) -> list[int]:
         return [arm for arm in range(self.spec.arms) if arm not in self._out]
 
-    def wishes(self) -> Sequence[CohortWish]:
+    def next_cohorts(self) -> Sequence[CohortRequest]:
         active = [] if self.finished else self._active()
         size = min(self.spec.first_batch, self._left // max(len(active), 1))
         wrap = self.spec.shares.wrap(self._batch, self.spec.arms)
-        return [CohortWish(self._batch, arm, size, wrap) for arm in active]
+        return [CohortRequest(self._batch, arm, size, wrap) for arm in active]
 
-    def observe(self, outcomes: Sequence[CohortOutcome]) -> None:
-        asked = {wish.arm: wish.size for wish in self.wishes()}
+    def observe(self, outcomes: Sequence[CohortSum]) -> None:
+        asked = {
+            cohort_request.arm: cohort_request.size
+            for cohort_request in self.next_cohorts()
+        }
         for one in outcomes:
             asked[one.arm] = one.cohort_size
             self._heard[one.arm] += one.survivors

@@ -17,14 +17,14 @@ from tests.integration.socket_transport import attend, listening
 from tests.integration.test_same_sums import sums
 from tests.support.port_contract import Echo, StoppingPortContract, gather, request
 from tests.support.run_fixtures import ROOT, SMALL, environment, write
-from wallflower.protocol.messages.port import NodeHandler, NodePort
+from wallflower.protocol.messages.port import NodeHandler, NodeTransport
 from wallflower.strategy.config import load_config
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.record.events import Event, RunStarted
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import session_opener
+from wallflower.strategy.run.sessions import make_session_factory
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store.events import Event, RunStarted
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.transport.memory import MemoryTransport
 
 SEEDED = SMALL + "[test]\nnoise-seed = 5\n"
 
@@ -37,7 +37,7 @@ class TestSocketPort(StoppingPortContract):
     @asynccontextmanager
     async def open_port(
         self, handlers: Mapping[str, NodeHandler]
-    ) -> AsyncIterator[NodePort]:
+    ) -> AsyncIterator[NodeTransport]:
         async with listening(self.path) as nodes:
             tasks = [
                 asyncio.create_task(attend(self.path, name, handler))
@@ -45,7 +45,7 @@ class TestSocketPort(StoppingPortContract):
             ]
             await nodes.become(len(handlers))
             try:
-                yield MemoryPort(nodes)
+                yield MemoryTransport(nodes)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -56,7 +56,7 @@ class TestSocketPort(StoppingPortContract):
         async with listening(self.path) as nodes:
             node = asyncio.create_task(attend(self.path, "held", held))
             await nodes.become(1)
-            port = MemoryPort(nodes)
+            port = MemoryTransport(nodes)
             asking = asyncio.create_task(gather(port, request("held")))
             await held.started.wait()
             node.cancel()
@@ -95,8 +95,8 @@ async def over_sockets(experiment: Path, folder: Path) -> list[Event]:
                 await Orchestrator(
                     config,
                     journal,
-                    MemoryPort(nodes),
-                    session_opener("sockets", None),
+                    MemoryTransport(nodes),
+                    make_session_factory("sockets", None),
                     listen,
                     expected_nodes=config.nodes.count,
                 ).run()

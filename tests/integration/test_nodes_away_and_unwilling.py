@@ -27,15 +27,15 @@ from wallflower.strategy.config import (
     TestSettings,
     TransportSettings,
 )
-from wallflower.strategy.desk.desk import Desk
-from wallflower.strategy.nodes.memory import MemoryPort
 from wallflower.strategy.private_bandit import SIMULATION, PrivateBandit
-from wallflower.strategy.record import events
-from wallflower.strategy.record.events import Event
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store import events
+from wallflower.strategy.store.events import Event
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.transport.grpc.server import GrpcServer
+from wallflower.strategy.transport.memory import MemoryTransport
 
-TRANSPORTS = {"memory": "memory", "desk": "grpc", "flower": "flower"}
+TRANSPORTS = {"memory": "memory", "gRPC server": "grpc", "flower": "flower"}
 BACKENDS = ("sealed", "secagg-plus")
 Node = TypeVar("Node", str, int)
 AWAY_S = 1.0
@@ -58,7 +58,7 @@ class Places:
     """Ways to take all nodes off whatever carries the requests, for a second."""
 
     def __init__(self) -> None:
-        self.desk: Desk | None = None
+        self.grpc_server: GrpcServer | None = None
         self.away_until = 0.0
         self.looks_left = 0
 
@@ -76,10 +76,10 @@ class Places:
 
     async def leave(self) -> None:
         self.away_until = time.monotonic() + AWAY_S
-        if self.desk is None:
+        if self.grpc_server is None:
             return
-        while self.desk._streams:  # they come back by themselves
-            for stream in list(self.desk._streams.values()):
+        while self.grpc_server._streams:  # they come back by themselves
+            for stream in list(self.grpc_server._streams.values()):
                 stream.end("connection-lost")
             await asyncio.sleep(0)
 
@@ -98,15 +98,15 @@ def carry_out(
     """Run the experiment through real nodes on the transport that it names."""
     places = Places()
 
-    class KnownDesk(Desk):
+    class KnownServer(GrpcServer):
         async def open(self, address: str, *, hosted: int = 0) -> int:
-            places.desk = self
+            places.grpc_server = self
             return await super().open(address, hosted=hosted)
 
         async def nodes(self) -> list[str]:
             return places.shown(await super().nodes())
 
-    class LeavingPort(MemoryPort):
+    class LeavingPort(MemoryTransport):
         async def nodes(self) -> list[str]:
             return places.shown(await super().nodes())
 
@@ -122,7 +122,7 @@ def carry_out(
         with LeavingGrid(client_app, partitions(config.nodes.count), said) as grid:
             PrivateBandit(config, run_dir, engine=SIMULATION, listen=listen).start(grid)
         return
-    monkeypatch.setattr(local_engine, "Desk", KnownDesk)
+    monkeypatch.setattr(local_engine, "gRPC server", KnownServer)
     monkeypatch.setattr(local_engine, "MemoryPort", LeavingPort)
     if not run_dir.exists():
         Journal.create(run_dir, run_id, config, "local").close()

@@ -23,8 +23,8 @@ from tests.integration.lying_operator import (
 from tests.support.secure_sums import forged
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.secure_sum.sealed.group import Point, total
-from wallflower.protocol.secure_sum.session import Dealt
-from wallflower.protocol.secure_sum.standing import standing_of
+from wallflower.protocol.secure_sum.session import KeyReady
+from wallflower.protocol.secure_sum.survivors import summarize_survivors
 from wallflower.protocol.wire import secure_sum_pb2 as wire
 from wallflower.protocol.wire.sealed_pb2 import OpenRequest
 
@@ -52,7 +52,7 @@ async def test_a_node_never_confirms_a_second_set_of_survivors(
 
         def leave_out(request: wire.ConfirmRequest) -> None:
             left = {party: 1 for party in parties if party != VICTIM}
-            request.survivors.CopyFrom(standing_of(left, listed=True))
+            request.survivors.CopyFrom(summarize_survivors(left, listed=True))
 
         assert await server.ask(parties[0], body)
         other = forged(body, wire.ConfirmRequest, leave_out)
@@ -80,7 +80,7 @@ async def test_a_member_with_nobody_in_the_sum_never_opens_a_second_set(
 
     async with reach(transport, homes, store) as reached:
         dealt = dealing(trust, reached, NAMES[:9], dropout=dropout)
-        assert isinstance(await dealt.to_the_end(), Dealt)
+        assert isinstance(await dealt.to_the_end(), KeyReady)
         server = liar(
             "sealed",
             trust,

@@ -17,8 +17,8 @@ from wallflower.engines.registry import EngineJob, engine_named
 from wallflower.protocol.errors import JournalError, UnavailableError, WallflowerError
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.strategy.config import ExperimentConfig, TransportSettings
-from wallflower.strategy.record import events
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store import events
+from wallflower.strategy.store.journal import Journal
 
 KINDS = ("memory", "grpc")
 

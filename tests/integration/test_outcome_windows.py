@@ -26,7 +26,7 @@ from tests.integration.lying_operator import (
     reach,
 )
 from tests.support.virtual_time import run_virtually
-from wallflower.engines import plain
+from wallflower.engines import fast
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.protocol.privacy.honest_floor import cohort_floor
 from wallflower.protocol.wire.node_pb2 import (
@@ -37,7 +37,7 @@ from wallflower.protocol.wire.node_pb2 import (
     Task,
     TaskAnswer,
 )
-from wallflower.strategy.bandit.policy import CohortWish
+from wallflower.strategy.bandit.policy import CohortRequest
 from wallflower.strategy.config import ExperimentConfig, ExperimentSettings
 from wallflower.strategy.run.cohort_spec import cohort_spec
 
@@ -99,7 +99,7 @@ async def attack(server: Liar, again: Liar, name: str) -> View:
     return view
 
 
-@pytest.mark.parametrize("transport", ["memory", "desk", "visits", "flower"])
+@pytest.mark.parametrize("transport", ["memory", "gRPC server", "visits", "flower"])
 async def test_a_lying_server_sees_the_same_whatever_the_outcome(
     transport: str, tmp_path: Path
 ) -> None:
@@ -109,7 +109,7 @@ async def test_a_lying_server_sees_the_same_whatever_the_outcome(
     trust = homes[NAMES[0]].trust()
     assert trust is not None
     visiting = PEOPLE if transport == "visits" else ()
-    way = "desk" if transport == "visits" else transport
+    way = "gRPC server" if transport == "visits" else transport
     window_rewards.shown.clear()
     async with reach(way, homes, store, visiting) as reached:
         dealt = dealing(trust, reached, STAYING)
@@ -158,11 +158,11 @@ def test_by_the_nodes_clock_an_answer_leaves_at_the_end_of_the_window() -> None:
         rewards=RewardSettings(source="callable", function=FUNCTION, window_s=3600),
     )
     floor = cohort_floor([1, 1], config.secure_sum.corrupt, config.secure_sum.dropout)
-    wish = CohortWish(1, 0, 2, config.experiment.failure_probability)
+    cohort_request = CohortRequest(1, 0, 2, config.experiment.failure_probability)
 
     async def left_at(number: int) -> tuple[float, int]:
-        node = plain._nodes(config)["node-0"]
-        spec = cohort_spec(config, RUN, wish, floor, 1)
+        node = fast._nodes(config)["node-0"]
+        spec = cohort_spec(config, RUN, cohort_request, floor, 1)
         stage = CohortStage(spec=spec, users=[f"u{number}"])
         request = NodeRequest(run_id=RUN, tasks=[Task(task_id="t", stage=stage)])
         body = await node.handle(request.SerializeToString())

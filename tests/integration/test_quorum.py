@@ -15,7 +15,7 @@ from tests.integration.lying_operator import (
     reach,
 )
 from wallflower.protocol.secure_sum.session import Ask, Step, Void
-from wallflower.protocol.secure_sum.standing import standing_of
+from wallflower.protocol.secure_sum.survivors import summarize_survivors
 from wallflower.strategy.secure_sum.secagg_plus import SecaggPlusServer
 
 
@@ -31,7 +31,7 @@ async def test_no_sum_over_12_is_unmasked_by_a_list_of_20_and_a_quorum_of_18(
         server = liar("secagg-plus", trust, reached)
         assert server.spec.quorum == 18
         assert isinstance(server.session, SecaggPlusServer)
-        everyone = standing_of(dict.fromkeys(NAMES, 1), listed=True)
+        everyone = summarize_survivors(dict.fromkeys(NAMES, 1), listed=True)
         monkeypatch.setattr(server.session, "_short", lambda *_: None)
         monkeypatch.setattr(server.session, "standing", lambda parties: everyone)
         share = await server.until("share")

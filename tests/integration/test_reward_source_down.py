@@ -32,9 +32,9 @@ from wallflower.strategy.config import (
     SecureSumSettings,
     TransportSettings,
 )
-from wallflower.strategy.record import events
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store import events
+from wallflower.strategy.store.journal import Journal
 
 keys = test_flower_homes.keys  # the fixture
 BACKENDS = ("secagg-plus", "sealed", "shuffle")

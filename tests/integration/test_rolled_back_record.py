@@ -21,9 +21,9 @@ from wallflower.clients.node.ledger_reading import read_accounts
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.errors import JournalError
 from wallflower.protocol.wire.node_pb2 import NodeAnswer
-from wallflower.strategy.record import events
-from wallflower.strategy.record.cohort_ids import is_own_id, sign_cohort_id
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store import events
+from wallflower.strategy.store.cohort_ids import is_own_id, sign_cohort_id
+from wallflower.strategy.store.journal import Journal
 
 KINDS = ("flower", "grpc", "visits")
 

@@ -34,10 +34,10 @@ from wallflower.strategy.config import (
     PolicySettings,
     PrivacySettings,
 )
-from wallflower.strategy.record.askable import read_askable
-from wallflower.strategy.record.events import Event, RoundFinished
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store.askable import read_askable
+from wallflower.strategy.store.events import Event, RoundFinished
+from wallflower.strategy.store.journal import Journal
 
 NODES, USERS = 12, 60
 POLICY = """

@@ -18,9 +18,9 @@ from wallflower.strategy.config import (
     TestSettings,
     TransportSettings,
 )
-from wallflower.strategy.record.events import ignore
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store.events import ignore
+from wallflower.strategy.store.journal import Journal
 
 Sums = list[tuple[int, int, int, int]]
 
@@ -67,8 +67,8 @@ async def test_local_with_secure_sums_gives_every_sum_of_the_fast_engine(
 
 async def test_the_desk_over_tls_gives_the_same_sums(tmp_path: Path) -> None:
     plain = await sums("fast", config("dist-dp", "sealed"), tmp_path / "fast")
-    desk = config("dist-dp", "sealed", "grpc")
-    assert await sums("local", desk, tmp_path / "desk") == plain
+    grpc_server = config("dist-dp", "sealed", "grpc")
+    assert await sums("local", grpc_server, tmp_path / "gRPC server") == plain
 
 
 async def test_another_seed_gives_other_sums(tmp_path: Path) -> None:

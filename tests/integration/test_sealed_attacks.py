@@ -47,7 +47,7 @@ from wallflower.protocol.secure_sum.sealed.group import (
     times,
     total,
 )
-from wallflower.protocol.secure_sum.session import SENT, Ask, Dealt, SecureSum
+from wallflower.protocol.secure_sum.session import SENT, Ask, KeyReady, SecureSum
 from wallflower.protocol.wire import sealed_pb2 as wire
 
 PARTIES = NAMES[:8]
@@ -96,7 +96,7 @@ async def reached_run(
     assert trust is not None
     async with reach(transport, homes, store) as reached:
         dealt = dealing(trust, reached, parties, dropout=dropout)
-        assert isinstance(await dealt.to_the_end(), Dealt)
+        assert isinstance(await dealt.to_the_end(), KeyReady)
         yield Run(homes, trust, reached, dealt, dropout)
 
 
@@ -294,7 +294,7 @@ async def test_a_rogue_dealer_a_false_complaint_and_a_wrong_opening_are_named(
         ):
             dealt = dealing(run.trust, run.reached, PARTIES)
             step = await dealt.to_the_end(stage, {THIEF: tamper(dealt)})
-            assert isinstance(step, Dealt), (stage, step)
+            assert isinstance(step, KeyReady), (stage, step)
             assert THIEF in named(dealt), stage
             assert word in (None, named(dealt)[THIEF])
             assert VICTIM in step.dealers

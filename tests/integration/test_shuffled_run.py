@@ -23,7 +23,7 @@ from wallflower.strategy.config import (
     PrivacySettings,
     SecureSumSettings,
 )
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.journal import Journal
 
 EXPERIMENT = """
 [experiment]

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.world.invariants import problems
 from tests.support.world.schedule import (
-    DESK,
+    GRPC,
     LOCAL,
     PHASE_FAULTS,
     SERVER,
@@ -32,7 +32,7 @@ from wallflower.shuffler.given import Given
 
 CALM = Schedule(
     seed=1,
-    transport=DESK,
+    transport=GRPC,
     backend=SHUFFLE,
     server="malicious",
     nodes=5,
@@ -55,7 +55,7 @@ def test_nothing_that_must_hold_breaks_under_seeded_faults(first: int) -> None:
     assert tally.settings[SHUFFLE] == 3
 
 
-@pytest.mark.parametrize("transport", [DESK, LOCAL])
+@pytest.mark.parametrize("transport", [GRPC, LOCAL])
 @pytest.mark.parametrize("direct", [True, False], ids=["dialled", "relayed"])
 def test_a_world_without_faults_finishes_at_the_first_start(
     transport: str, direct: bool

@@ -27,7 +27,7 @@ from wallflower.strategy.config import (
     SecureSumSettings,
     TransportSettings,
 )
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.journal import Journal
 
 SLOWER_THAN_A_STAGE_S = 2.5
 STAGE_S = 1.5

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.desk_abuse import desk_process
-from tests.support.desk_fixtures import House, attending
+from tests.integration.grpc_abuse import grpc_server_process
+from tests.support.grpc_fixtures import House, attending
 from tests.support.port_contract import Echo
 from tests.support.shuffled_sums import (
     ShuffledCohort,
@@ -18,16 +18,16 @@ from tests.support.shuffled_sums import (
 )
 from tests.support.siege import besieged, most_memory
 from tests.wallflower.shuffler.test_service import asked
-from wallflower.clients.node.courier import deliver
+from wallflower.clients.node.upload import deliver
 from wallflower.protocol.secure_sum.session import SecureSum
 
 # Before: some 100 MiB a connection, without end.
 MOST_BYTES = 20 * 2**20
 STRANGERS = 20
 SECONDS = 5.0
-DESK = (
-    "/wallflower.v1.Desk/Visit",
-    "/wallflower.v1.Desk/Attend",
+GRPC = (
+    "/wallflower.v1.NodeService/Poll",
+    "/wallflower.v1.NodeService/Connect",
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
 )
@@ -42,12 +42,12 @@ SHUFFLER_PATHS = (
 @pytest.mark.slow  # twenty strangers, for some seconds
 async def test_strangers_hold_next_to_nothing_in_the_server() -> None:
     house = House()
-    async with desk_process(house) as (desk, port):
+    async with grpc_server_process(house) as (grpc_server, port):
         async with attending(house, port, {"honest": Echo()}):
-            before = (await desk.report())["rss"]
-            async with besieged(port, DESK, STRANGERS) as siege:
-                held = await most_memory(desk.pid, SECONDS) - before
-                report = await desk.report()
+            before = (await grpc_server.report())["rss"]
+            async with besieged(port, GRPC, STRANGERS) as siege:
+                held = await most_memory(grpc_server.pid, SECONDS) - before
+                report = await grpc_server.report()
     assert siege.calls > STRANGERS
     assert held < MOST_BYTES, f"{held / 2**20:.0f} MiB"
     assert (report["honest"], report["greeting"]) == ("ok", 0)
@@ -60,14 +60,14 @@ async def test_strangers_hold_next_to_nothing_in_the_shuffler(tmp_path: Path) ->
         cohort = ShuffledCohort(shuffled_spec(mechanism="dist-dp"), place=place)
         server, request = cohort.submitted()
         assert isinstance(request, bytes)
-        first, *others = cohort.parcels.values()
+        first, *others = cohort.uploads.values()
         await deliver(first)
         before = await most_memory(process.pid, 0.5)
         port = int(place.address.rpartition(":")[2])
         async with besieged(port, SHUFFLER_PATHS, STRANGERS) as siege:
             held = await most_memory(process.pid, SECONDS) - before
-            for parcel in others:
-                await deliver(parcel)
+            for upload in others:
+                await deliver(upload)
             answer = await asked(place, request)
         assert siege.calls > STRANGERS
         assert held < MOST_BYTES, f"{held / 2**20:.0f} MiB"

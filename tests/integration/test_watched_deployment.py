@@ -13,8 +13,8 @@ from tests.integration.test_flower_homes import experiment, homes, run
 from tests.support.run_fixtures import write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.keys.store import KeyStore
-from wallflower.strategy.record import events
-from wallflower.strategy.record.event_log import EventLog
+from wallflower.strategy.store import events
+from wallflower.strategy.store.event_log import EventLog
 from wallflower.watching.site import Site
 
 keys = test_flower_homes.keys  # the fixture

@@ -1,7 +1,7 @@
 """Who gets in, with the files that ``wallflower keys`` makes and the logs as shipped.
 
 `tests/strategy/test_desk_admission.py` attacks the greeting message by message; here
-the whole chain stands: key folders, a real desk on TLS, a real node, JSON logs.
+the whole chain stands: key folders, a real gRPC server on TLS, a real node, JSON logs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from typing import Any
 import pytest
 
 from tests.support.port_contract import Echo
-from wallflower.clients.desk.attend import AttendanceSettings, Invitation, attend
+from wallflower.clients.transport.grpc_client import (
+    ConnectionSettings,
+    Invitation,
+    attend,
+)
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.errors import AuthenticationError, ProtocolError
 from wallflower.protocol.files.keyfiles import (
@@ -32,19 +36,23 @@ from wallflower.protocol.files.logs import JsonFormatter
 from wallflower.protocol.identity.certificates import KeyPair
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import RunToken, RunTokens
-from wallflower.strategy.desk.admission import Admission, EnrolledKeys, RevokedNodes
-from wallflower.strategy.desk.desk import Desk
+from wallflower.strategy.transport.grpc.admission import (
+    Admission,
+    EnrolledKeys,
+    RevokedNodes,
+)
+from wallflower.strategy.transport.grpc.server import GrpcServer
 
 RUN = "run-1"
 NOW = datetime.datetime.now(datetime.UTC)
-QUICK = AttendanceSettings(first_wait_s=0.01, longest_wait_s=0.05, patience_s=20)
+QUICK = ConnectionSettings(first_wait_s=0.01, longest_wait_s=0.05, patience_s=20)
 
 
 @dataclass
 class Site:
     store: KeyStore
     tokens: RunTokens
-    desk: Desk
+    grpc_server: GrpcServer
     port: int
     logs: io.StringIO
 
@@ -100,10 +108,10 @@ async def site(tmp_path: Path, logs: io.StringIO) -> AsyncIterator[Site]:
         (store.operator / "server.crt").read_bytes(),
         (store.operator / "server.key").read_bytes(),
     )
-    desk = Desk(Admission(tokens, rule, revoked), server)
-    port = await desk.open("127.0.0.1:0")
-    yield Site(store, tokens, desk, port, logs)
-    await desk.close("finished")
+    grpc_server = GrpcServer(Admission(tokens, rule, revoked), server)
+    port = await grpc_server.open("127.0.0.1:0")
+    yield Site(store, tokens, grpc_server, port, logs)
+    await grpc_server.close("finished")
     assert_no_secret(logs.getvalue(), store, tokens)
 
 
@@ -130,8 +138,8 @@ async def test_a_node_with_its_own_keys_gets_in(site: Site) -> None:
             settings=QUICK,
         )
     )
-    assert not await site.desk.wait_for(["clinic-a"], timeout_s=30)
-    await site.desk.close("finished")
+    assert not await site.grpc_server.wait_for(["clinic-a"], timeout_s=30)
+    await site.grpc_server.close("finished")
     assert await node == "finished"
 
 
@@ -141,39 +149,40 @@ async def test_a_key_of_another_consortium_is_unknown(
     other = make_store(tmp_path / "other")
     identity = read_identity(other.nodes / "clinic-a")
     await site.turned_away(site.invitation("clinic-a"), identity)
-    assert site.desk.stats.refused == {"unknown-key": 1}
+    assert site.grpc_server.stats.refused == {"unknown-key": 1}
 
 
 async def test_revoking_shuts_a_node_out_without_a_restart(site: Site) -> None:
     site.store.revoke("clinic-b")
     identity = read_identity(site.store.nodes / "clinic-b")
     await site.turned_away(site.invitation("clinic-b"), identity)
-    assert site.desk.stats.refused == {"revoked": 1}
+    assert site.grpc_server.stats.refused == {"revoked": 1}
 
 
 async def test_an_expired_enrolment_is_refused(site: Site) -> None:
     past = NOW - datetime.timedelta(days=40)
     folder = site.store.add_node("clinic-c", capacity=1, days=30, now=past)
     await site.turned_away(site.invitation("clinic-c"), read_identity(folder))
-    assert site.desk.stats.refused == {"certificate-expired": 1}
+    assert site.grpc_server.stats.refused == {"certificate-expired": 1}
 
 
 async def test_anothers_token_does_not_fit(site: Site) -> None:
     token = site.tokens.issue("clinic-a", expiry=int(time.time()) + 3600)
     identity = read_identity(site.store.nodes / "clinic-b")
-    # The desk's own proof is made with the right token, so the node sees it first.
+    # The gRPC server's own proof is made with the right token, so the node sees it
+    # first.
     with pytest.raises(ProtocolError):
         await attend(
             site.invitation("clinic-b", token), identity, Echo("x"), settings=QUICK
         )
-    assert site.desk.stats.attended == 0
+    assert site.grpc_server.stats.attended == 0
 
 
 async def test_an_old_token_is_expired(site: Site) -> None:
     token = site.tokens.issue("clinic-a", expiry=int(time.time()) - 1)
     identity = read_identity(site.store.nodes / "clinic-a")
     await site.turned_away(site.invitation("clinic-a", token), identity)
-    assert site.desk.stats.refused == {"token-expired": 1}
+    assert site.grpc_server.stats.refused == {"token-expired": 1}
 
 
 async def test_a_node_cannot_speak_in_anothers_name(site: Site) -> None:
@@ -184,7 +193,7 @@ async def test_a_node_cannot_speak_in_anothers_name(site: Site) -> None:
     assert certificate is not None
     object.__setattr__(liar, "certificate", certificate)
     await site.turned_away(site.invitation("clinic-a"), liar)
-    assert site.desk.stats.refused == {"not-your-name": 1}
+    assert site.grpc_server.stats.refused == {"not-your-name": 1}
 
 
 async def test_a_desk_of_another_authority_is_not_spoken_to(
@@ -198,7 +207,7 @@ async def test_a_desk_of_another_authority_is_not_spoken_to(
         site.tokens.issue("clinic-a", expiry=int(time.time()) + 3600),
     )
     await site.turned_away(wrong, read_identity(site.store.nodes / "clinic-a"))
-    assert site.desk.stats.attended == 0
+    assert site.grpc_server.stats.attended == 0
 
 
 async def test_a_desk_with_an_expired_certificate_is_not_spoken_to(
@@ -213,15 +222,15 @@ async def test_a_desk_with_an_expired_certificate_is_not_spoken_to(
     )
     tokens = RunTokens(RUN, RunTokens.new_secret())
     rule = EnrolledKeys(read_public(store.operator / "enrolment.pub"))
-    desk = Desk(Admission(tokens, rule), server)
-    port = await desk.open("127.0.0.1:0")
+    grpc_server = GrpcServer(Admission(tokens, rule), server)
+    port = await grpc_server.open("127.0.0.1:0")
     try:
-        site = Site(store, tokens, desk, port, io.StringIO())
+        site = Site(store, tokens, grpc_server, port, io.StringIO())
         identity = read_identity(store.nodes / "clinic-a")
         await site.turned_away(site.invitation("clinic-a"), identity)
-        assert desk.stats.attended == 0
+        assert grpc_server.stats.attended == 0
     finally:
-        await desk.close("finished")
+        await grpc_server.close("finished")
 
 
 async def test_refusals_are_logged_with_run_and_reason(site: Site) -> None:

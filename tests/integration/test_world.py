@@ -1,9 +1,10 @@
 """Whatever breaks, in whatever order: no wrong sum, nobody twice, no false end.
 
 A world is a whole deployment on virtual time (`tests.support.world`): real server,
-desk, nodes, ledgers and journal over simulated processes, threads, disks and network.
-`make soak-world` runs thousands more. The tests below the first show that a world
-repeats itself, that schedules shrink, and that checks see what they are there for.
+gRPC server, nodes, ledgers and journal over simulated processes, threads, disks and
+network. `make soak-world` runs thousands more. The tests below the first show that a
+world repeats itself, that schedules shrink, and that checks see what they are there
+for.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from tests.support.world.threads import (
     VirtualExecutor,
     block,
 )
-from wallflower.clients.node.counter import Counter, Mark
 from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.rollback_counter import Counter, CounterState
 from wallflower.clients.node.spends import Spend
 from wallflower.strategy.bandit.policy import Policy
 from wallflower.strategy.run.cohort_spec import everybody_suffices
@@ -38,7 +39,7 @@ from wallflower.strategy.run.recruiting import Recruiter
 
 CALM = Schedule(
     seed=1,
-    transport="desk",
+    transport="gRPC server",
     backend="sealed",
     server="semi-honest",
     nodes=4,
@@ -61,7 +62,7 @@ def test_nothing_that_must_hold_breaks_under_seeded_faults(first: int) -> None:
     assert tally.faults.total() >= 10, str(tally)
 
 
-@pytest.mark.parametrize("transport", ["desk", "local"])
+@pytest.mark.parametrize("transport", ["gRPC server", "local"])
 @pytest.mark.parametrize("backend", ["sealed", "secagg-plus"])
 def test_a_world_without_faults_finishes_at_the_first_start(
     transport: str, backend: str
@@ -180,7 +181,7 @@ def test_too_few_nodes_taken_for_an_end_are_noticed(
 
     async def exhausted(recruiter: Any, policy: Policy) -> bool:
         away = recruiter._registry.known.keys() - set(await recruiter._look())
-        everybody = recruiter._registry, recruiter._config, policy.wishes()
+        everybody = recruiter._registry, recruiter._config, policy.next_cohorts()
         return not everybody_suffices(*everybody, away)
 
     monkeypatch.setattr(Recruiter, "exhausted", exhausted)
@@ -276,7 +277,8 @@ def test_a_write_that_tore_is_gone_and_those_before_it_are_there(
 def test_a_counter_that_tore_says_what_it_said_before(tmp_path: Path) -> None:
     counter = Counter(tmp_path / "ledger.counter")
     marks = [
-        Mark(b"l" * 16, number, bytes([number]) * 32, bytes(32)) for number in (4, 5, 6)
+        CounterState(b"l" * 16, number, bytes([number]) * 32, bytes(32))
+        for number in (4, 5, 6)
     ]
     for mark in marks[:2]:
         counter.write(mark)

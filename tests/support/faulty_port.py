@@ -1,6 +1,6 @@
 """A port that misbehaves on purpose, driven by a seed.
 
-Wraps any `NodePort` and is one itself: requests and answers get lost, doubled,
+Wraps any `NodeTransport` and is one itself: requests and answers get lost, doubled,
 delayed, overtaken by others, corrupted; nodes crash at any step, for good or for one
 request, or are away for a moment and come back. The same seed gives every request the
 same fate, in whatever order requests are asked, so that a schedule that found a bug
@@ -17,8 +17,8 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
-from wallflower.strategy.nodes.outstanding import Inbox
+from wallflower.protocol.messages.port import Answer, NodeId, NodeTransport, Request
+from wallflower.strategy.transport.pending_requests import Inbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Faults:
     from its first `crash_steps` requests; half of the crashes happen after the node
     did its work and before the answer left. Time is cut into pieces of `flap_s`; in
     each a node is away with probability `flap`: not listed, and what is asked of it,
-    or answered by it, waits until it is back, as at a desk.
+    or answered by it, waits until it is back, as at a gRPC server.
     """
 
     lose_request: float = 0.0
@@ -89,7 +89,7 @@ class _Fate:
 
 
 class FaultyPort:
-    """A `NodePort` between a caller and `inner` that injects `faults`.
+    """A `NodeTransport` between a caller and `inner` that injects `faults`.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class FaultyPort:
         Decides what does happen.
     """
 
-    def __init__(self, inner: NodePort, faults: Faults, seed: int) -> None:
+    def __init__(self, inner: NodeTransport, faults: Faults, seed: int) -> None:
         self._inner = inner
         self._faults = faults
         self._seed = seed
@@ -120,7 +120,7 @@ class FaultyPort:
     async def ask(
         self, requests: Sequence[Request], *, timeout_s: float
     ) -> AsyncGenerator[Answer, None]:
-        """Ask through the faults (see `NodePort.ask`)."""
+        """Ask through the faults (see `NodeTransport.ask`)."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         inbox = Inbox(requests)
         tasks = [

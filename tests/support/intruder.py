@@ -1,4 +1,4 @@
-"""Somebody who speaks to the desk without keeping to the protocol."""
+"""Somebody who speaks to the gRPC server without keeping to the protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from tests.support.desk_fixtures import AUTHORITY, House
+from tests.support.grpc_fixtures import AUTHORITY, House
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import (
     GREETING,
@@ -22,15 +22,15 @@ from wallflower.protocol.identity.tokens import (
     token_proof,
     transcript,
 )
-from wallflower.protocol.wire import desk_pb2
+from wallflower.protocol.wire import node_service_pb2
 
 
 def hello_of(
     house: House, identity: NodeIdentity, token: RunToken | None = None, **changes: Any
-) -> desk_pb2.Hello:
+) -> node_service_pb2.Hello:
     """A correct Hello, but for `changes`."""
     token = token or good_token(house, identity.node_id)
-    hello = desk_pb2.Hello(
+    hello = node_service_pb2.Hello(
         version=1,
         run_id=house.run_id,
         node_id=identity.node_id,
@@ -50,21 +50,23 @@ def good_token(house: House, node_id: str) -> RunToken:
 
 
 def proof_of(
-    hello: desk_pb2.Hello,
-    challenge: desk_pb2.Challenge,
+    hello: node_service_pb2.Hello,
+    challenge: node_service_pb2.Challenge,
     identity: NodeIdentity,
     token: RunToken,
-) -> desk_pb2.Proof:
+) -> node_service_pb2.Proof:
     said = transcript(hello, challenge)
-    return desk_pb2.Proof(
+    return node_service_pb2.Proof(
         signature=identity.sign(said), token_proof=token_proof(token, "node", said)
     )
 
 
-def greeting_of(hello: desk_pb2.Hello, token: RunToken) -> bytes:
+def greeting_of(hello: node_service_pb2.Hello, token: RunToken) -> bytes:
     """What the headers of a stream say."""
     proof = token_proof(token, "hello", hello_transcript(hello))
-    return desk_pb2.Greeting(hello=hello, token_proof=proof).SerializeToString()
+    return node_service_pb2.Handshake(
+        hello=hello, token_proof=proof
+    ).SerializeToString()
 
 
 class Intruder:
@@ -86,7 +88,7 @@ class Intruder:
         self._call = self._begin(None, metadata=((GREETING, greeting),))
 
     def say_hello(
-        self, house: House, hello: desk_pb2.Hello, token: RunToken | None = None
+        self, house: House, hello: node_service_pb2.Hello, token: RunToken | None = None
     ) -> None:
         """Begin the call as a node does."""
         self.knock(greeting_of(hello, token or good_token(house, hello.node_id)))
@@ -95,15 +97,15 @@ class Intruder:
         await self.call.write(raw)
 
     async def say(self, **kind: Any) -> None:
-        await self.send(desk_pb2.FromNode(**kind).SerializeToString())
+        await self.send(node_service_pb2.FromNode(**kind).SerializeToString())
 
-    async def hear(self) -> desk_pb2.FromDesk:
+    async def hear(self) -> node_service_pb2.FromServer:
         raw = await self.call.read()
         assert isinstance(raw, bytes), await self.status()
-        return desk_pb2.FromDesk.FromString(raw)
+        return node_service_pb2.FromServer.FromString(raw)
 
     async def status(self) -> tuple[str, str]:
-        """How the desk ended the call."""
+        """How the gRPC server ended the call."""
         async with asyncio.timeout(60):
             code: grpc.StatusCode = await self.call.code()
             return code.name, await self.call.details()
@@ -113,7 +115,7 @@ class Intruder:
         house: House,
         identity: NodeIdentity,
         token: RunToken | None = None,
-        tamper: Callable[[desk_pb2.Proof], None] = lambda proof: None,
+        tamper: Callable[[node_service_pb2.Proof], None] = lambda proof: None,
         **changes: Any,
     ) -> None:
         """Go through the greeting, with something changed on the way."""
@@ -125,7 +127,7 @@ class Intruder:
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # refused already; `status` says why
         assert isinstance(raw, bytes)
-        challenge = desk_pb2.FromDesk.FromString(raw).challenge
+        challenge = node_service_pb2.FromServer.FromString(raw).challenge
         proof = proof_of(hello, challenge, identity, token)
         tamper(proof)
         await self.say(proof=proof)

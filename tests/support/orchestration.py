@@ -17,7 +17,7 @@ from wallflower.protocol.messages.port import (
     Answer,
     NodeHandler,
     NodeId,
-    NodePort,
+    NodeTransport,
     Request,
 )
 from wallflower.strategy.config import (
@@ -26,11 +26,11 @@ from wallflower.strategy.config import (
     PolicySettings,
     TransportSettings,
 )
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.record.events import Event
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import session_opener
+from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.store.events import Event
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.transport.memory import MemoryTransport
 
 RUN = "test-run"
 
@@ -50,10 +50,10 @@ def config(**sections: object) -> ExperimentConfig:
 class SwitchedPort:
     """A memory port on which nodes can be gone: asking them fails at once.
 
-    Those in `away` are not listed either, as at a desk whose stream broke.
+    Those in `away` are not listed either, as at a gRPC server whose stream broke.
     """
 
-    inner: NodePort
+    inner: NodeTransport
     gone: set[NodeId] = field(default_factory=set)
     away: set[NodeId] = field(default_factory=set)
     asked: Counter[str] = field(default_factory=Counter)
@@ -97,7 +97,7 @@ class World:
                 self.config,
                 journal,
                 self.port,
-                session_opener(RUN, None),
+                make_session_factory(RUN, None),
                 self.listen,
                 expected_nodes=len(self.handlers),
             ).run()
@@ -121,7 +121,7 @@ async def world(
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         nodes = dict(hosted_nodes(experiment, ledger, enrolment))
         handlers: dict[str, NodeHandler] = dict(nodes)
-        port = SwitchedPort(MemoryPort(handlers))
+        port = SwitchedPort(MemoryTransport(handlers))
         yield World(experiment, tmp_path / "run", nodes, handlers, port)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from wallflower.protocol.rewards.models import BernoulliRewards
 from wallflower.regret.draws import CohortDraws
-from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish, Policy
+from wallflower.strategy.bandit.policy import CohortRequest, CohortSum, Policy
 from wallflower.strategy.bandit.spec import PolicySpec
 
 
@@ -19,15 +19,17 @@ class Field:
         self._spec = spec
         self._draws = CohortDraws(BernoulliRewards(means), seed)
 
-    def outcome(self, wish: CohortWish) -> CohortOutcome:
+    def outcome(self, cohort_request: CohortRequest) -> CohortSum:
         """Let everybody who was asked answer."""
         cohort = self._spec.calibrated(
-            wish.size, self._spec.floor(wish.size), wish.wrap_probability
+            cohort_request.size,
+            self._spec.floor(cohort_request.size),
+            cohort_request.wrap_probability,
         )
-        total = int(self._draws.totals(np.array([wish.arm]), cohort)[0])
-        return CohortOutcome(
-            wish.batch,
-            wish.arm,
+        total = int(self._draws.totals(np.array([cohort_request.arm]), cohort)[0])
+        return CohortSum(
+            cohort_request.batch,
+            cohort_request.arm,
             cohort.cohort_size,
             cohort.honest_floor,
             cohort.cohort_size,
@@ -37,5 +39,7 @@ class Field:
 
     def play(self, policy: Policy) -> None:
         """Answer all wishes until the policy is finished."""
-        while wishes := policy.wishes():
-            policy.observe([self.outcome(wish) for wish in wishes])
+        while next_cohorts := policy.next_cohorts():
+            policy.observe(
+                [self.outcome(cohort_request) for cohort_request in next_cohorts]
+            )

@@ -1,4 +1,5 @@
-"""What every adapter of `NodePort` must do; each adapter's tests inherit this class.
+"""What every adapter of `NodeTransport` must do; each adapter's tests inherit this
+class.
 
 A subclass says how to open a port over given handlers::
 
@@ -15,7 +16,12 @@ from contextlib import AbstractAsyncContextManager, aclosing
 
 import pytest
 
-from wallflower.protocol.messages.port import Answer, NodeHandler, NodePort, Request
+from wallflower.protocol.messages.port import (
+    Answer,
+    NodeHandler,
+    NodeTransport,
+    Request,
+)
 
 # Long enough that it never ends a test that works, short enough to end one that hangs.
 LONG_S = 60.0
@@ -57,13 +63,13 @@ def request(node_id: str, request_id: str = "r1", body: bytes = b"hello") -> Req
 
 
 async def gather(
-    port: NodePort, *requests: Request, timeout_s: float = LONG_S
+    port: NodeTransport, *requests: Request, timeout_s: float = LONG_S
 ) -> list[Answer]:
     async with aclosing(port.ask(requests, timeout_s=timeout_s)) as answers:
         return [answer async for answer in answers]
 
 
-async def abandon(port: NodePort, held: Echo) -> None:
+async def abandon(port: NodeTransport, held: Echo) -> None:
     """Ask a request of a held node and stop waiting once it works on it."""
     stream = port.ask([request(held.name, "r1")], timeout_s=LONG_S)
     async with aclosing(stream) as answers:
@@ -78,7 +84,7 @@ class NodePortContract:
 
     def open_port(
         self, handlers: Mapping[str, NodeHandler]
-    ) -> AbstractAsyncContextManager[NodePort]:
+    ) -> AbstractAsyncContextManager[NodeTransport]:
         raise TypeError("a subclass opens its own adapter")
 
     async def test_nodes_names_those_that_can_be_asked(self) -> None:

@@ -1,16 +1,16 @@
 """Which files one reward passes through, from its source to the released sum.
 
-``make reward-path`` runs one small experiment by memory, through the desk and through
-Flower's grid (its ServerApp and ClientApp, in threads) and follows one person's reward.
-A file counts when one of its functions has the *value* in its hands: as an argument, in
-a local variable, or as what it returns or yields. What a function that holds the value
-returns is the value too, in its next form: reward → encoded → noised → sealed → message
-→ sum. The object a method belongs to does not count as an argument (a session that
-answered once would otherwise carry the value through everything it does later), nor
-does a file that merely runs meanwhile: consent, ledger and accounting never touch it.
-The trail starts when the node pulls the reward and ends when the policy gets the sum.
-Records (data classes) that carry the value are counted, and shown, apart: their files
-have no function of their own in the way. Generated code is not counted.
+``make reward-path`` runs one small experiment by memory, through the gRPC server and
+through Flower's grid (its ServerApp and ClientApp, in threads) and follows one person's
+reward. A file counts when one of its functions has the *value* in its hands: as an
+argument, in a local variable, or as what it returns or yields. What a function that
+holds the value returns is the value too, in its next form: reward → encoded → noised →
+sealed → message → sum. The object a method belongs to does not count as an argument (a
+session that answered once would otherwise carry the value through everything it does
+later), nor does a file that merely runs meanwhile: consent, ledger and accounting never
+touch it. The trail starts when the node pulls the reward and ends when the policy gets
+the sum. Records (data classes) that carry the value are counted, and shown, apart:
+their files have no function of their own in the way. Generated code is not counted.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from wallflower.strategy.config import (
     TransportSettings,
 )
 from wallflower.strategy.private_bandit import SIMULATION
-from wallflower.strategy.record import events
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.server_app import app as server_app
+from wallflower.strategy.store import events
+from wallflower.strategy.store.journal import Journal
 
 TAGGED = 0.7312345678901234  # the one reward that is followed; nobody else's
 _NODES, _USERS = 8, 6

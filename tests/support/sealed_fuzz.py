@@ -25,7 +25,7 @@ from tests.support.secure_sums import (
 )
 from wallflower.clients.secure_sum import ClientKeyring, ClientLimits
 from wallflower.clients.secure_sum import restore_session as restore_client
-from wallflower.clients.secure_sum.vault import MemoryVault
+from wallflower.clients.secure_sum.key_share_store import MemoryKeyShares
 from wallflower.protocol.errors import ProtocolError, RefusalError
 from wallflower.protocol.secure_sum.envelope import unwrap, wrap
 from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum
@@ -190,9 +190,9 @@ class Fuzz:
             assert outcome.total == self.cohort.expected(outcome.survivors)
 
     def _to_client(self, target: Target, party: str, body: bytes) -> None:
-        vault = MemoryVault()
-        vault._secrets.update(self.rings[party].vault._secrets)  # type: ignore[attr-defined]
-        ring = ClientKeyring("run-1", vault=vault)
+        key_shares = MemoryKeyShares()
+        key_shares._secrets.update(self.rings[party].key_shares._secrets)  # type: ignore[attr-defined]
+        ring = ClientKeyring("run-1", key_shares=key_shares)
         client = restore_client(
             target.clients[party],
             ENROLMENT.identity(party) if self.enrolment else None,

@@ -26,7 +26,7 @@ from wallflower.protocol.secure_sum.session import (
     Ask,
     ClientSession,
     Contribution,
-    Dealt,
+    KeyReady,
     SecureSum,
     ServerSession,
     Step,
@@ -102,12 +102,12 @@ class Schedule:
             )
             if isinstance(dealt, Void):
                 return dealt
-            assert isinstance(dealt, Dealt)
+            assert isinstance(dealt, KeyReady)
         outcome = self._session(self.spec)
-        assert not isinstance(outcome, Dealt)
+        assert not isinstance(outcome, KeyReady)
         return outcome
 
-    def _session(self, spec: CohortSpec) -> SecureSum | Dealt | Void:
+    def _session(self, spec: CohortSpec) -> SecureSum | KeyReady | Void:
         """Drive one session to its end; more than 20 stages would be a hang."""
         self.clients = {
             party: client_session(
@@ -188,7 +188,9 @@ class Schedule:
             return
         identity = ENROLMENT.identity(party) if self.trust else None
         # A share of the run's key lies in the node's own store.
-        self.rings[party] = ClientKeyring("run-1", vault=self.rings[party].vault)
+        self.rings[party] = ClientKeyring(
+            "run-1", key_shares=self.rings[party].key_shares
+        )
         self.clients[party] = restore_client(
             kept, identity, self.trust, ClientLimits(), self.rings[party]
         )

@@ -22,7 +22,7 @@ from wallflower.protocol.secure_sum.session import (
     Ask,
     ClientSession,
     Contribution,
-    Dealt,
+    KeyReady,
     SecureSum,
     ServerSession,
     Step,
@@ -192,7 +192,7 @@ class Cohort:
         step = self.server.start()
         while isinstance(step, Ask):
             step = self.step(step, up, down)
-        assert not isinstance(step, Dealt)
+        assert not isinstance(step, KeyReady)
         return step
 
     def expected(self, survivors: tuple[str, ...]) -> int:
@@ -221,7 +221,7 @@ def deal_key(
     )
 
 
-def run_dealing(dealing: Cohort, up: Gate | None = None) -> Dealt | Void:
+def run_dealing(dealing: Cohort, up: Gate | None = None) -> KeyReady | Void:
     """Carry a dealing out; answers for which the gate is shut are lost."""
     step = dealing.server.start()
     while isinstance(step, Ask):

@@ -20,9 +20,9 @@ from wallflower.protocol.secure_sum.envelope import unwrap
 from wallflower.protocol.secure_sum.session import (
     Ask,
     Contribution,
-    Parcel,
     SecureSum,
     ServerSession,
+    ShufflerUpload,
     Void,
 )
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
@@ -30,17 +30,17 @@ from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
 from wallflower.protocol.secure_sum.threat import Threat, quorum_for
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.shuffle_pb2 import (
-    DepositGreeting,
+    DepositHandshake,
     DepositRequest,
     ReleaseRequest,
     SubmitAnswer,
 )
 from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.given import Given
-from wallflower.shuffler.heap import Shuffler
-from wallflower.strategy.nodes.shuffler import ShufflerFiles, ShufflerPlace
-from wallflower.strategy.run.sessions import session_opener
+from wallflower.shuffler.shuffled_batch import Shuffler
+from wallflower.strategy.run.sessions import make_session_factory
 from wallflower.strategy.secure_sum import server_session
+from wallflower.strategy.transport.shuffler import ShufflerFiles, ShufflerPlace
 
 KEY = OpeningKey.generate(HYBRID)
 FINGERPRINT = hashlib.sha256(KEY.public).hexdigest()
@@ -83,7 +83,7 @@ class ShuffledCohort:
     """One cohort: server, nodes, and what they said.
 
     Where `place` says so, or `direct` with this module's own key, nodes keep their
-    messages in `parcels` instead of handing them to the server.
+    messages in `uploads` instead of handing them to the server.
     """
 
     spec: CohortSpec
@@ -93,7 +93,7 @@ class ShuffledCohort:
     place: ShufflerPlace | None = None
     values: dict[str, int] = field(default_factory=dict)
     answers: dict[str, bytes] = field(default_factory=dict)
-    parcels: dict[str, Parcel] = field(default_factory=dict)
+    uploads: dict[str, ShufflerUpload] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.parties = names(self.spec.cohort_size)
@@ -101,7 +101,7 @@ class ShuffledCohort:
             files = ShufflerFiles(KEY.public, b"", TOKEN)
             self.place = ShufflerPlace("127.0.0.1:1", files, self.direct)
         self.trust = None if self.enrolment is None else self.enrolment.trust
-        opener = session_opener(self.spec.run_id, self.trust, self.place)
+        opener = make_session_factory(self.spec.run_id, self.trust, self.place)
         self.keyring = opener.keyring
         self.pin = self.place.files.fingerprint
 
@@ -142,9 +142,9 @@ class ShuffledCohort:
         )
         assert client.needs_contribution(body)
         answer = client.handle(body, Contribution(value, self.parties[party]))
-        parcel = client.parcel()
-        if parcel is not None:
-            self.parcels[party] = parcel
+        upload = client.upload()
+        if upload is not None:
+            self.uploads[party] = upload
         return answer
 
 
@@ -161,10 +161,10 @@ def new_deposits(folder: Path, **limits: int) -> Deposits:
     return Deposits(KEY, Given(folder), TOKEN, **limits)
 
 
-def deposited(parcel: Parcel) -> tuple[DepositGreeting, DepositRequest]:
+def deposited(upload: ShufflerUpload) -> tuple[DepositHandshake, DepositRequest]:
     """Read what a node takes to the shuffler: its headers and its body."""
-    greeting = DepositGreeting.FromString(parcel.greeting)
-    return greeting, DepositRequest.FromString(parcel.body)
+    greeting = DepositHandshake.FromString(upload.greeting)
+    return greeting, DepositRequest.FromString(upload.body)
 
 
 def finished(server: ServerSession, heap: bytes) -> SecureSum | Void:

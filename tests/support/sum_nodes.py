@@ -16,26 +16,26 @@ from wallflower.protocol.errors import (
     RefusalError,
 )
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
-from wallflower.protocol.messages.port import Answer, NodePort, Request
+from wallflower.protocol.messages.port import Answer, NodeTransport, Request
 from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
 from wallflower.protocol.secure_sum.session import (
     ClientSession,
     Contribution,
-    Dealt,
+    KeyReady,
     SecureSum,
     Void,
 )
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire import node_pb2
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.record.spool import CohortSpool, Spool
 from wallflower.strategy.run.driver import Deadlines, Refusal, run_dealing, run_session
 from wallflower.strategy.secure_sum import (
     ServerKeyring,
     restore_session,
     server_session,
 )
+from wallflower.strategy.store.spool import CohortSpool, Spool
 
 # The largest prime below 2⁶²: room for one bit per node, so a double count shows.
 MODULUS = 2**62 - 57
@@ -142,7 +142,7 @@ class Sum:
         )
         return node_pb2.NodeRequest(run_id="run-1", tasks=[task]).SerializeToString()
 
-    async def _deal(self, port: NodePort) -> Dealt | Void:
+    async def _deal(self, port: NodeTransport) -> KeyReady | Void:
         """Deal the run's key; after a crash it is dealt anew."""
         self.dealings += 1
         threat = Threat.from_wire(self.spec.threat)
@@ -174,7 +174,7 @@ class Sum:
         return Refusal(entry.refusal.code or "no-message")
 
     async def run(
-        self, port: NodePort, spool: CohortSpool | None = None
+        self, port: NodeTransport, spool: CohortSpool | None = None
     ) -> SecureSum | Void:
         """Run fresh, or go on from what the spool has."""
         snapshot = None if spool is None else await spool.snapshot()
@@ -196,6 +196,8 @@ class Sum:
         )
 
 
-async def run_spooled(secure_sum: Sum, port: NodePort, path: Path) -> SecureSum | Void:
+async def run_spooled(
+    secure_sum: Sum, port: NodeTransport, path: Path
+) -> SecureSum | Void:
     with Spool(path) as spool:
         return await secure_sum.run(port, spool.cohort(secure_sum.cohort_id))

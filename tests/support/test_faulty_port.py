@@ -10,8 +10,8 @@ from tests.support.faulty_port import Faults, FaultyPort
 from tests.support.port_contract import Echo, StoppingPortContract, gather, request
 from tests.support.virtual_time import run_virtually
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.messages.port import NodeHandler, NodePort
-from wallflower.strategy.nodes.memory import MemoryPort
+from wallflower.protocol.messages.port import NodeHandler, NodeTransport
+from wallflower.strategy.transport.memory import MemoryTransport
 
 SHORT_S = 1.0  # a lost message costs all of it; a busy machine must answer within
 
@@ -20,8 +20,8 @@ class TestFaultyPortWithoutFaults(StoppingPortContract):
     @asynccontextmanager
     async def open_port(
         self, handlers: Mapping[str, NodeHandler]
-    ) -> AsyncIterator[NodePort]:
-        yield FaultyPort(MemoryPort(handlers), Faults(), seed=1)
+    ) -> AsyncIterator[NodeTransport]:
+        yield FaultyPort(MemoryTransport(handlers), Faults(), seed=1)
 
 
 class TestFaultyPortWithHarmlessFaults(StoppingPortContract):
@@ -30,21 +30,21 @@ class TestFaultyPortWithHarmlessFaults(StoppingPortContract):
     @asynccontextmanager
     async def open_port(
         self, handlers: Mapping[str, NodeHandler]
-    ) -> AsyncIterator[NodePort]:
+    ) -> AsyncIterator[NodeTransport]:
         faults = Faults(duplicate=1.0, delay=0.5, delay_s=0.01)
-        yield FaultyPort(MemoryPort(handlers), faults, seed=1)
+        yield FaultyPort(MemoryTransport(handlers), faults, seed=1)
 
 
 async def outcome(faults: Faults, seed: int = 7, nodes: int = 12) -> dict[str, bytes]:
     echoes = {f"n{i}": Echo(f"n{i}") for i in range(nodes)}
-    port = FaultyPort(MemoryPort(echoes), faults, seed)
+    port = FaultyPort(MemoryTransport(echoes), faults, seed)
     answers = await gather(port, *map(request, echoes), timeout_s=SHORT_S)
     return {answer.node_id: answer.body for answer in answers}
 
 
 async def test_a_lost_request_never_reaches_the_node() -> None:
     echo = Echo("a")
-    port = FaultyPort(MemoryPort({"a": echo}), Faults(lose_request=1.0), seed=1)
+    port = FaultyPort(MemoryTransport({"a": echo}), Faults(lose_request=1.0), seed=1)
     assert await gather(port, request("a"), timeout_s=SHORT_S) == []
     assert echo.calls == 0
     assert port.injected == {"lose_request": 1}
@@ -52,14 +52,14 @@ async def test_a_lost_request_never_reaches_the_node() -> None:
 
 async def test_a_lost_answer_was_computed() -> None:
     echo = Echo("a")
-    port = FaultyPort(MemoryPort({"a": echo}), Faults(lose_answer=1.0), seed=1)
+    port = FaultyPort(MemoryTransport({"a": echo}), Faults(lose_answer=1.0), seed=1)
     assert await gather(port, request("a"), timeout_s=SHORT_S) == []
     assert echo.calls == 1
 
 
 async def test_a_replay_reaches_the_node_but_not_the_caller() -> None:
     echo = Echo("a")
-    port = FaultyPort(MemoryPort({"a": echo}), Faults(replay=1.0), seed=1)
+    port = FaultyPort(MemoryTransport({"a": echo}), Faults(replay=1.0), seed=1)
     [answer] = await gather(port, request("a"), timeout_s=SHORT_S)
     assert echo.calls == 2
     assert answer.request_id == "r1"
@@ -77,7 +77,7 @@ async def test_corruption_changes_bodies_both_ways() -> None:
 
 async def test_a_crashed_node_stays_dead() -> None:
     echoes = {f"n{i}": Echo(f"n{i}") for i in range(24)}
-    port = FaultyPort(MemoryPort(echoes), Faults(crash=1.0, crash_steps=2), seed=3)
+    port = FaultyPort(MemoryTransport(echoes), Faults(crash=1.0, crash_steps=2), seed=3)
     for step in range(3):
         answers = await gather(
             port, *(request(name, f"r{step}") for name in echoes), timeout_s=SHORT_S
@@ -90,7 +90,7 @@ async def test_a_crashed_node_stays_dead() -> None:
 
 async def test_a_delay_lets_later_answers_overtake() -> None:
     echoes = {f"n{i}": Echo(f"n{i}") for i in range(12)}
-    port = FaultyPort(MemoryPort(echoes), Faults(delay=0.5, delay_s=0.05), seed=5)
+    port = FaultyPort(MemoryTransport(echoes), Faults(delay=0.5, delay_s=0.05), seed=5)
     answers = await gather(port, *map(request, echoes))
     order = [answer.node_id for answer in answers]
     assert order != sorted(order, key=lambda name: int(name[1:]))
@@ -101,7 +101,7 @@ async def test_the_same_seed_gives_the_same_faults_whatever_the_order() -> None:
     faults = Faults(lose_request=0.5, corrupt_answer=0.5)
     first = await outcome(faults, seed=11)
     echoes = {f"n{i}": Echo(f"n{i}") for i in reversed(range(12))}
-    port = FaultyPort(MemoryPort(echoes), faults, seed=11)
+    port = FaultyPort(MemoryTransport(echoes), faults, seed=11)
     answers = await gather(port, *map(request, echoes), timeout_s=SHORT_S)
     assert {answer.node_id: answer.body for answer in answers} == first
     assert await outcome(faults, seed=12) != first
@@ -110,7 +110,7 @@ async def test_the_same_seed_gives_the_same_faults_whatever_the_order() -> None:
 async def test_a_cancelled_ask_leaves_no_task() -> None:
     before = asyncio.all_tasks()
     held = Echo("held", held=True)
-    port = FaultyPort(MemoryPort({"held": held}), Faults(duplicate=1.0), seed=1)
+    port = FaultyPort(MemoryTransport({"held": held}), Faults(duplicate=1.0), seed=1)
     asking = asyncio.create_task(gather(port, request("held")))
     await held.started.wait()
     asking.cancel()
@@ -133,7 +133,7 @@ def test_climates_differ_by_seed_and_repeat_by_seed() -> None:
 def test_a_node_that_is_away_is_not_listed_and_answers_when_it_is_back() -> None:
     async def watch() -> tuple[list[int], int, dict[str, int]]:
         echoes = {f"n{i}": Echo(f"n{i}") for i in range(20)}
-        port = FaultyPort(MemoryPort(echoes), Faults(flap=0.5), seed=3)
+        port = FaultyPort(MemoryTransport(echoes), Faults(flap=0.5), seed=3)
         answers = await gather(port, *map(request, echoes), timeout_s=60)
         listed = []
         for _ in range(10):

@@ -24,7 +24,7 @@ NEVER = (
     "clients/node/spends",
     "protocol/accounting/",
     "protocol/files/logs",
-    "strategy/record/",
+    "strategy/store/",
     "strategy/watch/",
 )
 

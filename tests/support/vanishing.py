@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from unittest import mock
 
 from wallflower.cli import main as command_line
-from wallflower.engines import plain
+from wallflower.engines import fast
 from wallflower.protocol.messages.port import NodeHandler, NodeId, Request
 from wallflower.protocol.wire.node_pb2 import CohortStage, NodeRequest
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.nodes.outstanding import Inbox
+from wallflower.strategy.transport.memory import MemoryTransport
+from wallflower.strategy.transport.pending_requests import Inbox
 
 # Whether a node is gone when it is asked for a stage of a cohort.
 Gone = Callable[[NodeId, CohortStage], bool]
 
 
-class VanishingPort(MemoryPort):
+class VanishingPort(MemoryTransport):
     """A memory port on which a rule makes single requests fail."""
 
     def __init__(self, handlers: Mapping[NodeId, NodeHandler], gone: Gone) -> None:
@@ -43,7 +43,7 @@ def main() -> None:
     def port(handlers: Mapping[NodeId, NodeHandler]) -> VanishingPort:
         return VanishingPort(handlers, is_fifth_node_in_first_arm)
 
-    with mock.patch.object(plain, "MemoryPort", port):
+    with mock.patch.object(fast, "MemoryPort", port):
         command_line()
 
 

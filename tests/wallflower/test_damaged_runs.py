@@ -9,7 +9,7 @@ import pytest
 from tests.support.damage.judge import COMMANDS, Bench
 from tests.support.damage.kinds import KINDS, damage_copy
 from tests.support.damage.specimens import make_specimens
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.journal import Journal
 
 
 @pytest.fixture(scope="module")

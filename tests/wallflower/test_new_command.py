@@ -16,7 +16,7 @@ from wallflower.engines.population import node_names, reward_sources, users_of
 from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.config import load_config
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.journal import Journal
 
 ROOT = Path(__file__).parents[2]
 

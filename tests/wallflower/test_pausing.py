@@ -25,7 +25,7 @@ from wallflower.engines.registry import EngineJob
 from wallflower.engines.stopping import FINISHING, run_until_told, seconds_until
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.config import load_config
-from wallflower.strategy.record import events, pausing
+from wallflower.strategy.store import events, pausing
 
 # Six people an arm and so sure a test: one round decided in 0 of 20,000 simulations.
 SLOW = (

@@ -28,9 +28,9 @@ from wallflower.strategy.config import (
     PolicySettings,
     load_config,
 )
-from wallflower.strategy.record import events, retiring
-from wallflower.strategy.record.events import Event
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store import events, retiring
+from wallflower.strategy.store.events import Event
+from wallflower.strategy.store.journal import Journal
 
 # Three arms alike, in rounds of a dozen people each and arm.
 EVEN = SMALL.replace("first-batch = 40", "first-batch = 12").replace(

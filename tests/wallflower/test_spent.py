@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.strategy.record.test_journal import config
+from tests.strategy.store.test_journal import config
 from tests.support.orchestration import world
 from tests.support.run_fixtures import command, environment, write
 from tests.wallflower.results.test_page import Page
 from tests.wallflower.test_run_commands import SLOW, invoke
 from wallflower.protocol.errors import UnavailableError
 from wallflower.results.result import read_result
-from wallflower.strategy.record import events
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store import events
+from wallflower.strategy.store.journal import Journal
 
 
 @pytest.fixture(scope="module")

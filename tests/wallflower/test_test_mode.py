@@ -10,9 +10,9 @@ import pytest
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.results.live import RunView
-from wallflower.strategy.record import events
-from wallflower.strategy.record.event_log import decode
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store import events
+from wallflower.strategy.store.event_log import decode
+from wallflower.strategy.store.journal import Journal
 
 SEEDED = SMALL + "[test]\nnoise-seed = 7\n"
 GRPC = SEEDED + '[transport]\nkind = "grpc"\n'

@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
-from wallflower.strategy.record.event_log import encode
-from wallflower.strategy.record.events import RoundFinished
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.event_log import encode
+from wallflower.strategy.store.events import RoundFinished
+from wallflower.strategy.store.journal import Journal
 
 # Three rounds: the second arm falls late.
 ROUNDS = SMALL.replace("first-batch = 40", "first-batch = 12").replace(

@@ -26,7 +26,7 @@ def report(
     from wallflower.protocol.files.private import write_anew, write_output
     from wallflower.results.page import content, render
     from wallflower.results.run_folder import find_run
-    from wallflower.strategy.record.journal import Journal
+    from wallflower.strategy.store.journal import Journal
 
     directory = find_run(run)
     path = directory / "report.html" if output is None else output

@@ -106,7 +106,7 @@ def status(run: _Run, output: Format = "human") -> None:
     from wallflower.output import check_format
     from wallflower.results.result import read_result
     from wallflower.results.run_folder import find_run
-    from wallflower.strategy.record.journal import Journal
+    from wallflower.strategy.store.journal import Journal
 
     check_format(output)
     directory = find_run(run)
@@ -136,8 +136,8 @@ def verify(
     from wallflower.results.hosted_ledger import ledger_checks
     from wallflower.results.result import read_result
     from wallflower.results.run_folder import find_run
-    from wallflower.strategy.record.journal import Journal
     from wallflower.strategy.run.verify import verify as checks_of
+    from wallflower.strategy.store.journal import Journal
 
     check_format(output)
     directory = find_run(run)
@@ -191,7 +191,7 @@ def verify(
 def _heads(words: list[str] | None) -> list[str]:
     """Refuse what cannot be a head before anything is compared with it."""
     from wallflower.protocol.errors import InputError
-    from wallflower.strategy.record.chain import LEAST_HEAD
+    from wallflower.strategy.store.chain import LEAST_HEAD
 
     for word in words or ():
         if len(word) < LEAST_HEAD or set(word.lower()) - set("0123456789abcdef"):
@@ -232,7 +232,7 @@ def _show_json(command: str, directory: Path) -> None:
 def _require_resumable(directory: Path) -> None:
     """Raise what `resume` would refuse the run for, whose record is whole."""
     from wallflower.results.hosted_ledger import check_hosted_ledger
-    from wallflower.strategy.record.journal import Journal
+    from wallflower.strategy.store.journal import Journal
 
     with Journal.read(directory) as journal:
         check_hosted_ledger(journal)

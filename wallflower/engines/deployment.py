@@ -5,7 +5,7 @@ Options of `wallflower run --engine deployment`:
 - ``connection``: a connection of your Flower config (``$FLWR_HOME/config.toml``);
 - or ``address`` with ``root-certificates`` (a file), for a SuperLink without one.
 
-The ServerApp opens the desk (``[transport]``) and must reach the run directory.
+The ServerApp opens the gRPC server (``[transport]``) and must reach the run directory.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from wallflower.engines.process import (
 from wallflower.engines.registry import EngineJob
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.desk.host import desk_certificates, enrolment_key
+from wallflower.strategy.transport.grpc.host import enrolment_key, grpc_certificates
 
 ENGINE = "deployment"
 OPTIONS = ("connection", "address", "root-certificates")
 
 
 def check(config: ExperimentConfig) -> None:
-    """Refuse what would fail later: transport, the desk's files, the app."""
+    """Refuse what would fail later: transport, the gRPC server's files, the app."""
     kind = config.transport.kind
     if kind not in ("auto", "grpc", "flower"):
         raise InputError(
@@ -38,7 +38,7 @@ def check(config: ExperimentConfig) -> None:
         )
     enrolment_key(config)
     if kind != "flower":
-        desk_certificates(config.transport)
+        grpc_certificates(config.transport)
     app_folder()
 
 

@@ -25,8 +25,8 @@ from wallflower.protocol.errors import (
     WallflowerError,
     first_error,
 )
-from wallflower.strategy.record import event_log
 from wallflower.strategy.server_app_files import FAILURE_FILE
+from wallflower.strategy.store import event_log
 
 _log = logging.getLogger(__name__)
 LOG_FILE = "flower.log"

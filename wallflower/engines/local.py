@@ -1,7 +1,7 @@
 """The ``local`` engine: one process, real clients, real crypto, no Ray.
 
 Requests go straight to the nodes' handlers in memory, or with ``transport.kind =
-"grpc"`` through the desk over TLS on loopback, as in a deployment.
+"grpc"`` through the gRPC server over TLS on loopback, as in a deployment.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from wallflower.clients.desk.attend import Invitation, attend
 from wallflower.clients.node.node import Node
-from wallflower.engines.open_ledger import LedgeredPort, hosted_ledger
+from wallflower.clients.transport.grpc_client import Invitation, attend
+from wallflower.engines.open_ledger import LedgeredTransport, hosted_ledger
 from wallflower.engines.population import (
     Enrolment,
     agreed_policy,
@@ -41,19 +41,19 @@ from wallflower.protocol.identity.certificates import (
 )
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.identity.tokens import RunTokens
-from wallflower.protocol.messages.port import NodePort
+from wallflower.protocol.messages.port import NodeTransport
 from wallflower.results.hosted_ledger import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig, TransportSettings
-from wallflower.strategy.desk.admission import Admission, EnrolledKeys
-from wallflower.strategy.desk.desk import Desk
-from wallflower.strategy.desk.heap import SettledHeap
-from wallflower.strategy.desk.settings import DeskSettings
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.nodes.shuffler import shuffled
-from wallflower.strategy.record.event_log import EventLog
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import session_opener
+from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.store.event_log import EventLog
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.transport.grpc.admission import Admission, EnrolledKeys
+from wallflower.strategy.transport.grpc.gc_tuning import TunedGc
+from wallflower.strategy.transport.grpc.server import GrpcServer
+from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
+from wallflower.strategy.transport.memory import MemoryTransport
+from wallflower.strategy.transport.shuffler import shuffled
 from wallflower.strategy.watch.telemetry import fan_out
 
 _TOKEN_DAYS = 7
@@ -85,7 +85,7 @@ async def run_local(job: EngineJob) -> None:
                 )
                 pinned = () if place is None else (place.files.fingerprint,)
                 nodes = hosted_nodes(config, ledger, enrolment, pinned)
-                settled = SettledHeap()  # of thousands of nodes, most of them idle
+                settled = TunedGc()  # of thousands of nodes, most of them idle
                 stack.callback(settled.close)
                 settled.look(len(nodes), time.monotonic())
                 port = await stack.enter_async_context(
@@ -95,8 +95,8 @@ async def run_local(job: EngineJob) -> None:
                 orchestrator = Orchestrator(
                     config,
                     journal,
-                    LedgeredPort(port, ledger),
-                    session_opener(job.run_id, trust, place),
+                    LedgeredTransport(port, ledger),
+                    make_session_factory(job.run_id, trust, place),
                     fan_out(log.listen, job.listen),
                     expected_nodes=len(nodes),
                 )
@@ -119,7 +119,7 @@ def _check_port(transport: TransportSettings) -> None:
     except OSError as error:
         why, _, _ = str(error.strerror).partition(" (")  # Python repeats the address
         raise UnavailableError(
-            f"the desk cannot listen on {transport.host}:{transport.port} "
+            f"the gRPC server cannot listen on {transport.host}:{transport.port} "
             f"({why}); free the port or set transport.port = 0 for any"
         ) from None
 
@@ -131,26 +131,26 @@ async def _port(
     run_id: str,
     nodes: Mapping[str, Node],
     enrolment: Enrolment | None,
-) -> AsyncIterator[NodePort]:
+) -> AsyncIterator[NodeTransport]:
     if kind == "memory":
-        yield MemoryPort(nodes)
+        yield MemoryTransport(nodes)
         return
     assert enrolment is not None
     try:
-        async with _desk(config, run_id, nodes, enrolment) as desk:
-            yield desk
+        async with _grpc_server(config, run_id, nodes, enrolment) as grpc_server:
+            yield grpc_server
     except BaseExceptionGroup as group:
         raise first_error(group) from None
 
 
 @asynccontextmanager
-async def _desk(
+async def _grpc_server(
     config: ExperimentConfig,
     run_id: str,
     nodes: Mapping[str, Node],
     enrolment: Enrolment,
-) -> AsyncIterator[Desk]:
-    """Open a desk on loopback and let every node attend it in this process."""
+) -> AsyncIterator[GrpcServer]:
+    """Open a gRPC server on loopback and let every node attend it in this process."""
     transport = config.transport
     authority, server = _certificates(transport)
     tokens = RunTokens(run_id, RunTokens.new_secret())
@@ -159,9 +159,11 @@ async def _desk(
         EnrolledKeys(enrolment.public_key),
         malicious_server=config.secure_sum.server == "malicious",
     )
-    desk = Desk(admission, server, DeskSettings(most_greeting=len(nodes) + 100))
+    grpc_server = GrpcServer(
+        admission, server, GrpcServerSettings(most_greeting=len(nodes) + 100)
+    )
     where = f"{transport.host}:{transport.port}"
-    port = await desk.open(where, hosted=len(nodes))
+    port = await grpc_server.open(where, hosted=len(nodes))
     expiry = int(time.time()) + _TOKEN_DAYS * 86_400
     reason = "failed"
     try:
@@ -182,18 +184,18 @@ async def _desk(
                 for name, node in nodes.items()
             ]
             try:
-                yield desk
+                yield grpc_server
                 reason = "finished"
             finally:
-                await desk.close(reason)
+                await grpc_server.close(reason)
                 for task in attending:
                     task.cancel()
     finally:
-        await desk.close("failed")
+        await grpc_server.close("failed")
 
 
 def _certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:
-    """Give the root certificate nodes believe and the desk's own pair."""
+    """Give the root certificate nodes believe and the gRPC server's own pair."""
     if transport.certificate is not None and transport.private_key is not None:
         pair = KeyPair(
             read_file("transport.certificate", transport.certificate),

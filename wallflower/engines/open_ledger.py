@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.rollback_counter import Counter
 from wallflower.protocol.errors import RefusalError, UnavailableError
-from wallflower.protocol.messages.port import NodeId, NodePort
+from wallflower.protocol.messages.port import NodeId, NodeTransport
 from wallflower.results.hosted_ledger import ledger_path
 
 
@@ -29,14 +29,14 @@ def hosted_ledger(run_dir: Path, shared: Path | None = None) -> Ledger:
     return Ledger(ledger_path(run_dir), counter)
 
 
-class LedgeredPort:
+class LedgeredTransport:
     """A port to hosted nodes that are there only while their ledger can be written.
 
     Who is there is asked before anybody is drawn: nobody is invited whose answer could
     not be sent.
     """
 
-    def __init__(self, port: NodePort, ledger: Ledger) -> None:
+    def __init__(self, port: NodeTransport, ledger: Ledger) -> None:
         self._port = port
         self._ledger = ledger
         self.ask = port.ask  # only who is there is a matter of the ledger's

@@ -18,9 +18,9 @@ from wallflower.engines.population import (
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record.askable import Askable, askable_of
-from wallflower.strategy.record.entries import Met
 from wallflower.strategy.run.cohort_spec import cohort_spec, floor_rule
+from wallflower.strategy.store.askable import Askable, askable_of
+from wallflower.strategy.store.entries import Met
 
 _NEW_RUN = "a run that is yet to begin"
 
@@ -34,9 +34,9 @@ def hosted_people(
     if path is None or not path.exists():
         return dict(zip(names, map(Met, sizes), strict=True))
     policy, accounts = agreed_policy(config, shufflers), read_accounts(path)
-    wish = policy_for(config).wishes()[0]
-    floor = floor_rule(config, config.nodes.count).floor(wish.size)
-    spec = cohort_spec(config, _NEW_RUN, wish, floor, 1)
+    cohort_request = policy_for(config).next_cohorts()[0]
+    floor = floor_rule(config, config.nodes.count).floor(cohort_request.size)
+    spec = cohort_spec(config, _NEW_RUN, cohort_request, floor, 1)
     mechanism, source = cohort_mechanism(spec), reward_sources(config)
     people = {}
     for name, size in zip(names, sizes, strict=True):

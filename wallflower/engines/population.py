@@ -25,7 +25,7 @@ from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
 from wallflower.protocol.rewards.outcome_window import OutcomeWindow
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.nodes.shuffler import ShufflerFiles
+from wallflower.strategy.transport.shuffler import ShufflerFiles
 
 _CERTIFICATE_DAYS = 30
 

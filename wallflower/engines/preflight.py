@@ -39,14 +39,14 @@ from wallflower.protocol.rewards.cells import ArmCells, read_cells
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.desk.host import enrolment_key
-from wallflower.strategy.record.askable import ADVICE, askable_of
 from wallflower.strategy.run.cohort_spec import (
     cohort_spec,
     everybody_suffices,
     floor_rule,
 )
 from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.store.askable import ADVICE, askable_of
+from wallflower.strategy.transport.grpc.host import enrolment_key
 from wallflower.version import __version__
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -122,12 +122,13 @@ def _ok(name: str, text: str) -> CheckLine:
 def _settings(asked: Preflight) -> Iterator[CheckLine]:
     config = asked.config
     config.mechanism()
-    wishes = policy_for(config).wishes()
+    next_cohorts = policy_for(config).next_cohorts()
     privacy = config.privacy
     yield _ok(
         "experiment",
         f"{len(config.experiment.arms)} arms, {privacy.mechanism} at ε = "
-        f"{float(privacy.epsilon):g}, first batch {wishes[0].size:,} users an arm",
+        f"{float(privacy.epsilon):g}, first batch {next_cohorts[0].size:,} users "
+        "an arm",
     )
     if config.test_mode:
         yield CheckLine(
@@ -146,8 +147,11 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
     shared = config.rewards and config.rewards.shared_table
     if shared and not shared.is_file():
         return  # it says who there is: `rewards` names it
-    wishes = policy_for(config).wishes()
-    needed, there = sum(wish.size for wish in wishes), config.nodes.population
+    next_cohorts = policy_for(config).next_cohorts()
+    needed, there = (
+        sum(cohort_request.size for cohort_request in next_cohorts),
+        config.nodes.population,
+    )
     if there < needed:
         raise InputError(
             "nodes",
@@ -158,18 +162,18 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
     people = hosted_people(config, _own_shuffler(config))
     registry.know(people)
     askable = askable_of(people, 0)
-    if askable.left_out and not everybody_suffices(registry, config, wishes):
+    if askable.left_out and not everybody_suffices(registry, config, next_cohorts):
         raise ConfigError("nodes.ledger", f"{askable.sentence()} {ADVICE}")
-    if not everybody_suffices(registry, config, wishes):
+    if not everybody_suffices(registry, config, next_cohorts):
         raise ConfigError(
             "nodes",
             f"{there:,} users on {config.nodes.count} nodes cannot fill the first "
             "batch: too few nodes, or one with too many of the users, for "
             "secure-sum.corrupt and dropout",
         )
-    floor = floor_rule(config, config.nodes.count).floor(wishes[0].size)
+    floor = floor_rule(config, config.nodes.count).floor(next_cohorts[0].size)
     agreed = agreed_policy(config, _own_shuffler(config))
-    agreed.check(cohort_spec(config, "check", wishes[0], floor, 1))
+    agreed.check(cohort_spec(config, "check", next_cohorts[0], floor, 1))
     yield _ok(
         "users",
         f"{there:,} users on {config.nodes.count} nodes; the first batch asks "

@@ -51,7 +51,7 @@ class Engine(Protocol):
 
 # name → "module:attribute"; the attribute is an Engine.
 ENGINES: dict[str, str] = {
-    "fast": "wallflower.engines.plain:run_plain",
+    "fast": "wallflower.engines.fast:run_plain",
     "local": "wallflower.engines.local:run_local",
     "simulation": "wallflower.engines.simulation:run_simulation",
     "deployment": "wallflower.engines.deployment:run_deployment",

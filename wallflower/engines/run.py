@@ -26,11 +26,11 @@ from wallflower.results.live import RunView
 from wallflower.results.result import RunResult, read_result
 from wallflower.results.run_folder import RUNS, advise, check_resumable, find_run
 from wallflower.strategy.config import ExperimentConfig, load_config
-from wallflower.strategy.record import pausing, retiring
-from wallflower.strategy.record.entries import Retirement
-from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.store import RunLock
-from wallflower.strategy.run.standing import next_round
+from wallflower.strategy.run.run_state import next_round
+from wallflower.strategy.store import pausing, retiring
+from wallflower.strategy.store.entries import Retirement
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.store import RunLock
 
 INTERRUPTED = 130
 LONGEST_REASON = 500

@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from wallflower.protocol.errors import UnavailableError, WallflowerError
-from wallflower.strategy.record import pausing
-from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.store import RunLock
-from wallflower.strategy.run.standing import standing
+from wallflower.strategy.run.run_state import standing
 from wallflower.strategy.server_app_files import FAILURE_FILE
+from wallflower.strategy.store import pausing
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.store import RunLock
 
 _LOOK_S = 0.5
 # A server that ends in order frees the lock before it leaves its last note.

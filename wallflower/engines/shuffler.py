@@ -19,7 +19,7 @@ from wallflower.protocol.files.keyfiles import public_key_pem
 from wallflower.protocol.files.private import write_anew
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.strategy.config import DIRECT, ExperimentConfig
-from wallflower.strategy.nodes.shuffler import (
+from wallflower.strategy.transport.shuffler import (
     ShufflerFiles,
     ShufflerPlace,
     stated_shuffler,

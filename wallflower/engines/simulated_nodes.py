@@ -12,11 +12,11 @@ from pathlib import Path
 
 from flwr.app import Context
 
-from wallflower.clients.desk.attend import Invitation
 from wallflower.clients.host.assemble import make_node
 from wallflower.clients.node.node import Node
 from wallflower.clients.node.sessions import SessionStore
 from wallflower.clients.rewards.source import RewardsOf
+from wallflower.clients.transport.grpc_client import Invitation
 from wallflower.engines.open_ledger import hosted_ledger
 from wallflower.engines.population import hosted_setup, hosted_users
 from wallflower.protocol.errors import InputError
@@ -126,7 +126,7 @@ class SimulatedProvider:
         return await run.node(number).handle(body)
 
     async def attend(self, context: Context, invitation: Invitation) -> str:
-        """Refuse: an actor that attends a desk would serve one node only."""
+        """Refuse: an actor that attends a gRPC server would serve one node only."""
         raise InputError(
             "transport.kind", "grpc", "flower, in Flower's simulation (or auto)"
         )

@@ -18,7 +18,7 @@ from wallflower.protocol.errors import InputError, optional_module
 from wallflower.protocol.numbers import whole
 from wallflower.results.hosted_ledger import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.journal import Journal
 
 ENGINE = "simulation"
 

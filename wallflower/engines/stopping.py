@@ -16,7 +16,7 @@ from typing import Any
 
 from wallflower.engines.registry import Engine, EngineJob
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.record import events, pausing
+from wallflower.strategy.store import events, pausing
 
 FINISHING = "stops after this round; Ctrl-C again stops at once and loses its users"
 Say = Callable[[str], None]

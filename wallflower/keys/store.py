@@ -94,7 +94,7 @@ class KeyStore:
         public = public_key_pem(enrolment.public_key)
         (self.operator / ENROLMENT_PUBLIC).write_bytes(public)
         (self.operator / REVOKED).write_text("# serials of revoked nodes\n")
-        # The desk reads names, and reads them again when the file changes.
+        # The gRPC server reads names, and reads them again when the file changes.
         (self.operator / REVOKED_NODES).write_text("# names of revoked nodes\n")
         self.issue_server(addresses, days=days)
 

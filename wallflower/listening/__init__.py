@@ -1,1 +1,1 @@
-"""What servers that anybody can reach have in common: desk, shuffler, live page."""
+"""What servers that anybody can reach have in common: gRPC server, shuffler, live page."""

@@ -2,7 +2,8 @@
 
 A process is born with a soft limit (often 1,024) far below what the kernel lets it
 have. It is raised at the start; where even the hard limit is too low, fewer streams are
-promised, and that is said at the start instead of by a desk that dies at its limit.
+promised, and that is said at the start instead of by a gRPC server that dies at its
+limit.
 """
 
 from __future__ import annotations

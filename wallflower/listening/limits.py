@@ -129,8 +129,8 @@ def network_of(address: str) -> str:
     '2001:db8::/64'
     >>> network_of("::ffff:192.0.2.17")
     '192.0.2.0/24'
-    >>> network_of("unix:/run/desk")
-    'unix:/run/desk'
+    >>> network_of("unix:/run/grpc_server")
+    'unix:/run/grpc_server'
     """
     try:
         found = ipaddress.ip_address(unquote(address).strip("[]").partition("%")[0])

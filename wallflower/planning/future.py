@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from wallflower.protocol.privacy.mechanism import LARGEST_COHORT, CohortMechanism
 from wallflower.strategy.bandit.confidence import confidence_for
-from wallflower.strategy.bandit.evidence import evidence_for
 from wallflower.strategy.bandit.radius import pair_radius
 from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.sequential_test import evidence_for
 from wallflower.strategy.bandit.spec import PolicySpec
 
 

@@ -23,7 +23,7 @@ from wallflower.protocol.accounting.exact import Bound
 from wallflower.protocol.numbers import counted, round_up
 from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
 from wallflower.protocol.rewards.reward_range import RewardRange
-from wallflower.strategy.record.askable import Askable
+from wallflower.strategy.store.askable import Askable
 
 _BATCHES = (
     "batch",

@@ -13,7 +13,7 @@ import numpy as np
 from wallflower.regret.draws import CohortDraws
 from wallflower.regret.simulation import Simulation
 from wallflower.regret.users import UsersEngine
-from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish
+from wallflower.strategy.bandit.policy import CohortRequest, CohortSum
 
 
 class AnyPolicy(UsersEngine):
@@ -23,8 +23,10 @@ class AnyPolicy(UsersEngine):
         super().__init__(simulation)
         self._draws = CohortDraws(simulation.model, simulation.seed)
 
-    def _cohort(self, row: int, wish: CohortWish) -> Iterator[CohortOutcome | None]:
-        cohort = self._calibrated(wish)
-        arm = np.array([row * self._spec.arms + wish.arm])
+    def _cohort(
+        self, row: int, cohort_request: CohortRequest
+    ) -> Iterator[CohortSum | None]:
+        cohort = self._calibrated(cohort_request)
+        arm = np.array([row * self._spec.arms + cohort_request.arm])
         (total,) = self._draws.totals(arm, cohort).tolist()
-        yield self._outcome(wish, cohort, total)
+        yield self._outcome(cohort_request, cohort, total)

@@ -18,9 +18,9 @@ from wallflower.regret.accounts import Accounts
 from wallflower.regret.draws import CohortDraws
 from wallflower.regret.simulation import Doubles, Integers, Simulation, SimulationResult
 from wallflower.strategy.bandit.confidence import confidence_for
-from wallflower.strategy.bandit.evidence import evidence_for
-from wallflower.strategy.bandit.groups import CohortFacts, Heard
+from wallflower.strategy.bandit.groups import CohortFacts, History
 from wallflower.strategy.bandit.schedule import Schedule, last_size
+from wallflower.strategy.bandit.sequential_test import evidence_for
 
 
 class FastElimination:
@@ -148,12 +148,12 @@ class FastElimination:
     def _facts(self, size: int) -> CohortFacts:
         return CohortFacts(size, self._spec.floor(size), size)
 
-    def _heard_of(self, last: int, size: int) -> Heard:
+    def _heard_of(self, last: int, size: int) -> History:
         """Planned cohorts up to batch `last`, which had `size` users."""
         return self._evidence.planned_until(last, self._facts(size))
 
-    def _weighted(self, last: int, heard: Heard) -> Doubles:
-        """Every arm's estimate after batch `last`, as `Evidence` weighs cohorts."""
+    def _weighted(self, last: int, heard: History) -> Doubles:
+        """Every arm's estimate after batch `last`, as `SequentialTest` weighs cohorts."""
         users = self._evidence.delivered(heard, last).users
         rows = self._rows(last)
         flat = self._evidence.estimates(users, rows.reshape(-1, rows.shape[2]))

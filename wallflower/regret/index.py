@@ -17,10 +17,10 @@ from wallflower.regret.elimination import groups
 from wallflower.regret.simulation import Doubles, Integers, Simulation, SimulationResult
 from wallflower.strategy.bandit.confidence import confidence_for
 from wallflower.strategy.bandit.divergence import divergence_for
-from wallflower.strategy.bandit.evidence import evidence_for
 from wallflower.strategy.bandit.groups import CohortFacts
-from wallflower.strategy.bandit.index_choice import CHOICES, Standing
+from wallflower.strategy.bandit.index_choice import CHOICES, ArmTotals
 from wallflower.strategy.bandit.schedule import Schedule, last_size
+from wallflower.strategy.bandit.sequential_test import evidence_for
 
 
 class FastIndex:
@@ -83,10 +83,10 @@ class FastIndex:
         never = np.zeros(shape, dtype=np.int64)
         return self._accounts.result(estimates, lower, upper, never)
 
-    def _standing(self, rows: NDArray[np.intp]) -> Standing:
+    def _standing(self, rows: NDArray[np.intp]) -> ArmTotals:
         # Until its last step every user of an instance is aggregated.
         users = self._accounts.pulls[rows].astype(np.float64)
-        return Standing(self._sums[rows], users, self._noises[rows])
+        return ArmTotals(self._sums[rows], users, self._noises[rows])
 
     def _choices(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         choose = CHOICES[self._spec.policy]

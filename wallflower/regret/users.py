@@ -17,7 +17,7 @@ from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.regret.accounts import Accounts
 from wallflower.regret.simulation import Simulation, SimulationResult
 from wallflower.strategy.bandit.policies import build_policy
-from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish, Policy
+from wallflower.strategy.bandit.policy import CohortRequest, CohortSum, Policy
 from wallflower.strategy.run.analyzer import analyze
 
 # Users between two steps, so that an interruption is heard soon.
@@ -41,18 +41,22 @@ class UsersEngine:
         """Play instance after instance."""
         accounts = self._accounts
         for row, policy in enumerate(self._policies):
-            while wishes := policy.wishes():
+            while next_cohorts := policy.next_cohorts():
                 outcomes = []
-                for wish in wishes:
-                    for outcome in self._cohort(row, wish):
+                for cohort_request in next_cohorts:
+                    for outcome in self._cohort(row, cohort_request):
                         if outcome is None:
                             yield accounts.part_done
                         else:
                             outcomes.append(outcome)
                 policy.observe(outcomes)
-                rows = np.full(len(wishes), row)
-                arms = np.array([wish.arm for wish in wishes])
-                accounts.pull(rows, arms, np.array([wish.size for wish in wishes]))
+                rows = np.full(len(next_cohorts), row)
+                arms = np.array([cohort_request.arm for cohort_request in next_cohorts])
+                accounts.pull(
+                    rows,
+                    arms,
+                    np.array([cohort_request.size for cohort_request in next_cohorts]),
+                )
                 accounts.checkpoint()
             left = policy.assignment(accounts.remaining(row))
             accounts.close(row, policy.finished or "", dict(left))
@@ -70,30 +74,34 @@ class UsersEngine:
         upper = np.array([[v.upper for v in row] for row in views])
         return self._accounts.result(estimates, lower, upper, eliminated)
 
-    def _cohort(self, row: int, wish: CohortWish) -> Iterator[CohortOutcome | None]:
+    def _cohort(
+        self, row: int, cohort_request: CohortRequest
+    ) -> Iterator[CohortSum | None]:
         """Ask a cohort; None after each chunk of users, the outcome at the end."""
-        cohort = self._calibrated(wish)
-        arm = row * self._spec.arms + wish.arm
+        cohort = self._calibrated(cohort_request)
+        arm = row * self._spec.arms + cohort_request.arm
         total, asked = 0, 0
-        while asked < wish.size:
-            count = min(_CHUNK, wish.size - asked)
+        while asked < cohort_request.size:
+            count = min(_CHUNK, cohort_request.size - asked)
             total += self._chunk(arm, count, cohort)
             asked += count
             yield None
         decoded = analyze(cohort, total % cohort.modulus, bits=self._bits)
-        yield self._outcome(wish, cohort, decoded)
+        yield self._outcome(cohort_request, cohort, decoded)
 
-    def _calibrated(self, wish: CohortWish) -> CohortMechanism:
-        floor = self._spec.floor(wish.size)
-        return self._spec.calibrated(wish.size, floor, wish.wrap_probability)
+    def _calibrated(self, cohort_request: CohortRequest) -> CohortMechanism:
+        floor = self._spec.floor(cohort_request.size)
+        return self._spec.calibrated(
+            cohort_request.size, floor, cohort_request.wrap_probability
+        )
 
     def _outcome(
-        self, wish: CohortWish, cohort: CohortMechanism, total: int
-    ) -> CohortOutcome:
+        self, cohort_request: CohortRequest, cohort: CohortMechanism, total: int
+    ) -> CohortSum:
         """Everybody answered."""
-        return CohortOutcome(
-            batch=wish.batch,
-            arm=wish.arm,
+        return CohortSum(
+            batch=cohort_request.batch,
+            arm=cohort_request.arm,
             cohort_size=cohort.cohort_size,
             honest_floor=cohort.honest_floor,
             survivors=cohort.cohort_size,

@@ -15,8 +15,8 @@ from wallflower.protocol.secure_sum.shuffle.plan import MIXED
 from wallflower.protocol.secure_sum.threat import Threat, committee_size, graph_size
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.results.result import RunResult
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.spending import own_delta
+from wallflower.strategy.store.journal import Journal
 
 _KINDS = {
     "pure": "pure ε-differential privacy",

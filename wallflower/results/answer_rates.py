@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wallflower.results.cohort_rows import CohortRow
-from wallflower.strategy.record.entries import SUMMED, VOID
+from wallflower.strategy.store.entries import SUMMED, VOID
 
 ALARM = 0.001  # a healthy run is ever called unhealthy in less than one of a thousand
 # Differences in the logarithm of the odds to be lost: from 1.6 % to a factor of 55.

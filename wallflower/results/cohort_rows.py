@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.record.entries import StoredCohort
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.entries import StoredCohort
+from wallflower.strategy.store.journal import Journal
 
 UNDER_WAY = "under-way"
 

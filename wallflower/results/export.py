@@ -20,7 +20,7 @@ from wallflower.results.cohort_rows import CohortRow
 from wallflower.results.history import ArmRow, History, read_history
 from wallflower.results.result import RunResult
 from wallflower.results.units import view_in_unit
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.journal import Journal
 
 if TYPE_CHECKING:
     import pandas

@@ -11,8 +11,8 @@ from typing import Any
 
 from wallflower.results.cohort_rows import CohortRow, cohort_rows
 from wallflower.results.result import RunResult, read_result
-from wallflower.strategy.record import chain
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store import chain
+from wallflower.strategy.store.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from wallflower.clients.node.ledger_reading import spends_of
 from wallflower.protocol.errors import JournalError
 from wallflower.protocol.numbers import counted
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.checks import Check, checked
+from wallflower.strategy.store.journal import Journal
 
 Spends = Mapping[tuple[str, str], tuple[str, ...]]  # cohort, node → users
 HOSTING = ("local", "simulation")  # the engines that keep a ledger for their nodes

@@ -15,8 +15,8 @@ from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.results.under_way import UnderWay
 from wallflower.results.view import arm_cells, bar_width, describe_long_unit, headings
-from wallflower.strategy.record import blame, events
-from wallflower.strategy.record.losses import in_words
+from wallflower.strategy.store import blame, events
+from wallflower.strategy.store.losses import in_words
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -78,7 +78,7 @@ class RunView:
                     f"{counted(event.users, 'user')} asked"
                     f"{self._estimate()}"
                 )
-            case events.KeyDealt():
+            case events.KeyGenerated():
                 self._dealt(event)
             case events.CohortEnded():
                 self._ended(event)
@@ -108,7 +108,7 @@ class RunView:
             f"{name} is retired by hand from round {event.number} on: {event.reason}"
         )
 
-    def _dealt(self, event: events.KeyDealt) -> None:
+    def _dealt(self, event: events.KeyGenerated) -> None:
         if event.void is not None:
             self._line(f"  no key for sealed sums ({event.void})")
         if event.findings:

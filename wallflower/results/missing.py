@@ -19,9 +19,9 @@ from wallflower.results.cohort_rows import cohort_rows
 from wallflower.strategy.bandit.policy import Arm
 from wallflower.strategy.bandit.spec import ELIMINATION
 from wallflower.strategy.bandit.worst_case import Interval, WorstCase
-from wallflower.strategy.record.entries import SUMMED, VOID, RoundRecord
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.common_nodes import find_unlike_rounds
+from wallflower.strategy.store.entries import SUMMED, VOID, RoundRecord
+from wallflower.strategy.store.journal import Journal
 
 # Whom a verdict holds for.
 EVERYBODY = "everybody-asked"

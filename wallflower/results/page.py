@@ -36,12 +36,12 @@ from wallflower.results.undecided import index_outcome
 from wallflower.results.units import reason_in_unit
 from wallflower.results.view import count_people
 from wallflower.strategy.bandit.spec import intervals_in_words, purpose
-from wallflower.strategy.record import blame
-from wallflower.strategy.record.entries import VOID
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.checks import Check
 from wallflower.strategy.run.common_nodes import LEFT_OUT
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store import blame
+from wallflower.strategy.store.entries import VOID
+from wallflower.strategy.store.journal import Journal
 from wallflower.version import __version__
 
 LARGEST_BYTES = 300_000

@@ -27,14 +27,14 @@ from wallflower.strategy.bandit.spec import (
     whose_mean,
 )
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record import blame, retiring
-from wallflower.strategy.record.askable import Askable, read_askable
-from wallflower.strategy.record.chain import RETIRED, WAITING
-from wallflower.strategy.record.entries import SUMMED, VOID, RoundRecord, StoredCohort
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.reach import Reach, Stranded, read_reach, stranded_by
+from wallflower.strategy.run.run_state import standing
 from wallflower.strategy.run.spending import promise_of, spent_by
-from wallflower.strategy.run.standing import standing
+from wallflower.strategy.store import blame, retiring
+from wallflower.strategy.store.askable import Askable, read_askable
+from wallflower.strategy.store.chain import RETIRED, WAITING
+from wallflower.strategy.store.entries import SUMMED, VOID, RoundRecord, StoredCohort
+from wallflower.strategy.store.journal import Journal
 
 # Engines that host everybody: the machine they run on holds every outcome.
 REHEARSALS = ("fast", "local", "simulation")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from wallflower.protocol.errors import JournalError, WallflowerError
 from wallflower.results.hosted_ledger import check_hosted_ledger
-from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.store import FILE_NAME
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.store import FILE_NAME
 
 RUNS = Path("runs")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wallflower.strategy.bandit.policy import ArmView
-from wallflower.strategy.record import events
+from wallflower.strategy.store import events
 
 
 @dataclass(slots=True)
@@ -83,7 +83,11 @@ class UnderWay:
                 self._finish(event)
             case events.ArmRetired():
                 self._retire(event)
-            case events.TermsRefused() | events.KeyDealt() | events.RetirementRefused():
+            case (
+                events.TermsRefused()
+                | events.KeyGenerated()
+                | events.RetirementRefused()
+            ):
                 pass
 
     def _finish(self, event: events.RoundFinished) -> None:

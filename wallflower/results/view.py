@@ -11,9 +11,9 @@ from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.sentences import percent
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.strategy.bandit.spec import intervals_in_words
-from wallflower.strategy.record import blame
-from wallflower.strategy.record.entries import DEALING
-from wallflower.strategy.record.losses import in_words
+from wallflower.strategy.store import blame
+from wallflower.strategy.store.entries import DEALING
+from wallflower.strategy.store.losses import in_words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -28,7 +28,7 @@ from wallflower.protocol.secure_sum.shuffle.seals import (
     OpeningKey,
     sealed_bytes,
 )
-from wallflower.protocol.wire.shuffle_pb2 import DepositGreeting, DepositRequest
+from wallflower.protocol.wire.shuffle_pb2 import DepositHandshake, DepositRequest
 from wallflower.shuffler.given import Given
 
 FULL = "full"
@@ -88,7 +88,7 @@ class Deposits:
 
     def admit(self, raw: bytes) -> bytes:
         """Check the headers of a deposit, before it is read; give its cohort."""
-        greeting = parse(DepositGreeting, raw)
+        greeting = parse(DepositHandshake, raw)
         context = greeting.context
         known = self._held.get(context)
         if known is None or known.greeting != raw:
@@ -172,6 +172,6 @@ class Deposits:
 
 
 def _cohort_of(raw: bytes) -> _Cohort:
-    said = parse(DepositGreeting, raw)
+    said = parse(DepositHandshake, raw)
     info = deposit_info(said.context)
     return _Cohort(raw, said.run, said.nodes, said.batch_bytes, info)

@@ -17,9 +17,9 @@ from wallflower.protocol.files.keyfiles import REVOKED, read_public
 from wallflower.protocol.files.watched import RevokedSerials
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.shuffler.deposits import Deposits
-from wallflower.shuffler.heap import Shuffler
 from wallflower.shuffler.home import open_home
 from wallflower.shuffler.service import Limits, Service
+from wallflower.shuffler.shuffled_batch import Shuffler
 
 
 async def serve(

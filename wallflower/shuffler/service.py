@@ -35,7 +35,7 @@ from wallflower.protocol.identity.tls import is_current
 from wallflower.protocol.secure_sum.shuffle.deposits import GREETING
 from wallflower.protocol.wire.shuffle_pb2 import Chunk, DepositAnswer
 from wallflower.shuffler.deposits import FULL, Deposits
-from wallflower.shuffler.heap import Shuffler
+from wallflower.shuffler.shuffled_batch import Shuffler
 
 SERVICE = "wallflower.v1.Shuffler"
 CHUNK_BYTES = 1 << 20

@@ -24,7 +24,7 @@ _ASKING_S = 5.0
 _Peer = tuple[Any, ...]
 
 
-class Doorway:
+class ConnectionLimiter:
     """Who is connected, the longest first, and who of them is waiting to ask.
 
     Of connections that wait no network (/24, /64) has more than half of all places.
@@ -32,13 +32,13 @@ class Doorway:
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
         self._most = most
-        self._open: dict[_Peer, Guest] = {}
+        self._open: dict[_Peer, OpenConnection] = {}
 
     def __len__(self) -> int:
         """How many are connected."""
         return len(self._open)
 
-    def let_in(self, guest: Guest) -> bool:
+    def let_in(self, guest: OpenConnection) -> bool:
         """Take a new connection in; another one may have to go for it."""
         waiting = [each for each in self._open.values() if each.waits]
         near = [each for each in waiting if each.network == guest.network]
@@ -51,7 +51,7 @@ class Doorway:
         self._open[guest.peer] = guest
         return True
 
-    def forget(self, guest: Guest) -> None:
+    def forget(self, guest: OpenConnection) -> None:
         """Free the place of a connection that is gone."""
         if self._open.get(guest.peer) is guest:
             del self._open[guest.peer]
@@ -63,10 +63,10 @@ class Doorway:
             guest.waits = waits
 
 
-class Guest(socket.socket):
+class OpenConnection(socket.socket):
     """One connection, which tells the doorway when it is closed."""
 
-    def __init__(self, doorway: Doorway, fileno: int, peer: _Peer) -> None:
+    def __init__(self, doorway: ConnectionLimiter, fileno: int, peer: _Peer) -> None:
         super().__init__(fileno=fileno)
         self.peer = peer
         self.network = network_of(str(peer[0]))
@@ -88,14 +88,14 @@ class Guest(socket.socket):
 class Listener(socket.socket):
     """A listening socket that lets in as many as the doorway does."""
 
-    def __init__(self, opened: socket.socket, doorway: Doorway) -> None:
+    def __init__(self, opened: socket.socket, doorway: ConnectionLimiter) -> None:
         super().__init__(opened.family, opened.type, opened.proto, opened.detach())
         self._doorway = doorway
 
     def accept(self) -> tuple[socket.socket, _Peer]:
         """Accept the next connection, or close it where there is no room."""
         connected, peer = super().accept()
-        guest = Guest(self._doorway, connected.detach(), peer)
+        guest = OpenConnection(self._doorway, connected.detach(), peer)
         if not self._doorway.let_in(guest):
             guest.close()
             raise ConnectionAbortedError("no place is free")
@@ -105,7 +105,7 @@ class Listener(socket.socket):
 class BoundedProtocol(H11Protocol):
     """HTTP/1.1 as uvicorn speaks it, to those who ask in time."""
 
-    doorway: Doorway
+    doorway: ConnectionLimiter
     _peer: _Peer = ()
     _deadline: asyncio.TimerHandle | None = None
 
@@ -144,6 +144,6 @@ class BoundedProtocol(H11Protocol):
             self._deadline = None
 
 
-def protocol_for(doorway: Doorway) -> type[asyncio.Protocol]:
+def protocol_for(doorway: ConnectionLimiter) -> type[asyncio.Protocol]:
     """Give the protocol of a page whose connections a doorway counts."""
     return type("PageProtocol", (BoundedProtocol,), {"doorway": doorway})

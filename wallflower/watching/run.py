@@ -20,9 +20,9 @@ from wallflower.results import page
 from wallflower.results.history import ArmRow, arm_rows
 from wallflower.results.under_way import UnderWay
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.record import event_log, events, pausing
-from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.store import RunLock
+from wallflower.strategy.store import event_log, events, pausing
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.store import RunLock
 from wallflower.watching.state import State, state_of
 
 PARTS = ("banner", "verdict", "arms", "promise", "health", "check")

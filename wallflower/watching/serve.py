@@ -24,7 +24,7 @@ from wallflower.protocol.identity.certificates import is_valid_at, names_host
 from wallflower.watching.access import LOOPBACK, Guard
 from wallflower.watching.connections import (
     MOST_HEADER_BYTES,
-    Doorway,
+    ConnectionLimiter,
     Listener,
     protocol_for,
 )
@@ -151,7 +151,7 @@ async def serve(
     site = Site(directories)
     await site.begin()
     guarded = Guard(site.app(), allowed_names(place), token, tls=place.tls)
-    doorway = Doorway()
+    doorway = ConnectionLimiter()
     with Listener(listening(place), doorway) as opened:
         server = _Server(_settings(guarded, place, doorway), site.end)
         scheme = "https" if place.tls else "http"
@@ -180,7 +180,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _settings(app: Guard, place: Place, doorway: Doorway) -> uvicorn.Config:
+def _settings(app: Guard, place: Place, doorway: ConnectionLimiter) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=protocol_for(doorway),

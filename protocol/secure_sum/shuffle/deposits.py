@@ -16,7 +16,7 @@ import hashlib
 import hmac
 
 from wallflower.protocol.identity.canonical import digest
-from wallflower.protocol.wire.shuffle_pb2 import DepositGreeting
+from wallflower.protocol.wire.shuffle_pb2 import DepositHandshake
 
 # The header of a deposit; without a fitting one nothing more is read.
 GREETING = "deposit-bin"
@@ -24,9 +24,9 @@ TICKET_BYTES = 32
 REFERENCE_BYTES = 32
 
 
-def greeting_of(run_id: str, context: bytes, nodes: int, size: int) -> DepositGreeting:
+def greeting_of(run_id: str, context: bytes, nodes: int, size: int) -> DepositHandshake:
     """Describe the deposits of a cohort; without what lets them in."""
-    return DepositGreeting(
+    return DepositHandshake(
         context=context,
         run=digest("wallflower/v1/shuffler-run", run_id),
         nodes=nodes,
@@ -34,7 +34,7 @@ def greeting_of(run_id: str, context: bytes, nodes: int, size: int) -> DepositGr
     )
 
 
-def admission(token: bytes, greeting: DepositGreeting) -> bytes:
+def admission(token: bytes, greeting: DepositHandshake) -> bytes:
     """Give what the operator, who holds the shuffler's token, hands to a cohort."""
     purpose = digest(
         "wallflower/v1/shuffler-admission",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from wallflower.clients.desk.attend import Invitation
 from wallflower.clients.host.invitations import drop, kept, save
+from wallflower.clients.transport.grpc_client import Invitation
 from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.identity.tokens import RunToken, RunTokens
 
@@ -19,7 +19,7 @@ def invitation(
 ) -> Invitation:
     until = int(time.time()) + 3600 if expiry is None else expiry
     token = RunTokens(run_id, b"s" * 32).issue_to("flower/7", expiry=until)
-    return Invitation("desk:9000", b"PEM", run_id, token, pinned)
+    return Invitation("gRPC server:9000", b"PEM", run_id, token, pinned)
 
 
 def test_an_invitation_comes_back_as_it_was_kept(tmp_path: Path) -> None:

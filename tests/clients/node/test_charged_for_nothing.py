@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.node.test_node import carry_out, cohort, play, site
 from tests.support.shuffled_sums import FINGERPRINT, KEY, TOKEN
-from wallflower.clients.node import courier
+from wallflower.clients.node import upload
 from wallflower.protocol.secure_sum.session import Void
 from wallflower.protocol.wire.node_pb2 import Task
 from wallflower.strategy.secure_sum import server_session
@@ -43,8 +43,8 @@ async def test_more_users_than_the_roster_says_are_refused_before_they_are_charg
 async def test_a_shuffler_that_cannot_be_reached_is_noticed_before_people_are_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(courier, "_REACH_S", 0.2)
-    monkeypatch.setattr(courier, "_PAUSES_S", ())  # who charges first fails soon
+    monkeypatch.setattr(upload, "_REACH_S", 0.2)
+    monkeypatch.setattr(upload, "_PAUSES_S", ())  # who charges first fails soon
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
     traffic = cohort(USERS, backend="shuffle", shuffle="mixed")

@@ -6,17 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.one_time_answers import OneTimeAnswer
 from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.identity.canonical import digest
 
 
-def tally(request: bytes = b"set", answer: bytes = b"sum", node: str = "n") -> Claim:
-    return Claim(node, "run", "cohort", "open", digest(request, answer))
+def tally(
+    request: bytes = b"set", answer: bytes = b"sum", node: str = "n"
+) -> OneTimeAnswer:
+    return OneTimeAnswer(node, "run", "cohort", "open", digest(request, answer))
 
 
-async def refused(ledger: Ledger, claim: Claim) -> str:
+async def refused(ledger: Ledger, claim: OneTimeAnswer) -> str:
     with pytest.raises(RefusalError) as caught:
         await ledger.claim(claim)
     return caught.value.code
@@ -42,7 +44,7 @@ async def test_the_same_answer_to_the_same_request_may_leave_again(
     ],
 )
 async def test_a_second_different_answer_never_leaves_also_after_a_restart(
-    other: Claim, tmp_path: Path
+    other: OneTimeAnswer, tmp_path: Path
 ) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         await ledger.claim(tally())
@@ -88,7 +90,7 @@ async def test_attendance_of_a_run_is_remembered_for_that_node_and_run(
     tmp_path: Path,
 ) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        await ledger.claim(Claim.attendance("n", "run"))
+        await ledger.claim(OneTimeAnswer.attendance("n", "run"))
     with Ledger(tmp_path / "ledger") as ledger:
         assert await ledger.attended("n", "run")
         assert not await ledger.attended("n", "another")
@@ -99,5 +101,5 @@ async def test_nothing_a_server_names_a_cohort_looks_like_attendance(
     tmp_path: Path,
 ) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        await ledger.claim(Claim("n", "run", "", "open", b"digest"))
+        await ledger.claim(OneTimeAnswer("n", "run", "", "open", b"digest"))
         assert not await ledger.attended("n", "run")

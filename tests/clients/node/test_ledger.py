@@ -16,8 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from wallflower.clients.node.claims import Claim
 from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.one_time_answers import OneTimeAnswer
 from wallflower.clients.node.prices import Price
 from wallflower.clients.node.spends import Spend
 from wallflower.protocol.accounting.account import NOTHING, Cost
@@ -358,7 +358,7 @@ async def test_what_a_spend_would_be_refused_for_is_said_before_and_costs_nothin
 
 async def test_a_cohort_with_a_claim_is_not_prepared_again(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        await ledger.claim(Claim("n", "r", "c1", "open", b"digest"))
+        await ledger.claim(OneTimeAnswer("n", "r", "c1", "open", b"digest"))
         with pytest.raises(RefusalError, match="cohort-repeated"):
             await ledger.prepare(spend("c1"))
         assert await ledger.prepare(spend("c2")) == {}

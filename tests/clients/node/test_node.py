@@ -47,7 +47,7 @@ from wallflower.protocol.wire.node_pb2 import (
     Task,
     TaskAnswer,
 )
-from wallflower.strategy.bandit.policy import CohortWish
+from wallflower.strategy.bandit.policy import CohortRequest
 from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
@@ -158,8 +158,10 @@ def cohort(
         ),
     )
     floor = cohort_floor([len(users)] * 4, TENTH, Fraction(0))
-    wish = CohortWish(next(_numbers), 0, 4 * len(users), Fraction(1, 10**6))
-    spec = cohort_spec(config, RUN, wish, floor, 1)
+    cohort_request = CohortRequest(
+        next(_numbers), 0, 4 * len(users), Fraction(1, 10**6)
+    )
+    spec = cohort_spec(config, RUN, cohort_request, floor, 1)
     return CohortTraffic(spec, asked, Closings())
 
 
@@ -371,7 +373,7 @@ async def test_a_node_at_a_desk_works_for_that_desks_run_only(tmp_path: Path) ->
         traffic = cohort()
         await dealt(there, traffic)
         for node in there.nodes.values():
-            node.only_run = "the run of the desk"
+            node.only_run = "the run of the gRPC server"
         _, refused = await play(there, traffic)
         assert set(refused.values()) == {"wrong-run"}
 

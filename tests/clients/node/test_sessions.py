@@ -19,7 +19,7 @@ from wallflower.protocol.errors import RefusalError, UnavailableError
 from wallflower.protocol.secure_sum.session import (
     ClientSession,
     Contribution,
-    Parcel,
+    ShufflerUpload,
 )
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
@@ -51,7 +51,7 @@ class Diary:
     def given_once(self, answer: bytes) -> str | None:
         return None
 
-    def parcel(self) -> Parcel | None:
+    def upload(self) -> ShufflerUpload | None:
         return None
 
     def snapshot(self) -> bytes:

@@ -65,7 +65,7 @@ def test_a_node_listed_as_dropped_itself_refuses() -> None:
     def drop_me(request: wire.UnmaskRequest) -> None:
         roster = {p: 1 for p in names(8) if p != "node-00000"}
         request.survivors.CopyFrom(
-            wire.Standing(parties=7, users=7, roster=roster_bytes(roster))
+            wire.SurvivorSet(parties=7, users=7, roster=roster_bytes(roster))
         )
 
     assert "listed as dropped" in str(unmask_with(drop_me))
@@ -85,7 +85,7 @@ def test_a_survivor_with_more_users_than_it_swore_is_refused() -> None:
     def inflate(request: wire.UnmaskRequest) -> None:
         roster = {**names(8), "node-00003": 2}
         request.survivors.CopyFrom(
-            wire.Standing(parties=8, users=9, roster=roster_bytes(roster))
+            wire.SurvivorSet(parties=8, users=9, roster=roster_bytes(roster))
         )
 
     assert "cannot stand for 2 users" in str(unmask_with(inflate))
@@ -102,7 +102,7 @@ def test_masks_do_not_come_off_below_the_quorum() -> None:
         gone = {neighbours[position] for position in request.dropped}
         roster = {party: 1 for party in names(8) if party not in gone}
         request.survivors.CopyFrom(
-            wire.Standing(parties=6, users=6, roster=roster_bytes(roster))
+            wire.SurvivorSet(parties=6, users=6, roster=roster_bytes(roster))
         )
 
     error = refusal(cohort, "node-00000", forged(body, wire.UnmaskRequest, shrink))
@@ -132,7 +132,7 @@ def test_survivors_other_than_those_confirmed_are_refused() -> None:
         gone = cohort.clients["node-00000"].memory.request.neighbours[victim]  # type: ignore[attr-defined]
         roster = {party: 1 for party in names(8) if party != gone}
         request.survivors.CopyFrom(
-            wire.Standing(parties=7, users=7, roster=roster_bytes(roster))
+            wire.SurvivorSet(parties=7, users=7, roster=roster_bytes(roster))
         )
 
     error = refusal(cohort, "node-00000", forged(body, wire.UnmaskRequest, other_set))
@@ -173,7 +173,7 @@ def test_unmasking_without_confirmation_is_refused_by_a_malicious_setting() -> N
     cohort = fresh("secagg-plus", 8, threat=LYING, enrolment=Enrolment())
     asks(cohort, "confirm")
     context = cohort.server.context  # type: ignore[attr-defined]
-    standing = wire.Standing(parties=8, users=8, roster=roster_bytes(names(8)))
+    standing = wire.SurvivorSet(parties=8, users=8, roster=roster_bytes(names(8)))
     payload = wire.UnmaskRequest(survivors=standing, present=range(7))
     body = wrap(
         wire.STAGE_UNMASK, context, "", "node-00000", payload.SerializeToString()

@@ -36,9 +36,9 @@ from wallflower.protocol.wire import secure_sum_pb2 as wire
     [
         (ClientLimits(minimum_parties=7), "cohort-too-small"),
         (ClientLimits(minimum_users=5), "cohort-too-small"),
-        (ClientLimits(minimum_corrupt=Fraction(1, 5)), "threat-too-mild"),
+        (ClientLimits(minimum_corrupt=Fraction(1, 5)), "threat-too-weak"),
         (ClientLimits(require_enrolment=True), "enrolment-required"),
-        (ClientLimits(require_malicious=True), "threat-too-mild"),
+        (ClientLimits(require_malicious=True), "threat-too-weak"),
     ],
 )
 def test_a_cohort_below_a_nodes_minimum_is_refused(

@@ -20,7 +20,7 @@ from tests.support.secure_sums import (
 )
 from wallflower.clients.secure_sum import ClientKeyring, ClientLimits
 from wallflower.protocol.errors import RefusalError, WrongContextError
-from wallflower.protocol.secure_sum.session import Contribution, Dealt
+from wallflower.protocol.secure_sum.session import Contribution, KeyReady
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.strategy.secure_sum import ServerKeyring
 
@@ -37,7 +37,7 @@ def sealed_under(
     dealing = deal_key(
         "run-1", threat, names(dealers), keyrings, server, enrolment=ENROLMENT
     )
-    assert isinstance(run_dealing(dealing), Dealt)
+    assert isinstance(run_dealing(dealing), KeyReady)
     parties = names(nodes)
     return open_cohort(
         cohort_spec("sealed", parties, threat=threat),

@@ -51,8 +51,8 @@ def test_a_lying_server_needs_an_enrolment_key_already_when_dealing() -> None:
     ("limits", "code"),
     [
         (ClientLimits(minimum_parties=7), "cohort-too-small"),
-        (ClientLimits(minimum_corrupt=Fraction(1, 5)), "threat-too-mild"),
-        (ClientLimits(require_malicious=True), "threat-too-mild"),
+        (ClientLimits(minimum_corrupt=Fraction(1, 5)), "threat-too-weak"),
+        (ClientLimits(require_malicious=True), "threat-too-weak"),
     ],
 )
 def test_a_dealing_below_a_nodes_minimum_is_refused(
@@ -190,7 +190,7 @@ def test_a_member_holds_no_share_of_a_dealing_that_does_not_hang_together(
     dealing = fresh_dealing(lying)
     error = refused(dealing, "check", wire.CheckRequest, change)
     assert isinstance(error, ProtocolError | RefusalError)
-    assert dealing.keyrings[NODE].vault.read(dealing.spec.cohort_id) is None
+    assert dealing.keyrings[NODE].key_shares.read(dealing.spec.cohort_id) is None
 
 
 @pytest.mark.parametrize("what", ["sealed", "path"])

@@ -34,7 +34,7 @@ from wallflower.protocol.secure_sum.sealed.group import (
     Point,
     base,
 )
-from wallflower.protocol.secure_sum.session import Dealt, SecureSum
+from wallflower.protocol.secure_sum.session import KeyReady, SecureSum
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire import sealed_pb2 as wire
 from wallflower.strategy.secure_sum import ServerKeyring
@@ -251,7 +251,7 @@ def test_a_sum_that_is_no_point_is_refused(summed: bytes) -> None:
 
 def test_a_key_dealt_for_a_milder_threat_opens_nothing() -> None:
     cohort = fresh()
-    state = cohort.keyrings[NODE].vault
+    state = cohort.keyrings[NODE].key_shares
     ask = asks(cohort, "open", NODE)
     request = wire.OpenRequest.FromString(unwrap(ask.messages[NODE]).payload)
     held = state.read(request.dealing_id)
@@ -266,7 +266,7 @@ def test_a_member_that_is_in_no_cohort_opens_it_all_the_same() -> None:
     """Members serve the run; their own users may be all used, or never asked."""
     parties, rings, ring = names(9), {}, ServerKeyring("run-1")  # type: ignore[var-annotated]
     assert isinstance(
-        run_dealing(deal_key("run-1", HONEST, parties, rings, ring)), Dealt
+        run_dealing(deal_key("run-1", HONEST, parties, rings, ring)), KeyReady
     )
     few = dict(list(parties.items())[:5])
     spec = cohort_spec("sealed", few)
@@ -318,12 +318,12 @@ def test_shares_that_changed_since_the_last_opening_are_added_up_anew() -> None:
     cohort = opened_before()
     ask = asks(cohort, "open", NODE)
     request = wire.OpenRequest.FromString(unwrap(ask.messages[NODE]).payload)
-    vault = cohort.keyrings[NODE].vault
-    body = vault.read(request.dealing_id)
+    key_shares = cohort.keyrings[NODE].key_shares
+    body = key_shares.read(request.dealing_id)
     assert body is not None
     held = wire.MemberState.FromString(body)
     held.shares[request.dealers[0]].statement = bytes(32)
-    vault.write(request.dealing_id, held.SerializeToString())
+    key_shares.write(request.dealing_id, held.SerializeToString())
     assert isinstance(refusal(cohort, NODE, ask.messages[NODE]), WrongContextError)
 
 
@@ -335,6 +335,6 @@ def test_no_added_up_key_outlives_its_shares(way: str) -> None:
     if way == "closed":
         ring.forget_dealing(dealing_id)
     else:  # by another process of the node
-        ring.vault.delete(dealing_id)
+        ring.key_shares.delete(dealing_id)
         refusal(cohort, NODE, body)
     assert ring.opening_keys == {}

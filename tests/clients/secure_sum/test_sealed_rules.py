@@ -44,7 +44,7 @@ from wallflower.protocol.secure_sum.sealed.group import (
     times,
     total,
 )
-from wallflower.protocol.secure_sum.session import Ask, Dealt, SecureSum
+from wallflower.protocol.secure_sum.session import Ask, KeyReady, SecureSum
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire import sealed_pb2 as wire
 from wallflower.strategy.secure_sum import ServerKeyring
@@ -224,7 +224,7 @@ def test_colluding_dealers_that_were_not_drawn_make_no_key() -> None:
     deal_args = ("run-1", threat, parties, rings, ring, ENROLMENT)
     dealing = deal_key(*deal_args)
     drawn = list(dealing.server._seats.places)  # type: ignore[attr-defined]
-    assert isinstance(run_dealing(dealing), Dealt)
+    assert isinstance(run_dealing(dealing), KeyReady)
     spec = cohort_spec("sealed", parties, threat=threat)
     cohort = open_cohort(
         spec, parties, enrolment=ENROLMENT, keyrings=rings, server_keyring=ring
@@ -287,13 +287,13 @@ def test_shares_and_keys_stay_out_of_reprs_and_errors() -> None:
     cohort = fresh()
     ask = asks(cohort, "open", NODE)
     request = wire.OpenRequest.FromString(unwrap(ask.messages[NODE]).payload)
-    held = cohort.keyrings[NODE].vault.read(request.dealing_id)
+    held = cohort.keyrings[NODE].key_shares.read(request.dealing_id)
     assert held is not None
     shares = [one.share for one in wire.MemberState.FromString(held).shares.values()]
     texts = [
         repr(cohort.clients[NODE]),
         repr(cohort.keyrings[NODE]),
-        repr(cohort.keyrings[NODE].vault),
+        repr(cohort.keyrings[NODE].key_shares),
         repr(cohort.server),
     ]
     error = refusal(
@@ -315,10 +315,10 @@ def test_a_members_key_is_gone_when_its_dealing_is_closed() -> None:
     cohort = fresh()
     body = asks(cohort, "open", NODE).messages[NODE]
     dealing_id = wire.OpenRequest.FromString(unwrap(body).payload).dealing_id
-    vault = cohort.keyrings[NODE].vault
-    assert vault.read(dealing_id) is not None
+    key_shares = cohort.keyrings[NODE].key_shares
+    assert key_shares.read(dealing_id) is not None
     cohort.keyrings[NODE].forget_dealing(dealing_id)
-    assert vault.read(dealing_id) is None
+    assert key_shares.read(dealing_id) is None
     error = refusal(cohort, NODE, body)
     assert isinstance(error, RefusalError)
     assert error.code == "not-a-member"

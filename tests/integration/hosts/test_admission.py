@@ -1,6 +1,6 @@
 """Who gets in at Flower's own door, from hosts of their own, through the real proxy.
 
-The desk's door is tried in tests/integration/test_who_gets_in.py on loopback.
+The gRPC server's door is tried in tests/integration/test_who_gets_in.py on loopback.
 """
 
 from __future__ import annotations

@@ -59,6 +59,6 @@ def _show_hosts(built: Consortium) -> None:
     for name, host in built.hosts.items():
         print(f"  {name:<10} {host.address}")
     print(
-        f"  desk       {built.desk_host}:{built.desk_port} (operator's second address)"
+        f"  gRPC       {built.grpc_host}:{built.grpc_port} (operator's second address)"
     )
     print(f"  nodes dial {built.fleet} (nginx), SuperLink listens on loopback only")

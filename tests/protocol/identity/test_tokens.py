@@ -13,9 +13,9 @@ from wallflower.protocol.identity.tokens import (
     token_proof,
     transcript,
 )
-from wallflower.protocol.wire import desk_pb2
+from wallflower.protocol.wire import node_service_pb2
 
-HELLO = desk_pb2.Hello(
+HELLO = node_service_pb2.Hello(
     version=1,
     run_id="run-1",
     node_id="clinic-7",
@@ -25,11 +25,11 @@ HELLO = desk_pb2.Hello(
     token_expiry=1_800_000_000,
     instance=b"i" * 16,
 )
-CHALLENGE = desk_pb2.Challenge(nonce=b"d" * 32, server_fingerprint=b"f" * 32)
+CHALLENGE = node_service_pb2.Challenge(nonce=b"d" * 32, server_fingerprint=b"f" * 32)
 
 
 def test_golden_bytes_of_a_hello() -> None:
-    greeting = desk_pb2.Greeting(hello=HELLO, token_proof=b"m" * 32)
+    greeting = node_service_pb2.Handshake(hello=HELLO, token_proof=b"m" * 32)
     body = greeting.SerializeToString(deterministic=True)
     golden = [
         "0a740801120572756e2d311a08636c696e69632d37",
@@ -47,28 +47,32 @@ def test_golden_bytes_of_a_hello() -> None:
     ("frame", "golden"),
     [
         (
-            desk_pb2.FromNode(answer={"request_id": "c1/tally", "body": b"\x01"}),
+            node_service_pb2.FromNode(
+                answer={"request_id": "c1/tally", "body": b"\x01"}
+            ),
             "120d0a0863312f74616c6c79120101",
         ),
         (
-            desk_pb2.FromNode(answer={"request_id": "r", "failure": "abandoned"}),
+            node_service_pb2.FromNode(
+                answer={"request_id": "r", "failure": "abandoned"}
+            ),
             "120e0a01721a096162616e646f6e6564",
         ),
-        (desk_pb2.FromNode(heartbeat={"number": 5}), "1a020805"),
+        (node_service_pb2.FromNode(heartbeat={"number": 5}), "1a020805"),
         (
-            desk_pb2.FromDesk(request={"request_id": "r", "body": b"\x02"}),
+            node_service_pb2.FromServer(request={"request_id": "r", "body": b"\x02"}),
             "1a060a0172120102",
         ),
-        (desk_pb2.FromDesk(abandon={"request_id": "r"}), "22030a0172"),
-        (desk_pb2.FromDesk(heartbeat={"number": 5}), "2a020805"),
+        (node_service_pb2.FromServer(abandon={"request_id": "r"}), "22030a0172"),
+        (node_service_pb2.FromServer(heartbeat={"number": 5}), "2a020805"),
         (
-            desk_pb2.FromDesk(run_over={"reason": "finished"}),
+            node_service_pb2.FromServer(run_over={"reason": "finished"}),
             "320a0a0866696e6973686564",
         ),
     ],
 )
 def test_golden_bytes_of_frames(
-    frame: desk_pb2.FromNode | desk_pb2.FromDesk, golden: str
+    frame: node_service_pb2.FromNode | node_service_pb2.FromServer, golden: str
 ) -> None:
     assert frame.SerializeToString(deterministic=True).hex() == golden
 
@@ -87,7 +91,7 @@ def test_golden_bytes_of_frames(
     ],
 )
 def test_every_word_of_a_hello_is_under_the_signature(field: str) -> None:
-    other = desk_pb2.Hello()
+    other = node_service_pb2.Hello()
     other.CopyFrom(HELLO)
     value = getattr(other, field)
     more = {int: 1, str: "x", bytes: b"x"}[type(value)]
@@ -97,7 +101,7 @@ def test_every_word_of_a_hello_is_under_the_signature(field: str) -> None:
 
 @pytest.mark.parametrize("field", ["nonce", "server_fingerprint"])
 def test_the_desks_nonce_and_certificate_are_under_the_signature(field: str) -> None:
-    other = desk_pb2.Challenge()
+    other = node_service_pb2.Challenge()
     other.CopyFrom(CHALLENGE)
     setattr(other, field, b"x" * 32)
     assert transcript(HELLO, other) != transcript(HELLO, CHALLENGE)
@@ -116,12 +120,12 @@ def test_a_token_depends_on_run_node_expiry_and_secret() -> None:
 
 def test_the_two_sides_proofs_cannot_be_swapped() -> None:
     token = RunToken(1, b"k" * 32)
-    proof = token_proof(token, "desk", b"said")
-    check_token_proof(token, "desk", b"said", proof)
+    proof = token_proof(token, "gRPC server", b"said")
+    check_token_proof(token, "gRPC server", b"said", proof)
     with pytest.raises(AuthenticationError):
         check_token_proof(token, "node", b"said", proof)
     with pytest.raises(AuthenticationError):
-        check_token_proof(RunToken(1, b"l" * 32), "desk", b"said", proof)
+        check_token_proof(RunToken(1, b"l" * 32), "gRPC server", b"said", proof)
 
 
 def test_a_secret_of_the_wrong_length_is_refused() -> None:
@@ -137,4 +141,4 @@ def test_every_reason_has_a_status_that_grpc_knows() -> None:
 
 def test_a_node_comes_back_after_what_may_pass_only() -> None:
     assert {"revoked", "wrong-run", "superseded", "signature-invalid"} <= FINAL
-    assert not {"too-many-streams", "desk-closing", "heartbeat-lost"} & FINAL
+    assert not {"too-many-streams", "gRPC server-closing", "heartbeat-lost"} & FINAL

@@ -49,7 +49,7 @@ SPEC = CohortSpec(
 )
 NOTE = wire.RosterNote(digest=b"\x01" * 4, size=3, roster=b"r")
 KEY = wire.PartyKey(key=b"\x02" * 4, certificate=b"c", signature=b"s", mask_key=b"m")
-STANDING = wire.Standing(parties=2, users=5, roster=b"r")
+STANDING = wire.SurvivorSet(parties=2, users=5, roster=b"r")
 GOLDEN: list[tuple[Message, str]] = [
     (wire.Roster(parties=["a", "b"], users=[1, 300]), "0a01610a01621203 01ac02"),
     (NOTE, "0a04010101011003 1a0172"),

@@ -12,10 +12,14 @@ from tests.support.play import Field
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.confidence import confidence_for
 from wallflower.strategy.bandit.elimination import Elimination
-from wallflower.strategy.bandit.evidence import Evidence, Verdict, evidence_for
 from wallflower.strategy.bandit.groups import CohortFacts
 from wallflower.strategy.bandit.policies import policy_from_state
-from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish
+from wallflower.strategy.bandit.policy import CohortRequest, CohortSum
+from wallflower.strategy.bandit.sequential_test import (
+    SequentialTest,
+    Verdict,
+    evidence_for,
+)
 from wallflower.strategy.bandit.spec import PolicySpec
 
 SPEC = PolicySpec(
@@ -30,27 +34,33 @@ MEANS = (0.2, 0.9, 0.5, 0.4)
 
 
 def answer(
-    wish: CohortWish,
+    cohort_request: CohortRequest,
     mean: float,
     *,
     missing: int = 0,
     floor: int | None = None,
-) -> CohortOutcome:
+) -> CohortSum:
     """A noiseless cohort with the given mean: what matters here are decisions."""
-    survivors = wish.size - missing
+    survivors = cohort_request.size - missing
     precision = 1000
     total = round(mean * survivors * precision)
-    floor = wish.size if floor is None else floor
-    return CohortOutcome(
-        wish.batch, wish.arm, wish.size, floor, survivors, precision, total
+    floor = cohort_request.size if floor is None else floor
+    return CohortSum(
+        cohort_request.batch,
+        cohort_request.arm,
+        cohort_request.size,
+        floor,
+        survivors,
+        precision,
+        total,
     )
 
 
 def test_every_active_arm_gets_one_cohort_of_the_same_size() -> None:
-    wishes = Elimination(SPEC).wishes()
-    assert [wish.arm for wish in wishes] == [0, 1, 2, 3]
-    assert len({wish.size for wish in wishes}) == 1
-    assert {wish.batch for wish in wishes} == {1}
+    next_cohorts = Elimination(SPEC).next_cohorts()
+    assert [cohort_request.arm for cohort_request in next_cohorts] == [0, 1, 2, 3]
+    assert len({cohort_request.size for cohort_request in next_cohorts}) == 1
+    assert {cohort_request.batch for cohort_request in next_cohorts} == {1}
 
 
 @pytest.mark.parametrize(("radius", "part"), [("pair", 1 / 4), ("tight", 6 / 7)])
@@ -58,9 +68,9 @@ def test_the_wrap_probability_shrinks_with_the_batch_number(
     radius: str, part: float
 ) -> None:
     policy = Elimination(dataclasses.replace(SPEC, radius=radius))
-    first = policy.wishes()[0].wrap_probability
+    first = policy.next_cohorts()[0].wrap_probability
     policy.observe([])
-    second = policy.wishes()[0].wrap_probability
+    second = policy.next_cohorts()[0].wrap_probability
     assert float(second / first) == pytest.approx(part, rel=1e-3)
 
 
@@ -88,16 +98,21 @@ def test_the_chance_of_such_sums_counts_the_choice_of_the_leader_and_is_rounded_
 ) -> None:
     policy = Elimination(SPEC)
     verdicts: list[Verdict] = []
-    compare = Evidence.compare
+    compare = SequentialTest.compare
 
     def noted(*asked: Any) -> Verdict:
         verdicts.append(compare(*asked))
         return verdicts[-1]
 
-    monkeypatch.setattr(Evidence, "compare", noted)
+    monkeypatch.setattr(SequentialTest, "compare", noted)
     while not policy.finished:
-        wishes = policy.wishes()
-        policy.observe([answer(wish, MEANS[wish.arm]) for wish in wishes])
+        next_cohorts = policy.next_cohorts()
+        policy.observe(
+            [
+                answer(cohort_request, MEANS[cohort_request.arm])
+                for cohort_request in next_cohorts
+            ]
+        )
     said = [view.reason for view in policy.arms() if view.reason]
     found = [
         float(evidence)
@@ -127,8 +142,10 @@ def test_an_arm_falls_when_it_trails_by_more_than_the_radius_and_not_before(
     policy = Elimination(
         dataclasses.replace(SPEC, arms=2, radius=radius, first_batch=400)
     )
-    wishes = policy.wishes()
-    facts = CohortFacts(wishes[0].size, wishes[0].size, wishes[0].size)
+    next_cohorts = policy.next_cohorts()
+    facts = CohortFacts(
+        next_cohorts[0].size, next_cohorts[0].size, next_cohorts[0].size
+    )
     confidence = confidence_for(policy.spec)
     allowed = (
         evidence_for(policy.spec).lead_needed(1, 0.5)
@@ -136,7 +153,9 @@ def test_an_arm_falls_when_it_trails_by_more_than_the_radius_and_not_before(
         else 2 * confidence.paper(facts, 1, 2)
     )
     assert 0.02 < allowed < 0.5
-    policy.observe([answer(wishes[0], 0.5), answer(wishes[1], 0.5 - share * allowed)])
+    policy.observe(
+        [answer(next_cohorts[0], 0.5), answer(next_cohorts[1], 0.5 - share * allowed)]
+    )
     assert policy.arms()[1].active is not falls
 
 
@@ -153,29 +172,32 @@ def test_the_paper_schedule_is_powers_of_two() -> None:
     policy = Elimination(dataclasses.replace(SPEC, radius="paper"))
     sizes = []
     for _ in range(5):
-        sizes.append(policy.wishes()[0].size)
+        sizes.append(policy.next_cohorts()[0].size)
         policy.observe([])
     assert sizes == [2, 4, 8, 16, 32]
 
 
 def test_a_batch_that_does_not_fit_the_horizon_is_never_wished_for() -> None:
     policy = Elimination(dataclasses.replace(SPEC, horizon=200))
-    while wishes := policy.wishes():
-        assert policy.users + sum(wish.size for wish in wishes) <= 200
-        policy.observe([answer(wish, 0.5) for wish in wishes])
+    while next_cohorts := policy.next_cohorts():
+        assert (
+            policy.users + sum(cohort_request.size for cohort_request in next_cohorts)
+            <= 200
+        )
+        policy.observe([answer(cohort_request, 0.5) for cohort_request in next_cohorts])
     assert policy.finished == "horizon"
 
 
 def test_a_horizon_too_short_for_one_batch_ends_before_it_begins() -> None:
     policy = Elimination(dataclasses.replace(SPEC, horizon=8))
     assert policy.finished == "horizon"
-    assert policy.wishes() == ()
+    assert policy.next_cohorts() == ()
 
 
 def test_the_budget_of_users_ends_the_experiment() -> None:
     policy = Elimination(dataclasses.replace(SPEC, user_budget=300))
-    while wishes := policy.wishes():
-        policy.observe([answer(wish, 0.5) for wish in wishes])
+    while next_cohorts := policy.next_cohorts():
+        policy.observe([answer(cohort_request, 0.5) for cohort_request in next_cohorts])
     assert policy.finished == "budget"
     assert policy.users <= 300
 
@@ -185,40 +207,42 @@ def test_stop_ends_it_from_outside_and_keeps_the_first_reason() -> None:
     policy.stop("no users left")
     policy.stop("winner")
     assert policy.finished == "no users left"
-    assert policy.wishes() == ()
+    assert policy.next_cohorts() == ()
 
 
 def test_a_void_cohort_leaves_its_arm_active_and_its_users_used() -> None:
     policy = Elimination(SPEC)
-    wishes = policy.wishes()
-    policy.observe([answer(w, MEANS[w.arm]) for w in wishes if w.arm != 0])
+    next_cohorts = policy.next_cohorts()
+    policy.observe([answer(w, MEANS[w.arm]) for w in next_cohorts if w.arm != 0])
     view = policy.arms()[0]
     assert view.active
     assert view.estimate is None
     assert (view.lower, view.upper) == (0.0, 1.0)
-    assert (view.users, view.asked) == (0, wishes[0].size)
+    assert (view.users, view.asked) == (0, next_cohorts[0].size)
 
 
 def test_an_arm_once_void_is_compared_by_the_cohorts_it_has() -> None:
     policy = Elimination(SPEC)
-    policy.observe([answer(w, 0.5) for w in policy.wishes() if w.arm != 0])
-    while wishes := policy.wishes():
-        policy.observe([answer(w, (0.1, 0.9, 0.1, 0.1)[w.arm]) for w in wishes])
+    policy.observe([answer(w, 0.5) for w in policy.next_cohorts() if w.arm != 0])
+    while next_cohorts := policy.next_cohorts():
+        policy.observe([answer(w, (0.1, 0.9, 0.1, 0.1)[w.arm]) for w in next_cohorts])
     assert [view.active for view in policy.arms()] == [False, True, False, False]
 
 
 def test_fewer_survivors_make_an_arm_harder_to_drop() -> None:
     full, thin = Elimination(SPEC), Elimination(SPEC)
     for policy, missing in ((full, 0.0), (thin, 0.9)):
-        while wishes := policy.wishes():
+        while next_cohorts := policy.next_cohorts():
             outcomes = [
                 answer(
-                    wish,
-                    0.9 if wish.arm == 1 else 0.5,
-                    missing=int(wish.size * missing) if wish.arm else 0,
-                    floor=1 + wish.size // 20,
+                    cohort_request,
+                    0.9 if cohort_request.arm == 1 else 0.5,
+                    missing=int(cohort_request.size * missing)
+                    if cohort_request.arm
+                    else 0,
+                    floor=1 + cohort_request.size // 20,
                 )
-                for wish in wishes
+                for cohort_request in next_cohorts
             ]
             policy.observe(outcomes)
     dropped = [policy.arms()[2].eliminated_in for policy in (full, thin)]
@@ -231,23 +255,23 @@ def test_a_lower_floor_means_more_noise_and_wider_intervals() -> None:
     spec = dataclasses.replace(SPEC, first_batch=1000)
     narrow, wide = Elimination(spec), Elimination(spec)
     for policy, floor in ((narrow, None), (wide, 100)):
-        policy.observe([answer(w, 0.5, floor=floor) for w in policy.wishes()])
+        policy.observe([answer(w, 0.5, floor=floor) for w in policy.next_cohorts()])
     width = [p.arms()[0].upper - p.arms()[0].lower for p in (narrow, wide)]
     assert width[0] < width[1]
 
 
 def test_leftover_users_get_the_leader() -> None:
     policy = Elimination(dataclasses.replace(SPEC, horizon=200))
-    while wishes := policy.wishes():
-        policy.observe([answer(w, 0.5 + 0.01 * (w.arm == 2)) for w in wishes])
+    while next_cohorts := policy.next_cohorts():
+        policy.observe([answer(w, 0.5 + 0.01 * (w.arm == 2)) for w in next_cohorts])
     assert policy.assignment(17) == {2: 17}
 
 
 def test_leftover_users_of_the_paper_go_through_the_arms_in_blocks() -> None:
     spec = dataclasses.replace(SPEC, radius="paper", horizon=70)
     policy = Elimination(spec)
-    while wishes := policy.wishes():
-        policy.observe([answer(w, 0.5) for w in wishes])
+    while next_cohorts := policy.next_cohorts():
+        policy.observe([answer(w, 0.5) for w in next_cohorts])
     left = 70 - policy.users
     assert policy.assignment(left) == {0: left, 1: 0, 2: 0, 3: 0}
 
@@ -266,22 +290,24 @@ def test_an_outcome_nobody_asked_for_is_refused(
     change: dict[str, int], message: str
 ) -> None:
     policy = Elimination(SPEC)
-    outcome = answer(policy.wishes()[0], 0.5)
+    outcome = answer(policy.next_cohorts()[0], 0.5)
     with pytest.raises(InputError, match=message):
         policy.observe([dataclasses.replace(outcome, **change)])
 
 
 def test_users_invited_beyond_the_wish_are_counted() -> None:
     policy = Elimination(SPEC)
-    wish = policy.wishes()[0]
-    more = dataclasses.replace(wish, size=wish.size + 5)
+    cohort_request = policy.next_cohorts()[0]
+    more = dataclasses.replace(cohort_request, size=cohort_request.size + 5)
     policy.observe([answer(more, 0.5)])
-    assert [view.asked for view in policy.arms()] == [wish.size + 5] + 3 * [wish.size]
+    assert [view.asked for view in policy.arms()] == [cohort_request.size + 5] + 3 * [
+        cohort_request.size
+    ]
 
 
 def test_an_arm_answered_twice_is_refused() -> None:
     policy = Elimination(SPEC)
-    outcome = answer(policy.wishes()[0], 0.5)
+    outcome = answer(policy.next_cohorts()[0], 0.5)
     with pytest.raises(InputError, match="at most once"):
         policy.observe([outcome, outcome])
 
@@ -290,9 +316,11 @@ def test_the_last_batch_takes_who_is_left() -> None:
     policy = Elimination(dataclasses.replace(SPEC, horizon=20_000))
     field = Field(policy.spec, [0.5] * SPEC.arms)
     sizes = []
-    while wishes := policy.wishes():
-        sizes.append(wishes[0].size)
-        policy.observe([field.outcome(wish) for wish in wishes])
+    while next_cohorts := policy.next_cohorts():
+        sizes.append(next_cohorts[0].size)
+        policy.observe(
+            [field.outcome(cohort_request) for cohort_request in next_cohorts]
+        )
     assert policy.finished == "horizon"
     assert sizes[-1] < 1.5 * sizes[-2] - 1
     # Six bits of a size lose 3 % of the last batch, which is at most half of all.
@@ -304,31 +332,44 @@ def test_radii_that_pool_by_size_know_no_smaller_batch(radius: str) -> None:
     policy = Elimination(dataclasses.replace(SPEC, horizon=20_000, radius=radius))
     field = Field(policy.spec, [0.5] * SPEC.arms)
     sizes = []
-    while wishes := policy.wishes():
-        sizes.append(wishes[0].size)
-        policy.observe([field.outcome(wish) for wish in wishes])
+    while next_cohorts := policy.next_cohorts():
+        sizes.append(next_cohorts[0].size)
+        policy.observe(
+            [field.outcome(cohort_request) for cohort_request in next_cohorts]
+        )
     assert sizes == sorted(sizes)
 
 
 def test_a_limit_shrinks_the_next_batch_and_no_other() -> None:
     policy = Elimination(SPEC)
     least = policy.spec.first_batch
-    policy.observe([answer(wish, 0.5) for wish in policy.wishes()])
+    policy.observe(
+        [answer(cohort_request, 0.5) for cohort_request in policy.next_cohorts()]
+    )
     policy.limit(policy.spec.arms * (least + 1) + 2)
-    assert {wish.size for wish in policy.wishes()} <= {least, least + 1}
-    policy.observe([answer(wish, 0.5) for wish in policy.wishes()])
+    assert {cohort_request.size for cohort_request in policy.next_cohorts()} <= {
+        least,
+        least + 1,
+    }
+    policy.observe(
+        [answer(cohort_request, 0.5) for cohort_request in policy.next_cohorts()]
+    )
     assert policy.finished is None
-    assert {wish.size for wish in policy.wishes()} == {math.ceil(least * 1.5**2)}
+    assert {cohort_request.size for cohort_request in policy.next_cohorts()} == {
+        math.ceil(least * 1.5**2)
+    }
 
 
 def test_a_limit_may_be_set_anew() -> None:
     policy = Elimination(SPEC)
-    policy.observe([answer(wish, 0.5) for wish in policy.wishes()])
-    planned = policy.wishes()
+    policy.observe(
+        [answer(cohort_request, 0.5) for cohort_request in policy.next_cohorts()]
+    )
+    planned = policy.next_cohorts()
     policy.limit(policy.spec.arms * policy.spec.first_batch)
-    assert policy.wishes()[0].size < planned[0].size
+    assert policy.next_cohorts()[0].size < planned[0].size
     policy.limit(SPEC.horizon)
-    assert policy.wishes() == planned
+    assert policy.next_cohorts() == planned
 
 
 def test_a_limit_below_the_first_size_ends_it_at_once() -> None:
@@ -336,12 +377,14 @@ def test_a_limit_below_the_first_size_ends_it_at_once() -> None:
         policy = Elimination(SPEC)
         policy.limit(users)
         assert policy.finished == "users-exhausted"
-        assert not policy.wishes()
+        assert not policy.next_cohorts()
 
 
 def test_a_limit_survives_the_journal() -> None:
     policy = Elimination(SPEC)
-    policy.observe([answer(wish, 0.5) for wish in policy.wishes()])
+    policy.observe(
+        [answer(cohort_request, 0.5) for cohort_request in policy.next_cohorts()]
+    )
     policy.limit(policy.spec.arms * policy.spec.first_batch)
     restored = policy_from_state(json.loads(json.dumps(policy.state())))
-    assert restored.wishes() == policy.wishes()
+    assert restored.next_cohorts() == policy.next_cohorts()

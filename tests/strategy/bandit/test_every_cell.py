@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from wallflower.strategy.bandit.cells import Delivered, sampling, unit_cells
-from wallflower.strategy.bandit.evidence import Evidence
 from wallflower.strategy.bandit.failure_budget import WRAP_PART
-from wallflower.strategy.bandit.groups import Heard
+from wallflower.strategy.bandit.groups import History
 from wallflower.strategy.bandit.intervals import OwnDesign
 from wallflower.strategy.bandit.noise_bound import Doubles
+from wallflower.strategy.bandit.sequential_test import SequentialTest
 from wallflower.strategy.bandit.spec import PolicySpec
 
 POINTS = 9  # of every cell, both ends among them
@@ -44,7 +44,7 @@ def random_rows(
     )
 
 
-def fewer(heard: Heard) -> Heard:
+def fewer(heard: History) -> History:
     """Let half of every cohort vanish."""
     return tuple(
         tuple(
@@ -61,7 +61,7 @@ def test_a_rival_falls_exactly_where_every_cell_convinces(
     arms: int, epsilon: str, seed: int
 ) -> None:
     spec = spec_of(arms, epsilon)
-    evidence, batch = Evidence(spec), 6
+    evidence, batch = SequentialTest(spec), 6
     heard = evidence.planned(batch)
     side = evidence.delivered(heard, batch)
     sums = random_rows(side, seed, evidence.lead_needed(batch, 0.5))
@@ -81,7 +81,7 @@ def test_a_rival_falls_exactly_where_every_cell_convinces(
 
 
 def test_pairs_judged_together_are_judged_as_each_alone() -> None:
-    evidence, batch = Evidence(spec_of(4, "1")), 6
+    evidence, batch = SequentialTest(spec_of(4, "1")), 6
     heard = evidence.planned(batch)
     side = evidence.delivered(heard, batch)
     leading, trailing = random_rows(side, 3, evidence.lead_needed(batch, 0.5))
@@ -108,7 +108,7 @@ def nested_rows(side: Delivered, mean: float, lead: float) -> tuple[Doubles, Dou
 def test_a_sure_pair_is_judged_in_cells_where_another_is_less_sure(
     mean: float,
 ) -> None:
-    evidence, batch = Evidence(spec_of(4, "10")), 6
+    evidence, batch = SequentialTest(spec_of(4, "10")), 6
     heard = evidence.planned(batch)
     side = evidence.delivered(heard, batch)
     sums = nested_rows(side, mean, evidence.lead_needed(batch, mean))
@@ -124,7 +124,7 @@ def test_a_sure_pair_is_judged_in_cells_where_another_is_less_sure(
 def test_what_is_remembered_of_one_arm_is_not_taken_for_another(
     order: tuple[int, int],
 ) -> None:
-    used, batch = Evidence(spec_of(4, "10")), 6
+    used, batch = SequentialTest(spec_of(4, "10")), 6
     heard = used.planned(batch)
     less = fewer(heard)
     side, smaller = (used.delivered(one, batch) for one in (heard, less))
@@ -138,7 +138,7 @@ def test_what_is_remembered_of_one_arm_is_not_taken_for_another(
     ]
     first, second = order
     used.compare(batch, *pairs[first])
-    fresh, falls = Evidence(spec_of(4, "10")), False
+    fresh, falls = SequentialTest(spec_of(4, "10")), False
     (leader, leading), (rival, trailing) = pairs[second]
     for row in range(0, len(leading), 4):  # one by one: no other row leaves cells open
         one = (leader, leading[[row]]), (rival, trailing[[row]])
@@ -173,7 +173,7 @@ def left_over(
 def test_an_interval_is_the_hull_of_all_means_that_are_not_ruled_out(
     epsilon: str, threshold: float
 ) -> None:
-    evidence, batch = Evidence(spec_of(3, epsilon)), 5
+    evidence, batch = SequentialTest(spec_of(3, epsilon)), 5
     side = evidence.delivered(evidence.planned(batch), batch)
     design = OwnDesign.planned(side, threshold)
     dice = np.random.default_rng(5)

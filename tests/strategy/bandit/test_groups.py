@@ -15,7 +15,6 @@ from scipy import stats
 
 from wallflower.protocol.privacy.mechanism import REGISTRY, mechanism_named
 from wallflower.strategy.bandit.cells import Delivered
-from wallflower.strategy.bandit.evidence import Evidence
 from wallflower.strategy.bandit.groups import (
     APART,
     CohortFacts,
@@ -26,8 +25,9 @@ from wallflower.strategy.bandit.groups import (
 from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
 from wallflower.strategy.bandit.pair_test import PairDesign
 from wallflower.strategy.bandit.policies import build_policy, policy_from_state
-from wallflower.strategy.bandit.policy import CohortOutcome, Policy
+from wallflower.strategy.bandit.policy import CohortSum, Policy
 from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.sequential_test import SequentialTest
 from wallflower.strategy.bandit.spec import POLICIES, RADII, PolicySpec
 
 NEARLY_ONE = Fraction(1001, 1000)
@@ -43,7 +43,7 @@ SPEC = PolicySpec(
 ).resolved()
 
 
-def apart(evidence: Evidence, design: PairDesign, batch: int) -> PairDesign:
+def apart(evidence: SequentialTest, design: PairDesign, batch: int) -> PairDesign:
     """The same exponents with a column for every cohort, as if none were grouped."""
     columns = [evidence.group_of(place) for place in range(1, batch + 1)]
     return dataclasses.replace(
@@ -53,7 +53,7 @@ def apart(evidence: Evidence, design: PairDesign, batch: int) -> PairDesign:
     )
 
 
-def side_of(evidence: Evidence, came: list[CohortFacts]) -> Delivered:
+def side_of(evidence: SequentialTest, came: list[CohortFacts]) -> Delivered:
     """Every cohort by itself."""
     noises = tuple(
         evidence.delivered(heard_from({0: {facts: 1}}), 1).noises[0] for facts in came
@@ -62,7 +62,7 @@ def side_of(evidence: Evidence, came: list[CohortFacts]) -> Delivered:
     return Delivered(users, noises)
 
 
-def grouped(evidence: Evidence, rows: Doubles) -> Doubles:
+def grouped(evidence: SequentialTest, rows: Doubles) -> Doubles:
     groups = evidence.group_of(rows.shape[1]) + 1
     found = np.zeros((len(rows), groups))
     for place in range(rows.shape[1]):
@@ -76,7 +76,7 @@ def test_sums_of_groups_decide_what_all_cohorts_one_by_one_decide(
 ) -> None:
     # Brute force: every cell, every cohort with its own column, several arms at once.
     spec = dataclasses.replace(SPEC, ratio=ratio)
-    evidence, batch, random = Evidence(spec), 16, np.random.default_rng(7)
+    evidence, batch, random = SequentialTest(spec), 16, np.random.default_rng(7)
     schedule = Schedule(ratio, spec.first_batch)
     sides = []
     for lost in (0, 1):
@@ -115,7 +115,7 @@ def test_sums_of_groups_decide_what_all_cohorts_one_by_one_decide(
 
 def test_an_exponent_stays_what_it_is_while_its_group_fills() -> None:
     # Ville's inequality needs it: each cohort multiplies an aim's part once.
-    evidence = Evidence(dataclasses.replace(SPEC, ratio=Fraction(21, 20)))
+    evidence = SequentialTest(dataclasses.replace(SPEC, ratio=Fraction(21, 20)))
     late = evidence._design(40, [38])
     for batch in (1, 2, 3, 17, 39):
         early = evidence._design(batch, [38])
@@ -136,7 +136,7 @@ def test_a_better_arm_ever_falls_with_at_most_p_where_batches_are_one_group() ->
         ratio=NEARLY_ONE,
         first_batch=1,
     ).resolved()
-    evidence = Evidence(spec)
+    evidence = SequentialTest(spec)
     sizes = [1, 2, 2, 2]
     assert [evidence.group_of(place) for place in (1, 2, 3, 4)] == [0, 1, 1, 1]
     ranges = [np.arange(size + 1.0) for size in sizes]
@@ -228,16 +228,16 @@ def play(policy: Policy) -> None:
     """One round in which every arm gets half of the rewards."""
     policy.observe(
         [
-            CohortOutcome(
-                batch=wish.batch,
-                arm=wish.arm,
-                cohort_size=wish.size,
-                honest_floor=wish.size * 4 // 5,
-                survivors=wish.size,
+            CohortSum(
+                batch=cohort_request.batch,
+                arm=cohort_request.arm,
+                cohort_size=cohort_request.size,
+                honest_floor=cohort_request.size * 4 // 5,
+                survivors=cohort_request.size,
                 precision=5,
-                total=wish.size * 5 // 2,
+                total=cohort_request.size * 5 // 2,
             )
-            for wish in policy.wishes()
+            for cohort_request in policy.next_cohorts()
         ]
     )
     policy.arms()
@@ -278,13 +278,13 @@ def test_arms_that_were_heard_alike_are_looked_at_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[int] = []
-    interval = Evidence.interval
+    interval = SequentialTest.interval
 
-    def counted(self: Evidence, last: int, heard: Any, sums: Doubles) -> Any:
+    def counted(self: SequentialTest, last: int, heard: Any, sums: Doubles) -> Any:
         calls.append(len(sums))
         return interval(self, last, heard, sums)
 
-    monkeypatch.setattr(Evidence, "interval", counted)
+    monkeypatch.setattr(SequentialTest, "interval", counted)
     policy = build_policy(dataclasses.replace(SPEC, arms=300, horizon=10**6))
     play(policy)
     assert calls == [256, 44]

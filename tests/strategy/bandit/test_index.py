@@ -26,14 +26,14 @@ def policy_named(name: str, **changes: object) -> IndexPolicy:
 @BOTH
 def test_every_arm_is_asked_once_before_any_choice(name: str) -> None:
     size = {"dp-klucb": 8, "dp-imed": 40}[name]  # 4/ε, 2 ln T / ε
-    wishes = policy_named(name).wishes()
-    assert [(w.arm, w.size) for w in wishes] == [(0, size), (1, size), (2, size)]
+    next_cohorts = policy_named(name).next_cohorts()
+    assert [(w.arm, w.size) for w in next_cohorts] == [(0, size), (1, size), (2, size)]
 
 
 @BOTH
 def test_first_cohorts_leave_most_of_a_small_budget(name: str) -> None:
-    wishes = policy_named(name, user_budget=500).wishes()
-    assert sum(wish.size for wish in wishes) <= 500 / 8
+    next_cohorts = policy_named(name, user_budget=500).next_cohorts()
+    assert sum(cohort_request.size for cohort_request in next_cohorts) <= 500 / 8
 
 
 @BOTH
@@ -41,9 +41,13 @@ def test_a_cohort_of_who_is_left_is_the_last(name: str) -> None:
     # Two arms as good as each other: whoever was not asked last is due again.
     policy = policy_named(name, ratio=Fraction(2), first_batch=8)
     field = Field(policy.spec, (0.8, 0.8, 0.4))
-    while (wishes := policy.wishes())[0].size in {8 * 2**k for k in range(20)}:
-        policy.observe([field.outcome(wish) for wish in wishes])
-    policy.observe([field.outcome(wish) for wish in wishes])
+    while (next_cohorts := policy.next_cohorts())[0].size in {
+        8 * 2**k for k in range(20)
+    }:
+        policy.observe(
+            [field.outcome(cohort_request) for cohort_request in next_cohorts]
+        )
+    policy.observe([field.outcome(cohort_request) for cohort_request in next_cohorts])
     assert policy.finished == "horizon"
 
 
@@ -63,10 +67,12 @@ def test_an_arms_cohorts_double(name: str) -> None:
     policy = policy_named(name, ratio=Fraction(2), first_batch=8)
     field = Field(policy.spec, (0.2, 0.8, 0.4))
     sizes: dict[int, list[int]] = {0: [], 1: [], 2: []}
-    while wishes := policy.wishes():
-        for wish in wishes:
-            sizes[wish.arm].append(wish.size)
-        policy.observe([field.outcome(wish) for wish in wishes])
+    while next_cohorts := policy.next_cohorts():
+        for cohort_request in next_cohorts:
+            sizes[cohort_request.arm].append(cohort_request.size)
+        policy.observe(
+            [field.outcome(cohort_request) for cohort_request in next_cohorts]
+        )
     last = sizes[1].pop()  # who is left, rounded to six bits
     for row in sizes.values():
         assert row == [8 * 2**k for k in range(len(row))]
@@ -80,9 +86,15 @@ def test_cohorts_grow_by_the_configured_ratio(name: str) -> None:
     policy = IndexPolicy(spec)
     field = Field(policy.spec, (0.2, 0.8, 0.4))
     sizes = []
-    while wishes := policy.wishes():
-        sizes += [wish.size for wish in wishes if wish.arm == 1]
-        policy.observe([field.outcome(wish) for wish in wishes])
+    while next_cohorts := policy.next_cohorts():
+        sizes += [
+            cohort_request.size
+            for cohort_request in next_cohorts
+            if cohort_request.arm == 1
+        ]
+        policy.observe(
+            [field.outcome(cohort_request) for cohort_request in next_cohorts]
+        )
     assert sizes[:6] == [10, 15, 23, 34, 51, 76]
 
 
@@ -91,11 +103,19 @@ def test_a_void_cohort_is_wished_again_at_a_smaller_wrap_probability(
     name: str,
 ) -> None:
     policy = policy_named(name, first_batch=8)
-    first = policy.wishes()
+    first = policy.next_cohorts()
     field = Field(policy.spec, (0.2, 0.8, 0.4))
-    policy.observe([field.outcome(wish) for wish in first if wish.arm != 2])
-    again = policy.wishes()
-    assert [(wish.arm, wish.size) for wish in again] == [(2, 8)]
+    policy.observe(
+        [
+            field.outcome(cohort_request)
+            for cohort_request in first
+            if cohort_request.arm != 2
+        ]
+    )
+    again = policy.next_cohorts()
+    assert [(cohort_request.arm, cohort_request.size) for cohort_request in again] == [
+        (2, 8)
+    ]
     assert again[0].wrap_probability < first[2].wrap_probability
     assert policy.arms()[2].asked == 8
 
@@ -105,8 +125,10 @@ def test_a_void_cohort_leaves_its_arms_interval_as_it_was(name: str) -> None:
     # Whether a cohort is void may depend on earlier sums: it must choose no test.
     policy = policy_named(name, first_batch=200)
     field = Field(policy.spec, (0.2, 0.8, 0.4))
-    policy.observe([field.outcome(wish) for wish in policy.wishes()])
-    before, (asked,) = policy.arms(), policy.wishes()
+    policy.observe(
+        [field.outcome(cohort_request) for cohort_request in policy.next_cohorts()]
+    )
+    before, (asked,) = policy.arms(), policy.next_cohorts()
     policy.observe([])
     after = policy.arms()[asked.arm]
     assert after.asked > before[asked.arm].asked

@@ -9,7 +9,7 @@ import pytest
 from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.strategy.bandit.divergence import divergence_for
 from wallflower.strategy.bandit.index_choice import (
-    Standing,
+    ArmTotals,
     imed_choice,
     laplace_excess,
 )
@@ -18,10 +18,10 @@ ONE = divergence_for(mechanism_named("dist-dp", Fraction(1), Fraction(10)))
 MILLION = 10**6
 
 
-def standing(*arms: tuple[float, float, float]) -> Standing:
+def standing(*arms: tuple[float, float, float]) -> ArmTotals:
     """Users, mean and noises of each arm."""
     users, means, noises = (np.array(column) for column in zip(*arms, strict=True))
-    return Standing(users * means, users, noises)
+    return ArmTotals(users * means, users, noises)
 
 
 def test_a_good_arm_with_an_unlucky_first_cohort_is_asked_again() -> None:

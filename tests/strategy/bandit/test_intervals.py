@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from wallflower.strategy.bandit.cells import Delivered
-from wallflower.strategy.bandit.evidence import Evidence
 from wallflower.strategy.bandit.groups import CohortFacts
 from wallflower.strategy.bandit.intervals import OwnDesign
 from wallflower.strategy.bandit.noise_bound import NoiseBound
+from wallflower.strategy.bandit.sequential_test import SequentialTest
 from wallflower.strategy.bandit.spec import PolicySpec
 
 NOISELESS = NoiseBound.of(lambda argument: 0.0)
@@ -74,7 +74,7 @@ def test_intervals_of_all_rounds_miss_a_mean_with_at_most_the_arms_part_of_p(
         ratio=Fraction(3, 2),
         first_batch=2,
     ).resolved()
-    evidence = Evidence(spec)
+    evidence = SequentialTest(spec)
     planned = evidence.planned(3)
     sizes = [facts.size for ((facts, _),) in planned]
     missed = dict.fromkeys(MEANS, 0.0)

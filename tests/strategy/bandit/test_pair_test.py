@@ -10,10 +10,10 @@ from scipy import stats
 
 from wallflower.strategy.bandit.cells import Delivered, sampling, unit_cells
 from wallflower.strategy.bandit.confidence import confidence_for
-from wallflower.strategy.bandit.evidence import Evidence
 from wallflower.strategy.bandit.failure_budget import Shares
 from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
-from wallflower.strategy.bandit.pair_test import Aim, PairDesign
+from wallflower.strategy.bandit.pair_test import ExponentPlan, PairDesign
+from wallflower.strategy.bandit.sequential_test import SequentialTest
 from wallflower.strategy.bandit.spec import PolicySpec
 
 EPSILON = 1.0
@@ -94,7 +94,7 @@ SMALL = PolicySpec(
 ).resolved()
 
 
-def ever_falls(evidence: Evidence, batches: int) -> list[float]:
+def ever_falls(evidence: SequentialTest, batches: int) -> list[float]:
     """P(the better arm falls after some batch), for every pair of means, exactly."""
     heard = evidence.planned(batches)
     sizes = [facts.size for ((facts, _),) in heard]
@@ -115,7 +115,7 @@ def ever_falls(evidence: Evidence, batches: int) -> list[float]:
 
 def test_a_better_arm_ever_falls_with_at_most_p() -> None:
     # Every path of three batches, each with a look at the sums.
-    rates = ever_falls(Evidence(SMALL), 3)
+    rates = ever_falls(SequentialTest(SMALL), 3)
     assert 0 < max(rates) <= float(SMALL.failure_probability)
 
 
@@ -123,7 +123,7 @@ def test_weights_that_sum_to_more_than_one_break_the_promise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Shares, "weight", lambda self, batch: Fraction(1))
-    rates = ever_falls(Evidence(SMALL), 2)
+    rates = ever_falls(SequentialTest(SMALL), 2)
     assert max(rates) > float(SMALL.failure_probability)
 
 
@@ -133,11 +133,11 @@ def test_what_falls_by_the_aim_of_its_batch_alone_falls(
     epsilon: str, mean: float
 ) -> None:
     spec = PolicySpec("elimination", 4, 10**6, "dist-dp", Fraction(epsilon)).resolved()
-    evidence, batch = Evidence(spec), 9
+    evidence, batch = SequentialTest(spec), 9
     heard = evidence.planned(batch)
     side = evidence.delivered(heard, batch)
     threshold = -math.log(spec.shares.pair(batch, spec.arms))
-    alone = PairDesign.mixed({Aim.at(side, threshold): 0.0}, side, threshold)
+    alone = PairDesign.mixed({ExponentPlan.at(side, threshold): 0.0}, side, threshold)
     leads = np.linspace(0, 0.5, 400)[:, None]
     lower = mean - (leads if mean > 0.5 else 0 * leads)
     leading, trailing = (lower + leads) * side.users, lower * side.users
@@ -150,11 +150,11 @@ def test_what_falls_by_the_aim_of_its_batch_alone_falls(
 
 def test_aims_of_other_batches_add_what_a_union_over_batches_would_lose() -> None:
     spec = PolicySpec("elimination", 4, 10**7, "dist-dp", Fraction(1)).resolved()
-    evidence, batch = Evidence(spec), 12
+    evidence, batch = SequentialTest(spec), 12
     heard = evidence.planned(batch)
     side = evidence.delivered(heard, batch)
     threshold = -math.log(spec.shares.pair(batch, spec.arms))
-    alone = PairDesign.mixed({Aim.at(side, threshold): 0.0}, side, threshold)
+    alone = PairDesign.mixed({ExponentPlan.at(side, threshold): 0.0}, side, threshold)
     lead = evidence.lead_needed(batch, 0.5)
     leading, trailing = ((0.5 + sign * lead / 2) * side.users[None] for sign in (1, -1))
     assert alone.evidence(side, side, leading, trailing)[0] < threshold - 0.8
@@ -168,7 +168,9 @@ def test_a_second_cohort_may_be_sized_by_the_first_sums() -> None:
         Delivered(np.array(sizes), (NOISELESS,) * len(sizes))
         for sizes in ([4.0], [4.0, 6.0])
     ]
-    aims = {Aim.at(plan, threshold + math.log(2)): -math.log(2) for plan in plans}
+    aims = {
+        ExponentPlan.at(plan, threshold + math.log(2)): -math.log(2) for plan in plans
+    }
     early, design = (PairDesign.mixed(aims, plan, threshold) for plan in plans)
     chances: dict[int, dict[tuple[int, int], list[float]]] = {}
     for second in (1, 9):
@@ -272,7 +274,7 @@ def test_it_needs_at_most_the_lead_of_the_pair_radius_and_less_near_zero(
         mechanism=mechanism,
         epsilon=Fraction(epsilon),
     ).resolved()
-    evidence = Evidence(spec)
+    evidence = SequentialTest(spec)
     heard = evidence.planned(batch)
     users = evidence.delivered(heard, batch).users
     radius = confidence_for(spec).pair(heard, heard, batch).radius
@@ -289,7 +291,7 @@ def test_it_needs_at_most_the_lead_of_the_pair_radius_and_less_near_zero(
 
 def test_a_batch_that_convinces_nobody_is_judged_in_its_likeliest_cells_alone() -> None:
     spec = PolicySpec("elimination", 4, 10**6, "dist-dp", Fraction(1)).resolved()
-    evidence = Evidence(spec)
+    evidence = SequentialTest(spec)
     heard = evidence.planned(6)
     users = evidence.delivered(heard, 6).users
     leaders, rivals = (np.outer(means, users) for means in ((0.3, 0.5), (0.29, 0.5)))

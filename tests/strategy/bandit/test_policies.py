@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 from wallflower.protocol.errors import InputError, JournalError
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.strategy.bandit.policies import build_policy, policy_from_state
-from wallflower.strategy.bandit.policy import ArmView, CohortOutcome, CohortWish, Policy
+from wallflower.strategy.bandit.policy import ArmView, CohortRequest, CohortSum, Policy
 from wallflower.strategy.bandit.spec import POLICIES, RADII, PolicySpec
 
 
@@ -59,28 +59,38 @@ class PolicyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.policy.finished is None)
     @rule(data=st.data())
     def batch(self, data: st.DataObject) -> None:
-        wishes = self.policy.wishes()
-        assert wishes
+        next_cohorts = self.policy.next_cohorts()
+        assert next_cohorts
         outcomes = []
-        for wish in wishes:
+        for cohort_request in next_cohorts:
             kind = data.draw(st.sampled_from(("whole", "thin", "void")))
             if kind != "void":
-                outcomes.append(self.outcome(wish, kind, data))
-        self.asked += sum(wish.size for wish in wishes)
+                outcomes.append(self.outcome(cohort_request, kind, data))
+        self.asked += sum(cohort_request.size for cohort_request in next_cohorts)
         self.policy.observe(outcomes)
 
     def outcome(
-        self, wish: CohortWish, kind: str, data: st.DataObject
-    ) -> CohortOutcome:
-        floor = self.spec.floor(wish.size)
+        self, cohort_request: CohortRequest, kind: str, data: st.DataObject
+    ) -> CohortSum:
+        floor = self.spec.floor(cohort_request.size)
         survivors = (
-            wish.size if kind == "whole" else data.draw(st.integers(floor, wish.size))
+            cohort_request.size
+            if kind == "whole"
+            else data.draw(st.integers(floor, cohort_request.size))
         )
-        cohort = self.spec.calibrated(wish.size, floor, wish.wrap_probability)
+        cohort = self.spec.calibrated(
+            cohort_request.size, floor, cohort_request.wrap_probability
+        )
         reach = cohort.noise_bound
         total = data.draw(st.integers(-reach, survivors * cohort.precision + reach))
-        return CohortOutcome(
-            wish.batch, wish.arm, wish.size, floor, survivors, cohort.precision, total
+        return CohortSum(
+            cohort_request.batch,
+            cohort_request.arm,
+            cohort_request.size,
+            floor,
+            survivors,
+            cohort.precision,
+            total,
         )
 
     @rule()
@@ -88,7 +98,7 @@ class PolicyMachine(RuleBasedStateMachine):
         text = json.dumps(self.policy.state())
         restored = policy_from_state(json.loads(text))
         assert json.dumps(restored.state()) == text
-        assert restored.wishes() == self.policy.wishes()
+        assert restored.next_cohorts() == self.policy.next_cohorts()
         assert restored.arms() == self.policy.arms()
         self.policy = restored
 
@@ -107,7 +117,7 @@ class PolicyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.policy.finished is not None)
     @rule()
     def after_the_end(self) -> None:
-        assert self.policy.wishes() == ()
+        assert self.policy.next_cohorts() == ()
         with pytest.raises(InputError):
             self.policy.observe([])
         with pytest.raises(InputError):
@@ -132,7 +142,7 @@ class PolicyMachine(RuleBasedStateMachine):
             for view in self.policy.arms():
                 if not view.active:
                     assert self.eliminated.setdefault(view.arm, view) == view
-                    assert all(w.arm != view.arm for w in self.policy.wishes())
+                    assert all(w.arm != view.arm for w in self.policy.next_cohorts())
 
     @invariant()
     def the_rest_of_the_horizon_goes_to_active_arms(self) -> None:
@@ -156,8 +166,8 @@ def test_an_arm_retired_by_hand_is_never_wished_for_again(name: str) -> None:
     policy = build_policy(PolicySpec(name, 3, 10_000, "dist-dp", Fraction(1)))
     policy.retire(1, "it harms people")
     for _ in range(3):
-        wishes = policy.wishes()
-        assert 1 not in {wish.arm for wish in wishes}
+        next_cohorts = policy.next_cohorts()
+        assert 1 not in {cohort_request.arm for cohort_request in next_cohorts}
         policy.observe([])
     with pytest.raises(InputError, match=r"one in the race: \[0, 2\]"):
         policy.retire(1, "again")
@@ -211,12 +221,18 @@ def test_a_mean_is_shown_inside_its_interval_whatever_the_noise_made_of_it(
     spec = PolicySpec(name, 2, 10_000, "dist-dp", Fraction(1), first_batch=40)
     policy = build_policy(spec)
     outcomes = []
-    for wish in policy.wishes():
-        cohort = policy_cohort(spec, wish)
-        total = round(noised * wish.size * cohort.precision)
+    for cohort_request in policy.next_cohorts():
+        cohort = policy_cohort(spec, cohort_request)
+        total = round(noised * cohort_request.size * cohort.precision)
         outcomes.append(
-            CohortOutcome(
-                *(wish.batch, wish.arm, wish.size, wish.size, wish.size),
+            CohortSum(
+                *(
+                    cohort_request.batch,
+                    cohort_request.arm,
+                    cohort_request.size,
+                    cohort_request.size,
+                    cohort_request.size,
+                ),
                 *(cohort.precision, total),
             )
         )
@@ -226,5 +242,7 @@ def test_a_mean_is_shown_inside_its_interval_whatever_the_noise_made_of_it(
         assert 0 <= view.lower <= view.estimate <= view.upper <= 1
 
 
-def policy_cohort(spec: PolicySpec, wish: CohortWish) -> CohortMechanism:
-    return spec.calibrated(wish.size, wish.size, wish.wrap_probability)
+def policy_cohort(spec: PolicySpec, cohort_request: CohortRequest) -> CohortMechanism:
+    return spec.calibrated(
+        cohort_request.size, cohort_request.size, cohort_request.wrap_probability
+    )

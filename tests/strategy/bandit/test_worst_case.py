@@ -14,9 +14,9 @@ from scipy import stats
 from wallflower.strategy.bandit.arm_record import ArmRecord
 from wallflower.strategy.bandit.cells import Delivered
 from wallflower.strategy.bandit.elimination import Elimination
-from wallflower.strategy.bandit.evidence import evidence_for
-from wallflower.strategy.bandit.pair_test import Aim, PairDesign
-from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish
+from wallflower.strategy.bandit.pair_test import ExponentPlan, PairDesign
+from wallflower.strategy.bandit.policy import CohortRequest, CohortSum
+from wallflower.strategy.bandit.sequential_test import evidence_for
 from wallflower.strategy.bandit.spec import PolicySpec
 from wallflower.strategy.bandit.worst_case import WorstCase
 
@@ -31,13 +31,13 @@ SPEC = PolicySpec(
 )
 
 
-def outcome(wish: CohortWish, total: int, missing: int = 0) -> CohortOutcome:
-    return CohortOutcome(
-        batch=wish.batch,
-        arm=wish.arm,
-        cohort_size=wish.size,
-        honest_floor=wish.size * 4 // 5,
-        survivors=wish.size - missing,
+def outcome(cohort_request: CohortRequest, total: int, missing: int = 0) -> CohortSum:
+    return CohortSum(
+        batch=cohort_request.batch,
+        arm=cohort_request.arm,
+        cohort_size=cohort_request.size,
+        honest_floor=cohort_request.size * 4 // 5,
+        survivors=cohort_request.size - missing,
         precision=1,
         total=total,
     )
@@ -45,14 +45,19 @@ def outcome(wish: CohortWish, total: int, missing: int = 0) -> CohortOutcome:
 
 def played(
     rounds: list[list[tuple[int, int]]], spec: PolicySpec = SPEC
-) -> tuple[Elimination, list[list[CohortOutcome]]]:
+) -> tuple[Elimination, list[list[CohortSum]]]:
     """Play sums and missing people, by round and arm; arms that are out are skipped."""
     policy, came = Elimination(spec), []
     for row in rounds:
-        wishes = policy.wishes()
-        if not wishes:
+        next_cohorts = policy.next_cohorts()
+        if not next_cohorts:
             break
-        came.append([outcome(wish, *row[wish.arm]) for wish in wishes])
+        came.append(
+            [
+                outcome(cohort_request, *row[cohort_request.arm])
+                for cohort_request in next_cohorts
+            ]
+        )
         policy.observe(came[-1])
     return policy, came
 
@@ -67,7 +72,7 @@ def full_test(batch: int) -> tuple[PairDesign, float]:
 
     threshold = -math.log(shares.ever(spec.arms))
     aims = {
-        Aim.at(plan(aim), -math.log(shares.pair(aim, spec.arms))): math.log(
+        ExponentPlan.at(plan(aim), -math.log(shares.pair(aim, spec.arms))): math.log(
             shares.weight(aim)
         )
         for aim in evidence.mixed(batch)
@@ -75,7 +80,7 @@ def full_test(batch: int) -> tuple[PairDesign, float]:
     return PairDesign.mixed(aims, plan(batch), threshold), threshold
 
 
-def falls_for_all(came: list[list[CohortOutcome]], leader: int, arm: int) -> bool:
+def falls_for_all(came: list[list[CohortSum]], leader: int, arm: int) -> bool:
     """Try every outcome of every missing person of two arms, cohort by cohort."""
     batch = len(came)
     design, threshold = full_test(batch)
@@ -174,11 +179,22 @@ def test_void_people_count_as_missing_in_their_own_batch() -> None:
 
 def test_a_batch_without_any_sum_counts_too() -> None:
     policy = Elimination(SPEC)
-    wishes = policy.wishes()
-    policy.observe([outcome(wish, 30) for wish in wishes if wish.arm != 0])
-    wishes = policy.wishes()
+    next_cohorts = policy.next_cohorts()
+    policy.observe(
+        [
+            outcome(cohort_request, 30)
+            for cohort_request in next_cohorts
+            if cohort_request.arm != 0
+        ]
+    )
+    next_cohorts = policy.next_cohorts()
     totals = {0: 20, 1: 62, 2: 60}
-    policy.observe([outcome(wish, totals[wish.arm]) for wish in wishes])
+    policy.observe(
+        [
+            outcome(cohort_request, totals[cohort_request.arm])
+            for cohort_request in next_cohorts
+        ]
+    )
     state = policy.state()
     assert state["arms"]["0"]["eliminated_in"] == 2
     assert WorstCase(state).doubtful() == ()
@@ -211,14 +227,16 @@ def test_equal_arms_with_outcomes_that_vanish_are_never_told_apart_for_all() -> 
     dropped = bold = 0
     for _ in range(60):
         policy = Elimination(spec)
-        while wishes := policy.wishes():
+        while next_cohorts := policy.next_cohorts():
             came = []
-            for wish in wishes:
-                ones = int(generator.binomial(wish.size, 0.5))
-                zeros = wish.size - ones
-                lost = int(generator.binomial(zeros if wish.arm else ones, 0.1))
-                total = ones if wish.arm else ones - lost
-                came.append(outcome(wish, total, lost))
+            for cohort_request in next_cohorts:
+                ones = int(generator.binomial(cohort_request.size, 0.5))
+                zeros = cohort_request.size - ones
+                lost = int(
+                    generator.binomial(zeros if cohort_request.arm else ones, 0.1)
+                )
+                total = ones if cohort_request.arm else ones - lost
+                came.append(outcome(cohort_request, total, lost))
             policy.observe(came)
         if policy.finished == "winner":
             dropped += 1
@@ -233,7 +251,12 @@ def test_a_fall_is_looked_at_by_the_sums_of_its_own_batch() -> None:
     policy, _ = played([[(19, 9), (43, 0), (42, 0)]])
     fallen = policy.state()
     assert WorstCase(fallen).doubtful() == (0,)
-    policy.observe([outcome(wish, wish.size) for wish in policy.wishes()])
+    policy.observe(
+        [
+            outcome(cohort_request, cohort_request.size)
+            for cohort_request in policy.next_cohorts()
+        ]
+    )
     later = policy.state()
     assert WorstCase(later, earlier={1: fallen}).doubtful() == (0,)
     assert WorstCase(later, earlier={1: later}).missing == 9

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from tests.support.orchestration import config, world
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.privacy.honest_floor import FloorRule, cohort_floor
-from wallflower.strategy.record.entries import CohortRecord
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.drawing import Draw, UserRegistry
 from wallflower.strategy.run.sharing import (
     Composition,
@@ -23,6 +21,8 @@ from wallflower.strategy.run.sharing import (
     fullest_level,
 )
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store.entries import CohortRecord
+from wallflower.strategy.store.journal import Journal
 
 EVENLY, IN_PROPORTION = Composition(), Composition(in_proportion=True)
 FREE = FloorRule(2, Fraction(0), Fraction(0))

@@ -21,7 +21,7 @@ from scipy.stats import beta
 from tests.support.orchestration import config
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.files.sections import RewardSettings
-from wallflower.strategy.bandit.policy import CohortOutcome, Policy
+from wallflower.strategy.bandit.policy import CohortSum, Policy
 from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import (
     ExperimentConfig,
@@ -80,17 +80,17 @@ def run_once(settings: ExperimentConfig, nodes: Population, seed: int) -> Policy
             outcomes[name] = random.random(users) < rate
     policy = policy_for(settings)
     while policy.finished is None:
-        if not everybody_suffices(registry, settings, policy.wishes()):
+        if not everybody_suffices(registry, settings, policy.next_cohorts()):
             # The last round takes who is left. Looking for them takes long: 1 in 10.
             limit = None if seed % 10 else who_is_left(registry, settings, policy)
             if limit is None:
                 break
             policy.limit(limit)
-        wishes = policy.wishes()
-        draws = draw_round(registry, settings, wishes, registry.nodes)
+        next_cohorts = policy.next_cohorts()
+        draws = draw_round(registry, settings, next_cohorts, registry.nodes)
         sums = []
-        for wish, draw in zip(wishes, draws, strict=True):
-            spec = cohort_spec(settings, "run", wish, draw.floor, 1)
+        for cohort_request, draw in zip(next_cohorts, draws, strict=True):
+            spec = cohort_spec(settings, "run", cohort_request, draw.floor, 1)
             precision = cohort_mechanism(spec).precision
             ones = sum(
                 int(outcomes[node][[int(user) for user in users]].sum())
@@ -98,9 +98,9 @@ def run_once(settings: ExperimentConfig, nodes: Population, seed: int) -> Policy
             )
             size, floor = draw.floor.cohort_size, draw.floor.honest_floor
             sums.append(
-                CohortOutcome(
-                    batch=wish.batch,
-                    arm=wish.arm,
+                CohortSum(
+                    batch=cohort_request.batch,
+                    arm=cohort_request.arm,
                     cohort_size=size,
                     honest_floor=floor,
                     survivors=size,

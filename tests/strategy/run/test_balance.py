@@ -9,24 +9,24 @@ from pathlib import Path
 import pytest
 
 from tests.support.orchestration import config, world
-from wallflower.strategy.record.chain import INVITED, VOID, Entry
-from wallflower.strategy.record.entries import StoredCohort
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run import verify as verifying
 from wallflower.strategy.run.balance import find_unbalanced
-from wallflower.strategy.run.replay import Evidence
+from wallflower.strategy.run.replay import RecordedFacts
+from wallflower.strategy.store.chain import INVITED, VOID, Entry
+from wallflower.strategy.store.entries import StoredCohort
+from wallflower.strategy.store.journal import Journal
 
 Asked = Mapping[str, tuple[str, ...]]
 
 
 @pytest.fixture
-async def even(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evidence:
+async def even(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedFacts:
     """Give the record of a short run of two arms."""
     async with world(tmp_path, config()) as there:
         await there.run()
-    seen: list[Evidence] = []
+    seen: list[RecordedFacts] = []
 
-    def look(evidence: Evidence) -> Iterator[str]:
+    def look(evidence: RecordedFacts) -> Iterator[str]:
         seen.append(evidence)
         return find_unbalanced(evidence)
 
@@ -36,15 +36,15 @@ async def even(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evidence:
     return seen[0]
 
 
-def first_draw(evidence: Evidence) -> list[str]:
+def first_draw(evidence: RecordedFacts) -> list[str]:
     return [one.cohort_id for one in evidence.cohorts if one.draw == 1]
 
 
-def with_asked(evidence: Evidence, cohort_id: str, asked: Asked) -> Evidence:
+def with_asked(evidence: RecordedFacts, cohort_id: str, asked: Asked) -> RecordedFacts:
     return replace(evidence, invited={**evidence.invited, cohort_id: asked})
 
 
-def change(evidence: Evidence, changed: StoredCohort) -> Evidence:
+def change(evidence: RecordedFacts, changed: StoredCohort) -> RecordedFacts:
     cohorts = [
         changed if one.cohort_id == changed.cohort_id else one
         for one in evidence.cohorts
@@ -52,12 +52,12 @@ def change(evidence: Evidence, changed: StoredCohort) -> Evidence:
     return replace(evidence, cohorts=cohorts)
 
 
-def second(evidence: Evidence) -> StoredCohort:
+def second(evidence: RecordedFacts) -> StoredCohort:
     return [one for one in evidence.cohorts if one.draw == 1][1]
 
 
 async def test_cohorts_of_one_draw_that_differ_by_one_person_are_found(
-    even: Evidence,
+    even: RecordedFacts,
 ) -> None:
     one = first_draw(even)[0]
     node, users = next(iter(even.invited[one].items()))
@@ -66,7 +66,9 @@ async def test_cohorts_of_one_draw_that_differ_by_one_person_are_found(
     assert any("its cohorts have" in problem for problem in found)
 
 
-async def test_a_node_that_gives_two_more_to_one_arm_is_found(even: Evidence) -> None:
+async def test_a_node_that_gives_two_more_to_one_arm_is_found(
+    even: RecordedFacts,
+) -> None:
     one = first_draw(even)[0]
     (node, users), (other, _) = list(even.invited[one].items())[:2]
     moved = {**even.invited[one], node: users[2:]}
@@ -76,7 +78,7 @@ async def test_a_node_that_gives_two_more_to_one_arm_is_found(even: Evidence) ->
     assert sum("to one arm and" in problem for problem in found) >= 1
 
 
-async def test_a_person_in_two_cohorts_of_a_draw_is_found(even: Evidence) -> None:
+async def test_a_person_in_two_cohorts_of_a_draw_is_found(even: RecordedFacts) -> None:
     one, other = first_draw(even)[:2]
     shared = set(even.invited[one]) & set(even.invited[other])
     node = min(shared)
@@ -88,25 +90,25 @@ async def test_a_person_in_two_cohorts_of_a_draw_is_found(even: Evidence) -> Non
     ]
 
 
-async def test_a_draw_with_two_cohorts_of_an_arm_is_found(even: Evidence) -> None:
+async def test_a_draw_with_two_cohorts_of_an_arm_is_found(even: RecordedFacts) -> None:
     changed = replace(second(even), arm=even.cohorts[0].arm)
     found = list(find_unbalanced(change(even, changed)))
     assert "draw 1 has two cohorts of one arm" in found
 
 
-async def test_a_draw_of_two_rounds_is_found(even: Evidence) -> None:
+async def test_a_draw_of_two_rounds_is_found(even: RecordedFacts) -> None:
     changed = replace(second(even), round_number=9)
     found = list(find_unbalanced(change(even, changed)))
     assert "draw 1 has cohorts of several rounds" in found
 
 
-async def test_an_arm_that_joins_its_round_later_is_found(even: Evidence) -> None:
+async def test_an_arm_that_joins_its_round_later_is_found(even: RecordedFacts) -> None:
     joined = replace(second(even), draw=99)
     found = list(find_unbalanced(change(even, joined)))
     assert f"round 1: arm {joined.arm} was not drawn together with the others" in found
 
 
-def redrawn(evidence: Evidence, kinds: Sequence[str]) -> list[str]:
+def redrawn(evidence: RecordedFacts, kinds: Sequence[str]) -> list[str]:
     """Draw an arm of round 1 a second time; `kinds` are the entries about the first."""
     first = evidence.cohorts[0]
     again = replace(first, cohort_id="again", draw=99)
@@ -126,7 +128,7 @@ def redrawn(evidence: Evidence, kinds: Sequence[str]) -> list[str]:
 
 
 async def test_an_arm_is_drawn_again_only_after_its_cohort_is_void(
-    even: Evidence,
+    even: RecordedFacts,
 ) -> None:
     assert redrawn(even, [INVITED, VOID]) == []
     assert len(redrawn(even, [INVITED])) == 1

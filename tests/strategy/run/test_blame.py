@@ -14,16 +14,16 @@ from wallflower.protocol.secure_sum.session import (
     OUT,
     SUSPECT,
     Ask,
-    Dealt,
     Finding,
+    KeyReady,
     SecureSum,
     Void,
 )
 from wallflower.protocol.wire import secure_sum_pb2 as wire
 from wallflower.protocol.wire.node_pb2 import NodeAnswer
-from wallflower.strategy.record.events import CohortEnded
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store.events import CohortEnded
+from wallflower.strategy.store.journal import Journal
 
 BAD = "node-00003"
 
@@ -47,7 +47,7 @@ def run(cohort: Cohort, changes: dict[tuple[str, str], object]) -> SecureSum | V
             if change != "silent":
                 cohort.server.receive(party, answered(cohort, party, body, change))
         step = cohort.server.advance()
-    assert not isinstance(step, Dealt)
+    assert not isinstance(step, KeyReady)
     return step
 
 

@@ -18,10 +18,10 @@ from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.messages.port import Answer, NodeHandler, NodeId, Request
 from wallflower.protocol.wire.node_pb2 import CohortStage, NodeRequest
 from wallflower.strategy.config import ExperimentConfig, ExperimentSettings
-from wallflower.strategy.record.entries import StoredCohort
-from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.common_nodes import find_unlike_rounds
+from wallflower.strategy.store.entries import StoredCohort
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.spool import Spool
 
 ALL = {f"node-{number}" for number in range(20)}
 

@@ -21,10 +21,10 @@ from wallflower.protocol.wire import sealed_pb2 as wire
 from wallflower.protocol.wire.node_pb2 import NodeAnswer
 from wallflower.results.result import read_result
 from wallflower.strategy.config import ExperimentConfig, SecureSumSettings
-from wallflower.strategy.record import events
-from wallflower.strategy.record.entries import DealingRecord
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store import events
+from wallflower.strategy.store.entries import DealingRecord
+from wallflower.strategy.store.journal import Journal
 
 
 def sealed(inputs: str = "trusted", **sections: object) -> ExperimentConfig:
@@ -38,8 +38,8 @@ def dealings(there: World) -> list[DealingRecord]:
         return journal.dealings()
 
 
-def vaults(there: World) -> dict[str, Any]:
-    return {name: _keyring(node).vault for name, node in there.nodes.items()}
+def key_share_stores(there: World) -> dict[str, Any]:
+    return {name: _keyring(node).key_shares for name, node in there.nodes.items()}
 
 
 def _keyring(node: Node) -> Any:
@@ -67,12 +67,16 @@ async def test_the_runs_keys_are_gone_after_it(tmp_path: Path) -> None:
 
         def look(event: events.Event) -> None:
             if isinstance(event, events.CohortEnded):
-                held.append(sum(len(v._secrets) for v in vaults(there).values()))
+                held.append(
+                    sum(len(v._secrets) for v in key_share_stores(there).values())
+                )
 
         there.react = look
         await there.run()
         assert held[0] == 20
-        assert all(not vault._secrets for vault in vaults(there).values())
+        assert all(
+            not key_shares._secrets for key_shares in key_share_stores(there).values()
+        )
         assert not any(_keyring(node).opening_keys for node in there.nodes.values())
 
 
@@ -88,11 +92,11 @@ async def test_a_key_whose_members_left_is_replaced_before_anybody_is_asked(
             if isinstance(event, events.CohortAsked) and not left:
                 left.extend(list(there.nodes)[3:])
                 for name in left:
-                    _keyring(there.nodes[name]).vault._secrets.clear()
+                    _keyring(there.nodes[name]).key_shares._secrets.clear()
 
         there.react = leave
         await there.run()
-        dealt = [e for e in there.heard if isinstance(e, events.KeyDealt)]
+        dealt = [e for e in there.heard if isinstance(e, events.KeyGenerated)]
         assert len(dealt) == 2
         assert not [d for d in dealings(there) if d.reason]
         ended = [e for e in there.heard if isinstance(e, events.CohortEnded)]

@@ -14,10 +14,10 @@ from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.messages.left_out import mark_users, pack_left_out
 from wallflower.protocol.privacy.honest_floor import FloorRule
 from wallflower.protocol.wire.node_pb2 import Accepted
-from wallflower.strategy.record.askable import Askable
-from wallflower.strategy.record.entries import Met
 from wallflower.strategy.run.drawing import Draw, UserRegistry
 from wallflower.strategy.run.sharing import Composition, UsersExhaustedError
+from wallflower.strategy.store.askable import Askable
+from wallflower.strategy.store.entries import Met
 
 TENTH = Fraction(1, 10)
 

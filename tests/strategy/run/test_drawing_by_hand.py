@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.privacy.honest_floor import FloorRule
-from wallflower.strategy.record.entries import Met
 from wallflower.strategy.run.drawing import UserRegistry
 from wallflower.strategy.run.sharing import (
     Composition,
     UsersExhaustedError,
     fullest_level,
 )
+from wallflower.strategy.store.entries import Met
 
 NOTHING = Fraction(0)
 TENTH = Fraction(1, 10)

@@ -13,13 +13,18 @@ from tests.support.port_contract import Echo
 from tests.support.secure_sums import NODE_BACKENDS
 from tests.support.sum_nodes import Sum, exact, one_hot, run_spooled
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.messages.port import Answer, NodeHandler, NodePort, Request
+from wallflower.protocol.messages.port import (
+    Answer,
+    NodeHandler,
+    NodeTransport,
+    Request,
+)
 from wallflower.protocol.secure_sum.session import Ask, Finding, SecureSum, Void
 from wallflower.protocol.wire.sealed_pb2 import SealedServerState
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.driver import LARGE, Deadlines, run_session
+from wallflower.strategy.store.spool import Spool
+from wallflower.strategy.transport.memory import MemoryTransport
 
 BACKENDS = sorted(NODE_BACKENDS)
 SHORT_S = 1.0  # a lost message costs all of it; a busy machine must answer within
@@ -32,7 +37,7 @@ class CrashError(Exception):
 class CrashingPort:
     """Lets `answers` answers of a stage through, then dies before the next."""
 
-    def __init__(self, inner: NodePort, stage: str, answers: int) -> None:
+    def __init__(self, inner: NodeTransport, stage: str, answers: int) -> None:
         self._inner = inner
         self._stage = stage
         self._answers = answers
@@ -74,7 +79,7 @@ def stages_of(backend: str) -> list[str]:
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_the_sum_is_exact_when_everybody_answers(backend: str) -> None:
     nodes = one_hot(12)
-    outcome = await Sum(nodes, backend).run(MemoryPort(nodes))
+    outcome = await Sum(nodes, backend).run(MemoryTransport(nodes))
     assert isinstance(outcome, SecureSum)
     assert outcome.survivors == tuple(sorted(nodes))
     assert outcome.total == 2**12 - 1
@@ -90,7 +95,7 @@ async def test_a_node_that_is_gone_or_fails_is_left_out(backend: str) -> None:
 
     handlers: dict[str, NodeHandler] = {**nodes, "n03": Failing()}
     del handlers["n07"]
-    outcome = await Sum(nodes, backend).run(MemoryPort(handlers))
+    outcome = await Sum(nodes, backend).run(MemoryTransport(handlers))
     assert isinstance(outcome, SecureSum)
     assert not {"n03", "n07"} & set(outcome.survivors)
     assert outcome.total == exact(nodes, outcome)
@@ -99,7 +104,7 @@ async def test_a_node_that_is_gone_or_fails_is_left_out(backend: str) -> None:
 async def test_a_refusal_travels_back_and_costs_only_its_node() -> None:
     nodes = one_hot(12)
     nodes["n05"].run_id = "run-other"
-    outcome = await Sum(nodes).run(MemoryPort(nodes))
+    outcome = await Sum(nodes).run(MemoryTransport(nodes))
     assert isinstance(outcome, SecureSum)
     assert "n05" not in outcome.survivors
     assert outcome.total == 2**12 - 1 - 2**5
@@ -108,7 +113,7 @@ async def test_a_refusal_travels_back_and_costs_only_its_node() -> None:
 async def test_too_few_answers_by_the_deadline_give_no_sum_and_a_reason() -> None:
     nodes = one_hot(12)
     handlers = {name: nodes[name] for name in ("n00", "n01", "n02")}
-    outcome = await Sum(nodes, quorum=10).run(MemoryPort(handlers))
+    outcome = await Sum(nodes, quorum=10).run(MemoryTransport(handlers))
     assert isinstance(outcome, Void)
     assert outcome.code
     assert outcome.detail
@@ -122,7 +127,7 @@ async def test_a_restart_at_any_moment_gives_the_same_sum(
     for stage in stages_of(backend):
         nodes = one_hot(12)
         path = tmp_path / f"{stage}.sqlite"
-        port = MemoryPort(nodes)
+        port = MemoryTransport(nodes)
         crashing = CrashingPort(port, stage, min(heard, FEW.get(stage, heard)))
         with pytest.raises(CrashError):
             await run_spooled(Sum(nodes, backend), crashing, path)
@@ -141,7 +146,7 @@ async def test_a_contributor_who_vanishes_before_the_restart_still_counts(
     for index, node in enumerate(nodes.values()):
         node.value = index
     present = dict(nodes)
-    port = MemoryPort(present)
+    port = MemoryTransport(present)
     with pytest.raises(CrashError):
         await run_spooled(Sum(nodes, "sealed"), CrashingPort(port, "open", 0), path)
     with Spool(path) as spool:
@@ -163,9 +168,9 @@ async def test_an_answer_received_before_a_crash_in_its_stage_still_counts(
 ) -> None:
     nodes, path = one_hot(12), tmp_path / "spool.sqlite"
     present = dict(nodes)
-    port = MemoryPort(present)
+    port = MemoryTransport(present)
 
-    class CrashOnceWritten(MemoryPort):
+    class CrashOnceWritten(MemoryTransport):
         """Dies in the first stage once five answers are on disk."""
 
         async def ask(
@@ -184,7 +189,7 @@ async def test_an_answer_received_before_a_crash_in_its_stage_still_counts(
         await run_spooled(Sum(nodes), CrashOnceWritten(present), path)
     asked: list[str] = []
 
-    class Listening(MemoryPort):
+    class Listening(MemoryTransport):
         async def ask(
             self, requests: Sequence[Request], *, timeout_s: float
         ) -> AsyncGenerator[Answer, None]:
@@ -209,8 +214,8 @@ def events_in(path: Path) -> int:
 async def test_a_finished_cohort_is_not_run_again(tmp_path: Path) -> None:
     nodes = one_hot(12)
     path = tmp_path / "spool.sqlite"
-    first = await run_spooled(Sum(nodes), MemoryPort(nodes), path)
-    again = await run_spooled(Sum(nodes), MemoryPort({}), path)
+    first = await run_spooled(Sum(nodes), MemoryTransport(nodes), path)
+    again = await run_spooled(Sum(nodes), MemoryTransport({}), path)
     assert isinstance(first, SecureSum)
     assert again == first
 
@@ -222,7 +227,7 @@ async def test_the_closed_set_is_on_disk_before_the_first_message_about_it(
     path = tmp_path / "spool.sqlite"
     seen: list[str] = []
 
-    class Watching(MemoryPort):
+    class Watching(MemoryTransport):
         async def ask(
             self, requests: Sequence[Request], *, timeout_s: float
         ) -> AsyncGenerator[Answer, None]:
@@ -303,7 +308,7 @@ async def test_the_loop_turns_while_a_session_works_on_many_parties(
     with Spool(tmp_path / "spool") as spool:
         outcome = await run_session(
             session,
-            MemoryPort(nodes),
+            MemoryTransport(nodes),
             lambda party, stage, message: Request(party, stage, message),
             lambda answer: answer.body,
             Deadlines(60),

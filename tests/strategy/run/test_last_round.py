@@ -10,22 +10,22 @@ import pytest
 
 from tests.support.orchestration import World, config, world
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
-from wallflower.strategy.bandit.policy import CohortWish, Policy
+from wallflower.strategy.bandit.policy import CohortRequest, Policy
 from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
     SecureSumSettings,
 )
-from wallflower.strategy.record import events
-from wallflower.strategy.record.chain import LIMITED
-from wallflower.strategy.record.events import Event
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run import cohort_spec, recruiting
 from wallflower.strategy.run.cohort_spec import draw_round
 from wallflower.strategy.run.drawing import UserRegistry
 from wallflower.strategy.run.recruiting import Recruiter
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store import events
+from wallflower.strategy.store.chain import LIMITED
+from wallflower.strategy.store.events import Event
+from wallflower.strategy.store.journal import Journal
 
 WRAP = Fraction(1, 10**6)
 
@@ -91,8 +91,8 @@ def test_nodes_that_have_run_dry_do_not_inflate_an_invitation() -> None:
     for number in range(4):
         registry.add_node(f"wet-{number}", [f"u{n}" for n in range(50)])
     registry.mark_invited((f"dry-{number}", ("u0", "u1")) for number in range(16))
-    wishes = [CohortWish(1, arm, 60, WRAP) for arm in (0, 1)]
-    draws = draw_round(registry, experiment, wishes, registry.nodes)
+    next_cohorts = [CohortRequest(1, arm, 60, WRAP) for arm in (0, 1)]
+    draws = draw_round(registry, experiment, next_cohorts, registry.nodes)
     assert [draw.floor.cohort_size for draw in draws] == [60, 60]
 
 
@@ -126,7 +126,7 @@ async def test_a_run_that_ends_although_a_smaller_round_could_be_asked_is_refuse
 ) -> None:
     async def exhausted(self: Recruiter, policy: Policy) -> bool:
         return not cohort_spec.everybody_suffices(
-            self._registry, self._config, policy.wishes()
+            self._registry, self._config, policy.next_cohorts()
         )
 
     monkeypatch.setattr(Recruiter, "exhausted", exhausted)

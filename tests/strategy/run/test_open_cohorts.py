@@ -12,11 +12,11 @@ import pytest
 from tests.support.orchestration import RUN, SwitchedPort, World, config, world
 from wallflower.protocol.messages.port import Answer, NodeId, Request
 from wallflower.strategy.config import SecureSumSettings
-from wallflower.strategy.record import events
-from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import session_opener
+from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.store import events
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.spool import Spool
 
 BACKENDS = {"sealed": "open", "secagg-plus": "unmask"}
 
@@ -52,7 +52,7 @@ async def serve(there: World, port: StoppingPort | SwitchedPort) -> None:
             there.config,
             journal,
             port,
-            session_opener(RUN, None),
+            make_session_factory(RUN, None),
             there.listen,
             expected_nodes=len(there.handlers),
             spool=spool,

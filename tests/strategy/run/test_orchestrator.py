@@ -17,10 +17,10 @@ from wallflower.strategy.config import (
     PrivacySettings,
     TransportSettings,
 )
-from wallflower.strategy.record import events
-from wallflower.strategy.record.events import Event
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store import events
+from wallflower.strategy.store.events import Event
+from wallflower.strategy.store.journal import Journal
 
 
 def ended(heard: list[Event]) -> list[events.CohortEnded]:

@@ -22,12 +22,12 @@ from wallflower.strategy.config import (
     TestSettings,
     TransportSettings,
 )
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.record import events
-from wallflower.strategy.record.events import Event
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.recruiting import Recruiter
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store import events
+from wallflower.strategy.store.events import Event
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.transport.memory import MemoryTransport
 
 PATIENCE_S = 300.0
 
@@ -124,7 +124,7 @@ def test_a_run_over_nodes_that_flap_for_seconds_is_decided(
 ) -> None:
     async def play(there: World) -> None:
         there.port.inner = FaultyPort(
-            MemoryPort(there.handlers), Faults(flap=0.6), seed
+            MemoryTransport(there.handlers), Faults(flap=0.6), seed
         )
         await there.run()
 

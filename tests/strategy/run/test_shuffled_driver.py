@@ -14,16 +14,21 @@ from tests.support.shuffled_sums import (
     new_shuffler,
     shuffled_spec,
 )
-from wallflower.protocol.messages.port import Answer, NodeHandler, NodePort, Request
+from wallflower.protocol.messages.port import (
+    Answer,
+    NodeHandler,
+    NodeTransport,
+    Request,
+)
 from wallflower.protocol.secure_sum.session import SecureSum, Void
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.wire.shuffle_pb2 import ReleaseAnswer
 from wallflower.shuffler.deposits import Deposits
-from wallflower.shuffler.heap import Shuffler
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.record.spool import Spool
+from wallflower.shuffler.shuffled_batch import Shuffler
 from wallflower.strategy.run.driver import Deadlines, run_session
 from wallflower.strategy.secure_sum import restore_session, server_session
+from wallflower.strategy.store.spool import Spool
+from wallflower.strategy.transport.memory import MemoryTransport
 
 
 @dataclass
@@ -53,9 +58,9 @@ class Node:
     async def handle(self, body: bytes) -> bytes:
         if body not in self.said:
             self.said[body] = self.cohort.node_answer(self.party, body, self.value)
-            parcel = self.cohort.parcels.get(self.party)
-            if parcel is not None:
-                self.deposits.put(parcel.greeting, parcel.body)
+            upload = self.cohort.uploads.get(self.party)
+            if upload is not None:
+                self.deposits.put(upload.greeting, upload.body)
         return self.said[body]
 
 
@@ -77,9 +82,9 @@ class World:
         }
         self.handlers[SHUFFLER] = self.giving
 
-    async def run(self, port: NodePort | None = None) -> SecureSum | Void:
+    async def run(self, port: NodeTransport | None = None) -> SecureSum | Void:
         """Run, or go on from what is on disk."""
-        port = port if port is not None else MemoryPort(self.handlers)
+        port = port if port is not None else MemoryTransport(self.handlers)
         cohort, keyring = self.cohort, self.cohort.keyring
         with Spool(self.folder / "spool.sqlite") as spool:
             kept = spool.cohort("cohort-1")
@@ -110,7 +115,7 @@ async def test_a_server_that_dies_before_the_heap_gets_the_same_sum(
     stage: str, heard: int, direct: bool, tmp_path: Path
 ) -> None:
     world = World(tmp_path, direct)
-    port = MemoryPort(world.handlers)
+    port = MemoryTransport(world.handlers)
     with pytest.raises(CrashError):
         await world.run(CrashingPort(port, stage, heard))
     outcome = await world.run()
@@ -124,7 +129,7 @@ async def test_a_server_that_dies_with_the_heap_gets_no_second_one(
     direct: bool, tmp_path: Path
 ) -> None:
     world = World(tmp_path, direct)
-    port = MemoryPort(world.handlers)
+    port = MemoryTransport(world.handlers)
     with pytest.raises(CrashError):
         await world.run(CrashingPort(port, "release", 1))
     outcome = await world.run()

@@ -11,15 +11,13 @@ from wallflower.protocol.cohort import cohort_mechanism, to_rational
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.honest_floor import cohort_floor
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.bandit.policy import CohortWish
+from wallflower.strategy.bandit.policy import CohortRequest
 from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PrivacySettings,
     SecureSumSettings,
 )
-from wallflower.strategy.record.entries import CohortRecord, CohortTerms
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run import spending
 from wallflower.strategy.run.cohort_spec import cohort_spec
 from wallflower.strategy.run.spending import (
@@ -29,6 +27,8 @@ from wallflower.strategy.run.spending import (
     recount_spent,
     spent_by,
 )
+from wallflower.strategy.store.entries import CohortRecord, CohortTerms
+from wallflower.strategy.store.journal import Journal
 
 TENTH = Fraction(1, 10)
 
@@ -47,8 +47,8 @@ def asked(
         secure_sum=sums or SecureSumSettings(backend="secagg-plus"),
     )
     floor = cohort_floor([size // nodes] * nodes, TENTH, TENTH)
-    wish = CohortWish(1, 0, size, Fraction(1, 10**6))
-    return cohort_spec(config, "run", wish, floor, 1), nodes
+    cohort_request = CohortRequest(1, 0, size, Fraction(1, 10**6))
+    return cohort_spec(config, "run", cohort_request, floor, 1), nodes
 
 
 def approximate_of(spec: CohortSpec) -> float:

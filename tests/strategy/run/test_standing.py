@@ -17,11 +17,11 @@ from wallflower.strategy.config import (
     ExperimentSettings,
     PolicySettings,
 )
-from wallflower.strategy.record import events, retiring
-from wallflower.strategy.record.entries import Retirement
-from wallflower.strategy.record.events import Event
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store import events, retiring
+from wallflower.strategy.store.entries import Retirement
+from wallflower.strategy.store.events import Event
+from wallflower.strategy.store.journal import Journal
 
 HARM = "it harms people"
 

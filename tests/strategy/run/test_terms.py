@@ -29,11 +29,11 @@ from wallflower.strategy.config import (
     TestSettings,
     TransportSettings,
 )
-from wallflower.strategy.record import events
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.recruiting import NodesMissingError
 from wallflower.strategy.run.terms import TermsRefusedError
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store import events
+from wallflower.strategy.store.journal import Journal
 
 BACKENDS = ("sealed", "secagg-plus")
 ALL = tuple(f"node-{number}" for number in range(20))

@@ -22,15 +22,15 @@ from wallflower.protocol.wire.node_pb2 import (
     Task,
 )
 from wallflower.strategy.config import ExperimentConfig, SecureSumSettings
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.cohort_spec import threat_of
+from wallflower.strategy.store.journal import Journal
 
 
 def experiment(backend: str) -> ExperimentConfig:
     return config(secure_sum=SecureSumSettings(backend=backend))
 
 
-def let_visit(there: World, count: int) -> set[str]:
+def let_poll(there: World, count: int) -> set[str]:
     """Let the last nodes be visitors."""
     visiting = set(list(there.nodes)[-count:])
     for name in visiting:
@@ -42,7 +42,7 @@ async def test_visitors_are_in_the_sums_and_not_on_the_committee(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, experiment(SEALED)) as there:
-        visiting = let_visit(there, 12)
+        visiting = let_poll(there, 12)
         await there.run()
         with Journal.read(there.run_dir) as journal:
             dealings = journal.dealings()
@@ -60,7 +60,7 @@ async def test_where_a_cohort_needs_several_answers_visitors_are_left_out(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, experiment(SECAGG_PLUS)) as there:
-        visiting = let_visit(there, 5)
+        visiting = let_poll(there, 5)
         await there.run()
         invited = {node for nodes in there.invited().values() for node in nodes}
         assert invited
@@ -71,7 +71,7 @@ async def test_a_run_on_which_nobody_stays_says_so_before_anybody_is_asked(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, experiment(SEALED)) as there:
-        let_visit(there, 20)
+        let_poll(there, 20)
         with pytest.raises(UnavailableError, match="0 nodes that stay"):
             await there.run()
         assert not there.invited()
@@ -81,7 +81,7 @@ async def test_a_visitor_takes_no_part_in_a_dealing_whatever_the_server_says(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, experiment(SEALED)) as there:
-        (name,) = let_visit(there, 1)
+        (name,) = let_poll(there, 1)
         spec = dealing_spec(
             "test-run", "dealing-1", threat_of(there.config), dict.fromkeys("ab", 1)
         )

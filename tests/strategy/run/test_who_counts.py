@@ -19,10 +19,10 @@ from tests.wallflower.results.test_page import Page
 from tests.wallflower.test_run_commands import invoke
 from wallflower.protocol.errors import UnavailableError
 from wallflower.strategy.config import TransportSettings
-from wallflower.strategy.record import events
-from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.run.standing import standing
+from wallflower.strategy.run.run_state import standing
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store import events
+from wallflower.strategy.store.journal import Journal
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from wallflower.protocol.secure_sum.backends import SECAGG_PLUS
 from wallflower.protocol.secure_sum.envelope import unwrap, wrap
 from wallflower.protocol.secure_sum.keys import signed
 from wallflower.protocol.secure_sum.seals import check_public
-from wallflower.protocol.secure_sum.session import Ask, Dealt, SecureSum, Void
+from wallflower.protocol.secure_sum.session import Ask, KeyReady, SecureSum, Void
 from wallflower.protocol.wire import secure_sum_pb2 as wire
 
 BAD, VICTIM = "node-00003", "node-00001"
@@ -88,7 +88,7 @@ def run(
             except ProtocolError as error:
                 refused[party] = error.code
         step = cohort.server.advance()
-    assert not isinstance(step, Dealt)
+    assert not isinstance(step, KeyReady)
     return step, refused, cohort.refusals
 
 

@@ -104,7 +104,7 @@ def test_clients_that_move_to_a_new_process_after_every_stage_sum_the_same(
                 ENROLMENT.trust if lying else None,
                 ClientLimits(),
                 # Shares of the run's key lie in the node's own store.
-                ClientKeyring("run-1", vault=cohort.keyrings[party].vault),
+                ClientKeyring("run-1", key_shares=cohort.keyrings[party].key_shares),
             )
             # What was answered before the move is answered alike after it.
             assert cohort.clients[party].handle(body) == answer

@@ -34,7 +34,7 @@ from wallflower.protocol.secure_sum.sealed.group import (
 )
 from wallflower.protocol.secure_sum.session import (
     Ask,
-    Dealt,
+    KeyReady,
     SecureSum,
     Void,
 )
@@ -62,7 +62,7 @@ def beyond(f: Any, x: int, order: int = ORDER) -> int:
 
 def deal_with_rogues(
     dealing: Cohort, rogues: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> Dealt | Void:
+) -> KeyReady | Void:
     """Carry a dealing out; rogues evaluate their polynomials in their own way."""
     step = dealing.server.start()
     while isinstance(step, Ask):
@@ -86,7 +86,7 @@ def test_a_dealer_of_wrong_shares_is_named_and_its_part_left_out(
     run.ring.wary = True  # everybody deals
     rogue, dealing = "node-00007", run.dealing()
     step = deal_with_rogues(dealing, {rogue: evaluate}, monkeypatch)
-    assert isinstance(step, Dealt)
+    assert isinstance(step, KeyReady)
     assert rogue not in step.dealers
     assert rogue not in step.members
     assert named(dealing) == {rogue: "wrong-share"}
@@ -102,7 +102,7 @@ def test_wrong_shares_that_cancel_are_found_where_fewer_may_be_accepted(
     rogues = {"node-00007": crooked, "node-00011": cancelling}
     dealing = run.dealing()
     step = deal_with_rogues(dealing, rogues, monkeypatch)
-    assert isinstance(step, Dealt)
+    assert isinstance(step, KeyReady)
     assert named(dealing) == dict.fromkeys(rogues, "wrong-share")
     check_sum(run)
 
@@ -148,7 +148,7 @@ def test_wrong_shares_that_cancel_do_no_harm_where_all_dealers_make_the_key(
     dealing = run.dealing()
     rogues = dict(zip(drawn(dealing), (crooked, cancelling), strict=False))
     step = deal_with_rogues(dealing, rogues, monkeypatch)
-    assert isinstance(step, Dealt)
+    assert isinstance(step, KeyReady)
     assert set(rogues) < set(step.dealers)
     assert named(dealing) == {}
     check_sum(run)
@@ -168,7 +168,7 @@ def test_after_a_dealing_that_rogues_spoilt_everybody_deals(
     assert run.ring.dealt is None
     dealing = run.dealing()
     step = deal_with_rogues(dealing, rogues, monkeypatch)
-    assert isinstance(step, Dealt)
+    assert isinstance(step, KeyReady)
     assert named(dealing) == dict.fromkeys(rogues, "wrong-share")
     assert len(step.dealers) == 18
     check_sum(run)
@@ -224,7 +224,7 @@ def test_a_dealing_that_does_not_hang_together_is_refused_at_once(
     rogue = drawn(dealing)[0]
     step, refused = play(dealing, "deal", {rogue: (wire.DealAnswer, change)})
     assert list(refused) == [rogue]
-    assert isinstance(step, Dealt)
+    assert isinstance(step, KeyReady)
     assert rogue not in step.dealers
     check_sum(run)
 
@@ -272,7 +272,7 @@ def test_false_complaints_exclude_their_authors_and_no_dealer(
     order = drawn(dealing)
     liars = {p: (wire.CheckAnswer, complaint(order[0])) for p in order[-2:]}
     step, refused = play(dealing, "check", liars)
-    assert isinstance(step, Dealt)
+    assert isinstance(step, KeyReady)
     assert order[0] in step.dealers
     assert refused == dict.fromkeys(liars, "false-complaint")
     assert not set(liars) & set(step.members)

@@ -29,8 +29,8 @@ from wallflower.protocol.secure_sum.sealed.group import (
 from wallflower.protocol.secure_sum.session import (
     SENT,
     Ask,
-    Dealt,
     Finding,
+    KeyReady,
     SecureSum,
     Step,
     Void,
@@ -62,7 +62,7 @@ class Run:
 
     def cohort(self, cohort_id: str = "cohort-1", *, proved: bool = False) -> Cohort:
         if self.ring.dealt is None:
-            assert isinstance(run_dealing(self.dealing()), Dealt)
+            assert isinstance(run_dealing(self.dealing()), KeyReady)
         spec = cohort_spec(
             "sealed",
             self.parties,
@@ -81,7 +81,7 @@ class Run:
 
 def play(
     session: Cohort, stage: str, changes: Mapping[str, tuple[type, Change]]
-) -> tuple[SecureSum | Dealt | Void, dict[str, str]]:
+) -> tuple[SecureSum | KeyReady | Void, dict[str, str]]:
     """Carry a session out; some parties' answers in one stage are changed."""
     refused: dict[str, str] = {}
     step = session.server.start()
@@ -300,7 +300,7 @@ def test_a_new_dealing_takes_over_and_the_old_contributions_stay_closed() -> Non
     old_key = run.ring.dealt
     for party, body in ask.messages.items():
         first.server.receive(party, first.answer(party, body))
-    assert isinstance(run_dealing(run.dealing()), Dealt)
+    assert isinstance(run_dealing(run.dealing()), KeyReady)
     assert run.ring.dealt is not old_key
     # A cohort that began under the old key is opened under the old key.
     step = first.server.advance()
@@ -316,7 +316,7 @@ def test_a_restored_server_goes_on_under_the_key_it_began_with() -> None:
     cohort = run.cohort()
     ask = asks(cohort, "open")
     kept = cohort.server.snapshot()
-    assert isinstance(run_dealing(run.dealing()), Dealt)
+    assert isinstance(run_dealing(run.dealing()), KeyReady)
     cohort.server = restore_session(kept, keyring=run.ring)
     again = cohort.server.start()
     assert isinstance(again, Ask)
@@ -331,7 +331,7 @@ def test_a_snapshot_holds_no_share_and_no_value() -> None:
     asks(cohort, "open")
     kept = cohort.server.snapshot()
     for ring in run.rings.values():
-        for secret in ring.vault._secrets.values():  # type: ignore[attr-defined]
+        for secret in ring.key_shares._secrets.values():  # type: ignore[attr-defined]
             state = wire.MemberState.FromString(secret)
             assert not [s for s in state.shares.values() if s.share in kept]
 

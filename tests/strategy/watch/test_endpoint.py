@@ -8,7 +8,7 @@ import pytest
 from wallflower.protocol.errors import UnavailableError
 from wallflower.strategy.watch.endpoint import health_endpoint, respond
 
-METRICS = b"wallflower_desk_nodes_connected 3.0\n"
+METRICS = b"wallflower_grpc_nodes_connected 3.0\n"
 
 
 async def ask(port: int, text: bytes) -> bytes:

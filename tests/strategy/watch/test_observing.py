@@ -6,8 +6,8 @@ import json
 import pytest
 
 from deploy.harness.processes import free_port
-from wallflower.strategy.desk.stats import DeskStats
-from wallflower.strategy.record.events import RunStarted
+from wallflower.strategy.store.events import RunStarted
+from wallflower.strategy.transport.grpc.stats import GrpcServerStats
 from wallflower.strategy.watch.observing import METRICS, observed
 
 STARTED = RunStarted("r1", ("a", "b"), 4, 400, 400, 0)
@@ -23,7 +23,7 @@ async def get(port: int, path: str) -> str:
 
 
 async def test_metrics_are_served_while_the_run_is_under_way() -> None:
-    port, stats = free_port(), DeskStats()
+    port, stats = free_port(), GrpcServerStats()
     async with observed("r1", stats, {METRICS: f"127.0.0.1:{port}"}) as listen:
         await listen(STARTED)
         assert "503" in (await get(port, "/health/ready")).splitlines()[0]
@@ -32,7 +32,7 @@ async def test_metrics_are_served_while_the_run_is_under_way() -> None:
         text = await get(port, "/metrics")
     assert 'wallflower_run_info{run="r1"} 1.0' in text
     assert "wallflower_run_nodes 4.0" in text
-    assert "wallflower_desk_nodes_connected 4.0" in text
+    assert "wallflower_grpc_nodes_connected 4.0" in text
     with pytest.raises(ConnectionRefusedError):
         await get(port, "/metrics")
 
@@ -49,6 +49,6 @@ async def test_json_logs_are_written_when_asked_for(
 async def test_nothing_is_opened_or_written_without_being_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with observed("r1", DeskStats(), {}) as listen:
+    async with observed("r1", GrpcServerStats(), {}) as listen:
         await listen(STARTED)
     assert capsys.readouterr().err == ""

@@ -10,7 +10,7 @@ import pytest
 from tests.strategy.watch.test_metrics import samples
 from wallflower.protocol.files.logs import JsonFormatter
 from wallflower.strategy.bandit.policy import ArmView
-from wallflower.strategy.record.events import (
+from wallflower.strategy.store.events import (
     CohortAsked,
     CohortEnded,
     CohortProgress,

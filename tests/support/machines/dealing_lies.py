@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from tests.support.machines.explore import ViolationError
-from tests.support.machines.lies import Heard
+from tests.support.machines.lies import History
 from tests.support.machines.nodes import stage_request
 from wallflower.protocol.errors import ProtocolError
 from wallflower.protocol.identity.enrolment import Trust
@@ -46,7 +46,7 @@ class DealingLiar:
     rosters: Sequence[tuple[str, ...]]
     trust: Trust | None
 
-    def messages(self, heard: Iterable[Heard]) -> Mapping[str, Iterable[bytes]]:
+    def messages(self, heard: Iterable[History]) -> Mapping[str, Iterable[bytes]]:
         """Give every request of every stage."""
         said = list(heard)
         made: dict[str, list[bytes]] = {name: [] for name in self.names}
@@ -56,7 +56,7 @@ class DealingLiar:
                     made[name].append(stage_request(spec, (), message))
         return made
 
-    def judge(self, heard: Iterable[Heard]) -> None:
+    def judge(self, heard: Iterable[History]) -> None:
         """Refuse a complaint: every dealer here deals rightly."""
         for one in heard:
             if one.number == CHECK:
@@ -64,7 +64,7 @@ class DealingLiar:
                     raise ViolationError(SHOWN, f"{one.party} about {complaint.dealer}")
 
     def _stages(
-        self, spec: CohortSpec, roster: Sequence[str], said: Sequence[Heard]
+        self, spec: CohortSpec, roster: Sequence[str], said: Sequence[History]
     ) -> Iterator[Mapping[str, bytes]]:
         opened = ServerState(spec=spec, stage="STAGE_ENLIST", awaited=roster)
         opened.roster.CopyFrom(Roster(parties=sorted(roster), users=[1] * len(roster)))
@@ -87,8 +87,8 @@ class DealingLiar:
         self,
         state: ServerState,
         places: Mapping[str, int],
-        seated: Sequence[Heard],
-        said: Sequence[Heard],
+        seated: Sequence[History],
+        said: Sequence[History],
     ) -> Iterator[Mapping[str, bytes]]:
         """Ask a committee to deal, and show it every set of dealings."""
         members = [one.party for one in seated]

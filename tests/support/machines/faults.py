@@ -31,9 +31,9 @@ from tests.support.machines.servers import (
     awaited,
 )
 from wallflower.protocol.secure_sum.sealed.group import base
-from wallflower.protocol.secure_sum.session import Dealt, SecureSum, Void
+from wallflower.protocol.secure_sum.session import KeyReady, SecureSum, Void
 from wallflower.protocol.wire.sealed_pb2 import DealingState
-from wallflower.strategy.secure_sum.dealt import DealtKey
+from wallflower.strategy.secure_sum.shared_key import SharedKey
 
 ENDS = "from every state with enough nodes a fair schedule ends"
 QUORUM = "no sum below its quorum"
@@ -45,7 +45,7 @@ ALIKE = "a restart of the server changes nothing"
 ALL_INVARIANTS = (ENDS, QUORUM, ONCE, TWICE, ROWS, RIGHT, ALIKE)
 _MOST_STEPS = 200
 
-Outcome = SecureSum | Dealt | Void
+Outcome = SecureSum | KeyReady | Void
 Enough = Callable[[frozenset[str]], bool]  # the parties that nothing happened to
 
 
@@ -137,7 +137,7 @@ class FaultWorld:
             outcome = self._places.values[session.place].outcome
             if isinstance(outcome, SecureSum):
                 self._check_sum(self.cohorts[number], outcome)
-            if isinstance(outcome, Dealt):
+            if isinstance(outcome, KeyReady):
                 self._check_key(state, self._places.values[session.place].key)
         self._check_two(state)
         ends = self._fair_end(state)
@@ -155,7 +155,7 @@ class FaultWorld:
 
     def _check_key(self, state: FaultState, body: bytes) -> None:
         """Every member that the server counts holds its share of the key."""
-        key = DealtKey(DealingState.FromString(body))
+        key = SharedKey(DealingState.FromString(body))
         for name, node in zip(self.names, state.nodes, strict=True):
             share = share_of(self._nodes.values[node], key.dealing_id, key.dealers)
             counted = name in key.places and not self.actors[name].hosted

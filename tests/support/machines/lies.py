@@ -25,7 +25,7 @@ from wallflower.protocol.wire.node_pb2 import CohortStage, NodeRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class History:
     """One answer, and the request that it was given to."""
 
     party: str
@@ -66,11 +66,11 @@ class Heard:
 class Liar(Protocol):
     """What a server can say with what it heard, and what it learns by it."""
 
-    def messages(self, heard: Iterable[Heard]) -> Mapping[str, Iterable[bytes]]:
+    def messages(self, heard: Iterable[History]) -> Mapping[str, Iterable[bytes]]:
         """Give every request that can be made, by the node it is for."""
         ...
 
-    def judge(self, heard: Iterable[Heard]) -> None:
+    def judge(self, heard: Iterable[History]) -> None:
         """Raise ViolationError where the server learns what it must not."""
         ...
 
@@ -99,7 +99,7 @@ class LieWorld:
     rows: bool = True
     _nodes: Interned[NodeState] = field(default_factory=Interned)
     _bodies: Interned[bytes] = field(default_factory=Interned)
-    _heard: Interned[Heard] = field(default_factory=Interned)
+    _heard: Interned[History] = field(default_factory=Interned)
     _replies: dict[tuple[int, int, bool], tuple[int, int | None, bool]] = field(
         default_factory=dict
     )
@@ -209,10 +209,10 @@ class LieWorld:
     ) -> tuple[int, int | None, bool]:
         request, after = self._bodies.values[body], self._nodes.number(reply.state)
         if reply.answer:
-            heard = Heard(self.names[index], request, reply.answer)
+            heard = History(self.names[index], request, reply.answer)
             return after, self._heard.number(heard), False
         cohort, rows = _cohort_of(request), reply.state.rows
-        written = {one for one, *_ in (*rows.spends, *rows.claims)}
+        written = {one for one, *_ in (*rows.spends, *rows.one_time_answers)}
         if cohort in written and not _has_session(reply.state, cohort):
             self._given_up.add((index, after, cohort))
             return after, None, True

@@ -30,8 +30,8 @@ from wallflower.clients.node.sessions import (
     StoredSessions,
 )
 from wallflower.clients.rewards.source import Pull
-from wallflower.clients.secure_sum import ClientKeyring, SessionOpener
-from wallflower.clients.secure_sum.vault import MemoryVault
+from wallflower.clients.secure_sum import ClientKeyring, SessionFactory
+from wallflower.clients.secure_sum.key_share_store import MemoryKeyShares
 from wallflower.protocol.identity.canonical import digest
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
 from wallflower.protocol.secure_sum.envelope import unwrap
@@ -61,7 +61,7 @@ class Rows:
     """What a node's ledger holds, without the time of day."""
 
     spends: tuple[tuple[str, str], ...] = ()  # cohort, users
-    claims: tuple[tuple[str, str, bytes], ...] = ()  # cohort, stage, digest
+    one_time_answers: tuple[tuple[str, str, bytes], ...] = ()  # cohort, stage, digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +125,14 @@ class _Keyring(ClientKeyring):
     """A keyring in memory, and what it knows beside the keys of open sessions."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(run_id, vault=_Shares())
+        super().__init__(run_id, key_shares=_Shares())
 
     def known(self) -> object:
-        shares = self.vault.shares if isinstance(self.vault, _Shares) else {}
+        shares = self.key_shares.shares if isinstance(self.key_shares, _Shares) else {}
         return sorted(self._claimed), sorted(shares.items())
 
 
-class _Shares(MemoryVault):
+class _Shares(MemoryKeyShares):
     """Shares of a key in memory."""
 
     @property
@@ -248,7 +248,7 @@ class Actor:
     ) -> tuple[MemorySessions | StoredSessions, Node]:
         shared = self.laboratory
         stored = None if store is None else stored_keyring(store, self.name)
-        opener = SessionOpener(
+        opener = SessionFactory(
             self.name,
             shared.policy,
             shared.identity(self.name),
@@ -312,7 +312,7 @@ def _unwritten(rows: Rows, stage: CohortStage, answer: bytes) -> str:
         return f"an answer of stage {facts.name} left without its spend"
     if facts.given_once:
         said = digest("wallflower/v1/claim", stage.message, answer)
-        if (cohort, facts.name, said) not in rows.claims:
+        if (cohort, facts.name, said) not in rows.one_time_answers:
             return f"an answer of stage {facts.name} left without its claim"
     return ""
 
@@ -326,10 +326,10 @@ def _forgot(before: NodeState, after: NodeState) -> bool:
 def _read_rows(path: Path) -> Rows:
     with sqlite3.connect(path) as database:
         spends = database.execute("SELECT cohort_id, users FROM spend ORDER BY 1")
-        claims = database.execute(
+        one_time_answers = database.execute(
             "SELECT cohort_id, stage, digest FROM claim ORDER BY 1, 2"
         )
-        rows = Rows(tuple(spends), tuple(claims))
+        rows = Rows(tuple(spends), tuple(one_time_answers))
     database.close()
     return rows
 

@@ -15,13 +15,13 @@ from tests.support.machines.explore import World
 from tests.support.machines.nodes import Laboratory
 from tests.support.machines.settings import (
     NAMES,
-    Setting,
+    SessionParams,
     faulty_sums,
     lied_dealing,
     lied_plus,
     lied_sealed,
 )
-from wallflower.clients.node import claims, spends
+from wallflower.clients.node import one_time_answers, spends
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
 from wallflower.clients.secure_sum import (
@@ -79,7 +79,7 @@ class Plant:
     name: str
     invariant: str
     patches: tuple[Patch, ...]
-    world: Callable[[Setting], World[Any]]
+    world: Callable[[SessionParams], World[Any]]
     nodes: int = 4
     malicious: bool = True
 
@@ -88,7 +88,7 @@ class Plant:
         """Give the world with the bug in it."""
         with ExitStack() as stack:
             laboratory = stack.enter_context(Laboratory(malicious=self.malicious))
-            setting = Setting.of(laboratory, self.nodes)
+            setting = SessionParams.of(laboratory, self.nodes)
             for where, name, instead in self.patches:
                 # A built-in is not the module's own; any other name must be there.
                 built_in = hasattr(builtins, name)
@@ -98,7 +98,7 @@ class Plant:
             yield self.world(setting)
 
 
-def _sealed_once(setting: Setting) -> World[Any]:
+def _sealed_once(setting: SessionParams) -> World[Any]:
     return lied_sealed(setting, (("a", 3),), (NAMES,), rows=False)
 
 
@@ -108,7 +108,7 @@ _PLANTS = (
         faults.ONCE,
         (
             (Ledger, "answered", _never),
-            (claims, "append", lambda *_: None),
+            (one_time_answers, "append", lambda *_: None),
             (ClientMachine, "_answered", lambda *_: None),
         ),
         _sealed_once,

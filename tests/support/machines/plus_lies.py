@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tests.support.machines.explore import ViolationError
 from tests.support.machines.faults import ONCE, QUORUM, TWICE
-from tests.support.machines.lies import Heard
+from tests.support.machines.lies import History
 from tests.support.machines.nodes import stage_request
 from wallflower.protocol.secure_sum.context import (
     context_of,
@@ -33,7 +33,7 @@ from wallflower.protocol.secure_sum.stages import (
     SHARE,
     UNMASK,
 )
-from wallflower.protocol.secure_sum.standing import standing_of
+from wallflower.protocol.secure_sum.survivors import summarize_survivors
 from wallflower.protocol.secure_sum.threat import Sizes, Threat, graph_size
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.secure_sum_pb2 import (
@@ -116,12 +116,12 @@ class PlusLiar:
             for spec, roster in itertools.product(self.specs, self.rosters)
         ]
 
-    def messages(self, heard: Iterable[Heard]) -> Mapping[str, Iterable[bytes]]:
+    def messages(self, heard: Iterable[History]) -> Mapping[str, Iterable[bytes]]:
         """Give every request of every stage."""
         said = list(heard)
         return {name: list(self._requests(name, said)) for name in self.users}
 
-    def _requests(self, name: str, said: Sequence[Heard]) -> Iterator[bytes]:
+    def _requests(self, name: str, said: Sequence[History]) -> Iterator[bytes]:
         user = self.users[name]
         for circle in self._circles:
             if name not in circle.roster:
@@ -140,7 +140,7 @@ class PlusLiar:
                     yield circle.request(stage, name, user, payload)
 
     def _shares(
-        self, circle: Circle, name: str, said: Sequence[Heard]
+        self, circle: Circle, name: str, said: Sequence[History]
     ) -> Iterator[ShareRequest]:
         neighbours = circle.neighbours[name]
         keys = [
@@ -160,7 +160,7 @@ class PlusLiar:
             )
 
     def _masks(
-        self, circle: Circle, name: str, said: Sequence[Heard]
+        self, circle: Circle, name: str, said: Sequence[History]
     ) -> Iterator[MaskRequest]:
         neighbours = circle.neighbours[name]
         for sharers in _subsets(circle.roster):
@@ -170,7 +170,7 @@ class PlusLiar:
             ]
             for chosen in itertools.product(*choices):
                 yield MaskRequest(
-                    sharers=standing_of(dict.fromkeys(sharers, 1), listed=True),
+                    sharers=summarize_survivors(dict.fromkeys(sharers, 1), listed=True),
                     senders=senders,
                     salts=b"".join(salt for salt, _ in chosen),
                     users=[1] * len(senders),
@@ -178,7 +178,7 @@ class PlusLiar:
                 )
 
     def _uploads(
-        self, sender: str, name: str, said: Sequence[Heard]
+        self, sender: str, name: str, said: Sequence[History]
     ) -> Iterator[tuple[bytes, bytes]]:
         """Give what a sender sealed for a node, and with `garbled` for another."""
         for one in said:
@@ -195,15 +195,15 @@ class PlusLiar:
                 yield answer.salt, seals[place - 1]
 
     def _confirms(
-        self, circle: Circle, name: str, said: Sequence[Heard]
+        self, circle: Circle, name: str, said: Sequence[History]
     ) -> Iterator[ConfirmRequest]:
         if any(one.party == name and one.number == MASK for one in said):
             for survivors in _subsets(circle.roster):
-                standing = standing_of(dict.fromkeys(survivors, 1), listed=True)
+                standing = summarize_survivors(dict.fromkeys(survivors, 1), listed=True)
                 yield ConfirmRequest(survivors=standing)
 
     def _unmasks(
-        self, circle: Circle, name: str, said: Sequence[Heard]
+        self, circle: Circle, name: str, said: Sequence[History]
     ) -> Iterator[UnmaskRequest]:
         neighbours = circle.neighbours[name]
         signatures: dict[str, list[tuple[bytes, bytes]]] = {}
@@ -222,7 +222,7 @@ class PlusLiar:
                         survivors, present, senders, neighbours, signatures
                     )
 
-    def judge(self, heard: Iterable[Heard]) -> None:
+    def judge(self, heard: Iterable[History]) -> None:
         """Refuse two sums of a cohort, one below its quorum, a person in two."""
         said, summed = list(heard), dict[str, str]()
         for circle in self._circles:
@@ -248,7 +248,7 @@ def _unmask(
     signatures: Mapping[str, Sequence[tuple[bytes, bytes]]],
 ) -> Iterator[UnmaskRequest]:
     """Ask for shares with the signatures about this set, and with any others."""
-    standing = standing_of(dict.fromkeys(survivors, 1), listed=True)
+    standing = summarize_survivors(dict.fromkeys(survivors, 1), listed=True)
     given = {place: signatures.get(neighbours[place], ()) for place in present}
     fitting = {
         place: signature
@@ -269,7 +269,7 @@ def _unmask(
         )
 
 
-def _openable(circle: Circle, said: Sequence[Heard]) -> list[tuple[str, ...]]:
+def _openable(circle: Circle, said: Sequence[History]) -> list[tuple[str, ...]]:
     """Give every set whose sum follows from masked values and shares.
 
     A set is opened where every own seed in it is known and every pair mask either

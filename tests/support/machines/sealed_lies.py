@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tests.support.machines.explore import ViolationError
 from tests.support.machines.faults import ONCE, QUORUM, TWICE
-from tests.support.machines.lies import Heard
+from tests.support.machines.lies import History
 from tests.support.machines.nodes import stage_request
 from wallflower.protocol.secure_sum.context import (
     context_of,
@@ -25,7 +25,7 @@ from wallflower.protocol.secure_sum.stages import OPEN, SEAL
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.sealed_pb2 import OpenRequest, SealAnswer, SealRequest
 from wallflower.protocol.wire.secure_sum_pb2 import RosterNote
-from wallflower.strategy.secure_sum.dealt import DealtKey
+from wallflower.strategy.secure_sum.shared_key import SharedKey
 
 Contributions = tuple[tuple[str, SealAnswer], ...]
 
@@ -37,13 +37,13 @@ class SealedLiar:
     `specs` are the descriptions that it tells, `rosters` the nodes that it names.
     """
 
-    key: DealtKey
+    key: SharedKey
     users: Mapping[str, str]
     specs: Sequence[CohortSpec]
     rosters: Sequence[Sequence[str]]
     _made: dict[frozenset[bytes], dict[str, list[bytes]]] = field(default_factory=dict)
 
-    def messages(self, heard: Iterable[Heard]) -> Mapping[str, Iterable[bytes]]:
+    def messages(self, heard: Iterable[History]) -> Mapping[str, Iterable[bytes]]:
         """Give every request for a contribution and every request to open."""
         sealed = [one for one in heard if one.number == SEAL]
         known = frozenset(one.answer for one in sealed)
@@ -54,7 +54,7 @@ class SealedLiar:
             self._made[known] = made
         return self._made[known]
 
-    def judge(self, heard: Iterable[Heard]) -> None:
+    def judge(self, heard: Iterable[History]) -> None:
         """Refuse two sums of a cohort, one below its quorum, a person in two."""
         said = list(heard)
         made_by = {
@@ -62,7 +62,7 @@ class SealedLiar:
             for one in said
             if one.number == SEAL
         }
-        given: dict[tuple[str, bytes, bytes], tuple[Heard, set[str]]] = {}
+        given: dict[tuple[str, bytes, bytes], tuple[History, set[str]]] = {}
         for one in said:
             if one.number == OPEN:
                 request = OpenRequest.FromString(one.asked)
@@ -83,7 +83,7 @@ class SealedLiar:
                 summed[person] = cohort
 
     @staticmethod
-    def _people(opening: Heard, made_by: Mapping[bytes, Heard]) -> list[str]:
+    def _people(opening: History, made_by: Mapping[bytes, History]) -> list[str]:
         request = OpenRequest.FromString(opening.asked)
         sources = [made_by[one.one] for one in request.sealed]
         return [user for source in sources for user in source.stage.users]
@@ -91,7 +91,7 @@ class SealedLiar:
     def _add(
         self,
         made: dict[str, list[bytes]],
-        sealed: Sequence[Heard],
+        sealed: Sequence[History],
         spec: CohortSpec,
         roster: Sequence[str],
     ) -> None:
@@ -110,7 +110,7 @@ class SealedLiar:
                 made[member].append(stage_request(spec, (), message))
 
     def _openings(
-        self, sealed: Sequence[Heard], note: RosterNote, roster: Sequence[str]
+        self, sealed: Sequence[History], note: RosterNote, roster: Sequence[str]
     ) -> Iterator[OpenRequest]:
         """Choose of every node nothing or one of its contributions, wherever from."""
         choices = [

@@ -15,7 +15,7 @@ from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.session import (
     Ask,
-    Dealt,
+    KeyReady,
     SecureSum,
     ServerSession,
     Step,
@@ -29,7 +29,7 @@ from wallflower.strategy.secure_sum import (
     restore_session,
     server_session,
 )
-from wallflower.strategy.secure_sum.dealt import DealtKey
+from wallflower.strategy.secure_sum.shared_key import SharedKey
 
 Event = tuple[str, str, bytes]  # "receive" or "lose", party, answer or code
 
@@ -46,7 +46,7 @@ class Place:
     """
 
     snapshot: bytes
-    outcome: SecureSum | Dealt | Void | None = None
+    outcome: SecureSum | KeyReady | Void | None = None
     key: bytes = b""  # a serialized DealingState, where one was dealt
     began: bytes = field(default=b"", compare=False)
     events: tuple[Event, ...] = field(default=(), compare=False)
@@ -95,7 +95,7 @@ class Cohort:
     def _placed(
         self, session: ServerSession, step: Step, keyring: ServerKeyring
     ) -> tuple[Place, Mapping[str, bytes]]:
-        if isinstance(step, Dealt) and keyring.dealt is not None:
+        if isinstance(step, KeyReady) and keyring.dealt is not None:
             return Place(b"", step, keyring.dealt.state.SerializeToString()), {}
         if not isinstance(step, Ask):
             return Place(b"", step), {}
@@ -111,7 +111,7 @@ class Cohort:
     def _keyring(self) -> ServerKeyring:
         keyring = ServerKeyring(self.spec.run_id)
         if self.dealing is not None:
-            keyring.deal(DealtKey(self.dealing))
+            keyring.deal(SharedKey(self.dealing))
         return keyring
 
 

@@ -23,7 +23,7 @@ from tests.support.secure_sums import cohort_spec
 from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
 from wallflower.protocol.secure_sum.sealed.sizes import dealing_sizes
-from wallflower.protocol.secure_sum.session import Ask, Dealt
+from wallflower.protocol.secure_sum.session import Ask, KeyReady
 from wallflower.protocol.secure_sum.threat import Threat, least_contributors
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.sealed_pb2 import DealingState
@@ -32,14 +32,14 @@ from wallflower.strategy.secure_sum import (
     backend_modulus,
     server_session,
 )
-from wallflower.strategy.secure_sum.dealt import DealtKey
+from wallflower.strategy.secure_sum.shared_key import SharedKey
 
 NAMES = ("n1", "n2", "n3", "n4")
 _TENTH = Fraction(1, 10)
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SessionParams:
     """Nodes of one laboratory under one threat."""
 
     laboratory: Laboratory
@@ -54,7 +54,7 @@ class Setting:
         *,
         hosted: bool = False,
         corrupt: Fraction = Fraction(0),
-    ) -> Setting:
+    ) -> SessionParams:
         """Make nodes; with an enrolment key they withstand a lying server."""
         malicious = laboratory.trust is not None
         actors = {
@@ -111,12 +111,12 @@ class Setting:
                 states[party] = reply.state
                 session.receive(party, reply.answer)
             step = session.advance()
-        assert isinstance(step, Dealt), step
+        assert isinstance(step, KeyReady), step
         assert keyring.dealt is not None
         return keyring.dealt.state, states
 
 
-def faulty_dealing(setting: Setting, *, crashes: int) -> FaultWorld:
+def faulty_dealing(setting: SessionParams, *, crashes: int) -> FaultWorld:
     """A key is dealt over a bad network."""
     sizes = dealing_sizes(setting.threat, len(setting.actors))
     least = max(sizes.threshold, sizes.accepted)
@@ -135,7 +135,7 @@ def faulty_dealing(setting: Setting, *, crashes: int) -> FaultWorld:
 
 
 def faulty_sums(
-    setting: Setting,
+    setting: SessionParams,
     backend: str,
     *,
     cohorts: int,
@@ -179,7 +179,7 @@ Rosters = Sequence[tuple[str, ...]]
 
 
 def lied_dealing(
-    setting: Setting, rosters: Rosters, *, crashes: int = 0, again: int = 0
+    setting: SessionParams, rosters: Rosters, *, crashes: int = 0, again: int = 0
 ) -> LieWorld:
     """A lying server has a key dealt."""
     names = tuple(setting.actors)
@@ -191,7 +191,7 @@ def lied_dealing(
 
 
 def lied_sealed(
-    setting: Setting,
+    setting: SessionParams,
     told: Told,
     rosters: Rosters,
     *,
@@ -201,13 +201,13 @@ def lied_sealed(
     """A lying server has sums sealed under a key that three nodes hold."""
     dealing, states = setting.deal(NAMES[:3])
     specs = [setting.spec(SEALED, *one) for one in told]
-    liar = SealedLiar(DealtKey(dealing), setting.users, specs, rosters)
+    liar = SealedLiar(SharedKey(dealing), setting.users, specs, rosters)
     cohorts = tuple(dict.fromkeys(cohort for cohort, _ in told))
     return LieWorld(setting.actors, states, liar, cohorts, crashes, rows=rows)
 
 
 def lied_plus(
-    setting: Setting,
+    setting: SessionParams,
     told: Told,
     rosters: Rosters,
     *,

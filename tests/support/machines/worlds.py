@@ -13,7 +13,7 @@ from tests.support.machines.nodes import Laboratory
 from tests.support.machines.plants import PLANTS
 from tests.support.machines.settings import (
     NAMES,
-    Setting,
+    SessionParams,
     faulty_dealing,
     faulty_sums,
     lied_dealing,
@@ -30,7 +30,7 @@ _PAIRS = tuple(itertools.combinations(NAMES[:3], 2))
 class Description:
     """How a world is made."""
 
-    world: Callable[[Setting], World[Any]]
+    world: Callable[[SessionParams], World[Any]]
     nodes: int
     malicious: bool = True
     hosted: bool = False
@@ -47,7 +47,7 @@ class Found:
 
 
 def _faults(
-    name: str, make: Callable[[Setting], World[Any]], nodes: int
+    name: str, make: Callable[[SessionParams], World[Any]], nodes: int
 ) -> dict[str, Description]:
     """Explore a bad network with both kinds of node, with and without enrolment."""
     return {
@@ -130,7 +130,7 @@ def visit(name: str, worlds: Mapping[str, Description] = WORLDS) -> Found:
     """Explore one world."""
     made = worlds[name]
     with Laboratory(malicious=made.malicious) as laboratory:
-        world = made.world(Setting.of(laboratory, made.nodes, hosted=made.hosted))
+        world = made.world(SessionParams.of(laboratory, made.nodes, hosted=made.hosted))
         try:
             explored = explore(world)
             if isinstance(world, LieWorld):

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.world.population import config_of, enrolment, make, trust_of
-from tests.support.world.schedule import DESK, Schedule, node_names
+from tests.support.world.schedule import GRPC, Schedule, node_names
 from tests.support.world.shuffling import place_of
-from wallflower.clients.desk.attend import Invitation, attend
-from wallflower.clients.node.claims import Claim
-from wallflower.clients.node.counter import Counter
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
-from wallflower.engines.open_ledger import LedgeredPort, hosted_ledger
+from wallflower.clients.node.one_time_answers import OneTimeAnswer
+from wallflower.clients.node.rollback_counter import Counter
+from wallflower.clients.transport.grpc_client import Invitation, attend
+from wallflower.engines.open_ledger import LedgeredTransport, hosted_ledger
 from wallflower.protocol.errors import RefusalError, UnavailableError
 from wallflower.protocol.identity.certificates import (
     KeyPair,
@@ -28,25 +28,25 @@ from wallflower.protocol.identity.certificates import (
     make_server_certificate,
 )
 from wallflower.protocol.identity.tokens import RunTokens
-from wallflower.protocol.messages.port import NodePort
+from wallflower.protocol.messages.port import NodeTransport
 from wallflower.results.hosted_ledger import check_hosted_ledger
-from wallflower.strategy.desk.admission import Admission, EnrolledKeys
-from wallflower.strategy.desk.desk import Desk
-from wallflower.strategy.desk.settings import DeskSettings
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.nodes.shuffler import shuffled
-from wallflower.strategy.record.events import Listen
-from wallflower.strategy.record.journal import Journal
-from wallflower.strategy.record.spool import Spool
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import session_opener
+from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.store.events import Listen
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.spool import Spool
+from wallflower.strategy.transport.grpc.admission import Admission, EnrolledKeys
+from wallflower.strategy.transport.grpc.server import GrpcServer
+from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
+from wallflower.strategy.transport.memory import MemoryTransport
+from wallflower.strategy.transport.shuffler import shuffled
 
 RUN = "world"
 LEDGER = "ledger.sqlite"
 _ADDRESS = "10.0.0.1:9000"
 _SECRET = b"s" * 32
 _DAY_S = 86_400
-_PAUSE_S = 5.0  # between two summonses of a node that left the desk
+_PAUSE_S = 5.0  # between two summonses of a node that left the gRPC server
 
 
 @functools.cache
@@ -69,7 +69,7 @@ class Hosted:
 async def serve(
     schedule: Schedule,
     home: Path,
-    wrap: Callable[[NodePort], NodePort],
+    wrap: Callable[[NodeTransport], NodeTransport],
     listen: Listen,
     hosted: Hosted,
 ) -> None:
@@ -82,10 +82,10 @@ async def serve(
         opened = Journal.resume(home, config)
     else:
         opened = Journal.create(home, RUN, config, "deployment")
-    inside = _desk if schedule.transport == DESK else _memory
+    inside = _grpc_server if schedule.transport == GRPC else _memory
     place = place_of(schedule, home.parent)
     with opened as journal:
-        if schedule.transport != DESK:
+        if schedule.transport != GRPC:
             check_hosted_ledger(journal)
         async with (
             inside(schedule, home, hosted) as (bare, spool),
@@ -95,7 +95,7 @@ async def serve(
                 config,
                 journal,
                 port,
-                session_opener(RUN, trust_of(schedule), place),
+                make_session_factory(RUN, trust_of(schedule), place),
                 listen,
                 expected_nodes=schedule.nodes,
                 spool=spool,
@@ -104,31 +104,33 @@ async def serve(
 
 
 @asynccontextmanager
-async def _desk(
+async def _grpc_server(
     schedule: Schedule, home: Path, hosted: Hosted
-) -> AsyncIterator[tuple[NodePort, Spool | None]]:
-    """As `strategy.desk_host` does it, without Flower."""
+) -> AsyncIterator[tuple[NodeTransport, Spool | None]]:
+    """As `strategy.grpc_host` does it, without Flower."""
     key, _ = enrolment(schedule.nodes, schedule.users)
     admission = Admission(
         RunTokens(RUN, _SECRET),
         EnrolledKeys(key),
         malicious_server=schedule.server == "malicious",
     )
-    desk = Desk(admission, _certificate(), DeskSettings(return_s=60.0))
+    grpc_server = GrpcServer(
+        admission, _certificate(), GrpcServerSettings(return_s=60.0)
+    )
     with Spool(home / "spool.sqlite") as spool:
-        await desk.open(_ADDRESS)
+        await grpc_server.open(_ADDRESS)
         run_over = "failed"
         try:
-            yield desk, spool
+            yield grpc_server, spool
             run_over = "finished"
         finally:
-            await desk.close(run_over)
+            await grpc_server.close(run_over)
 
 
 @asynccontextmanager
 async def _memory(
     schedule: Schedule, home: Path, hosted: Hosted
-) -> AsyncIterator[tuple[NodePort, Spool | None]]:
+) -> AsyncIterator[tuple[NodeTransport, Spool | None]]:
     """As `wallflower.local_engine` does it: all nodes in the server's process."""
     with hosted_ledger(home) as ledger:
         names = node_names(schedule.nodes)
@@ -136,8 +138,8 @@ async def _memory(
         nodes = {
             name: make(schedule, name, ledger, hosted.shown, pins) for name in names
         }
-        port = MemoryPort(_Reachable(nodes, hosted.away))
-        yield LedgeredPort(port, ledger), None
+        port = MemoryTransport(_Reachable(nodes, hosted.away))
+        yield LedgeredTransport(port, ledger), None
 
 
 class _Reachable(dict[str, Node]):
@@ -157,7 +159,9 @@ class _Reachable(dict[str, Node]):
 async def live(
     schedule: Schedule, name: str, home: Path, shown: collections.Counter[str]
 ) -> None:
-    """Be a node: attend the desk, as often as it is sent for, until the run is over."""
+    """Be a node: attend the gRPC server, as often as it is sent for, until the run is
+    over.
+    """
     _, identities = enrolment(schedule.nodes, schedule.users)
     expiry = int(time.time()) + _DAY_S
     token = RunTokens(RUN, _SECRET).issue(name, expiry=expiry)
@@ -166,7 +170,7 @@ async def live(
     while True:
         try:
             with Ledger(home / LEDGER, Counter(home / "ledger.counter")) as ledger:
-                await ledger.claim(Claim.attendance(name, RUN))
+                await ledger.claim(OneTimeAnswer.attendance(name, RUN))
                 node = make(schedule, name, ledger, shown, pins)
                 node.only_run = RUN
                 if await attend(invitation, identities[name], node) == "finished":

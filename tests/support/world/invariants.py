@@ -21,11 +21,11 @@ from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.elimination import Elimination
 from wallflower.strategy.bandit.policy import USERS_EXHAUSTED
 from wallflower.strategy.bandit.setup import restored_policy
-from wallflower.strategy.record.entries import StoredCohort
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.cohort_spec import everybody_suffices
 from wallflower.strategy.run.drawing import UserRegistry
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store.entries import StoredCohort
+from wallflower.strategy.store.journal import Journal
 
 _Invited = Mapping[tuple[str, str], tuple[str, ...]]  # by cohort and node
 _Spent = Mapping[tuple[str, str], tuple[str, ...]]
@@ -173,7 +173,9 @@ def _exhaustion(schedule: Schedule, journal: Journal, used: _Invited) -> Iterato
     policy = restored_policy(state)
     assert isinstance(policy, Elimination)
     least = policy.spec.least_size(policy.batch)
-    wishes = [replace(wish, size=least) for wish in policy.wishes()]
-    if everybody_suffices(registry, config, wishes):
+    next_cohorts = [
+        replace(cohort_request, size=least) for cohort_request in policy.next_cohorts()
+    ]
+    if everybody_suffices(registry, config, next_cohorts):
         left = registry.remaining
         yield f"a run ended as {USERS_EXHAUSTED}, and {left} users were never asked"

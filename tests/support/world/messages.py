@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tests.support.faulty_port import Faults, FaultyPort
 from tests.support.world.schedule import MESSAGE_FAULTS, Schedule
-from wallflower.protocol.messages.port import Answer, NodeId, NodePort, Request
+from wallflower.protocol.messages.port import Answer, NodeId, NodeTransport, Request
 
 
 class MessageFaults:
@@ -22,7 +22,7 @@ class MessageFaults:
         self._schedule = schedule
         self._injected = injected
 
-    def __call__(self, port: NodePort) -> NodePort:
+    def __call__(self, port: NodeTransport) -> NodeTransport:
         """Wrap a port, if there is anything to inject."""
         if self._faults == Faults(delay_s=30.0):
             return port
@@ -31,7 +31,11 @@ class MessageFaults:
 
 class _UntilQuiet:
     def __init__(
-        self, port: NodePort, faults: Faults, plan: Schedule, injected: Counter[str]
+        self,
+        port: NodeTransport,
+        faults: Faults,
+        plan: Schedule,
+        injected: Counter[str],
     ) -> None:
         self._port = port
         self._faulty = FaultyPort(port, faults, plan.seed)

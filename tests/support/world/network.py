@@ -3,8 +3,8 @@
 Every node has one link to the server. A stream's messages arrive in order, late by the
 link's latency; a link that is cut holds them until it is mended, as TCP does. A stream
 can be reset for both ends or for one only, and then the other end learns of it from
-missing heartbeats alone. Desk and attendance are the real ones and see the parts of
-`grpc.aio` that they use.
+missing heartbeats alone. gRPC server and attendance are the real ones and see the parts
+of `grpc.aio` that they use.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.support.world.processes import PROCESS, Process
 
 _LATENCY_S = (0.001, 0.04)
 _APART_S = 1e-6
-_ATTEND = "/wallflower.v1.Desk/Attend"
+_ATTEND = "/wallflower.v1.NodeService/Connect"
 _REFUSED: End = (grpc.StatusCode.UNAVAILABLE, "connection refused")
 
 
@@ -189,7 +189,7 @@ class Stream:
         self._handler: asyncio.Task[None] | None = None
         self._cancelled = False
         # Of two things at the same moment the loop may take either first, which a
-        # desk's stream bears; a call of one message must not end before it came.
+        # gRPC server's stream bears; a call of one message must not end before it came.
         self._carry = functools.partial(self._link.carry, apart=method != _ATTEND)
         network.streams.append(self)
         self._carry(self._connect, address)

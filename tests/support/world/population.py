@@ -76,7 +76,7 @@ def config_of(schedule: Schedule) -> ExperimentConfig:
         ),
         transport=TransportSettings(
             stage_timeout_s=20.0,
-            attend_timeout_s=60.0,
+            join_timeout_s=60.0,
         ),
         test=TestSettings(noise_seed=schedule.seed),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 SERVER, EVERY_NODE, SHUFFLER = "server", "every-node", "shuffler"
-DESK, LOCAL = "desk", "local"
+GRPC, LOCAL = "gRPC server", "local"
 # When faults begin: an undisturbed run takes about three seconds.
 _WINDOWS_S = (3.0, 3.0, 6.0, 25.0)
 
@@ -94,7 +94,7 @@ def drawn(seed: int, kinds: Sequence[str] = KINDS) -> Schedule:
         return _shuffled(drawn(seed, others or KINDS))
     source = random.Random(f"world {seed}")
     nodes = source.randint(4, 7)
-    transport = source.choice((DESK, DESK, LOCAL))
+    transport = source.choice((GRPC, GRPC, LOCAL))
     faults = [
         _fault(source, source.choice(kinds), node_names(nodes), transport)
         for _ in range(source.choice((1, 2, 3, 4, 6, 8)))

@@ -19,10 +19,10 @@ from tests.support.world.schedule import SHUFFLE, SHUFFLER, Schedule
 from wallflower.protocol.wire.shuffle_pb2 import Chunk, ReleaseAnswer, ReleaseRequest
 from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.given import Given
-from wallflower.shuffler.heap import Shuffler
 from wallflower.shuffler.home import OPERATOR, Home, open_home
 from wallflower.shuffler.service import Limits, Service
-from wallflower.strategy.nodes.shuffler import ShufflerFiles, ShufflerPlace
+from wallflower.shuffler.shuffled_batch import Shuffler
+from wallflower.strategy.transport.shuffler import ShufflerFiles, ShufflerPlace
 
 _ADDRESS = "10.0.0.2:8444"
 Tell = Callable[[str], None]

@@ -28,8 +28,8 @@ from tests.support.world.messages import MessageFaults
 from tests.support.world.network import Network
 from tests.support.world.processes import Process, WorldLoop
 from tests.support.world.schedule import (
-    DESK,
     EVERY_NODE,
+    GRPC,
     MESSAGE_FAULTS,
     PHASE_FAULTS,
     REWARD_FAULTS,
@@ -46,10 +46,10 @@ from tests.support.world.threads import (
     VirtualExecutor,
     VirtualThread,
 )
-from wallflower.clients.node import courier
+from wallflower.clients.node import upload
 from wallflower.clients.rewards.threads import RewardThreads
 from wallflower.protocol.errors import JournalError, UnavailableError, WallflowerError
-from wallflower.strategy.record.events import Event
+from wallflower.strategy.store.events import Event
 
 _OURS = "wallflower"
 _THREADING = SimpleNamespace(Thread=VirtualThread, Lock=threading.Lock)
@@ -144,7 +144,7 @@ class _World:
             stack.enter_context(self._network.installed())
             patch = mock.patch.object
             chance = random.Random(f"courier {self.schedule.seed}")
-            stack.enter_context(patch(courier, "random", chance))
+            stack.enter_context(patch(upload, "random", chance))
             stack.enter_context(patch(secrets, "token_bytes", drawn.randbytes))
             stack.enter_context(
                 patch(secrets, "token_hex", lambda count: drawn.randbytes(count).hex())
@@ -192,7 +192,7 @@ class _World:
         if self.schedule.backend == SHUFFLE:
             place_of(self.schedule, self._folder)
             self._start(SHUFFLER)
-        if self.schedule.transport == DESK:
+        if self.schedule.transport == GRPC:
             for name in node_names(self.schedule.nodes):
                 self._start(name)
         left = _RESUMES_IN_QUIET
@@ -337,7 +337,7 @@ class _World:
 
     def _line(self, kind: str, name: str, lasts: float) -> None:
         loop = asyncio.get_running_loop()
-        if self.schedule.transport != DESK:
+        if self.schedule.transport != GRPC:
             self._hosted.away.add(name)
             loop.call_later(lasts, self._hosted.away.discard, name)
             return

@@ -27,11 +27,11 @@ from wallflower.strategy.config import (
     ExperimentSettings,
     TransportSettings,
 )
-from wallflower.strategy.record import events
-from wallflower.strategy.record.event_log import encode
-from wallflower.strategy.record.journal import Journal
 from wallflower.strategy.run.recruiting import NodesMissingError
 from wallflower.strategy.run.terms import TermsRefusedError
+from wallflower.strategy.store import events
+from wallflower.strategy.store.event_log import encode
+from wallflower.strategy.store.journal import Journal
 
 STARTED = events.RunStarted("r", ("a", "b"), 3, 30, 30, 0)
 EXPERIMENT = ExperimentConfig(
@@ -186,7 +186,7 @@ async def test_a_superlink_is_named_or_addressed_not_both(tmp_path: Path) -> Non
 
 SERVER = """
 import pathlib, os, signal, sys, time
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.journal import Journal
 with Journal.resume(pathlib.Path({run_dir!r})):
     {end}
 """

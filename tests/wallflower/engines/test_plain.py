@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.support.failing_nodes import nodes_fail
 from tests.support.run_fixtures import write
 from tests.wallflower.test_run_commands import invoke
-from wallflower.strategy.record.entries import SUMMED, VOID
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.entries import SUMMED, VOID
+from wallflower.strategy.store.journal import Journal
 
 # Three of 20 nodes fail: 85 % answer, above the floor of 80 % and below the quorum of
 # 90 %.

@@ -15,7 +15,7 @@ from wallflower.protocol.accounting.truncation import truncation
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.bits import SeededBits
 from wallflower.strategy.bandit.policies import build_policy
-from wallflower.strategy.bandit.policy import CohortOutcome
+from wallflower.strategy.bandit.policy import CohortSum
 from wallflower.strategy.config import load_config
 
 REQUEST = PlanRequest(
@@ -40,11 +40,13 @@ def planned(**changes: object) -> Plan:
 
 def test_the_first_batch_is_the_one_the_policy_will_wish_for() -> None:
     plan = planned()
-    wishes = build_policy(REQUEST.policy()).wishes()
+    next_cohorts = build_policy(REQUEST.policy()).next_cohorts()
     cohort = plan.batches[0].cohort
-    assert [wish.size for wish in wishes] == [cohort.cohort_size] * 4
+    assert [cohort_request.size for cohort_request in next_cohorts] == [
+        cohort.cohort_size
+    ] * 4
     same = plan.policy.calibrated(
-        cohort.cohort_size, cohort.honest_floor, wishes[0].wrap_probability
+        cohort.cohort_size, cohort.honest_floor, next_cohorts[0].wrap_probability
     )
     assert same is cohort
 
@@ -200,23 +202,25 @@ def decided_by(request: PlanRequest, batches: int, bits: SeededBits) -> bool:
     spec = request.policy()
     for _ in range(batches):
         outcomes = []
-        for wish in policy.wishes():
+        for cohort_request in policy.next_cohorts():
             one = spec.calibrated(
-                wish.size, spec.floor(wish.size), wish.wrap_probability
+                cohort_request.size,
+                spec.floor(cohort_request.size),
+                cohort_request.wrap_probability,
             )
             noise = one.total_noise()
             assert noise is not None
             # Bernoulli rewards of mean 0.7 and 0.3: one word of bits each.
-            uniform = bits.words(wish.size) / 2.0**64
-            good = int((uniform < (0.7, 0.3)[wish.arm]).sum())
+            uniform = bits.words(cohort_request.size) / 2.0**64
+            good = int((uniform < (0.7, 0.3)[cohort_request.arm]).sum())
             total = good * one.precision + int(noise.sample(1, bits)[0])
             outcomes.append(
-                CohortOutcome(
-                    wish.batch,
-                    wish.arm,
-                    wish.size,
+                CohortSum(
+                    cohort_request.batch,
+                    cohort_request.arm,
+                    cohort_request.size,
                     one.honest_floor,
-                    wish.size,
+                    cohort_request.size,
                     one.precision,
                     total,
                 )

@@ -20,7 +20,7 @@ from wallflower.regret.draws import CohortDraws
 from wallflower.regret.setup import build_engine, drawn_means
 from wallflower.regret.simulation import Simulation, SimulationResult, run
 from wallflower.strategy.bandit.policies import build_policy
-from wallflower.strategy.bandit.policy import CohortOutcome, CohortWish
+from wallflower.strategy.bandit.policy import CohortRequest, CohortSum
 from wallflower.strategy.bandit.spec import PolicySpec
 
 BASE = PolicySpec(
@@ -60,17 +60,23 @@ def replayed(
     policy = build_policy(spec)
     heard = [0] * spec.arms
 
-    def answer(wish: CohortWish) -> CohortOutcome:
-        rows = draws.outcomes[instance * spec.arms + wish.arm]
-        size, precision, total = rows[heard[wish.arm]]
-        heard[wish.arm] += 1
-        assert size == wish.size
-        return CohortOutcome(
-            wish.batch, wish.arm, size, spec.floor(size), size, precision, total
+    def answer(cohort_request: CohortRequest) -> CohortSum:
+        rows = draws.outcomes[instance * spec.arms + cohort_request.arm]
+        size, precision, total = rows[heard[cohort_request.arm]]
+        heard[cohort_request.arm] += 1
+        assert size == cohort_request.size
+        return CohortSum(
+            cohort_request.batch,
+            cohort_request.arm,
+            size,
+            spec.floor(size),
+            size,
+            precision,
+            total,
         )
 
-    while wishes := policy.wishes():
-        policy.observe([answer(wish) for wish in wishes])
+    while next_cohorts := policy.next_cohorts():
+        policy.observe([answer(cohort_request) for cohort_request in next_cohorts])
     views = policy.arms()
     users = [view.users for view in views]
     for arm, count in policy.assignment(spec.horizon - sum(users)).items():

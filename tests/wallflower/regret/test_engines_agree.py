@@ -30,7 +30,7 @@ from wallflower.regret.index import FastIndex
 from wallflower.regret.noise import total_noise
 from wallflower.regret.simulation import Simulation, run
 from wallflower.regret.users import UsersEngine
-from wallflower.strategy.bandit.policy import CohortWish
+from wallflower.strategy.bandit.policy import CohortRequest
 from wallflower.strategy.bandit.spec import PolicySpec
 
 FALSE_ALARM = 1e-4
@@ -69,13 +69,13 @@ def two_sample_pvalue(one: Sample, other: Sample, bins: int = 12) -> float:
 def sums(mechanism: str, model: RewardModel, runs: int = 1500) -> tuple[Sample, Sample]:
     """Decoded sums of cohorts of 30 users, by both engines."""
     spec = dataclasses.replace(SPEC, mechanism=mechanism)
-    wish = CohortWish(1, 1, 30, Fraction(1, 1000))
-    cohort = spec.calibrated(30, 30, wish.wrap_probability)
+    cohort_request = CohortRequest(1, 1, 30, Fraction(1, 1000))
+    cohort = spec.calibrated(30, 30, cohort_request.wrap_probability)
     fast = CohortDraws(model, 17).totals(np.ones(runs, dtype=np.intp), cohort)
     engine = UsersEngine(Simulation(spec, model, 1, 18))
     slow = []
     for _ in range(runs):
-        *_, outcome = engine._cohort(0, wish)
+        *_, outcome = engine._cohort(0, cohort_request)
         assert outcome is not None
         slow.append(outcome.total)
     return fast.astype(np.float64), np.array(slow, dtype=np.float64)

@@ -8,7 +8,7 @@ from rich.console import Console
 from wallflower.results.live import RunView
 from wallflower.results.view import bar
 from wallflower.strategy.bandit.policy import ArmView
-from wallflower.strategy.record import events
+from wallflower.strategy.store import events
 
 ARMS = ("first", "second")
 VIEWS = (

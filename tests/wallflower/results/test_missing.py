@@ -19,7 +19,7 @@ from tests.support.vanishing import (
 )
 from tests.wallflower.results.test_page import Page
 from tests.wallflower.test_run_commands import invoke
-from wallflower.engines import plain
+from wallflower.engines import fast
 from wallflower.protocol.messages.port import NodeHandler, NodeId
 from wallflower.protocol.wire.node_pb2 import CohortStage
 
@@ -71,7 +71,7 @@ def ran(folder: Path, text: str, gone: Gone, patch: pytest.MonkeyPatch) -> Path:
     def port(handlers: dict[NodeId, NodeHandler]) -> VanishingPort:
         return VanishingPort(handlers, gone)
 
-    patch.setattr(plain, "MemoryPort", port)
+    patch.setattr(fast, "MemoryPort", port)
     with contextlib.chdir(folder):
         code, said = invoke(
             "run", write(folder, text), "--engine", "fast", "--run-dir", folder / "run"
@@ -100,8 +100,8 @@ def everywhere(run_dir: Path) -> list[str]:
         Page(run_dir / "report.html").flat,
         invoke("verify", run_dir)[1],
     ]
-    plain = str.maketrans("“”", '""')
-    return [" ".join(text.split()).translate(plain) for text in said]
+    fast = str.maketrans("“”", '""')
+    return [" ".join(text.split()).translate(fast) for text in said]
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.results.page import LARGEST_BYTES, content, in_words
 from wallflower.results.view import count_people
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.journal import Journal
 
 FAILING = """
 [experiment]

@@ -13,7 +13,7 @@ import pytest
 from tests.support.run_fixtures import environment, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.results.result import read_result
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.journal import Journal
 
 # Equal arms in rounds of nearly one size: nothing is decided.
 ROUNDS = """

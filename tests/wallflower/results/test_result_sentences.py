@@ -18,7 +18,7 @@ from wallflower.protocol.privacy.sentences import REHEARSAL
 from wallflower.results.annex import annex_of
 from wallflower.results.page import content, render
 from wallflower.results.result import RunResult, read_result
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store.journal import Journal
 
 BOTH_HALVES = (
     "This holds as long as {nodes} work with the operator and, in every group, at "

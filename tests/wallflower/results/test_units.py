@@ -26,7 +26,7 @@ from wallflower.results.units import reason_in_unit, view_in_unit
 from wallflower.results.view import print_result
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import load_config
-from wallflower.strategy.record import events
+from wallflower.strategy.store import events
 
 EUROS = RewardRange(Fraction(-50), Fraction(150), "€")
 PAID = SMALL.replace(

@@ -26,7 +26,7 @@ from tests.support.shuffled_sums import (
     started,
 )
 from tests.wallflower.shuffler.test_service import asked
-from wallflower.clients.node.courier import deliver
+from wallflower.clients.node.upload import deliver
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.shuffle.deposits import (
     TICKET_BYTES,
@@ -51,8 +51,8 @@ def mixed(**options: object) -> ShuffledCohort:
 def opened(cohort: ShuffledCohort, key: OpeningKey = KEY) -> dict[str, bytes]:
     """Give every node's ticket and messages, as they lie in the shuffler's box."""
     found = {}
-    for party, parcel in cohort.parcels.items():
-        greeting, deposit = deposited(parcel)
+    for party, upload in cohort.uploads.items():
+        greeting, deposit = deposited(upload)
         found[party] = key.open(deposit.sealed, deposit_info(greeting.context))
     return found
 
@@ -87,8 +87,8 @@ def test_what_lives_in_the_shuffler_after_a_release_is_of_nobody(
     cohort, deposits = mixed(direct=True), new_deposits(tmp_path)
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
-    for parcel in cohort.parcels.values():
-        deposits.put(parcel.greeting, parcel.body)
+    for upload in cohort.uploads.values():
+        deposits.put(upload.greeting, upload.body)
     before = living(deposits)
     shuffler = new_shuffler(tmp_path, deposits=deposits)
     shuffler.release(request)
@@ -106,7 +106,7 @@ def test_the_shuffler_is_never_told_a_name(direct: bool) -> None:
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
     assert b"node-00003" in living(server)  # the search finds what is there
-    heard = [request, *(parcel.body for parcel in cohort.parcels.values())]
+    heard = [request, *(upload.body for upload in cohort.uploads.values())]
     for party in cohort.parties:
         assert not any(party.encode() in said for said in heard)
 
@@ -134,10 +134,10 @@ def test_of_deposits_the_server_learns_whose_are_missing_and_no_more(
     cohort, deposits = mixed(direct=True), new_deposits(tmp_path)
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
-    del cohort.parcels["node-00007"]
+    del cohort.uploads["node-00007"]
     # When, in which order and how often they were brought is not told on.
-    for parcel in (*reversed(cohort.parcels.values()), *cohort.parcels.values()):
-        deposits.put(parcel.greeting, parcel.body)
+    for upload in (*reversed(cohort.uploads.values()), *cohort.uploads.values()):
+        deposits.put(upload.greeting, upload.body)
     body = new_shuffler(tmp_path, deposits=deposits).release(request)
     answer = ReleaseAnswer.FromString(body)
     listed = sorted(map(cohort.batch, cohort.parties))
@@ -153,8 +153,8 @@ def test_what_the_server_keeps_has_no_message_and_no_ticket(tmp_path: Path) -> N
     cohort, deposits = mixed(direct=True), new_deposits(tmp_path)
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
-    for parcel in cohort.parcels.values():
-        deposits.put(parcel.greeting, parcel.body)
+    for upload in cohort.uploads.values():
+        deposits.put(upload.greeting, upload.body)
     kept = server.snapshot() + living(server)  # what the spool has, and memory
     assert b"node-00003" in kept
     for body in opened(cohort).values():
@@ -171,8 +171,8 @@ def test_a_heap_is_in_no_order_of_its_nodes(tmp_path: Path) -> None:
     cohort, deposits = mixed(direct=True), new_deposits(tmp_path)
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
-    for parcel in cohort.parcels.values():
-        deposits.put(parcel.greeting, parcel.body)
+    for upload in cohort.uploads.values():
+        deposits.put(upload.greeting, upload.body)
     body = new_shuffler(tmp_path, deposits=deposits).release(request)
     heap = ReleaseAnswer.FromString(body).heap
     plan = ShufflePlan.of(cohort.spec, NODES)
@@ -198,8 +198,8 @@ async def test_logs_and_files_of_a_shufflers_process_name_nobody(
             cohort = mixed(place=place)
             server, request = cohort.submitted()
             assert isinstance(request, bytes)
-            for parcel in cohort.parcels.values():
-                await deliver(parcel)
+            for upload in cohort.uploads.values():
+                await deliver(upload)
             outcome = finished(server, (await asked(place, request)).body)
             assert isinstance(outcome, SecureSum)
         finally:

@@ -47,8 +47,8 @@ def direct(nodes: int = 5, mechanism: str = "dist-dp") -> ShuffledCohort:
 
 
 def brought(cohort: ShuffledCohort, deposits: Deposits) -> None:
-    for parcel in cohort.parcels.values():
-        assert deposits.put(parcel.greeting, parcel.body)[0] == parcel.receipt
+    for upload in cohort.uploads.values():
+        assert deposits.put(upload.greeting, upload.body)[0] == upload.receipt
 
 
 @pytest.mark.parametrize("mechanism", ["shuffle-dp", "dist-dp"])
@@ -74,11 +74,11 @@ def test_a_sum_of_deposits_is_the_sum(
 def test_a_deposit_names_nobody_and_all_show_the_same_admission() -> None:
     cohort = direct()
     cohort.submitted()
-    parcels = list(cohort.parcels.values())
-    assert len({parcel.greeting for parcel in parcels}) == 1
-    assert len({len(parcel.body) for parcel in parcels}) == 1
-    for parcel in parcels:
-        said = parcel.greeting + parcel.body
+    uploads = list(cohort.uploads.values())
+    assert len({upload.greeting for upload in uploads}) == 1
+    assert len({len(upload.body) for upload in uploads}) == 1
+    for upload in uploads:
+        said = upload.greeting + upload.body
         assert not any(party.encode() in said for party in cohort.parties)
 
 
@@ -86,8 +86,8 @@ def test_the_server_never_sees_a_ticket_nor_a_message_with_a_name() -> None:
     cohort = direct()
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
-    for parcel in cohort.parcels.values():
-        greeting, deposit = deposited(parcel)
+    for upload in cohort.uploads.values():
+        greeting, deposit = deposited(upload)
         opened = KEY.open(deposit.sealed, deposit_info(greeting.context))
         for start in range(0, len(opened) - 16, 16):
             assert opened[start : start + 16] not in request
@@ -101,7 +101,7 @@ def test_the_server_never_sees_a_ticket_nor_a_message_with_a_name() -> None:
 def test_who_has_no_admission_is_not_let_in(admission: bytes, tmp_path: Path) -> None:
     cohort = direct()
     cohort.submitted()
-    greeting, deposit = deposited(cohort.parcels["node-00000"])
+    greeting, deposit = deposited(cohort.uploads["node-00000"])
     greeting.admission = admission
     deposits = new_deposits(tmp_path)
     with pytest.raises(AuthenticationError):
@@ -119,7 +119,7 @@ def test_an_admission_says_how_much_it_admits(
 ) -> None:
     cohort, deposits = direct(), new_deposits(tmp_path)
     cohort.submitted()
-    first, second, *_ = cohort.parcels.values()
+    first, second, *_ = cohort.uploads.values()
     greeting, _ = deposited(first)
     for name, value in change.items():
         setattr(greeting, name, value)
@@ -133,7 +133,7 @@ def test_an_admission_says_how_much_it_admits(
 
 def forged(cohort: ShuffledCohort, size: int) -> tuple[bytes, bytes]:
     """A deposit of so many bytes by a node that has its cohort's admission."""
-    greeting, _ = deposited(cohort.parcels["node-00000"])
+    greeting, _ = deposited(cohort.uploads["node-00000"])
     sealed = SealingKey(HYBRID, KEY.public).seal(
         os.urandom(TICKET_BYTES) + bytes(size), deposit_info(greeting.context)
     )
@@ -145,7 +145,7 @@ def forged(cohort: ShuffledCohort, size: int) -> tuple[bytes, bytes]:
 def test_a_deposit_has_the_length_that_all_have(longer: int, tmp_path: Path) -> None:
     cohort, deposits = direct(), new_deposits(tmp_path)
     cohort.submitted()
-    greeting, _ = deposited(cohort.parcels["node-00000"])
+    greeting, _ = deposited(cohort.uploads["node-00000"])
     size = greeting.batch_bytes + longer
     with pytest.raises(MalformedMessageError, match="another length"):
         deposits.put(*forged(cohort, size))
@@ -159,7 +159,7 @@ def test_one_node_fills_no_more_than_the_room_of_its_cohort(
     """Before, it filled the shuffler: cohorts of all runs were refused."""
     hostile, deposits = direct(), new_deposits(tmp_path, most_bytes=1 << 20)
     hostile.submitted()
-    size = deposited(hostile.parcels["node-00000"])[0].batch_bytes
+    size = deposited(hostile.uploads["node-00000"])[0].batch_bytes
     for _ in hostile.parties:
         deposits.put(*forged(hostile, size))
     for _ in range(20):
@@ -187,7 +187,7 @@ def test_one_run_leaves_room_for_others(tmp_path: Path) -> None:
         return cohort
 
     first = cohort_of("run-1", "cohort-0")
-    size = deposited(first.parcels["node-00000"])[0].batch_bytes
+    size = deposited(first.uploads["node-00000"])[0].batch_bytes
     deposits = new_deposits(tmp_path, most_bytes=20 * size)
     for number in range(3):
         brought(cohort_of("run-1", f"cohort-{number}"), deposits)
@@ -196,7 +196,7 @@ def test_one_run_leaves_room_for_others(tmp_path: Path) -> None:
     other = cohort_of("run-2", "cohort-0")
     brought(other, deposits)
     assert deposits.held_bytes == 20 * size
-    context = deposited(first.parcels["node-00000"])[0].context
+    context = deposited(first.uploads["node-00000"])[0].context
     deposits.end(context)
     brought(cohort_of("run-1", "cohort-3"), deposits)
 
@@ -211,10 +211,10 @@ def test_a_relayed_cohort_admits_nobody(tmp_path: Path) -> None:
         assert not SubmitRequest.FromString(unwrap(message).payload).admission
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
-    assert not cohort.parcels
+    assert not cohort.uploads
     hostile, deposits = direct(), new_deposits(tmp_path)
     hostile.submitted()
-    size = deposited(hostile.parcels["node-00000"])[0].batch_bytes
+    size = deposited(hostile.uploads["node-00000"])[0].batch_bytes
     for _ in hostile.parties:
         deposits.put(*forged(hostile, size))
     answer = ReleaseAnswer.FromString(
@@ -232,7 +232,7 @@ def test_a_deposit_opens_for_no_other_cohort(tmp_path: Path) -> None:
     )
     cohort.submitted()
     other.submitted()
-    greeting, body = other.parcels["node-00000"], cohort.parcels["node-00000"].body
+    greeting, body = other.uploads["node-00000"], cohort.uploads["node-00000"].body
     with pytest.raises(AuthenticationError):
         new_deposits(tmp_path).put(greeting.greeting, body)
 
@@ -258,7 +258,7 @@ def test_after_the_release_nothing_is_taken_any_more(tmp_path: Path) -> None:
     assert isinstance(request, bytes)
     brought(cohort, deposits)
     new_shuffler(tmp_path, deposits=deposits).release(request)
-    late = cohort.parcels["node-00000"]
+    late = cohort.uploads["node-00000"]
     with pytest.raises(ReplayedMessageError):
         deposits.put(late.greeting, late.body)
     assert deposits.held_bytes == 0
@@ -283,7 +283,7 @@ def test_what_was_handed_out_while_a_deposit_was_opened_does_not_come_back(
     given = Given(tmp_path)
     cohort, deposits = direct(), Deposits(key, given, TOKEN)
     cohort.submitted()
-    first, second, *_ = cohort.parcels.values()
+    first, second, *_ = cohort.uploads.values()
     deposits.put(first.greeting, first.body)
     context = deposited(first)[0].context
 
@@ -308,7 +308,7 @@ def test_what_no_node_answered_for_is_in_no_heap(tmp_path: Path) -> None:
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
     brought(cohort, deposits)
-    greeting, _ = deposited(cohort.parcels["node-00000"])
+    greeting, _ = deposited(cohort.uploads["node-00000"])
     deposits.put(*forged(cohort, greeting.batch_bytes))
     outcome = finished(
         server, new_shuffler(tmp_path, deposits=deposits).release(request)
@@ -322,7 +322,7 @@ def test_a_node_whose_deposit_did_not_arrive_is_left_out(tmp_path: Path) -> None
     cohort, deposits = direct(6, "shuffle-dp"), new_deposits(tmp_path)
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
-    del cohort.parcels["node-00002"]
+    del cohort.uploads["node-00002"]
     brought(cohort, deposits)
     body = new_shuffler(tmp_path, deposits=deposits).release(request)
     left_out = ReleaseAnswer.FromString(body).left_out
@@ -377,7 +377,7 @@ def test_a_cohort_that_is_given_up_is_destroyed_and_never_given(tmp_path: Path) 
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
     brought(cohort, deposits)
-    context = deposited(cohort.parcels["node-00000"])[0].context
+    context = deposited(cohort.uploads["node-00000"])[0].context
     deposits.give_up(context)
     assert deposits.held_bytes == 0
     answer = ReleaseAnswer.FromString(
@@ -398,8 +398,8 @@ def test_below_the_floor_deposits_are_destroyed(tmp_path: Path) -> None:
     cohort, deposits = direct(), new_deposits(tmp_path)
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
-    for party in list(cohort.parcels)[2:]:
-        del cohort.parcels[party]
+    for party in list(cohort.uploads)[2:]:
+        del cohort.uploads[party]
     brought(cohort, deposits)
     body = new_shuffler(tmp_path, deposits=deposits).release(request)
     assert "floor-not-met" in ReleaseAnswer.FromString(body).refusal

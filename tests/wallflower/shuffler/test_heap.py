@@ -21,7 +21,7 @@ from wallflower.protocol.errors import ReplayedMessageError
 from wallflower.protocol.secure_sum.session import SecureSum, Void
 from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan, unnamed_info
 from wallflower.protocol.wire.shuffle_pb2 import ReleaseAnswer, ReleaseRequest
-from wallflower.shuffler.heap import random_order
+from wallflower.shuffler.shuffled_batch import random_order
 
 
 def refusal(body: bytes) -> str:
@@ -92,8 +92,8 @@ def test_a_batch_listed_twice_counts_once(direct: bool, tmp_path: Path) -> None:
     assert isinstance(request, bytes)
     if direct:
         deposits = new_deposits(tmp_path)
-        for parcel in cohort.parcels.values():
-            deposits.put(parcel.greeting, parcel.body)
+        for upload in cohort.uploads.values():
+            deposits.put(upload.greeting, upload.body)
     twice = ReleaseRequest.FromString(request)
     twice.unnamed[1] = twice.unnamed[0]
     answer = ReleaseAnswer.FromString(

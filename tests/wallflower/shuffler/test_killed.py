@@ -19,7 +19,7 @@ from tests.support.shuffled_sums import (
     started,
 )
 from tests.wallflower.shuffler.test_service import asked, bearer
-from wallflower.clients.node.courier import deliver
+from wallflower.clients.node.upload import deliver
 from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.secure_sum.session import SecureSum, Void
 from wallflower.protocol.secure_sum.shuffle.deposits import deposit_info
@@ -30,7 +30,7 @@ from wallflower.protocol.wire.shuffle_pb2 import (
     ReleaseRequest,
 )
 from wallflower.shuffler.service import SERVICE
-from wallflower.strategy.nodes.shuffler import ShufflerPlace
+from wallflower.strategy.transport.shuffler import ShufflerPlace
 
 # Run in the process before anything else: it ends when a cohort was just written down.
 ENDS_AFTER_THE_CLAIM = """
@@ -50,8 +50,8 @@ def cohort_at(place: ShufflerPlace, *, direct: bool = True) -> ShuffledCohort:
 
 
 async def brought(cohort: ShuffledCohort) -> None:
-    for parcel in cohort.parcels.values():
-        await deliver(parcel)
+    for upload in cohort.uploads.values():
+        await deliver(upload)
 
 
 async def killed(process: Process) -> None:
@@ -75,8 +75,8 @@ def leaves_nothing(home: Path, cohort: ShuffledCohort, request: bytes) -> None:
     release = ReleaseRequest.FromString(request)
     parts = list(release.unnamed)
     assert parts
-    for parcel in cohort.parcels.values():
-        greeting, deposit = deposited(parcel)
+    for upload in cohort.uploads.values():
+        greeting, deposit = deposited(upload)
         opened = key.open(deposit.sealed, deposit_info(greeting.context))
         parts += [deposit.sealed, opened]
     for part in parts:
@@ -101,7 +101,7 @@ async def test_killed_while_it_collects_it_has_nothing_and_gives_no_heap(
         assert "floor-not-met" in outcome.detail
         # The cohort is over: what arrives late is in no heap either.
         assert is_given(tmp_path) == 1
-        late = cohort.parcels["node-00000"]
+        late = cohort.uploads["node-00000"]
         with pytest.raises(RefusalError, match="failed-precondition"):
             await deliver(replace(late, address=place.address, receipt=b""))
     finally:

@@ -13,7 +13,7 @@ from tests.wallflower.shuffler.test_service import asked
 from wallflower.protocol.files.keyfiles import ENROLMENT_PUBLIC, REVOKED, public_key_pem
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.wire.shuffle_pb2 import ReleaseAnswer
-from wallflower.strategy.nodes.shuffler import ShufflerPlace
+from wallflower.strategy.transport.shuffler import ShufflerPlace
 
 
 def enrolled(party: str, enrolment: Enrolment) -> int:

@@ -17,18 +17,18 @@ from tests.support.shuffled_sums import (
     finished,
     shuffled_spec,
 )
-from wallflower.clients.node.courier import deliver
+from wallflower.clients.node.upload import deliver
 from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.messages.port import Answer, Request
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.wire.shuffle_pb2 import Chunk
 from wallflower.shuffler.deposits import Deposits
-from wallflower.shuffler.heap import Shuffler
 from wallflower.shuffler.home import open_home
 from wallflower.shuffler.service import SERVICE, Limits, Service
-from wallflower.strategy.nodes.memory import MemoryPort
-from wallflower.strategy.nodes.shuffler import (
+from wallflower.shuffler.shuffled_batch import Shuffler
+from wallflower.strategy.transport.memory import MemoryTransport
+from wallflower.strategy.transport.shuffler import (
     ShufflerFiles,
     ShufflerPlace,
     shuffled,
@@ -71,7 +71,7 @@ def bearer(place: ShufflerPlace) -> tuple[tuple[str, str]]:
 
 
 async def asked(place: ShufflerPlace, body: bytes, timeout_s: float = 60) -> Answer:
-    async with shuffled(MemoryPort({}), place) as port:
+    async with shuffled(MemoryTransport({}), place) as port:
         request = Request(SHUFFLER, "cohort-1/release", body)
         answers = [a async for a in port.ask([request], timeout_s=timeout_s)]
     assert len(answers) == 1
@@ -170,14 +170,14 @@ async def test_nodes_take_their_messages_there_themselves(tmp_path: Path) -> Non
         cohort = ShuffledCohort(shuffled_spec(mechanism="dist-dp"), place=place)
         server, request = cohort.submitted()
         assert isinstance(request, bytes)
-        for parcel in cohort.parcels.values():
-            await deliver(parcel)
+        for upload in cohort.uploads.values():
+            await deliver(upload)
         held = "wallflower_shuffler_held_bytes"
         assert (service.registry.get_sample_value(held) or 0) > 0
         answer = await asked(place, request)
         assert service.registry.get_sample_value(held) == 0
         taken = service.registry.get_sample_value("wallflower_shuffler_deposits_total")
-        assert taken == len(cohort.parcels)
+        assert taken == len(cohort.uploads)
     outcome = finished(server, answer.body)
     assert isinstance(outcome, SecureSum)
     assert outcome.total == sum(cohort.values.values())
@@ -188,7 +188,7 @@ async def test_a_deposit_without_admission_is_not_let_in(tmp_path: Path) -> None
         files = ShufflerFiles(place.files.public_key, place.files.authority, b"guess")
         cohort = direct(ShufflerPlace(place.address, files, direct=True))
         with pytest.raises(RefusalError, match="unauthenticated"):
-            await deliver(cohort.parcels["node-00000"])
+            await deliver(cohort.uploads["node-00000"])
         assert counted(service, "not-authenticated") == 1
 
 
@@ -212,7 +212,7 @@ async def test_who_does_not_hold_the_pinned_key_is_found_out(tmp_path: Path) -> 
     async with serving(tmp_path, box=_Pretending) as (place, _):
         cohort = direct(place)
         with pytest.raises(RefusalError) as caught:
-            await deliver(cohort.parcels["node-00000"])
+            await deliver(cohort.uploads["node-00000"])
     assert caught.value.code == "shuffler-not-genuine"
 
 
@@ -229,24 +229,24 @@ async def test_nodes_come_no_faster_and_with_no_more_than_agreed(
     async with serving(tmp_path, limits) as (place, service):
         cohort = direct(place)
         with pytest.raises(RefusalError, match=word):
-            await deliver(cohort.parcels["node-00000"], pauses_s=())
+            await deliver(cohort.uploads["node-00000"], pauses_s=())
         assert counted(service, why) == 1
 
 
 async def test_who_is_turned_away_comes_again_and_is_let_in(tmp_path: Path) -> None:
     async with serving(tmp_path, Limits(deposits_per_s=1)) as (place, service):
         cohort = direct(place)
-        await deliver(cohort.parcels["node-00000"])
-        await deliver(cohort.parcels["node-00001"], pauses_s=[0.5] * 20)
+        await deliver(cohort.uploads["node-00000"])
+        await deliver(cohort.uploads["node-00001"], pauses_s=[0.5] * 20)
         assert (counted(service, "too-fast") or 0) >= 1
 
 
 async def test_deposits_that_nobody_releases_are_destroyed(tmp_path: Path) -> None:
     async with serving(tmp_path, Limits(hold_s=0)) as (place, service):
         cohort = direct(place)
-        await deliver(cohort.parcels["node-00000"])
+        await deliver(cohort.uploads["node-00000"])
         with pytest.raises(RefusalError, match="failed-precondition"):
-            await deliver(cohort.parcels["node-00001"])
+            await deliver(cohort.uploads["node-00001"])
         assert counted(service, "replayed-message") == 1
         held = "wallflower_shuffler_held_bytes"
         assert service.registry.get_sample_value(held) == 0
@@ -258,7 +258,7 @@ async def test_a_shuffler_that_is_not_there_is_a_refusal_by_name(
     async with serving(tmp_path) as (place, _):
         cohort = direct(place)
     with pytest.raises(RefusalError) as caught:
-        await deliver(cohort.parcels["node-00000"], pauses_s=())
+        await deliver(cohort.uploads["node-00000"], pauses_s=())
     assert caught.value.code == "shuffler-unreachable"
 
 

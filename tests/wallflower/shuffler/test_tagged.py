@@ -81,8 +81,8 @@ def test_messages_for_a_key_that_only_one_node_was_given_are_in_no_heap(
     assert isinstance(asked, bytes)
     if direct:
         deposits = new_deposits(tmp_path)
-        for parcel in cohort.parcels.values():
-            deposits.put(parcel.greeting, parcel.body)
+        for upload in cohort.uploads.values():
+            deposits.put(upload.greeting, upload.body)
     body = new_shuffler(tmp_path, cohort.enrolment, deposits).release(asked)
     answer = ReleaseAnswer.FromString(body)
     size, keyring = plan.message_bytes, cohort.keyring
@@ -105,7 +105,7 @@ def test_a_node_with_an_admission_of_its_own_is_not_let_in(tmp_path: Path) -> No
 
     cohort = marking(other_admission, "dist-dp", direct=True)
     cohort.submitted()
-    victim = cohort.parcels[VICTIM]
+    victim = cohort.uploads[VICTIM]
     with pytest.raises(AuthenticationError, match="without admission"):
         new_deposits(tmp_path).put(victim.greeting, victim.body)
 

@@ -23,7 +23,7 @@ async def secret(request: Request) -> PlainTextResponse:
     return PlainTextResponse("the run")
 
 
-class Visitor:
+class PollingClient:
     """A browser or a program, with its cookies."""
 
     def __init__(self, guard: Guard, address: str) -> None:
@@ -57,11 +57,11 @@ def visitor(
     host: str = "127.0.0.1:8642",
     names: Callable[[str], bool] = LOOPBACK.__contains__,
     tls: bool = False,
-) -> Visitor:
+) -> PollingClient:
     app = Starlette(routes=[Route("/{path:path}", secret)])
     scheme = "https" if tls else "http"
     guard = Guard(app, names, token, tls=tls)
-    return Visitor(guard, f"{scheme}://{host}")
+    return PollingClient(guard, f"{scheme}://{host}")
 
 
 @pytest.mark.parametrize(

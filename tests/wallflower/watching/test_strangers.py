@@ -18,7 +18,7 @@ from tests.support.siege import most_memory
 from tests.wallflower.test_watch_command import address_in, finished, started
 from tests.wallflower.watching.test_serve import pair
 from wallflower.watching import connections
-from wallflower.watching.connections import Doorway, Guest
+from wallflower.watching.connections import ConnectionLimiter, OpenConnection
 
 __all__ = ["finished"]  # a fixture
 
@@ -113,7 +113,7 @@ async def drip(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.02)
 
 
-async def serve_anything() -> tuple[Doorway, int, asyncio.Task[None]]:
+async def serve_anything() -> tuple[ConnectionLimiter, int, asyncio.Task[None]]:
     """Serve an application that answers everything at once, with our connections."""
 
     async def app(scope: object, receive: object, send: object) -> None:
@@ -121,7 +121,7 @@ async def serve_anything() -> tuple[Doorway, int, asyncio.Task[None]]:
         await send(start)  # type: ignore[operator]
         await send({"type": "http.response.body", "body": b""})  # type: ignore[operator]
 
-    doorway = Doorway()
+    doorway = ConnectionLimiter()
     opened = connections.Listener(socket.create_server(("127.0.0.1", 0)), doorway)
     config = uvicorn.Config(
         app,
@@ -151,22 +151,22 @@ class Room:
     """A doorway with guests whose other ends are kept."""
 
     def __init__(self, most: int) -> None:
-        self.doorway = Doorway(most)
+        self.doorway = ConnectionLimiter(most)
         self.others: list[socket.socket] = []
 
-    def knock(self, address: str) -> tuple[Guest, bool]:
+    def knock(self, address: str) -> tuple[OpenConnection, bool]:
         here, there = socket.socketpair()
         self.others.append(there)
         peer = (address, len(self.others))
-        guest = Guest(self.doorway, here.detach(), peer)
+        guest = OpenConnection(self.doorway, here.detach(), peer)
         return guest, self.doorway.let_in(guest)
 
-    def close(self, *guests: Guest) -> None:
+    def close(self, *guests: OpenConnection) -> None:
         for end in (*guests, *self.others):
             end.close()
 
 
-def gone(guest: Guest) -> bool:
+def gone(guest: OpenConnection) -> bool:
     try:
         return guest.recv(1, socket.MSG_DONTWAIT) == b""
     except BlockingIOError:

@@ -17,10 +17,10 @@ from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import load_config
-from wallflower.strategy.record import events, pausing
-from wallflower.strategy.record.entries import Met
-from wallflower.strategy.record.event_log import EventLog
-from wallflower.strategy.record.journal import Journal
+from wallflower.strategy.store import events, pausing
+from wallflower.strategy.store.entries import Met
+from wallflower.strategy.store.event_log import EventLog
+from wallflower.strategy.store.journal import Journal
 from wallflower.watching.run import PARTS, WatchedRun
 from wallflower.watching.site import Site
 

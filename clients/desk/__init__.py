@@ -1,1 +1,0 @@
-"""A node's side of the desk."""

@@ -1,1 +1,0 @@
-"""The desk: a gRPC service on which nodes attend a run."""

@@ -1,0 +1,283 @@
+"""Reading a run's record: what anybody who may open it can ask of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from typing import Any
+
+from wallflower.protocol.errors import JournalError
+from wallflower.protocol.secure_sum.session import Finding
+from wallflower.strategy.config import ExperimentConfig, config_from_canonical
+from wallflower.strategy.store import chain, event_log
+from wallflower.strategy.store.entries import (
+    DealingRecord,
+    Met,
+    Retirement,
+    RoundRecord,
+    StoredCohort,
+)
+from wallflower.strategy.store.journal_rows import (
+    ASKED,
+    PARTICIPATIONS,
+    SIZES,
+    USED,
+    USED_AFTER,
+    dealing_from,
+    state_from,
+    sum_from,
+)
+from wallflower.strategy.store.store import RunStore
+
+
+class JournalReader(RunStore):
+    """The questions that a journal answers, while it is written or afterwards."""
+
+    @property
+    def run_id(self) -> str:
+        """The run's name."""
+        return self._meta("run-id")
+
+    @property
+    def engine(self) -> str:
+        """The engine that carries the run."""
+        return self._meta("engine")
+
+    @property
+    def created_at(self) -> float:
+        """Seconds since 1970."""
+        with self._reading("created-at"):
+            return float(self._meta("created-at"))
+
+    @property
+    def cohort_key(self) -> bytes:
+        """The key of the run's cohort ids; see `strategy.store.cohort_ids`."""
+        with self._reading("cohort-key"):
+            return bytes.fromhex(self._meta("cohort-key"))
+
+    @property
+    def config(self) -> ExperimentConfig:
+        """The config the run began with."""
+        return config_from_canonical(self._meta("config"))
+
+    @property
+    def head(self) -> str:
+        """The last link of the chain: it stands for the whole record so far."""
+        return self.last_entry().link
+
+    def last_entry(self) -> chain.Entry:
+        """Return the last link of the chain."""
+        rows = self.rows("SELECT * FROM entry ORDER BY number DESC LIMIT 1")
+        if not rows:
+            raise self._chainless()
+        return chain.Entry(*rows[0])
+
+    def entries(self) -> list[chain.Entry]:
+        """Every link of the chain, in order."""
+        found = chain.entries(self.rows)
+        if not found:
+            raise self._chainless()
+        return found
+
+    def _chainless(self) -> JournalError:
+        return JournalError(f"{self.path} has no chain: its entries were removed")
+
+    def breaks(self) -> Iterator[str]:
+        """Say where the record is not what its chain says."""
+        yield from chain.breaks(self.rows)
+        # A damaged index hides rows from some questions and not from others.
+        [(found,)] = self.rows("PRAGMA integrity_check(1)")
+        if found != "ok":
+            yield f"SQLite finds it damaged ({' '.join(str(found).split())})"
+
+    def check_chain(self) -> None:
+        """Raise JournalError where the record is not what its chain says."""
+        broken = next(self.breaks(), None)
+        if broken is not None:
+            raise JournalError(
+                f"{self.path} was altered: {broken}. Nothing is built upon it; "
+                f"`wallflower verify {self.run_dir}` shows all of it"
+            )
+
+    def check_whole(self) -> None:
+        """Raise JournalError where the record was altered or its end is lost."""
+        self.check_chain()
+        told = event_log.read_heads(self.run_dir, self.told_bytes)
+        lost = chain.unknown_heads(self.entries(), told.heads)
+        if lost:
+            raise JournalError(
+                f"{self.path} has no entry {lost[0]}, which {event_log.FILE_NAME} "
+                "tells of: it is an older copy. People asked since then have spent, so "
+                "nothing is built upon it; put back the newest files, or begin a new "
+                f"run. `wallflower verify {self.run_dir}` shows all of it"
+            )
+
+    def cohorts(self) -> Sequence[StoredCohort]:
+        """Every cohort ever asked, in order."""
+        return self.read_once("cohorts", self._read_cohorts)
+
+    def _read_cohorts(self) -> Sequence[StoredCohort]:
+        stored = []
+        for *facts, losses, result in self.rows(
+            "SELECT cohort_id, round, batch, arm, attempt, size, spec, draw, state, "
+            "reason, losses, result FROM cohort ORDER BY round, arm, attempt"
+        ):
+            with self._reading(f"cohort {facts[0]}"):
+                lost = json.loads(losses)
+                found = sum_from(facts[0], lost, result)
+            stored.append(StoredCohort(*(*facts, lost, found)))
+        return stored
+
+    def cohort_ids(self) -> set[str]:
+        """The ids of every cohort ever asked."""
+        return {cohort_id for (cohort_id,) in self.rows("SELECT cohort_id FROM cohort")}
+
+    def blame(self) -> dict[str, list[Finding]]:
+        """What is known of who caused what, by cohort."""
+        found: dict[str, list[Finding]] = {}
+        for cohort_id, *facts in self.rows("SELECT * FROM blame"):
+            found.setdefault(cohort_id, []).append(Finding(*facts))
+        return found
+
+    def dealings(self) -> list[DealingRecord]:
+        """Every dealing, in order."""
+        rows = self.rows(
+            "SELECT dealing_id, nodes, reason, dealers, members, findings FROM dealing "
+            "ORDER BY rowid"
+        )
+        with self._reading("a dealing"):
+            return [dealing_from(row) for row in rows]
+
+    def met(self) -> dict[str, Met]:
+        """Every node that ever described its users, with what it said last."""
+        rows = self.rows("SELECT node_id, users, left_out FROM node ORDER BY meeting")
+        return {node_id: Met(*said) for node_id, *said in rows}
+
+    def used(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Every invitation but those that were returned: cohort, node, users."""
+        return self._invited(USED)
+
+    def used_after(self, number: int) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Return the same of the rounds after round `number`."""
+        return self._invited(USED_AFTER, number)
+
+    def count_asked(self) -> Counter[str]:
+        """Return how many people were asked, by cohort; who was returned was not."""
+        return Counter(dict(self.rows(ASKED)))
+
+    def count_participations(self) -> Mapping[int, int]:
+        """Return how many people were asked how often; who was returned was not."""
+        return self.read_once("participations", lambda: dict(self.rows(PARTICIPATIONS)))
+
+    def returned(self) -> list[tuple[str, str, str]]:
+        """Every invitation that was returned: cohort, node, reason."""
+        return self.rows("SELECT cohort_id, node_id, reason FROM returned")
+
+    def count_invited(self) -> Mapping[str, Mapping[str, int]]:
+        """Return how many people every invitation ever sent is for, by cohort."""
+        return self.read_once("invited", self._read_invited)
+
+    def _read_invited(self) -> Mapping[str, Mapping[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for cohort_id, node_id, people in self.rows(SIZES):
+            found.setdefault(cohort_id, {})[node_id] = people
+        return found
+
+    def invitations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """Every invitation ever sent: cohort, node, users."""
+        return self._invited("SELECT * FROM invitation")
+
+    def retired(self) -> list[Retirement]:
+        """Every arm that was retired by hand, in the order of the arms."""
+        return [
+            Retirement(*row) for row in self.rows("SELECT * FROM retired ORDER BY arm")
+        ]
+
+    def meetings(self) -> dict[str, dict[str, Met]]:
+        """Give what nodes said of their users, by the meeting's number."""
+        found: dict[str, dict[str, Met]] = {}
+        for meeting, node_id, *said in self.rows("SELECT * FROM node"):
+            found.setdefault(str(meeting), {})[node_id] = Met(*said)
+        return found
+
+    def count_rounds(self) -> int:
+        """Return how many rounds are finished."""
+        return int(self.rows("SELECT count(*) FROM round")[0][0])
+
+    def rounds(self) -> list[RoundRecord]:
+        """Every finished round, in order; states share what did not change."""
+        rows = self.rows(
+            "SELECT number, views, policy_state, spent, finished FROM round "
+            "ORDER BY number"
+        )
+        found: list[RoundRecord] = []
+        with self._reading("a round"):
+            for number, views, state, spent, finished in rows:
+                before = found[-1].policy_state if found else None
+                found.append(
+                    RoundRecord(
+                        number,
+                        tuple(json.loads(views)),
+                        state_from(before, state),
+                        json.loads(spent),
+                        finished,
+                    )
+                )
+        return found
+
+    def last_round(self) -> RoundRecord | None:
+        """The round to go on from."""
+        return self.read_once("last-round", self._read_last_round)
+
+    def _read_last_round(self) -> RoundRecord | None:
+        rows = self.rows(
+            "SELECT number, views, spent, finished FROM round "
+            "ORDER BY number DESC LIMIT 1"
+        )
+        if not rows:
+            return None
+        number, views, spent, finished = rows[0]
+        state = self.states({number})[number]
+        with self._reading("a round"):
+            return RoundRecord(
+                number, tuple(json.loads(views)), state, json.loads(spent), finished
+            )
+
+    def states(self, numbers: Set[int]) -> dict[int, Mapping[str, Any]]:
+        """Return the policy's state after some of the finished rounds."""
+        found: dict[int, Mapping[str, Any]] = {}
+        state: Mapping[str, Any] | None = None
+        rows = self.rows("SELECT number, policy_state FROM round ORDER BY number")
+        with self._reading("a round"):
+            for number, text in rows:
+                state = state_from(state, text)
+                if number in numbers:
+                    found[number] = state
+        return found
+
+    def _invited(
+        self, query: str, *values: object
+    ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        for cohort_id, node_id, users in self.rows(query, *values):
+            with self._reading(f"an invitation of cohort {cohort_id}"):
+                names = tuple(json.loads(users))
+            yield cohort_id, node_id, names
+
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """Raise JournalError for a value that nobody could have written."""
+        try:
+            yield
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise JournalError(
+                f"{self.path}: {what} cannot be read ({error}): the record was "
+                f"altered; `wallflower verify {self.run_dir}` shows where"
+            ) from None
+
+    def _meta(self, key: str) -> str:
+        rows = self.rows("SELECT value FROM meta WHERE key = ?", key)
+        if not rows:
+            raise JournalError(f'{self.path} has no "{key}"')
+        return str(rows[0][0])

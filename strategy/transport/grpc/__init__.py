@@ -1,0 +1,1 @@
+"""The gRPC server: a gRPC service on which nodes attend a run."""

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+
+from tests.support.grpc_fixtures import open_office
+from tests.support.port_contract import StoppingPortContract
+from wallflower.protocol.messages.port import NodeHandler, NodeTransport
+
+
+class TestDesk(StoppingPortContract):
+    """The port contract over loopback gRPC with TLS and real nodes."""
+
+    def open_port(
+        self, handlers: Mapping[str, NodeHandler]
+    ) -> AbstractAsyncContextManager[NodeTransport]:
+        return open_office(handlers)
