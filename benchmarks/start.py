@@ -52,9 +52,7 @@ def parts(run: LabRun) -> dict[str, Callable[[], bool]]:
         "the SuperLink has the run": lambda: (
             log.exists() and "Successfully started" in log.read_text()
         ),
-        "the ServerApp has its gRPC server": (
-            run.run_dir / "gRPC server.secret"
-        ).exists,
+        "the ServerApp has its gRPC server": (run.run_dir / "run-token.secret").exists,
         "all nodes are at the gRPC server": lambda: any(
             event["event"] == "RunStarted" for event in run.events()
         ),

@@ -59,7 +59,7 @@ class NodeProvider(Protocol):
         ...
 
     async def attend(self, context: Context, invitation: Invitation) -> str:
-        """Attend the gRPC server until the run is over; give the gRPC server's reason."""
+        """Stay connected until the run is over; return the server's reason."""
         ...
 
 

@@ -77,7 +77,7 @@ def test_the_data_model_names_every_file_of_a_run_a_node_and_a_shuffler() -> Non
         for pattern in (joined, named)
         for name in pattern.findall(path.read_text(encoding="utf-8"))
     }
-    assert {"journal.sqlite", "lock", "gRPC server.secret", "ledger.counter"} <= files
+    assert {"journal.sqlite", "lock", "run-token.secret", "ledger.counter"} <= files
     said = page.replace("/`", "`")
     elsewhere = {"wallflower"}  # below Flower's home, where no directory was named
     assert {name for name in files if f"`{name}`" not in said} == elsewhere

@@ -115,7 +115,7 @@ class Ledger(Closing):
         await self._thread.done(claim)
 
     async def attended(self, node_id: str, run_id: str) -> bool:
-        """Tell whether a run was ever attended at a gRPC server, by whatever process."""
+        """Return whether any process ever connected to a gRPC server for a run."""
         found: bool = await self._thread.done(
             lambda: one_time_answers.attended(self._database, node_id, run_id)
         )

@@ -1,4 +1,4 @@
-"""One stream to the gRPC server: greeting, then answers and heartbeats until it ends."""
+"""One stream to the gRPC server: handshake, then answers and heartbeats."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from wallflower.protocol.identity.tokens import (
 )
 from wallflower.protocol.wire import node_service_pb2
 
-CERTIFICATE_REFUSED = "gRPC server-certificate-refused"
+CERTIFICATE_REFUSED = "server-certificate-refused"
 # A gRPC server must not make its nodes beat themselves to death, nor fall asleep.
 _SLOWEST_BEAT_MS = 600_000
 _FASTEST_BEAT_MS = 50
@@ -82,7 +82,7 @@ async def connect_once(
             "greeting-late" if not welcomed else "heartbeat-lost", None, welcomed
         )
     except MalformedMessageError:
-        return Ended("malformed-gRPC server-message", None, welcomed)
+        return Ended("malformed-server-message", None, welcomed)
     except grpc.aio.AioRpcError:
         pass
     except asyncio.InvalidStateError:  # written to after the gRPC server ended the call
@@ -144,7 +144,7 @@ async def _prove(
     if len(challenge.nonce) != NONCE_BYTES:
         raise MalformedMessageError("the gRPC server's challenge has no proper nonce")
     said = transcript(hello, challenge)
-    check_token_proof(token, "gRPC server", said, challenge.server_proof)
+    check_token_proof(token, "server", said, challenge.server_proof)
     proof = node_service_pb2.Proof(
         signature=identity.sign(said), token_proof=token_proof(token, "node", said)
     )

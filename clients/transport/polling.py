@@ -215,7 +215,7 @@ class PollingClient:
         settings, loop = self._settings, asyncio.get_running_loop()
         began, wait_s = loop.time(), settings.first_wait_s
         while True:
-            reason = "malformed-gRPC server-message"
+            reason = "malformed-server-message"
             try:
                 return await self._visit()
             except grpc.aio.AioRpcError as error:
@@ -265,7 +265,7 @@ class PollingClient:
             raise MalformedMessageError("the gRPC server sent garbage") from None
         check_token_proof(
             invitation.token,
-            "gRPC server",
+            "server",
             reply_transcript(said, reply.body),
             reply.server_proof,
         )

@@ -2,7 +2,7 @@
 
 Blocks fenced as ``bash HOST`` are run on that host, ``bash HOST background`` are
 started there and left running, in the order of the page. ``make guide`` writes
-docs/deployment-transcript.md.
+deploy/guide-transcript.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deploy.harness.processes import (
 from wallflower.protocol.errors import UnavailableError
 
 PAGE = ROOT / "docs" / "deployment.md"
-TRANSCRIPT = ROOT / "docs" / "deployment-transcript.md"
+TRANSCRIPT = ROOT / "deploy" / "guide-transcript.md"
 _FENCE = re.compile(
     r"^```bash (\w+)( background)?\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -131,7 +131,7 @@ def transcript(steps: list[Done]) -> str:
         "# Deployment: the guide, followed",
         "",
         "Written by `make guide`, which runs every block of",
-        "[deployment.md](deployment.md) in order on two hosts made of network "
+        "[deployment.md](../docs/deployment.md) in order on two hosts made of network "
         "namespaces:",
         "operator 10.77.0.1, clinics 10.77.0.2. Nothing was left out.",
     ]

@@ -99,7 +99,7 @@ def try_fault(built: Consortium, fault: Fault) -> Row:
         run.process.stop()
     finally:
         lab.release()
-    ended = {0: "finished", -1: "hung"}.get(code, f"stopped (exit {code})")
+    ended = {0: "finished", -1: "hung"}.get(code, f"exit {code}")
     resumes = 0
     while code != 0 and resumes < _MOST_RESUMES and not hung:
         resumes += 1
@@ -135,17 +135,15 @@ def resume(built: Consortium, run_dir: Path) -> int:
 def table(rows: Sequence[Row]) -> str:
     """Give the fault × phase table as Markdown."""
     lines = [
-        "| fault | phase | what was done | first command | resumed | winner | nodes in "
-        "the sums, by batch | users asked / summed / twice | sums (wrong) | void | "
-        "verify | s |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| fault | phase | then | first command | nodes by round | asked/in sums | "
+        "void | s |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row.fault} | {row.phase} | {row.note} | {row.ended} | {row.resumes}× | "
-        f"{row.found.winner} | {', '.join(map(str, row.found.nodes_by_round))} | "
-        f"{row.found.users_asked} / {row.found.users_summed} / {row.found.users_twice} "
-        f"| {row.found.sums} ({row.found.sums_wrong}) | {row.found.voids} | "
-        f"{'ok' if row.verified else 'FAILED'} | {row.seconds:.0f} |"
+        f"| {row.fault} | {row.phase} | {row.note} | {row.ended} | "
+        f"{'-'.join(map(str, row.found.nodes_by_round))} | "
+        f"{row.found.users_asked}/{row.found.users_summed} | {row.found.voids} | "
+        f"{row.seconds:.0f} |"
         for row in rows
     ]
     return "\n".join(lines)
@@ -155,9 +153,11 @@ def verdict(rows: Sequence[Row]) -> str:
     """Sum the table up."""
     return (
         f"{len(rows)} faults, {sum(row.good for row in rows)} survived; wrong sums: "
-        f"{sum(row.found.sums_wrong for row in rows)}; users counted twice: "
+        f"{sum(row.found.sums_wrong for row in rows)} of "
+        f"{sum(row.found.sums for row in rows)}; users counted twice: "
         f"{sum(row.found.users_twice for row in rows)}; hangs: "
-        f"{sum(row.hung for row in rows)}."
+        f"{sum(row.hung for row in rows)}; records that do not verify: "
+        f"{sum(not row.verified for row in rows)}."
     )
 
 

@@ -37,7 +37,7 @@ STATUS = {
     "unsupported-version": "FAILED_PRECONDITION",
     "wrong-run": "FAILED_PRECONDITION",
     "tls-too-old": "FAILED_PRECONDITION",
-    "wrong-gRPC server": "FAILED_PRECONDITION",
+    "wrong-server": "FAILED_PRECONDITION",
     "clock-differs": "FAILED_PRECONDITION",
     "unknown-key": "PERMISSION_DENIED",
     "not-your-name": "PERMISSION_DENIED",
@@ -55,8 +55,8 @@ STATUS = {
     "superseded": "ABORTED",
     "visit-repeated": "ALREADY_EXISTS",
     "attends": "ALREADY_EXISTS",
-    "gRPC server-closing": "UNAVAILABLE",
-    "gRPC server-unready": "UNAVAILABLE",
+    "server-closing": "UNAVAILABLE",
+    "server-unready": "UNAVAILABLE",
     "run-over": "OK",
 }
 # Coming back will not help: the node stops and says why.

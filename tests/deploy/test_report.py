@@ -27,8 +27,8 @@ ROW = Row("node killed", "tally", "killed", "finished", 0, False, True, FOUND, T
 
 def test_a_row_says_what_was_found() -> None:
     last = table([ROW]).splitlines()[-1]
-    assert "4, 3, 4 | 324 / 324 / 0 | 9 (0) | 0 | ok" in last
-    assert "1 survived; wrong sums: 0" in verdict([ROW])
+    assert "| 4-3-4 | 324/324 | 0 | 9 |" in last
+    assert "1 survived; wrong sums: 0 of 9" in verdict([ROW])
 
 
 @pytest.mark.parametrize(

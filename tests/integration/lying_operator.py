@@ -68,7 +68,7 @@ from wallflower.strategy.secure_sum import ServerKeyring, server_session
 from wallflower.strategy.transport.grpc.admission import Admission, EnrolledKeys
 from wallflower.strategy.transport.grpc.server import GrpcServer
 
-TRANSPORTS = ("memory", "gRPC server", "flower")
+TRANSPORTS = ("memory", "grpc", "flower")
 NAMES = tuple(f"clinic-{number:02d}" for number in range(20))
 RUN = "run-1"
 _DEALINGS = itertools.count()

@@ -156,7 +156,7 @@ def test_nodes_are_known_by_the_names_on_their_certificates(
 
 def test_the_runs_secret_is_the_servers_alone(keys: KeyStore, tmp_path: Path) -> None:
     run(experiment(keys, "grpc"), homes(keys, tmp_path / "homes"), tmp_path / "run")
-    mode = (tmp_path / "run" / "gRPC server.secret").stat().st_mode
+    mode = (tmp_path / "run" / "run-token.secret").stat().st_mode
     assert stat.S_IMODE(mode) == 0o600
 
 

@@ -35,7 +35,7 @@ from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.transport.grpc.server import GrpcServer
 from wallflower.strategy.transport.memory import MemoryTransport
 
-TRANSPORTS = {"memory": "memory", "gRPC server": "grpc", "flower": "flower"}
+TRANSPORTS = {"memory": "memory", "server": "grpc", "flower": "flower"}
 BACKENDS = ("sealed", "secagg-plus")
 Node = TypeVar("Node", str, int)
 AWAY_S = 1.0
@@ -122,8 +122,8 @@ def carry_out(
         with LeavingGrid(client_app, partitions(config.nodes.count), said) as grid:
             PrivateBandit(config, run_dir, engine=SIMULATION, listen=listen).start(grid)
         return
-    monkeypatch.setattr(local_engine, "gRPC server", KnownServer)
-    monkeypatch.setattr(local_engine, "MemoryPort", LeavingPort)
+    monkeypatch.setattr(local_engine, "GrpcServer", KnownServer)
+    monkeypatch.setattr(local_engine, "MemoryTransport", LeavingPort)
     if not run_dir.exists():
         Journal.create(run_dir, run_id, config, "local").close()
     asyncio.run(run_local(EngineJob(config, run_dir, run_id, listen)))

@@ -99,7 +99,7 @@ async def attack(server: Liar, again: Liar, name: str) -> View:
     return view
 
 
-@pytest.mark.parametrize("transport", ["memory", "gRPC server", "visits", "flower"])
+@pytest.mark.parametrize("transport", ["memory", "server", "visits", "flower"])
 async def test_a_lying_server_sees_the_same_whatever_the_outcome(
     transport: str, tmp_path: Path
 ) -> None:
@@ -109,7 +109,7 @@ async def test_a_lying_server_sees_the_same_whatever_the_outcome(
     trust = homes[NAMES[0]].trust()
     assert trust is not None
     visiting = PEOPLE if transport == "visits" else ()
-    way = "gRPC server" if transport == "visits" else transport
+    way = "server" if transport == "visits" else transport
     window_rewards.shown.clear()
     async with reach(way, homes, store, visiting) as reached:
         dealt = dealing(trust, reached, STAYING)

@@ -1,4 +1,4 @@
-"""A run whose nodes only visit: the gRPC server on loopback, nodes as real processes."""
+"""A run whose nodes only poll: the server on loopback, nodes as real processes."""
 
 from __future__ import annotations
 

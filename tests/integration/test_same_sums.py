@@ -68,7 +68,7 @@ async def test_local_with_secure_sums_gives_every_sum_of_the_fast_engine(
 async def test_the_desk_over_tls_gives_the_same_sums(tmp_path: Path) -> None:
     plain = await sums("fast", config("dist-dp", "sealed"), tmp_path / "fast")
     grpc_server = config("dist-dp", "sealed", "grpc")
-    assert await sums("local", grpc_server, tmp_path / "gRPC server") == plain
+    assert await sums("local", grpc_server, tmp_path / "server") == plain
 
 
 async def test_another_seed_gives_other_sums(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from wallflower.strategy.run.recruiting import Recruiter
 
 CALM = Schedule(
     seed=1,
-    transport="gRPC server",
+    transport="server",
     backend="sealed",
     server="semi-honest",
     nodes=4,
@@ -62,7 +62,7 @@ def test_nothing_that_must_hold_breaks_under_seeded_faults(first: int) -> None:
     assert tally.faults.total() >= 10, str(tally)
 
 
-@pytest.mark.parametrize("transport", ["gRPC server", "local"])
+@pytest.mark.parametrize("transport", ["server", "local"])
 @pytest.mark.parametrize("backend", ["sealed", "secagg-plus"])
 def test_a_world_without_faults_finishes_at_the_first_start(
     transport: str, backend: str

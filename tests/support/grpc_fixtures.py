@@ -1,4 +1,4 @@
-"""A gRPC server on loopback with real TLS, real identities and real nodes, for tests."""
+"""A gRPC server on loopback with real TLS, identities and nodes, for tests."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def main() -> None:
     def port(handlers: Mapping[NodeId, NodeHandler]) -> VanishingPort:
         return VanishingPort(handlers, is_fifth_node_in_first_arm)
 
-    with mock.patch.object(fast, "MemoryPort", port):
+    with mock.patch.object(fast, "MemoryTransport", port):
         command_line()
 
 

@@ -281,10 +281,10 @@ def test_a_certificate_is_looked_at_before_it_expires(
     made = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days - 90)
     authority = make_authority("test", now=made, days=90)
     pair = make_server_certificate(authority, ["127.0.0.1"], now=made, days=90)
-    (tmp_path / "gRPC server.crt").write_bytes(pair.certificate)
-    (tmp_path / "gRPC server.key").write_bytes(pair.private_key)
-    (tmp_path / "gRPC server.key").chmod(0o600)
-    files = 'certificate = "gRPC server.crt"\nprivate-key = "gRPC server.key"\n'
+    (tmp_path / "server.crt").write_bytes(pair.certificate)
+    (tmp_path / "server.key").write_bytes(pair.private_key)
+    (tmp_path / "server.key").chmod(0o600)
+    files = 'certificate = "server.crt"\nprivate-key = "server.key"\n'
     text = f'{SMALL}[transport]\nkind = "grpc"\n{files}'
     found = invoke("check", write(tmp_path, text))
     assert (found[0], said in found[1]) == (code, True), found

@@ -1,1 +1,1 @@
-"""What servers that anybody can reach have in common: gRPC server, shuffler, live page."""
+"""What servers that anybody can reach share: gRPC server, shuffler, live page."""

@@ -153,7 +153,7 @@ class FastElimination:
         return self._evidence.planned_until(last, self._facts(size))
 
     def _weighted(self, last: int, heard: History) -> Doubles:
-        """Every arm's estimate after batch `last`, as `SequentialTest` weighs cohorts."""
+        """Return all arms' estimates after batch `last`, by the weights of the test."""
         users = self._evidence.delivered(heard, last).users
         rows = self._rows(last)
         flat = self._evidence.estimates(users, rows.reshape(-1, rows.shape[2]))

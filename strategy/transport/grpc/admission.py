@@ -276,7 +276,7 @@ class Admission:
             server_fingerprint=server_fingerprint,
         )
         challenge.server_proof = token_proof(
-            self._token(hello), "gRPC server", transcript(hello, challenge)
+            self._token(hello), "server", transcript(hello, challenge)
         )
         return challenge
 
@@ -291,7 +291,7 @@ class Admission:
         if abs(self._clock() - visit.at_ms / 1000) > MOST_SKEW_S:
             raise RefusedError("clock-differs")
         if visit.server_fingerprint not in (b"", server_fingerprint):
-            raise RefusedError("wrong-gRPC server")
+            raise RefusedError("wrong-server")
         self._check(hello)
         self._prove(hello, said, visit.proof)
         return said
@@ -302,9 +302,7 @@ class Admission:
         """Show a visitor that the gRPC server knows the run, and that this is its
         reply.
         """
-        return token_proof(
-            self._token(hello), "gRPC server", reply_transcript(said, body)
-        )
+        return token_proof(self._token(hello), "server", reply_transcript(said, body))
 
     def _check(self, hello: node_service_pb2.Hello) -> None:
         if hello.version != VERSION:
@@ -326,7 +324,7 @@ class Admission:
                 raise RefusedError("revoked")
             self._keys.check(hello, now)
         except ConfigError:  # of a list of the revoked
-            raise RefusedError("gRPC server-unready") from None
+            raise RefusedError("server-unready") from None
         self._check_holder(hello)
 
     def admit(
@@ -351,7 +349,7 @@ class Admission:
         try:
             self._keys.check(hello, self._clock())
         except ConfigError:
-            raise RefusedError("gRPC server-unready") from None
+            raise RefusedError("server-unready") from None
         self._check_holder(hello)
         self._keys.confirm(hello)
         if self._token_holders is not None:

@@ -41,7 +41,7 @@ from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
 from wallflower.strategy.transport.node_inviter import InvitationPace, NodeInviter
 
 HOLDER = "flower/"  # + Flower's number of a node: whom a token is issued to
-SECRET_FILE = "gRPC server.secret"  # noqa: S105 (a file's name)
+SECRET_FILE = "run-token.secret"  # noqa: S105 (a file's name)
 _TOKEN_DAYS = 30
 # How long nodes may need to come back after a restart before asking them fails.
 _RETURN_S = 60.0

@@ -39,7 +39,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 _Greeting = TypeVar("_Greeting", bound=Message)
 _REFUSALS_LOGGED_PER_S = 10
 # Reasons that are nobody's fault, or already a consequence of it.
-_BLAMELESS = frozenset({"too-many-streams", "gRPC server-closing", "too-fast"})
+_BLAMELESS = frozenset({"too-many-streams", "server-closing", "too-fast"})
 
 
 class RpcGate:

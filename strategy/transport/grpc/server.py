@@ -132,7 +132,7 @@ class GrpcServer:
         self._printed = GrpcLines(self.stats.count_failed_handshake)
         await self._server.start()
         self._sweeping = asyncio.create_task(self._sweep())
-        self._event("gRPC server-open", address=address, port=port)
+        self._event("server-open", address=address, port=port)
         return port
 
     async def close(self, run_over: str | None = None) -> None:
@@ -152,12 +152,12 @@ class GrpcServer:
             self._health.close()
         for stream in list(self._streams.values()):
             if run_over is None:
-                stream.end("gRPC server-closing")
+                stream.end("server-closing")
             else:
                 stream.say_run_over(run_over)
         await self._until(lambda: not self._streams, self._settings.closing_s)
         for stream in list(self._streams.values()):
-            stream.end("gRPC server-closing")
+            stream.end("server-closing")
         if run_over is not None:  # visitors hear of it when they come by
             clock = asyncio.get_running_loop().time
             await self._until(
@@ -169,11 +169,11 @@ class GrpcServer:
             self._heap.close()
         now = asyncio.get_running_loop().time()
         for node_queue in self._node_queues.values():
-            node_queue.fail_all("gRPC server-closed", now)
+            node_queue.fail_all("server-closed", now)
         await server.stop(grace=0.2)
         if self._printed is not None:
             self._printed.close()
-        self._event("gRPC server-closed")
+        self._event("server-closed")
 
     async def _until(self, holds: Callable[[], bool], timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -228,7 +228,7 @@ class GrpcServer:
         if node_queue is None:
             failure = "not-attending"
         elif self._closing:
-            failure = "gRPC server-closed"
+            failure = "server-closed"
         elif len(request.body) + _FRAME_BYTES > self._settings.most_bytes_out:
             failure = "too-large"
         elif node_queue.away(now, self._settings.return_s):
@@ -261,7 +261,7 @@ class GrpcServer:
             visit = self._door.visit(context)
             hello = visit.hello
             if self._closing and self._lobby.run_over is None:
-                raise RefusedError("gRPC server-closing")
+                raise RefusedError("server-closing")
             said = self._lobby.check(visit)
             async with asyncio.timeout(self._settings.greeting_s):
                 raw = await context.read()
@@ -279,7 +279,7 @@ class GrpcServer:
     async def _let_in(self, context: _Context, hello: node_service_pb2.Hello) -> None:
         stats, network = self.stats, network_of(address_of(context.peer()))
         if self._closing:
-            raise RefusedError("gRPC server-closing")
+            raise RefusedError("server-closing")
         open_streams = self._greeting.taken + len(self._streams)
         if open_streams >= self._most_streams or not self._greeting.take(network):
             raise RefusedError("too-many-streams")

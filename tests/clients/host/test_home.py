@@ -315,7 +315,7 @@ def test_a_node_that_comes_by_cron_keeps_its_invitation_and_ends(
     home(tmp_path, '[node]\nname = "phone"\nattendance = "cron"\n' + REWARDS)
     token = RunTokens("run-1", b"s" * 32).issue_to("flower/7", expiry=2**40)
     fields: dict[str, str | bytes] = {
-        flower_record.ADDRESS: "gRPC server:9000",
+        flower_record.ADDRESS: "server:9000",
         flower_record.CERTIFICATE: b"PEM",
         flower_record.RUN_ID: "run-1",
         flower_record.TOKEN: token.to_text(),
@@ -323,7 +323,7 @@ def test_a_node_that_comes_by_cron_keeps_its_invitation_and_ends(
     reply = call(flower_record.ATTEND, {"wallflower-home": str(tmp_path)}, fields)
     assert reply[flower_record.REASON] == flower_record.RUN_OVER  # not sent for again
     (invitation,) = kept(tmp_path)
-    assert (invitation.address, invitation.run_id) == ("gRPC server:9000", "run-1")
+    assert (invitation.address, invitation.run_id) == ("server:9000", "run-1")
     assert invitation.token == token
 
 

@@ -19,7 +19,7 @@ def invitation(
 ) -> Invitation:
     until = int(time.time()) + 3600 if expiry is None else expiry
     token = RunTokens(run_id, b"s" * 32).issue_to("flower/7", expiry=until)
-    return Invitation("gRPC server:9000", b"PEM", run_id, token, pinned)
+    return Invitation("server:9000", b"PEM", run_id, token, pinned)
 
 
 def test_an_invitation_comes_back_as_it_was_kept(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ async def test_a_visitor_may_insist_on_one_certificate() -> None:
             house.invitation(port, "b").token,
             b"x" * 32,
         )
-        with pytest.raises(AuthenticationError, match="wrong-gRPC server"):
+        with pytest.raises(AuthenticationError, match="wrong-server"):
             await PollingClient(
                 other, house.identity("b"), Echo(), settings=QUICK
             ).once()

@@ -53,9 +53,9 @@ def handshake(server: KeyPair, authority: KeyPair, host: str, folder: Path) -> s
 def test_a_server_certificate_is_accepted_for_its_hosts_only(tmp_path: Path) -> None:
     authority = make_authority("test authority", now=NOW)
     server = make_server_certificate(
-        authority, ["gRPC server.example", "127.0.0.1"], now=NOW
+        authority, ["server.example", "127.0.0.1"], now=NOW
     )
-    assert handshake(server, authority, "gRPC server.example", tmp_path) == ""
+    assert handshake(server, authority, "server.example", tmp_path) == ""
     assert handshake(server, authority, "127.0.0.1", tmp_path) == ""
     assert "mismatch" in handshake(server, authority, "127.0.0.2", tmp_path)
 

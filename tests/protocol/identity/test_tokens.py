@@ -120,12 +120,12 @@ def test_a_token_depends_on_run_node_expiry_and_secret() -> None:
 
 def test_the_two_sides_proofs_cannot_be_swapped() -> None:
     token = RunToken(1, b"k" * 32)
-    proof = token_proof(token, "gRPC server", b"said")
-    check_token_proof(token, "gRPC server", b"said", proof)
+    proof = token_proof(token, "server", b"said")
+    check_token_proof(token, "server", b"said", proof)
     with pytest.raises(AuthenticationError):
         check_token_proof(token, "node", b"said", proof)
     with pytest.raises(AuthenticationError):
-        check_token_proof(RunToken(1, b"l" * 32), "gRPC server", b"said", proof)
+        check_token_proof(RunToken(1, b"l" * 32), "server", b"said", proof)
 
 
 def test_a_secret_of_the_wrong_length_is_refused() -> None:
@@ -141,4 +141,4 @@ def test_every_reason_has_a_status_that_grpc_knows() -> None:
 
 def test_a_node_comes_back_after_what_may_pass_only() -> None:
     assert {"revoked", "wrong-run", "superseded", "signature-invalid"} <= FINAL
-    assert not {"too-many-streams", "gRPC server-closing", "heartbeat-lost"} & FINAL
+    assert not {"too-many-streams", "server-closing", "heartbeat-lost"} & FINAL

@@ -1,4 +1,4 @@
-"""Rule 1: who may vanish at which stage; the table in docs/secure-sums.md is this.
+"""Rule 1: who may vanish at which stage; the table in docs/figures/dropouts.md is this.
 
 Nodes vanish just before they would answer a stage, and stay away. `tolerated` is
 computed from the sizes that follow from the threat, so the table states a prediction
@@ -37,7 +37,7 @@ from wallflower.strategy.secure_sum import ServerKeyring
 pytestmark = pytest.mark.no_cover
 
 NODES = 20
-DOCUMENT = Path(__file__).parents[3] / "docs" / "secure-sums.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "figures" / "dropouts.md"
 CASES = [
     ("secagg-plus", False, ("advertise", "share", "mask", "unmask")),
     ("sealed", False, ("enlist", "deal", "check", "seal", "open")),

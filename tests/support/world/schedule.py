@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 SERVER, EVERY_NODE, SHUFFLER = "server", "every-node", "shuffler"
-GRPC, LOCAL = "gRPC server", "local"
+GRPC, LOCAL = "server", "local"
 # When faults begin: an undisturbed run takes about three seconds.
 _WINDOWS_S = (3.0, 3.0, 6.0, 25.0)
 

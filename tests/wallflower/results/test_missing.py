@@ -71,7 +71,7 @@ def ran(folder: Path, text: str, gone: Gone, patch: pytest.MonkeyPatch) -> Path:
     def port(handlers: dict[NodeId, NodeHandler]) -> VanishingPort:
         return VanishingPort(handlers, gone)
 
-    patch.setattr(fast, "MemoryPort", port)
+    patch.setattr(fast, "MemoryTransport", port)
     with contextlib.chdir(folder):
         code, said = invoke(
             "run", write(folder, text), "--engine", "fast", "--run-dir", folder / "run"

@@ -361,7 +361,7 @@ async def test_closing_fails_what_was_asked_and_frees_the_port() -> None:
         await held.started.wait()
         assert listening(port)
         await grpc_server.close("cancelled")
-        assert await asking == [Answer("held", "r1", failure="gRPC server-closed")]
+        assert await asking == [Answer("held", "r1", failure="server-closed")]
     assert asyncio.all_tasks() == before
     assert not listening(port)
 

@@ -266,7 +266,7 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
         lambda house: make_poll(house, house.identity("a"), at_ms=1, tamper=no_proof),
     ),
     "for another gRPC server": (
-        "wrong-gRPC server",
+        "wrong-server",
         lambda house: make_poll(house, house.identity("a"), fingerprint=b"o" * 32),
     ),
     "for another run": (

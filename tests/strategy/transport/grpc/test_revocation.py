@@ -90,7 +90,7 @@ async def test_a_missing_revocation_file_lets_nobody_new_in(tmp_path: Path) -> N
                 house.revoked.read()
             async with intruder_at(port) as late:
                 await late.greet(house, house.identity("late"))
-                assert await late.status() == ("UNAVAILABLE", "gRPC server-unready")
+                assert await late.status() == ("UNAVAILABLE", "server-unready")
             await asyncio.sleep(0.2)  # past a few looks at the file
             [answer] = await gather(grpc_server, request("in"))
             assert answer.failure is None

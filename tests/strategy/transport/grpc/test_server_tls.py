@@ -1,4 +1,4 @@
-"""TLS 1.3 and nothing older: real handshakes with a real gRPC server and real clients."""
+"""TLS 1.3 and nothing older: real handshakes of a real server and real clients."""
 
 from __future__ import annotations
 

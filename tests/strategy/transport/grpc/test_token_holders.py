@@ -26,7 +26,7 @@ def token(house: House, holder: str) -> RunToken:
 
 
 class Office:
-    """A gRPC server that accepts tokens of Flower's numbers, and nodes that attend it."""
+    """A server that accepts tokens of Flower's numbers, and nodes that connect."""
 
     def __init__(self, holders: TokenHolders | None) -> None:
         self.house = House()
