@@ -10,7 +10,7 @@ export FLWR_TELEMETRY_ENABLED = 0
 export FLWR_DISABLE_UPDATE_CHECK = 1
 export RAY_USAGE_STATS_ENABLED = 0
 
-.PHONY: help env demo test lint unit proto docs tutorial looks clean
+.PHONY: help env demo test test-all lint unit slow coverage sizes proto docs tutorial looks clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -33,7 +33,7 @@ demo: env  ## two private experiments: readers behind gateways, then phones over
 	$(BIN)/wallflower run examples/phones.toml
 	@echo "Next: examples/*.toml are yours to change; docs/running.md explains every key."
 
-test: env lint unit  ## everything CI checks
+test: env lint unit  ## everything a change needs: linters and the quick tests, minutes on two cores
 
 lint: env  ## ruff, mypy strict, one-way imports
 	$(BIN)/ruff check .
@@ -41,17 +41,26 @@ lint: env  ## ruff, mypy strict, one-way imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: env  ## the tests without the linters, and how much of the code they run
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not soak and not hosts and not browser" --cov --cov-report=
-	@echo "coverage: $$($(BIN)/coverage report --format=total) % of lines, processes of their own not counted"
-	@command -v chromium >/dev/null || echo "No browser here, so no page was looked at: make test-browser installs chromium and does."
+ELSEWHERE = not soak and not hosts and not browser
+unit: env  ## the quick tests without the linters
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not slow and $(ELSEWHERE)"
+
+test-all: test slow  ## make test and the slow tests: Flower, Ray, kills, many draws, cross products
+
+slow: env  ## the slow tests alone
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "slow and $(ELSEWHERE)"
+
+# Tracing doubles the time of tests, so no other target traces.
+coverage: env  ## quick and slow tests, and how many lines they run (processes of their own not counted)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "$(ELSEWHERE)" --cov --cov-report=
+	@echo "coverage: $$($(BIN)/coverage report --format=total) % of lines"
 
 diagrams: env  ## draw docs/secure-sums-stages.md from the table of stages
 	$(BIN)/python -m tests.support.stage_diagrams > docs/secure-sums-stages.md
 
 BEFORE ?= f1c1c67
-rooms: env  ## files and lines of every room, at BEFORE= (the first release) and now
-	$(BIN)/python -m tests.support.rooms $(BEFORE)
+sizes: env  ## files and lines of every folder, at BEFORE= (the first release) and now
+	$(BIN)/python -m tests.support.sizes $(BEFORE)
 
 reward-path: env  ## the files one reward passes through: by memory, grpc_server and Flower
 	$(BIN)/python -m tests.support.reward_path

@@ -119,8 +119,6 @@ def check_pairing(mechanism: str, backend: str) -> None:
     shuffled = mechanism_class(mechanism).shuffled
     if shuffled and backend != SHUFFLE:
         raise InputError("backend", backend, f"{SHUFFLE} with {mechanism}")
-    if mechanism_class(mechanism).simulated_only:
-        raise InputError("mechanism", mechanism, "one that is not only simulated")
     if backend == SHUFFLE and not shuffled and mechanism != MIXABLE:
         raise InputError("mechanism", mechanism, f"{pure} or {MIXABLE} with {SHUFFLE}")
 

@@ -25,7 +25,7 @@ from wallflower.commands.figures import figures
 from wallflower.commands.group import Commands
 from wallflower.commands.new import new
 from wallflower.commands.plan import plan
-from wallflower.commands.poll import visit
+from wallflower.commands.poll import poll
 from wallflower.commands.report import report
 from wallflower.commands.run import pause, resume, retire, run, status, verify
 from wallflower.commands.shuffler import shuffler
@@ -58,7 +58,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "simulate": simulate,
     "figures": figures,
     "shuffler": shuffler,
-    "visit": visit,
+    "poll": poll,
 }
 
 

@@ -61,7 +61,7 @@ from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE
 from wallflower.protocol.wire.node_pb2 import NodeRequest
 
 FILE_NAME = "node.toml"
-STREAM, VISITS, CRON = "stream", "visits", "cron"
+STREAM, POLLING, CRON = "stream", "polling", "cron"
 _log = logging.getLogger(__name__)
 
 
@@ -76,25 +76,25 @@ class NodeSection:
     arms : names of the arms, in the experiment's order; for a table source.
     keys : folder with identity.key, identity.certificate, enrolment.pub, ca.crt;
         the home itself by default.
-    attendance : ``stream`` keeps a connection to the gRPC server; ``visits`` comes by
-    now and
-        then, and is never on a committee; ``cron`` leaves that to `wallflower visit`.
+    connection : ``stream`` keeps a stream to the gRPC server. ``polling`` asks it for
+        work now and then; such a node is never on a committee. ``cron`` leaves the
+        polling to `wallflower poll`.
     """
 
     name: str = ""
     users: int | tuple[str, ...] = 1
     arms: tuple[str, ...] = ()
     keys: Path | None = None
-    attendance: str = STREAM
+    connection: str = STREAM
 
     def __post_init__(self) -> None:
         if isinstance(self.users, int):
             whole("users", self.users, at_least=1, at_most=LARGEST_NODE)
         elif not self.users or len(set(self.users)) != len(self.users):
             raise InputError("users", "an empty or repeating list", "different names")
-        if self.attendance not in (STREAM, VISITS, CRON):
+        if self.connection not in (STREAM, POLLING, CRON):
             raise InputError(
-                "attendance", self.attendance, f"{STREAM}, {VISITS} or {CRON}"
+                "connection", self.connection, f"{STREAM}, {POLLING} or {CRON}"
             )
 
 
@@ -296,9 +296,9 @@ class HomeProvider:
         home = self._home(context)
         root = home.authority(invitation.root_certificate)
         invitation = replace(invitation, root_certificate=root)
-        if home.file.node.attendance != STREAM:
+        if home.file.node.connection != STREAM:
             invitations.save(home.path, invitation)
-            if home.file.node.attendance == CRON:
+            if home.file.node.connection == CRON:
                 return "invited"
             return await poll_server(home, invitation, stay=True) or "left"
         with home.ledger() as ledger:

@@ -184,7 +184,6 @@ class Mechanism(abc.ABC):
     noise_grows : how much noise more users bring, one of `NO_NOISE`, `PER_COHORT` and
         `PER_USER`; index policies choose their divergence by it.
     shuffled : the promise rests on a shuffler instead of a secure sum.
-    simulated_only : a peer to compare with; nobody can be asked under it.
     smallest_scale : below it `scale` is refused.
     """
 
@@ -193,7 +192,6 @@ class Mechanism(abc.ABC):
     noise: ClassVar[str]
     noise_grows: ClassVar[str] = PER_COHORT
     shuffled: ClassVar[bool] = False
-    simulated_only: ClassVar[bool] = False
     smallest_scale: ClassVar[Fraction] = Fraction(1)
 
     def __init__(self, epsilon: Fraction, scale: Fraction = Fraction(10)) -> None:

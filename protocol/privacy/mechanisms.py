@@ -1,6 +1,5 @@
 """Import every mechanism so that the registry is full."""
 
-import wallflower.protocol.privacy.binary_shuffled
 import wallflower.protocol.privacy.concentrated
 import wallflower.protocol.privacy.local
 import wallflower.protocol.privacy.pure

@@ -37,7 +37,7 @@ HOME = """
 [node]
 name = "{name}"
 users = {users}
-attendance = "cron"
+connection = "cron"
 [policy]
 smallest-cohort = 2
 largest-participations = 1
@@ -112,7 +112,7 @@ async def test_a_run_is_carried_by_processes_that_come_and_go(tmp_path: Path) ->
         port = await grpc_server.open("127.0.0.1:0")
         staying: dict[str, NodeHandler] = dict(hosted_nodes(asked_for, ledger, None))
         folders = list(homes(tmp_path, house, port))
-        visits = [["visit", str(folder), "--stay"] for folder in folders]
+        visits = [["poll", str(folder), "--stay"] for folder in folders]
         async with attending(house, port, staying), processes(*visits) as started:
             wanted = [*staying, *(folder.name for folder in folders)]
             assert not await grpc_server.wait_for(wanted, timeout_s=120)

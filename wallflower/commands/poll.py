@@ -1,4 +1,4 @@
-"""``wallflower visit``: a node comes by at its gRPC servers, answers, and leaves."""
+"""``wallflower poll``: a node asks its gRPC servers for work, answers, and ends."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 
-def visit(
+def poll(
     home: Annotated[Path, typer.Argument(help="The node's home (with node.toml).")],
     stay: Annotated[
-        bool, typer.Option(help="Come by until the runs are over, not only once.")
+        bool, typer.Option(help="Poll until the runs are over, not only once.")
     ] = False,
     counter: Annotated[
         Path | None, typer.Option(help="Folder of the ledger's counter; the home.")
@@ -23,10 +23,10 @@ def visit(
         ),
     ] = None,
 ) -> None:
-    """Ask every gRPC server that invited this node what it wants, answer, leave.
+    """Ask every gRPC server that invited this node for work, answer, and end.
 
-    For cron or a systemd timer. The node's node.toml says attendance = "cron"; Flower
-    brings the invitation to a run, which is kept in the home until the run is over.
+    For cron or a systemd timer, with connection = "cron" in node.toml. Flower brings
+    the invitation to a run, which stays in the home until the run is over.
     """
     import asyncio
     import os
@@ -37,7 +37,7 @@ def visit(
     from wallflower.protocol.errors import RefusalError, WallflowerError
     from wallflower.protocol.files.logs import installed_from, log_context
 
-    there = NodeHome(home, counter)
+    node_home = NodeHome(home, counter)
     if patience_s is None:
         patience_s = 86_400.0 if stay else 60.0
     settings = PollingSettings(patience_s=patience_s)
@@ -45,16 +45,16 @@ def visit(
     for invitation in kept(home):
         with installed_from(os.environ), log_context(run=invitation.run_id):
             try:
-                over = asyncio.run(
-                    poll_server(there, invitation, stay=stay, settings=settings)
+                end_reason = asyncio.run(
+                    poll_server(node_home, invitation, stay=stay, settings=settings)
                 )
             except RefusalError as refusal:
                 # An outcome may take hours, and cron does not wait for it.
                 typer.echo(f"{invitation.run_id}: {refusal.detail}")
                 continue
             except WallflowerError as error:
-                failures.append(error)  # the others' gRPC servers may be there
+                failures.append(error)  # other servers may still be reachable
                 continue
-        typer.echo(f"{invitation.run_id}: {over or 'nothing more is asked'}")
+        typer.echo(f"{invitation.run_id}: {end_reason or 'no more work now'}")
     if failures:
         raise failures[0]

@@ -118,7 +118,6 @@ def _shuffled(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
     return tuple(
         _series(label, horizon, epsilon, mechanism=mechanism)
         for label, mechanism in (
-            ("shuffled bits and coins", "shuffle-binary"),
             ("Shuffle-DP-SE", "shuffle-dp"),
             ("Dist-DP-SE", "dist-dp"),
         )

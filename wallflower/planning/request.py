@@ -13,7 +13,6 @@ from wallflower.protocol.cohort import check_pairing
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import whole
 from wallflower.protocol.privacy.honest_floor import PlannedFloors
-from wallflower.protocol.privacy.mechanism import mechanism_class
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.shuffle.plan import mode_of
@@ -69,9 +68,6 @@ class PlanRequest:
             raise InputError("floor", self.floor, "greater than 0 and at most 1")
         if not 0 <= self.corrupt < 1:
             raise InputError("corrupt", self.corrupt, "from 0 to below 1")
-        if mechanism_class(self.mechanism).simulated_only:
-            allowed = "one that is not only simulated"
-            raise InputError("mechanism", self.mechanism, allowed)
         if self.shuffle and self.shuffle != mode_of(self.mechanism):
             allowed = f'"{mode_of(self.mechanism)}" with {self.mechanism}'
             raise InputError("shuffle", self.shuffle, allowed)

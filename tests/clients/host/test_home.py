@@ -312,7 +312,7 @@ def test_a_node_of_real_rewards_loads_nothing_that_only_simulations_need() -> No
 def test_a_node_that_comes_by_cron_keeps_its_invitation_and_ends(
     tmp_path: Path,
 ) -> None:
-    home(tmp_path, '[node]\nname = "phone"\nattendance = "cron"\n' + REWARDS)
+    home(tmp_path, '[node]\nname = "phone"\nconnection = "cron"\n' + REWARDS)
     token = RunTokens("run-1", b"s" * 32).issue_to("flower/7", expiry=2**40)
     fields: dict[str, str | bytes] = {
         flower_record.ADDRESS: "server:9000",
@@ -327,6 +327,6 @@ def test_a_node_that_comes_by_cron_keeps_its_invitation_and_ends(
     assert invitation.token == token
 
 
-def test_an_unknown_attendance_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="stream, visits or cron"):
-        home(tmp_path, '[node]\nname = "a"\nattendance = "never"\n' + REWARDS)
+def test_an_unknown_connection_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="stream, polling or cron"):
+        home(tmp_path, '[node]\nname = "a"\nconnection = "never"\n' + REWARDS)

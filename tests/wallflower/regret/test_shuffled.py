@@ -54,22 +54,3 @@ def test_junk_makes_sums_wrong_as_often_as_it_may() -> None:
     wrong = float(np.mean(np.abs(totals) > 150))
     assert cohort.modulus == 1024
     assert 0.1 < wrong < 0.25
-
-
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1)])
-def test_pure_shuffling_beats_the_peer_with_a_delta(epsilon: Fraction) -> None:
-    # Bits, as the peer wants them; 400 instances tell a third from nothing.
-    means = np.random.default_rng(14).uniform(0.25, 0.75, 400 * ARMS)
-    found = {}
-    for mechanism in ("shuffle-binary", "shuffle-dp"):
-        spec = PolicySpec(
-            policy="elimination",
-            arms=ARMS,
-            horizon=100_000,
-            mechanism=mechanism,
-            epsilon=epsilon,
-            failure_probability=Fraction(1, 10),
-        )
-        simulation = Simulation(spec, BernoulliRewards(means.tolist()), 400, 6)
-        found[mechanism] = float(run(FastElimination(simulation)).regret.mean())
-    assert found["shuffle-dp"] < 0.85 * found["shuffle-binary"]
