@@ -79,10 +79,10 @@ class Node:
                 ClientLimits(),
                 self._keyring,
             )
-        contribution = None
-        if session.needs_contribution(stage.message):
-            contribution = Contribution(value_of(node_id, spec), 1)
-        return session.handle(stage.message, contribution)
+        request, value = session.inspect(stage.message), None
+        if request.needs_value:
+            value = Contribution(value_of(node_id, spec), 1)
+        return request.answer(value).body
 
 
 async def main(config: dict[str, Any]) -> None:

@@ -10,8 +10,7 @@ from unittest import mock
 
 import numpy as np
 
-from wallflower.strategy.bandit.divergence import Divergence
-from wallflower.strategy.bandit.index_choice import CHOICES, Arms, ArmTotals
+from wallflower.strategy.bandit.index_choice import CHOICES, Arms, ArmTotals, Divergence
 
 
 def plain_choice(standing: ArmTotals, divergence: Divergence, horizon: int) -> Arms:

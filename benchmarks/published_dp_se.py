@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wallflower.protocol.privacy.mechanism import CohortMechanism
-from wallflower.regret.accounts import Accounts
 from wallflower.regret.dp_se import FastDpSe
 from wallflower.regret.draws import CohortDraws
-from wallflower.regret.simulation import Integers, Simulation
+from wallflower.regret.simulation import Accounts, Integers, Simulation
 
 
 class SlippedDpSe(FastDpSe):

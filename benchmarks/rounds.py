@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from wallflower.engines.registry import EngineJob, engine_named
+from wallflower.engines.registry import EngineJob, find_engine
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.results.result import read_result
 from wallflower.strategy.bandit.spec import ELIMINATION
@@ -98,7 +98,7 @@ def play(config: ExperimentConfig, engine: str, run_dir: Path) -> dict[str, floa
     Journal.create(run_dir, run_dir.name, config, engine).close()
     job = EngineJob(config, run_dir, run_dir.name, listen)
     begun = time.process_time()
-    asyncio.run(engine_named(engine)(job))
+    asyncio.run(find_engine(engine).run(job))
     ended = time.process_time()
     with Journal.read(run_dir) as journal:
         result = read_result(journal)

@@ -33,11 +33,11 @@ from wallflower.engines.flower import LOG_FILE
 from wallflower.engines.population import hosted_nodes
 from wallflower.engines.process import flwr_run, simulation_superlink
 from wallflower.engines.registry import EngineJob
-from wallflower.engines.simulation import run_simulation
+from wallflower.engines.flower import run_simulation
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.protocol.messages.port import Answer, NodeId, NodeTransport, Request
 from wallflower.protocol.secure_sum.threat import Sizes, Threat, sparse_graph_size
-from wallflower.results.hosted_ledger import ledger_path
+from wallflower.results.run_folder import ledger_path
 from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,

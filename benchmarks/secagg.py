@@ -183,9 +183,10 @@ class Parties:
                     client = clients[party] = client_session(
                         spec, party, None, None, ClientLimits(), self.rings[party]
                     )
-                needed = client.needs_contribution(body)
+                request = client.inspect(body)
+                needed = request.needs_value
                 value = Contribution(values[party], 1) if needed else None
-                answer = client.handle(body, value)
+                answer = request.answer(value).body
                 server.receive(party, answer)
                 traffic.up += len(answer)
                 traffic.down += len(body)

@@ -1,9 +1,8 @@
 """Shuffled sums measured: ``make bench-shuffle``.
 
 Messages and bytes of one user alone on a node, as they stand on the wire; seconds of
-one core for a node, the server and the shuffler; users a second through a shuffler of
-its own process, with TLS and all, beside a gRPC service that does nothing; and the
-regret of `shuffle-dp` beside `dist-dp`.
+one core for a node and the shuffler; users a second through a shuffler of its own
+process, with TLS and all; and the regret of `shuffle-dp` beside `dist-dp`.
 """
 
 from __future__ import annotations
@@ -12,13 +11,11 @@ import argparse
 import asyncio
 import json
 import os
-import pickle
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import astuple, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -31,15 +28,8 @@ from wallflower.protocol.messages.port import Request
 from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.protocol.rewards.models import synthetic_rewards
 from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
-from wallflower.protocol.secure_sum.session import (
-    Ask,
-    Contribution,
-    SecureSum,
-    ShufflerUpload,
-)
-from wallflower.protocol.secure_sum.shuffle.deposits import TICKET_BYTES
+from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER, ShufflePlan
-from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, sealed_bytes
 from wallflower.protocol.secure_sum.threat import Threat, quorum_for
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.regret.setup import build_engine, drawn_means
@@ -55,7 +45,6 @@ from wallflower.strategy.transport.shuffler import (
 
 MODES = {"pure": "shuffle-dp", "mixed": "dist-dp"}
 LEVEL = Fraction(1, 10**6)
-DEVICES = 2  # processes in which users' devices are
 INSTANCES = 2000
 
 
@@ -87,21 +76,17 @@ def names(users: int) -> list[str]:
     return [f"node-{number:06d}" for number in range(users)]
 
 
-def answered(
-    spec: CohortSpec, party: str, body: bytes, pin: str
-) -> tuple[bytes, ShufflerUpload | None]:
-    """Let one node answer; give its answer and what it takes to the shuffler."""
+def answer_request(spec: CohortSpec, party: str, body: bytes, pin: str) -> bytes:
+    """Return one node's answer."""
     limits, keyring = ClientLimits(shufflers=(pin,)), ClientKeyring(spec.run_id)
     client = client_session(spec, party, None, None, limits, keyring)
-    return client.handle(body, Contribution(1, 1)), client.upload()
+    return client.inspect(body).answer(Contribution(1, 1)).body
 
 
 @asynccontextmanager
-async def shuffler(
-    home: Path, *command: str
-) -> AsyncIterator[tuple[psutil.Process, ShufflerPlace]]:
-    """Run a shuffler as a process beside, or what `command` says in its place."""
-    arguments = command or ("wallflower", "shuffler", "--home", str(home))
+async def shuffler(home: Path) -> AsyncIterator[tuple[psutil.Process, ShufflerPlace]]:
+    """Run a shuffler as a process beside."""
+    arguments = ("wallflower", "shuffler", "--home", str(home))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", *arguments), stdout=asyncio.subprocess.PIPE
     )
@@ -109,7 +94,7 @@ async def shuffler(
         assert process.stdout is not None
         ready = json.loads(await process.stdout.readline())
         files = ShufflerFiles.read(home / "operator")
-        place = ShufflerPlace(ready["shuffler"], files, direct=True)
+        place = ShufflerPlace(ready["shuffler"], files)
         yield psutil.Process(process.pid), place
     finally:
         process.terminate()
@@ -125,111 +110,39 @@ def one_user(mode: str, users: int, place: ShufflerPlace) -> Row:
     assert isinstance(step, Ask)
     party = names(users)[0]
     pin = place.files.fingerprint
-    answered(spec, party, step.messages[party], pin)  # tables are made once
+    answer_request(spec, party, step.messages[party], pin)  # tables are made once
     times, started = 3, time.process_time()
     for _ in range(times):
-        answer, upload = answered(spec, party, step.messages[party], pin)
+        answer = answer_request(spec, party, step.messages[party], pin)
     node_s = (time.process_time() - started) / times
-    assert upload is not None
     return {
         "mode": mode,
         "users": users,
         "messages": ShufflePlan.of(spec, users).messages,
-        "to the shuffler, bytes": len(upload.body),
         "to the server, bytes": len(answer),
         "node, s": node_s,
     }
 
 
-@asynccontextmanager
-async def devices(
-    uploads: list[ShufflerUpload], folder: Path
-) -> AsyncIterator[Callable[[], Awaitable[float]]]:
-    """Put users' devices into processes beside; give what lets them all come.
-
-    That waits until everybody was there and gives the CPU seconds of all.
-    """
-    running = []
-    for number in range(DEVICES):
-        file = folder / f"parcels-{number}"
-        file.write_bytes(
-            pickle.dumps([astuple(upload) for upload in uploads[number::DEVICES]])
-        )
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "benchmarks.shuffle_devices", str(file)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        running.append(process)
-
-    async def line(process: asyncio.subprocess.Process) -> bytes:
-        assert process.stdout is not None
-        return await process.stdout.readline()
-
-    async def come() -> float:
-        for process in running:
-            assert process.stdin is not None
-            process.stdin.write(b"\n")
-        said = [json.loads(await line(process)) for process in running]
-        return sum(float(one["cpu_s"]) for one in said)
-
-    try:
-        for process in running:
-            assert await line(process) == b"ready\n"
-        yield come
-    finally:
-        for process in running:
-            if process.returncode is None:
-                process.terminate()
-            await process.wait()
-
-
-async def through(users: int, folder: Path) -> list[Row]:
-    """Send a mixed cohort through a shuffler's process: by each route, timed."""
-    rows = [await _through(users, folder, direct=way) for way in (True, False)]
-    return [*rows, await _floor(users, folder)]
-
-
-async def _floor(users: int, folder: Path) -> Row:
-    """Let as many devices bring as much to a gRPC service that does nothing."""
-    home = folder / "floor"
-    batch = TICKET_BYTES + ShufflePlan.of(spec_of("mixed", users), users).batch_bytes
-    body = bytes(sealed_bytes(HYBRID, batch))
-    receipt = bytes(32)
-    service = ("benchmarks.shuffle_floor", str(home), receipt.hex())
-    async with shuffler(home, *service) as (process, place):
-        upload = ShufflerUpload(
-            place.address, place.files.authority, b"", body, receipt
-        )
-        async with devices([upload] * users, folder) as come:
-            meter = _Meter(process)
-            return meter.row("dialled, nothing is done", users, await come())
-
-
-async def _through(users: int, folder: Path, *, direct: bool) -> Row:
-    async with shuffler(folder / f"home-{direct}") as (process, place):
-        spec, at = spec_of("mixed", users), replace(place, direct=direct)
-        server = make_session_factory(spec.run_id, None, at)(
+async def through(users: int, folder: Path) -> Row:
+    """Send a mixed cohort through a shuffler's process, timed."""
+    async with shuffler(folder / "home") as (process, place):
+        spec = spec_of("mixed", users)
+        server = make_session_factory(spec.run_id, None, place)(
             spec, dict.fromkeys(names(users), 1)
         )
         step = server.start()
         assert isinstance(step, Ask)
-        uploads = []
+        pin = place.files.fingerprint
         for party, body in step.messages.items():
-            answer, upload = answered(spec, party, body, place.files.fingerprint)
-            server.receive(party, answer)
-            if upload is not None:
-                uploads.append(upload)
+            server.receive(party, answer_request(spec, party, body, pin))
         asking = server.advance()
         assert isinstance(asking, Ask)
         request = Request(SHUFFLER, "release", asking.messages[SHUFFLER])
-        async with devices(uploads, folder) as come:
-            meter = _Meter(process)
-            devices_s = await come() if direct else 0.0
-            async with shuffled(MemoryTransport({}), at) as port:
-                answers = [a async for a in port.ask([request], timeout_s=300)]
-            route = "every node dials" if direct else "relayed by the server"
-            row = meter.row(route, users, devices_s)
+        meter = _Meter(process)
+        async with shuffled(MemoryTransport({}), place) as port:
+            answers = [a async for a in port.ask([request], timeout_s=300)]
+        row = meter.row(users)
     server.receive(SHUFFLER, answers[0].body)
     total = server.advance()
     assert isinstance(total, SecureSum), total
@@ -245,19 +158,17 @@ class _Meter:
         self._cpu_s, self._threads = _cpu_s(process), _threads(process)
         self._started = time.perf_counter()
 
-    def row(self, route: str, users: int, devices_s: float) -> Row:
-        """Say it by user."""
+    def row(self, users: int) -> Row:
+        """Return the use by user."""
         wall_s = time.perf_counter() - self._started
         used_s = _cpu_s(self._process) - self._cpu_s
         threads = _threads(self._process).items()
         busiest_s = max(used - self._threads.get(one, 0.0) for one, used in threads)
         return {
-            "route": route,
             "users": users,
             "users/s, all on this machine": users / wall_s,
             "shuffler, ms": 1000 * used_s / users,
             "its busiest thread, ms": 1000 * busiest_s / users,
-            "device, ms": 1000 * devices_s / users if devices_s else None,
             # Two cores are of no use to a thread that is alone busy.
             "users/s, two cores of its own": users / max(used_s / 2, busiest_s),
         }
@@ -322,7 +233,7 @@ def main() -> None:
             tables["one user"] = asyncio.run(sent(asked.sizes, folder))
             show("What one user sends", tables["one user"])
         if asked.users:
-            tables["through"] = asyncio.run(through(asked.users, folder))
+            tables["through"] = [asyncio.run(through(asked.users, folder))]
             cores = os.cpu_count()
             show(f"Mixed, through the shuffler ({cores} cores)", tables["through"])
     if asked.instances:

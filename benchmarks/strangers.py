@@ -4,7 +4,7 @@ Twenty hostile connections, each from a network of its own (addresses of 127.0.0
 and without token or certificate, lay siege to a server: each of server, shuffler and
 live page, in a process of its own. Printed are the most memory it had beyond the quiet
 one, and how long an honest round took, quiet and under siege. A round is three
-questions to sixteen nodes, a cohort of five deposits and its release, a look at the
+questions to sixteen nodes, the release of a cohort of five, a look at the
 page.
 """
 
@@ -29,13 +29,12 @@ from tests.support.run_fixtures import command, environment, write
 from tests.support.shuffled_sums import ShuffledCohort, shuffled_spec, started
 from tests.support.siege import most_memory
 from tests.wallflower.shuffler.test_service import asked
-from wallflower.clients.node.upload import deliver
 
 _MIB = 2**20
 _QUIET_ROUNDS = 40
 _HEALTH = "/grpc.health.v1.Health/Check,/grpc.health.v1.Health/Watch"
 _GRPC = f"/wallflower.v1.NodeService/Poll,/wallflower.v1.NodeService/Connect,{_HEALTH}"
-_SHUFFLER = f"/wallflower.v1.Shuffler/Deposit,/wallflower.v1.Shuffler/Release,{_HEALTH}"
+_SHUFFLER = f"/wallflower.v1.Shuffler/Release,{_HEALTH}"
 Round = Callable[[], Awaitable[float]]
 
 
@@ -77,8 +76,6 @@ async def _shuffler() -> AsyncIterator[Target]:
             _, request = cohort.submitted()
             assert isinstance(request, bytes)
             began = time.perf_counter()
-            for upload in cohort.uploads.values():
-                await deliver(upload)
             answer = await asked(place, request)
             assert answer.failure is None
             return time.perf_counter() - began

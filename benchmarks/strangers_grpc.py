@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.support.grpc_fixtures import AUTHORITY, SERVER, House, attending
-from tests.support.port_contract import Echo, gather, request
+from tests.support.transport_contract import Echo, gather, request
 from wallflower.protocol.identity.certificates import KeyPair
 from wallflower.strategy.transport.grpc.admission import Admission, FirstUseKeys
 from wallflower.strategy.transport.grpc.server import GrpcServer

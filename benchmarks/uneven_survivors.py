@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wallflower.regret.elimination import FastElimination
 from wallflower.regret.simulation import Simulation
-from wallflower.strategy.bandit.groups import (
+from wallflower.strategy.bandit.schedule import (
     CohortFacts,
     History,
     count_cohorts,

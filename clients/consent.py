@@ -61,8 +61,7 @@ class ClientPolicy:
     mechanisms : names of the mechanisms agreed to.
     backends : names of the secure sums agreed to.
     shufflers : SHA-256, in hex, of the keys of shufflers that are believed to be run
-        apart from the server; without any, nothing is sent through a shuffler. With
-        ``@host:port`` behind it, messages are taken there and nowhere else.
+        apart from the server; without any, nothing is sent through a shuffler.
     arms : names of the arms that users may be shown; where nothing is said, any.
     """
 
@@ -102,16 +101,8 @@ class ClientPolicy:
         for backend in self.backends:
             check_backend("backends", backend)
         for name in self.shufflers:
-            key, at, place = name.partition("@")
-            if (
-                len(key) != 64
-                or set(key) - set("0123456789abcdef")
-                or (at and not place)
-            ):
-                allowed = (
-                    "the 64 hex digits that `wallflower shuffler` prints, and behind "
-                    "them @host:port or nothing"
-                )
+            if len(name) != 64 or set(name) - set("0123456789abcdef"):
+                allowed = "the 64 hex digits that `wallflower shuffler` prints"
                 raise InputError("shufflers", f'"{name}"', allowed)
 
     def enrolled(self) -> ClientPolicy:

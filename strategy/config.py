@@ -33,7 +33,6 @@ from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
 TRANSPORTS = ("auto", "memory", "grpc", "flower")
 INPUTS = ("trusted", "proved")
 SERVERS = ("semi-honest", "malicious")
-DIRECT, RELAYED = "direct", "relayed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +109,7 @@ class SecureSumSettings:
     (`strategy.transport.shuffler`); the engine ``local`` starts one of its own where
     nothing is said. `shuffle` ``pure`` sends thousands of one-bit messages and needs no
     δ, for ``shuffle-dp``; ``mixed`` sends a dozen shares for a δ of 2⁻⁴⁰, for
-    ``dist-dp``. `shuffler_route` ``direct`` lets nodes take their messages to the
-    shuffler themselves; ``relayed`` has the server carry them, where nodes reach
-    nobody else.
+    ``dist-dp``.
     """
 
     backend: str = SEALED
@@ -124,7 +121,6 @@ class SecureSumSettings:
     nodes_per_cohort: int = 64
     shuffle: str = PURE
     shuffler: str = ""
-    shuffler_route: str = DIRECT
     shuffler_files: Path | None = None
 
     def __post_init__(self) -> None:
@@ -135,7 +131,6 @@ class SecureSumSettings:
         if self.inputs == "proved" and self.backend != SEALED:
             raise InputError("inputs", "proved", f'trusted, or backend = "{SEALED}"')
         one_of("shuffle", self.shuffle, SHUFFLES)
-        one_of("shuffler-route", self.shuffler_route, (DIRECT, RELAYED))
         if self.shuffle != PURE and self.backend != SHUFFLE:
             raise InputError("shuffle", self.shuffle, f'for backend = "{SHUFFLE}"')
         if bool(self.shuffler) != (self.shuffler_files is not None):

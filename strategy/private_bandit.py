@@ -281,7 +281,7 @@ class PrivateBandit(Strategy):
         self.head = journal.head
         last = standing(journal)
         if last is not None:
-            self.arms = tuple(ArmView(**view) for view in last.views)
+            self.arms = last.views
             self.finished = last.finished
 
     def _note(self, event: events.RoundFinished, result: Result) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.run_fixtures import SMALL
 from wallflower.clients.rewards.local import reward_source
-from wallflower.engines import simulation
+from wallflower.engines import flower
 from wallflower.figures.plan import FIGURES
 from wallflower.figures.plot import draw
 from wallflower.protocol.errors import UnavailableError
@@ -35,7 +35,7 @@ def test_flowers_simulation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     without(monkeypatch, "ray")
     (tmp_path / "experiment.toml").write_text(SMALL)
     with pytest.raises(UnavailableError, match=r"wallflower\[simulation\]"):
-        simulation.check(load_config(tmp_path / "experiment.toml"))
+        flower.check_simulation(load_config(tmp_path / "experiment.toml"))
 
 
 def test_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

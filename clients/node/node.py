@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError
@@ -22,7 +22,6 @@ from wallflower.clients.node.one_time_answers import OneTimeAnswer
 from wallflower.clients.node.randomizer import Randomize
 from wallflower.clients.node.sessions import MemorySessions, Sessions
 from wallflower.clients.node.spends import Spend, able_users, make_spend, repeated
-from wallflower.clients.node.upload import deliver, reach
 from wallflower.clients.rewards.ready import refuse_while_down
 from wallflower.clients.rewards.source import Pull, Rewards, pull_rewards
 from wallflower.protocol.errors import (
@@ -44,8 +43,8 @@ from wallflower.protocol.secure_sum.sealed.committee import is_dealing
 from wallflower.protocol.secure_sum.session import (
     ClientSession,
     Contribution,
-    Destination,
-    ShufflerUpload,
+    InspectedRequest,
+    StageAnswer,
 )
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
@@ -80,7 +79,7 @@ class NodeParts:
     which stays on the node. `open_session` starts the client
     machine of a cohort's back-end; `randomize` draws from the operating system, or in
     test mode from a seed. `forget` erases what a dealing left with the node, by run and
-    id. `reach` finds out whether a parcel could be delivered, `deliver` takes it there.
+    id.
     `capacity` is the most users that the node's certificate lets it speak for.
     """
 
@@ -90,8 +89,6 @@ class NodeParts:
     open_session: Callable[[CohortSpec], ClientSession]
     randomize: Randomize
     forget: Callable[[str, str], None] = lambda run_id, cohort_id: None
-    reach: Callable[[Destination], Awaitable[None]] = reach
-    deliver: Callable[[ShufflerUpload], Awaitable[None]] = deliver
     window: OutcomeWindow = NO_WINDOW
     count: CountOutcomes = lambda shown, unknown: None
     reward_range: RewardRange = DEFAULT_RANGE
@@ -279,57 +276,59 @@ class Node:
                     "cohort-changed", "the cohort's description changed between stages"
                 )
             try:
-                contribution = None
-                if await self._needs(session, stage, new=new):
+                request = await self._inspect(session, stage, new=new)
+                value = None
+                if request.needs_value:
                     assert mechanism is not None  # a dealing takes no rewards
-                    contribution = await self._contribution(
-                        session, mechanism, stage, dropped
-                    )
-                answer = session.handle(stage.message, contribution)
-                await self._claim(spec, session, stage.message, answer)
-                upload = session.upload()
-                if upload is not None:
-                    await self._parts.deliver(upload)
+                    value = await self._obtain_value(request, mechanism, stage, dropped)
+                answer = request.answer(value)
+                await self._record_answer(stage, answer)
             except (RefusalError, ProtocolError):
                 self._sessions.drop(spec.cohort_id)
                 raise
             self._sessions.keep(spec.cohort_id, session)
-            return answer
+            return answer.body
 
-    async def _claim(
-        self, spec: CohortSpec, session: ClientSession, request: bytes, answer: bytes
-    ) -> None:
+    async def _record_answer(self, stage: CohortStage, answer: StageAnswer) -> None:
         """Write down an answer that is given once, before anything of it leaves."""
-        once = session.given_once(answer)
-        if once is not None:
-            said = digest("wallflower/v1/claim", request, answer)
-            claim = OneTimeAnswer(self.node_id, spec.run_id, spec.cohort_id, once, said)
-            await self._parts.ledger.claim(claim)
+        if answer.one_time_stage is not None:
+            spec = stage.spec
+            fingerprint = digest("wallflower/v1/claim", stage.message, answer.body)
+            await self._parts.ledger.claim(
+                OneTimeAnswer(
+                    self.node_id,
+                    spec.run_id,
+                    spec.cohort_id,
+                    answer.one_time_stage,
+                    fingerprint,
+                )
+            )
 
-    async def _needs(
+    async def _inspect(
         self, session: ClientSession, stage: CohortStage, *, new: bool
-    ) -> bool:
-        """Tell whether the stage needs rewards; a cohort answered before is refused.
+    ) -> InspectedRequest:
+        """Check the stage's message; a cohort answered before is refused.
 
-        Where it does, the ledger refuses it together with the rest (`prepare`).
+        Where the message needs a value, the ledger refuses it together with the rest
+        (`prepare`).
         """
         try:
-            needs = session.needs_contribution(stage.message)
+            request = session.inspect(stage.message)
         except (RefusalError, ProtocolError):
             if new:
                 await self._check_new(stage.spec)
             raise
-        if new and not needs:
+        if new and not request.needs_value:
             await self._check_new(stage.spec)
-        return needs
+        return request
 
     async def _check_new(self, spec: CohortSpec) -> None:
         if await self._parts.ledger.answered(self.node_id, spec.run_id, spec.cohort_id):
             raise repeated(spec.cohort_id)
 
-    async def _contribution(
+    async def _obtain_value(
         self,
-        session: ClientSession,
+        request: InspectedRequest,
         mechanism: CohortMechanism,
         stage: CohortStage,
         dropped: dict[str, int],
@@ -349,9 +348,6 @@ class Node:
         # Nobody is shown an arm whose answer could not be sent.
         against = await self._parts.ledger.prepare(spend)
         await self._check_source(spec)
-        place = session.destination()
-        if place is not None:
-            await self._parts.reach(place)
         self._begun.add(spec.cohort_id)
         if len(users) > self._parts.capacity:
             raise RefusalError(
@@ -359,7 +355,7 @@ class Node:
                 f"{len(users)} users; certified for {self._parts.capacity}",
             )
         users = able_users(users, self._members, against, dropped)
-        session.check_users(len(users))
+        request.check_users(len(users))
         await self._parts.ledger.spend(replace(spend, users=users))
         pulled = await pull_rewards(
             self._parts.source,

@@ -27,8 +27,7 @@ class ClientLimits:
     require_enrolment : refuse peers whose keys no enrolment key vouches for.
     require_malicious : refuse cohorts that trust the server to keep to the protocol.
     largest_message : bytes read of one message.
-    shufflers : SHA-256, in hex, of the shufflers' keys that are agreed to, each with
-        or without ``@host:port``.
+    shufflers : SHA-256, in hex, of the shufflers' keys that are agreed to.
     """
 
     minimum_parties: int | None = None

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import abc
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, cast
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -31,13 +31,9 @@ from wallflower.protocol.secure_sum.context import (
     read_roster,
     roster_digest,
 )
-from wallflower.protocol.secure_sum.envelope import check_place, parse, unwrap, wrap
+from wallflower.protocol.secure_sum.envelope import check_place, unwrap, wrap
 from wallflower.protocol.secure_sum.keys import check_distinct, check_usable, verify
-from wallflower.protocol.secure_sum.session import (
-    Contribution,
-    Destination,
-    ShufflerUpload,
-)
+from wallflower.protocol.secure_sum.session import Contribution, StageAnswer
 from wallflower.protocol.secure_sum.stages import StageFacts
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -61,8 +57,12 @@ class SessionParams(NamedTuple):
     keyring: ClientKeyring
 
 
+# Makes the payload of an answer, from the node's value where the stage needs it.
+Reply: TypeAlias = Callable[[Contribution | None], bytes]
+
+
 class ClientMachine(abc.ABC):
-    """A node's half of one cohort's secure sum; see `protocol.session`."""
+    """A node's half of one cohort's secure sum; see `ClientSession`."""
 
     stages: Mapping[int, StageFacts]
 
@@ -79,8 +79,6 @@ class ClientMachine(abc.ABC):
         self._noted = b"", 0  # digest and size of the roster that `context` holds
         self._answers: dict[int, tuple[bytes, bytes]] = {}
         self._own: OwnKey | None = None
-        self._inspected: tuple[bytes, Envelope] | None = None
-        self._unwrapped: tuple[bytes, Envelope] | None = None
         self._dead = False
 
     def __repr__(self) -> str:
@@ -99,76 +97,21 @@ class ClientMachine(abc.ABC):
             self._own = self.setting.keyring.own_key()
         return self._own
 
-    def needs_contribution(self, body: bytes) -> bool:
-        """Tell whether answering needs the value; refuses first what must be refused.
+    def inspect(self, body: bytes) -> Inspection:
+        """Check a message completely; refuses first what must be refused.
 
         Rewards cost budget, so a message that would be refused never gets that far.
         """
         with _Fatal(self):
             envelope = self._unwrap(body)
-            takes_reward = self.stages[envelope.stage].takes_reward
-            if not takes_reward or self._answered(envelope, body):
-                return False
-            self._check(envelope)
-            self._inspected = body, envelope
-            return True
-
-    def check_users(self, users: int) -> None:
-        """Refuse a contribution of more users than were invited or can be summed."""
-        with _Fatal(self):
-            self._check_users(users)
-
-    def _check_users(self, users: int) -> None:
-        listed = self.roster
-        if users > MOST_USERS or (
-            listed is not None and users > listed.get(self.setting.party, 0)
-        ):
-            raise RefusalError("too-many-users", "more users than were invited")
-
-    def destination(self) -> Destination | None:
-        """Return None: most contributions go to the server alone."""
-        return None
-
-    def handle(self, body: bytes, contribution: Contribution | None = None) -> bytes:
-        """Answer one message; the same message always has the same answer."""
-        with _Fatal(self):
-            if self._inspected is not None and self._inspected[0] == body:
-                envelope = self._inspected[1]
-            else:
-                envelope = self._unwrap(body)
-                stored = self._answered(envelope, body)
-                if stored is not None:
-                    return stored
-                self._check(envelope)
-            self._inspected = self._unwrapped = None
-            if self.stages[envelope.stage].takes_reward:
-                self._check_value(contribution)
-                self._check_users(0 if contribution is None else contribution.users)
-            if not self._answers:
-                self.setting.keyring.claim(self.setting.spec.cohort_id)
-            payload = self._answer(envelope, contribution)
-            answer = wrap(envelope.stage, self.context, self.setting.party, "", payload)
-            self._answers[envelope.stage] = hashlib.sha256(body).digest(), answer
-            return answer
-
-    def given_once(self, answer: bytes) -> str | None:
-        """Name the stage of an answer that must never have a second one."""
-        made = (stage for stage, (_, own) in self._answers.items() if own is answer)
-        number = next(made, None)
-        if number is None:
-            number = parse(Envelope, answer).stage
-        stage = self.stages[number]
-        return stage.name if stage.given_once else None
-
-    def upload(self) -> ShufflerUpload | None:
-        """Give None: most answers go to the server alone."""
-        return None
+            if self._stored_answer(envelope, body) is not None:
+                return Inspection(self, envelope, body, None)
+            return Inspection(self, envelope, body, self._check(envelope))
 
     def close(self) -> None:
         """Forget all secrets."""
         self._dead = True
         self._own = None
-        self._inspected = self._unwrapped = None
         self._answers.clear()
         self._forget()
 
@@ -270,16 +213,12 @@ class ClientMachine(abc.ABC):
     def _unwrap(self, body: bytes) -> Envelope:
         if self._dead:
             raise WrongContextError("the session is over")
-        # Asked whether it needs a value first, and handled then: opened once.
-        if self._unwrapped is not None and self._unwrapped[0] == body:
-            return self._unwrapped[1]
         envelope = unwrap(body, largest=self.setting.limits.largest_message)
         if envelope.stage not in self.stages:
             raise WrongContextError(f"no stage {envelope.stage} in this protocol")
-        self._unwrapped = body, envelope
         return envelope
 
-    def _check(self, envelope: Envelope) -> None:
+    def _check(self, envelope: Envelope) -> Reply:
         states_roster = self.stages[envelope.stage].states_roster
         context = b"" if states_roster else self.context
         if not context and not states_roster:
@@ -291,9 +230,9 @@ class ClientMachine(abc.ABC):
             sender="",
             receiver=self.setting.party,
         )
-        self._inspect(envelope)
+        return self._inspect(envelope)
 
-    def _answered(self, envelope: Envelope, body: bytes) -> bytes | None:
+    def _stored_answer(self, envelope: Envelope, body: bytes) -> bytes | None:
         stored = self._answers.get(envelope.stage)
         if stored is None:
             if any(stage > envelope.stage for stage in self._answers):
@@ -308,13 +247,42 @@ class ClientMachine(abc.ABC):
         """Refuse a contribution that is missing or outside what can be summed."""
         _check_contribution(contribution, self.setting.spec.modulus)
 
-    @abc.abstractmethod
-    def _inspect(self, envelope: Envelope) -> None:
-        """Check a message without answering; what is found good is remembered."""
+    def _check_users(self, users: int) -> None:
+        """Refuse a contribution of more users than were invited or can be summed."""
+        listed = self.roster
+        if users > MOST_USERS or (
+            listed is not None and users > listed.get(self.setting.party, 0)
+        ):
+            raise RefusalError("too-many-users", "more users than were invited")
+
+    def _answer(
+        self,
+        envelope: Envelope,
+        body: bytes,
+        reply: Reply | None,
+        value: Contribution | None,
+    ) -> StageAnswer:
+        if self._dead:
+            raise WrongContextError("the session is over")
+        facts = self.stages[envelope.stage]
+        one_time_stage = facts.name if facts.given_once else None
+        stored = self._stored_answer(envelope, body)
+        if stored is not None:
+            return StageAnswer(stored, one_time_stage)
+        assert reply is not None
+        if facts.takes_reward:
+            self._check_value(value)
+            self._check_users(0 if value is None else value.users)
+        if not self._answers:
+            self.setting.keyring.claim(self.setting.spec.cohort_id)
+        payload = reply(value)
+        answer = wrap(envelope.stage, self.context, self.setting.party, "", payload)
+        self._answers[envelope.stage] = hashlib.sha256(body).digest(), answer
+        return StageAnswer(answer, one_time_stage)
 
     @abc.abstractmethod
-    def _answer(self, envelope: Envelope, contribution: Contribution | None) -> bytes:
-        """Give the payload that answers an inspected message."""
+    def _inspect(self, envelope: Envelope) -> Reply:
+        """Check a message without answering; return how it would be answered."""
 
     @abc.abstractmethod
     def _forget(self) -> None:
@@ -327,6 +295,52 @@ class ClientMachine(abc.ABC):
     @abc.abstractmethod
     def _resume_own(self, body: bytes) -> None:
         """Take up what `_own_state` wrote."""
+
+
+class Inspection:
+    """An `InspectedRequest` of a machine; `reply` is None if it was answered before.
+
+    Parameters
+    ----------
+    machine : ClientMachine
+        The session that checked the message.
+    envelope : Envelope
+        The message, unwrapped.
+    body : bytes
+        The message as it came.
+    reply : Callable, optional
+        Makes the payload of the answer.
+    """
+
+    __slots__ = ("_body", "_envelope", "_machine", "_reply")
+
+    def __init__(
+        self,
+        machine: ClientMachine,
+        envelope: Envelope,
+        body: bytes,
+        reply: Reply | None,
+    ) -> None:
+        self._machine = machine
+        self._envelope = envelope
+        self._body = body
+        self._reply = reply
+
+    @property
+    def needs_value(self) -> bool:
+        """True if the answer needs the node's value."""
+        facts = self._machine.stages[self._envelope.stage]
+        return facts.takes_reward and self._reply is not None
+
+    def check_users(self, users: int) -> None:
+        """Refuse a contribution of more users than were invited or can be summed."""
+        with _Fatal(self._machine):
+            self._machine._check_users(users)
+
+    def answer(self, value: Contribution | None = None) -> StageAnswer:
+        """Return the answer; the same message always has the same one."""
+        with _Fatal(self._machine):
+            return self._machine._answer(self._envelope, self._body, self._reply, value)
 
 
 class _Fatal:

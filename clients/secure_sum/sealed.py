@@ -8,13 +8,17 @@ docs/secure-sums.md for the protocol and what each party sees.
 
 from __future__ import annotations
 
-from wallflower.clients.secure_sum.machine import ClientMachine, SessionParams
+from wallflower.clients.secure_sum.machine import (
+    ClientMachine,
+    Reply,
+    SessionParams,
+)
 from wallflower.clients.secure_sum.sealed_checks import (
     checked_contribution,
     sealing_key,
 )
 from wallflower.clients.secure_sum.sealed_dealing import DealingPart
-from wallflower.protocol.accounting.truncation import truncation
+from wallflower.protocol.accounting.truncation import Truncation, truncation
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.errors import (
     InputError,
@@ -33,7 +37,7 @@ from wallflower.protocol.secure_sum.sealed.cipher import (
     statement,
 )
 from wallflower.protocol.secure_sum.sealed.committee import Seats, is_dealing
-from wallflower.protocol.secure_sum.sealed.dealing import Holder, Terms, dealing_name
+from wallflower.protocol.secure_sum.sealed.dealing import Terms, dealing_name
 from wallflower.protocol.secure_sum.sealed.group import (
     ORDER,
     Point,
@@ -77,42 +81,44 @@ class SealedClient(ClientMachine):
         super().__init__(setting)
         self._part = DealingPart(setting, self.threat)
         self._bound = b""  # the context with the dealing, once known
-        self._public: Point | None = None
-        self._allowed: ranges.Range | None = None
-        self._seats: tuple[Terms, list[Holder]] | None = None
-        self._request: DealRequest | CheckRequest | OpenRequest | None = None
-        self._opening: tuple[Point, tuple[int, bytes]] | None = None
+        self._truncation: Truncation | None = None  # follows from the description
 
-    def _inspect(self, envelope: Envelope) -> None:
+    def _inspect(self, envelope: Envelope) -> Reply:
         if is_dealing(self.setting.spec) != (envelope.stage in _DEALING):
             raise WrongContextError("a dealing and a cohort are not the same session")
         if envelope.stage in _DEALING:
-            self._inspect_dealing(envelope)
-        elif envelope.stage == SEAL:
-            request = parse(SealRequest, envelope.payload)
-            self.check_roster(request.roster, envelope)
-            self._public = sealing_key(
-                request.dealing, self.setting, self.threat, self.roster_size
-            )
-            self._bind(request.dealing.name)
-        else:
-            self._inspect_opening(parse(OpenRequest, envelope.payload), envelope)
+            return self._inspect_dealing(envelope)
+        if envelope.stage == SEAL:
+            return self._inspect_seal(parse(SealRequest, envelope.payload), envelope)
+        return self._inspect_opening(parse(OpenRequest, envelope.payload), envelope)
 
-    def _inspect_dealing(self, envelope: Envelope) -> None:
-        request: EnlistRequest | DealRequest | CheckRequest
+    def _inspect_seal(self, request: SealRequest, envelope: Envelope) -> Reply:
+        self.check_roster(request.roster, envelope)
+        public = sealing_key(
+            request.dealing, self.setting, self.threat, self.roster_size
+        )
+        self._bind(request.dealing.name)
+
+        def reply(value: Contribution | None) -> bytes:
+            assert value is not None
+            return self._seal(public, value)
+
+        return reply
+
+    def _inspect_dealing(self, envelope: Envelope) -> Reply:
         if envelope.stage == ENLIST:
-            request = parse(EnlistRequest, envelope.payload)
-            self._drawn(request.roster, envelope)
-            return
+            self._drawn(parse(EnlistRequest, envelope.payload).roster, envelope)
+            return lambda value: self._part.enlist(self.context)
         if envelope.stage == DEAL:
-            request = parse(DealRequest, envelope.payload)
-        else:
-            request = parse(CheckRequest, envelope.payload)
-        sizes, seats = self._drawn(request.roster, envelope)
-        if isinstance(request, CheckRequest):
-            self._part.check_dealers(request, sizes, seats)
-        self._seats = self._part.seated(request, self.context, sizes, seats)
-        self._request = request
+            deal = parse(DealRequest, envelope.payload)
+            sizes, seats = self._drawn(deal.roster, envelope)
+            seated = self._part.seated(deal, self.context, sizes, seats)
+            return lambda value: self._part.deal(*seated)
+        check = parse(CheckRequest, envelope.payload)
+        sizes, seats = self._drawn(check.roster, envelope)
+        self._part.check_dealers(check, sizes, seats)
+        terms, holders = self._part.seated(check, self.context, sizes, seats)
+        return lambda value: self._part.check(check, terms, holders)
 
     def _drawn(
         self, note: RosterNote, envelope: Envelope
@@ -120,12 +126,13 @@ class SealedClient(ClientMachine):
         self.check_roster(note, envelope)
         return self._part.seats(self.context, self.roster, self.roster_size)
 
-    def _inspect_opening(self, request: OpenRequest, envelope: Envelope) -> None:
+    def _inspect_opening(self, request: OpenRequest, envelope: Envelope) -> Reply:
         self.check_roster(request.roster, envelope, invited=False)
         self._bind(request.dealing)
         dealers = list(request.dealers)
         key = _opening_key(self.setting, request.dealing_id, request.dealing, dealers)
-        self._opening, self._request = (self._opened_sum(request), key), request
+        summed = self._opened_sum(request)
+        return lambda value: self._open(request, summed, key)
 
     def _opened_sum(self, request: OpenRequest) -> Point:
         """Give Σ C₁ of a set that may be opened; refuses one that is too small.
@@ -173,58 +180,45 @@ class SealedClient(ClientMachine):
             raise WrongContextError("the dealing changed between stages")
         self._bound = bound
 
-    def _answer(self, envelope: Envelope, contribution: Contribution | None) -> bytes:
-        if envelope.stage == ENLIST:
-            return self._part.enlist(self.context)
-        if envelope.stage == SEAL:
-            assert contribution is not None
-            return self._seal(contribution)
-        request, self._request = self._request, None
-        if isinstance(request, OpenRequest):
-            return self._open(request)
-        assert self._seats is not None
-        assert request is not None
-        (terms, holders), self._seats = self._seats, None
-        if isinstance(request, DealRequest):
-            return self._part.deal(terms, holders)
-        return self._part.check(request, terms, holders)
-
     def _check_value(self, contribution: Contribution | None) -> None:
         """Take any integer: nothing is reduced here. Proved ones have a range."""
         if contribution is None or contribution.users < 1:
             raise InputError("contribution", "none", "the node's value for this stage")
-        if self.setting.spec.proved_inputs:
-            self._allowed = ranges.Range(
-                *truncation(cohort_mechanism(self.setting.spec)).allowed(
-                    contribution.users
-                )
-            )
-            if contribution.value not in self._allowed:
-                # Less than once in 2^40 cohorts, for all rewards. Whether it happens
-                # depends on them, which the δ of proved inputs pays for.
-                raise RefusalError("noise-out-of-range", "this node adds nothing")
+        allowed = self._allowed_range(contribution.users)
+        if allowed is not None and contribution.value not in allowed:
+            # Less than once in 2^40 cohorts, for all rewards. Whether it happens
+            # depends on them, which the δ of proved inputs pays for.
+            raise RefusalError("noise-out-of-range", "this node adds nothing")
 
-    def _seal(self, contribution: Contribution) -> bytes:
-        setting, users, public = self.setting, contribution.users, self._public
-        assert public is not None
+    def _allowed_range(self, users: int) -> ranges.Range | None:
+        """Return the values that so many users may add, where inputs are proved."""
+        if not self.setting.spec.proved_inputs:
+            return None
+        if self._truncation is None:
+            self._truncation = truncation(cohort_mechanism(self.setting.spec))
+        return ranges.Range(*self._truncation.allowed(users))
+
+    def _seal(self, public: Point, contribution: Contribution) -> bytes:
+        setting, users = self.setting, contribution.users
         sealed, opening = encrypt(public, contribution.value)
         one, two = bytes(sealed.one), bytes(sealed.two)
         said = statement(self._bound, setting.party, users, one, two)
         answer = SealAnswer(
             one=one, two=two, users=users, proof=prove_sender(opening, said)
         )
-        if self._allowed is not None:
-            answer.range = ranges.prove(public, sealed, opening, self._allowed, said)
+        allowed = self._allowed_range(users)
+        if allowed is not None:
+            answer.range = ranges.prove(public, sealed, opening, allowed, said)
         identity = setting.identity
         if identity is not None and identity.certificate is not None:
             answer.certificate = identity.certificate.to_bytes()
             answer.signature = identity.sign(said)
         return answer.SerializeToString()
 
-    def _open(self, request: OpenRequest) -> bytes:
-        assert self._opening is not None
-        summed, (key, public) = self._opening
-        self._opening = None
+    def _open(
+        self, request: OpenRequest, summed: Point, own_key: tuple[int, bytes]
+    ) -> bytes:
+        key, public = own_key
         place = opening_place(
             self._bound,
             request.sum,
@@ -237,7 +231,6 @@ class SealedClient(ClientMachine):
 
     def _forget(self) -> None:
         self._part.forget()
-        self._opening = self._request = None
 
     def _own_state(self) -> bytes:
         if is_dealing(self.setting.spec):

@@ -11,7 +11,11 @@ from __future__ import annotations
 import secrets
 
 from wallflower.clients.secure_sum.keyring import OwnKey
-from wallflower.clients.secure_sum.machine import ClientMachine, SessionParams
+from wallflower.clients.secure_sum.machine import (
+    ClientMachine,
+    Reply,
+    SessionParams,
+)
 from wallflower.clients.secure_sum.plus_checks import (
     check_confirmations,
     check_neighbours,
@@ -85,13 +89,14 @@ class SecaggPlusClient(ClientMachine):
         super().__init__(setting)
         self.memory = PlusMemory()
 
-    def _inspect(self, envelope: Envelope) -> None:
+    def _inspect(self, envelope: Envelope) -> Reply:
         stage, payload = envelope.stage, envelope.payload
         if stage == ADVERTISE:
             self.check_roster(parse(AdvertiseRequest, payload).invited, envelope)
-        elif stage == SHARE:
-            self._inspect_share(parse(ShareRequest, payload), envelope)
-        elif stage == MASK:
+            return lambda value: self._advertise()
+        if stage == SHARE:
+            return self._inspect_share(parse(ShareRequest, payload), envelope)
+        if stage == MASK:
             self._demand(SHARE)
             request = parse(MaskRequest, payload)
             check_sharers(
@@ -100,13 +105,17 @@ class SecaggPlusClient(ClientMachine):
                 self._sizes().threshold,
                 self._stands(request.sharers),
             )
-        elif stage == CONFIRM:
+            return lambda value: self._mask(request)
+        if stage == CONFIRM:
             self._demand(MASK)
-            self._stands(parse(ConfirmRequest, payload).survivors)
-        else:
-            self._inspect_unmask(parse(UnmaskRequest, payload))
+            survivors = parse(ConfirmRequest, payload).survivors
+            self._stands(survivors)
+            return lambda value: self._confirm(survivors)
+        unmask = parse(UnmaskRequest, payload)
+        self._inspect_unmask(unmask)
+        return lambda value: self._unmask(unmask)
 
-    def _inspect_share(self, request: ShareRequest, envelope: Envelope) -> None:
+    def _inspect_share(self, request: ShareRequest, envelope: Envelope) -> Reply:
         self._demand(ADVERTISE)
         own = self.memory.mask_key
         if own is None or request.own_mask_key != own.public:
@@ -126,6 +135,12 @@ class SecaggPlusClient(ClientMachine):
             request, self.setting.party, self._sizes(), self.context, self.roster
         )
         self.check_keys(request.neighbours, request.keys, mask=True)
+
+        def reply(value: Contribution | None) -> bytes:
+            assert value is not None
+            return self._share(request, value)
+
+        return reply
 
     def _inspect_unmask(self, request: UnmaskRequest) -> None:
         self._demand(MASK)
@@ -165,19 +180,6 @@ class SecaggPlusClient(ClientMachine):
     def _sizes(self) -> Sizes:
         """Derive k and t from the threat; the server is never asked for them."""
         return graph_size(self._threat_now(), self.roster_size)
-
-    def _answer(self, envelope: Envelope, contribution: Contribution | None) -> bytes:
-        stage, payload = envelope.stage, envelope.payload
-        if stage == ADVERTISE:
-            return self._advertise()
-        if stage == SHARE:
-            assert contribution is not None
-            return self._share(parse(ShareRequest, payload), contribution)
-        if stage == MASK:
-            return self._mask(parse(MaskRequest, payload))
-        if stage == CONFIRM:
-            return self._confirm(parse(ConfirmRequest, payload).survivors)
-        return self._unmask(parse(UnmaskRequest, payload))
 
     def _advertise(self) -> bytes:
         """Announce two keys; the mask key may be rebuilt, so it is never reused."""

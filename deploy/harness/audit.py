@@ -71,7 +71,7 @@ def audit(run_dir: Path, truth: Mapping[str, float]) -> Audit:
         expected = expected_sum(arms[cohort.arm], users, truth)
         wrong += cohort.result.total != expected * cohort.result.precision
     last = rounds[-1] if rounds else None
-    active = [view["arm"] for view in last.views if view["active"]] if last else []
+    active = [view.arm for view in last.views if view.active] if last else []
     return Audit(
         cohorts=len(cohorts),
         sums=sums,

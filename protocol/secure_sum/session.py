@@ -30,38 +30,6 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
-    """Where a node takes its contribution: ``host:port``, and its authority (PEM)."""
-
-    address: str
-    authority: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ShufflerUpload:
-    """What a node takes to somebody other than the server before it answers.
-
-    Attributes
-    ----------
-    address : ``host:port``.
-    authority : of the TLS certificate there, PEM.
-    greeting : for the headers; the same for all nodes of a cohort.
-    body : to be handed over.
-    receipt : that must come back.
-    """
-
-    address: str
-    authority: bytes
-    greeting: bytes
-    body: bytes
-    receipt: bytes
-
-    def __repr__(self) -> str:
-        """Show where it goes, not what."""
-        return f"Parcel({self.address!r})"
-
-
-@dataclass(frozen=True, slots=True)
 class Ask:
     """Send these messages (one per party) and collect answers until the deadline."""
 
@@ -198,61 +166,70 @@ class ChoosingSession(Protocol):
         ...
 
 
-class ClientSession(Protocol):
-    """A node's half of one cohort's secure sum.
+@dataclass(frozen=True, slots=True)
+class StageAnswer:
+    """A node's answer to one stage.
 
-    The node asks `needs_contribution` first, because obtaining rewards may take hours.
+    Attributes
+    ----------
+    body : for the server.
+    one_time_stage : the stage's name where a second, different answer would give people
+        away. The ledger has such an answer on disk before it leaves the node. None
+        where giving it again is harmless, or the spend itself stands in the way.
     """
+
+    body: bytes
+    one_time_stage: str | None = None
+
+
+class InspectedRequest(Protocol):
+    """A server's message that passed every check and waits for its answer.
+
+    A refusal before `answer` costs nobody anything. Afterwards only chance may keep a
+    contribution from being sent.
+    """
+
+    @property
+    def needs_value(self) -> bool:
+        """True if the answer needs the node's value, which may take hours to get."""
+        ...
+
+    def check_users(self, users: int) -> None:
+        """Refuse a contribution of so many users, before any of them is charged."""
+        ...
+
+    def answer(self, value: Contribution | None = None) -> StageAnswer:
+        """Return the answer; the same request always has the same one.
+
+        Raises RefusalError or ProtocolError; after either the session is dead and its
+        secrets are gone.
+        """
+        ...
+
+
+class ClientSession(Protocol):
+    """A node's half of one cohort's secure sum."""
 
     @property
     def spec(self) -> CohortSpec:
         """The description the session was opened with; it never changes."""
         ...
 
-    def needs_contribution(self, body: bytes) -> bool:
-        """Tell whether answering this message needs the node's value."""
-        ...
-
-    def check_users(self, users: int) -> None:
-        """Refuse a contribution of so many users, before any of them is charged.
-
-        Asked after `needs_contribution`. What is refused here or there costs nobody
-        anything; afterwards only chance may keep the contribution from being sent.
-        """
-        ...
-
-    def destination(self) -> Destination | None:
-        """Say who else than the server must be reached with the contribution."""
-        ...
-
-    def handle(self, body: bytes, contribution: Contribution | None = None) -> bytes:
-        """Answer one server message.
+    def inspect(self, body: bytes) -> InspectedRequest:
+        """Check one server message completely, before anybody is asked for a value.
 
         Raises RefusalError (the user's policy or the protocol forbids an answer) or
         ProtocolError; after either the session is dead and its secrets are gone.
         """
         ...
 
-    def given_once(self, answer: bytes) -> str | None:
-        """Name the stage if a second, different answer to it would give people away.
-
-        Such an answer is claimed on disk before it leaves the node. None where giving
-        it again is harmless, or the spend itself stands in the way.
-        """
-        ...
-
-    def upload(self) -> ShufflerUpload | None:
-        """Give, once, what must be delivered before the answer leaves the node."""
-        ...
-
     def snapshot(self) -> bytes:
-        """All that is needed to go on from here in another process, secrets included.
+        """Return all that is needed to go on in another process, secrets included.
 
         Where Flower carries the work, every message may reach a new process of the
         node, so between two stages the session lives in the node's own sealed store
-        and nowhere else. Asked for after `handle` gave an answer; the way back is the
-        registry's (`clients.secure_sum.restore_session`). A restored session refuses
-        what it already answered.
+        and nowhere else. Called after an answer; `clients.secure_sum.restore_session`
+        is the way back. A restored session refuses what it already answered.
         """
         ...
 

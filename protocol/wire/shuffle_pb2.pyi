@@ -9,20 +9,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("roster", "sealing_key", "shuffler_key", "address", "authority", "admission")
+    __slots__ = ("roster", "sealing_key", "shuffler_key")
     ROSTER_FIELD_NUMBER: _ClassVar[int]
     SEALING_KEY_FIELD_NUMBER: _ClassVar[int]
     SHUFFLER_KEY_FIELD_NUMBER: _ClassVar[int]
-    ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    AUTHORITY_FIELD_NUMBER: _ClassVar[int]
-    ADMISSION_FIELD_NUMBER: _ClassVar[int]
     roster: _secure_sum_pb2.RosterNote
     sealing_key: bytes
     shuffler_key: bytes
-    address: str
-    authority: bytes
-    admission: bytes
-    def __init__(self, roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., sealing_key: _Optional[bytes] = ..., shuffler_key: _Optional[bytes] = ..., address: _Optional[str] = ..., authority: _Optional[bytes] = ..., admission: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., sealing_key: _Optional[bytes] = ..., shuffler_key: _Optional[bytes] = ...) -> None: ...
 
 class SubmitAnswer(_message.Message):
     __slots__ = ("users", "batch", "certificate", "signature")
@@ -35,32 +29,6 @@ class SubmitAnswer(_message.Message):
     certificate: bytes
     signature: bytes
     def __init__(self, users: _Optional[int] = ..., batch: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
-
-class DepositHandshake(_message.Message):
-    __slots__ = ("context", "run", "nodes", "batch_bytes", "admission")
-    CONTEXT_FIELD_NUMBER: _ClassVar[int]
-    RUN_FIELD_NUMBER: _ClassVar[int]
-    NODES_FIELD_NUMBER: _ClassVar[int]
-    BATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
-    ADMISSION_FIELD_NUMBER: _ClassVar[int]
-    context: bytes
-    run: bytes
-    nodes: int
-    batch_bytes: int
-    admission: bytes
-    def __init__(self, context: _Optional[bytes] = ..., run: _Optional[bytes] = ..., nodes: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., admission: _Optional[bytes] = ...) -> None: ...
-
-class DepositRequest(_message.Message):
-    __slots__ = ("sealed",)
-    SEALED_FIELD_NUMBER: _ClassVar[int]
-    sealed: bytes
-    def __init__(self, sealed: _Optional[bytes] = ...) -> None: ...
-
-class DepositAnswer(_message.Message):
-    __slots__ = ("receipt",)
-    RECEIPT_FIELD_NUMBER: _ClassVar[int]
-    receipt: bytes
-    def __init__(self, receipt: _Optional[bytes] = ...) -> None: ...
 
 class Batch(_message.Message):
     __slots__ = ("party", "answer")

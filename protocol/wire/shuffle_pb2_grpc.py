@@ -34,11 +34,6 @@ class ShufflerStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Deposit = channel.unary_unary(
-                '/wallflower.v1.Shuffler/Deposit',
-                request_serializer=wallflower_dot_v1_dot_shuffle__pb2.DepositRequest.SerializeToString,
-                response_deserializer=wallflower_dot_v1_dot_shuffle__pb2.DepositAnswer.FromString,
-                _registered_method=True)
         self.Release = channel.stream_stream(
                 '/wallflower.v1.Shuffler/Release',
                 request_serializer=wallflower_dot_v1_dot_shuffle__pb2.Chunk.SerializeToString,
@@ -48,13 +43,6 @@ class ShufflerStub:
 
 class ShufflerServicer:
     """Missing associated documentation comment in .proto file."""
-
-    def Deposit(self, request, context):
-        """Keeps a node's messages until its cohort is released or given up.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
 
     def Release(self, request_iterator, context):
         """Takes what a cohort's nodes sent, and gives the heap once.
@@ -66,11 +54,6 @@ class ShufflerServicer:
 
 def add_ShufflerServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Deposit': grpc.unary_unary_rpc_method_handler(
-                    servicer.Deposit,
-                    request_deserializer=wallflower_dot_v1_dot_shuffle__pb2.DepositRequest.FromString,
-                    response_serializer=wallflower_dot_v1_dot_shuffle__pb2.DepositAnswer.SerializeToString,
-            ),
             'Release': grpc.stream_stream_rpc_method_handler(
                     servicer.Release,
                     request_deserializer=wallflower_dot_v1_dot_shuffle__pb2.Chunk.FromString,
@@ -86,33 +69,6 @@ def add_ShufflerServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Shuffler:
     """Missing associated documentation comment in .proto file."""
-
-    @staticmethod
-    def Deposit(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/wallflower.v1.Shuffler/Deposit',
-            wallflower_dot_v1_dot_shuffle__pb2.DepositRequest.SerializeToString,
-            wallflower_dot_v1_dot_shuffle__pb2.DepositAnswer.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
 
     @staticmethod
     def Release(request_iterator,

@@ -2,19 +2,26 @@
 
 [0, 1] is cut into cells, fine near both ends, so that a test may use other exponents
 for a mean of 0.01 than for one of ½ (see `strategy.bandit.pair_test`).
+
+The noise is bounded by chords of its log-MGF, which are fast on arrays. A log-MGF is
+convex, so a chord lies above it between its ends. Interpolating a few exact values
+gives a bound that is valid everywhere, and at most 0.3 % too large where the function
+is about quadratic.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
+from wallflower.strategy.bandit.radius import LogMgf
 
+Doubles = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 _CELL_RATIO = 1.02
@@ -25,6 +32,10 @@ _BETWEEN_KNOTS = 16
 ROUNDING = 1e-14
 # No closed log-MGF cancels; the interpolation of its values is rounded by less.
 _NOISE_ROUNDING = 1e-9
+# Exponents beyond this never help: one reward would move the odds by e⁶⁰.
+_LARGEST_ARGUMENT = 60.0
+_SMALLEST_PART = 1e-8  # of the largest argument
+_KNOTS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +83,67 @@ def unit_cells() -> Cells:
     rising = np.geomspace(_SMALLEST_MEAN, 0.5, count)
     edges = np.concatenate([[0.0], rising, 1 - rising[:-1][::-1], [1.0]])
     return Cells(edges[:-1], edges[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseBound:
+    """Chords of a symmetric log-MGF on [0, limit]; infinite beyond.
+
+    `limit` lies inside the domain, so that every chord is finite. `noises` counts the
+    independent noises whose sum it bounds.
+    """
+
+    arguments: Doubles
+    values: Doubles
+    noises: int = 1
+
+    @classmethod
+    def of(cls, log_mgf: LogMgf) -> NoiseBound:
+        """Evaluate a log-MGF at the knots."""
+        limit = _inside_domain(log_mgf)
+        knots = np.geomspace(_SMALLEST_PART * limit, limit, _KNOTS)
+        values = [log_mgf(float(knot)) for knot in knots]
+        return cls(np.array([0.0, *knots]), np.array([0.0, *values]))
+
+    @classmethod
+    def of_sum(cls, parts: Sequence[tuple[NoiseBound, int]]) -> NoiseBound:
+        """Bound the sum of independent noises, each kind as often as is said.
+
+        Chords are convex too, so those between the knots of the kind with the smallest
+        limit lie above all of them.
+        """
+        narrowest = min((bound for bound, _ in parts), key=lambda bound: bound.limit)
+        if len(parts) == 1 and parts[0][1] == 1:
+            return narrowest
+        knots = narrowest.arguments
+        total = sum((count * bound(knots) for bound, count in parts), 0 * knots)
+        return cls(knots, total, sum(bound.noises * count for bound, count in parts))
+
+    @property
+    def limit(self) -> float:
+        """Largest argument with a finite bound."""
+        return float(self.arguments[-1])
+
+    @property
+    def variance(self) -> float:
+        """Twice the curvature at 0: what small exponents pay."""
+        middle = len(self.arguments) // 2
+        return float(2 * self.values[middle] / self.arguments[middle] ** 2)
+
+    def __call__(self, arguments: Doubles) -> Doubles:
+        """Bound the log-MGF at each argument, of either sign."""
+        return np.interp(np.abs(arguments), self.arguments, self.values, right=math.inf)
+
+
+def _inside_domain(log_mgf: LogMgf) -> float:
+    """Give an argument near the end of the domain where the log-MGF is finite."""
+    if math.isfinite(log_mgf(_LARGEST_ARGUMENT)):
+        return _LARGEST_ARGUMENT
+    low, high = 0.0, _LARGEST_ARGUMENT
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.isfinite(log_mgf(middle)) else (low, middle)
+    return 0.98 * low
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,29 +1,32 @@
 """Radii of a policy, remembered by the public facts they depend on.
 
-Nothing here depends on a sum: which batches are pooled and how wide an interval is
-follow from cohort sizes, floors and survivors alone, so that the choice of the best
-pooling needs no share of the failure probability.
+Nothing here depends on a sum. Which batches are pooled, and how wide a bound is, follow
+from cohort sizes, floors and survivors alone. So the choice of the best pool needs no
+share of the failure probability.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import TypeVar
 
-from wallflower.strategy.bandit.groups import CohortFacts, Grouping, History
 from wallflower.strategy.bandit.radius import (
     LogMgf,
     Pool,
-    chernoff,
     chernoff_at,
     cohort_noise,
+    pair_bound,
     pair_log_mgf,
     paper_radius,
 )
-from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.schedule import (
+    CohortFacts,
+    Grouping,
+    History,
+    Schedule,
+)
 from wallflower.strategy.bandit.spec import PolicySpec
 
 # Every older group adds as much noise for each cohort as the newest but fewer users;
@@ -52,53 +55,24 @@ class Confidence:
         assert spec.ratio is not None, "a resolved spec has a ratio"
         self._grouping = Grouping(Schedule(spec.ratio, spec.first_batch))
         self._noises: dict[CohortFacts, LogMgf] = {}
-        self._pairs: dict[tuple[History, History, int, int], Bound] = {}
-        self._own: dict[tuple[History, int], Bound] = {}
+        self._pairs: dict[tuple[History, int], Bound] = {}
 
     def wrap(self, level_batch: int) -> Fraction:
         """Give the wrap probability of a cohort's modulus."""
         return self._shares.wrap(level_batch, self._spec.arms)
 
-    def pair(
-        self, one: History, other: History, batch: int, active: int | None = None
-    ) -> Bound:
-        """Bound the difference of two arms after batch `batch` (`pair` radius).
+    def pair(self, heard: History, batch: int) -> Bound:
+        """Bound the difference of two arms with one history after batch `batch`.
 
         Pooled sums also decided who is still active, so the share of a batch is split
-        over all K − 1 rivals. A fresh batch alone is independent of that choice:
-        without pooling only the `active` arms count.
+        over all K − 1 rivals.
         """
-        arms = self._spec.arms
-        if active is not None and not self._spec.pooling:
-            arms = active
-        key = (one, other, batch, arms)
-        if key not in self._pairs:
-            level = self._shares.pair(batch, arms)
-
-            def pooling(pooled: int) -> tuple[LogMgf, float]:
-                first = self.pool(one, pooled)
-                second = first if one == other else self.pool(other, pooled)
-                harmonic = 1 / (1 / first.users + 1 / second.users)
-                return pair_log_mgf(first, second), harmonic
-
-            longest = min(map(_groups_heard, (one, other)))
-            make_room(self._pairs, _MOST_BOUNDS)
-            self._pairs[key] = self._best(pooling, longest, level)
-        return self._pairs[key]
-
-    def own(self, heard: History, batch: int) -> Bound:
-        """Bound one arm's own mean after batch `batch`, each side."""
         key = (heard, batch)
-        if key not in self._own:
-            level = self._shares.side(batch, self._spec.arms)
-
-            def pooling(pooled: int) -> tuple[LogMgf, float]:
-                pool = self.pool(heard, pooled)
-                return pool.log_mgf, pool.users
-
-            make_room(self._own, _MOST_BOUNDS)
-            self._own[key] = self._best(pooling, _groups_heard(heard), level)
-        return self._own[key]
+        if key not in self._pairs:
+            level = self._shares.pair(batch, self._spec.arms)
+            make_room(self._pairs, _MOST_BOUNDS)
+            self._pairs[key] = self._find_best_pool(heard, level)
+        return self._pairs[key]
 
     def pool(self, heard: History, pooled: int) -> Pool:
         """Pool the newest groups in which something came.
@@ -140,39 +114,27 @@ class Confidence:
             failure_probability=spec.failure_probability,
         )
 
-    def _best(
-        self,
-        pooling: Callable[[int], tuple[LogMgf, float]],
-        longest: int,
-        level: Fraction,
-    ) -> Bound:
-        """Give the pooling with the smallest radius.
+    def _find_best_pool(self, heard: History, level: Fraction) -> Bound:
+        """Return the number of newest groups whose pool has the smallest radius.
 
-        The best λ moves little from one pooling to the next, so a few points near the
-        last one choose; only the chosen pooling is minimised to the end.
+        The best λ moves little from one pool to the next, so a few points near the last
+        one choose. Only the chosen pool is minimised to the end.
         """
-        log_mgf, users = pooling(1)
-        radius, argument = chernoff(log_mgf, users, level)
+        radius, argument = pair_bound(self.pool(heard, 1), level)
         best = Bound(radius, 1)
-        if not self._spec.pooling or longest == 1:
-            return best
+        longest = sum(bool(group) for group in heard)
         for pooled in range(2, longest + 1):
             if pooled - best.pooled > _PATIENCE:
                 break
-            log_mgf, users = pooling(pooled)
+            log_mgf = pair_log_mgf(self.pool(heard, pooled))
             radius, argument = min(
                 (chernoff_at(log_mgf, argument * step, level), argument * step)
                 for step in _STEPS
             )
             if radius < best.radius:
                 best = Bound(radius, pooled)
-        log_mgf, users = pooling(best.pooled)
-        radius, _ = chernoff(log_mgf, users, level)
+        radius, _ = pair_bound(self.pool(heard, best.pooled), level)
         return Bound(min(radius, best.radius), best.pooled)
-
-
-def _groups_heard(heard: History) -> int:
-    return sum(bool(group) for group in heard)
 
 
 def _repeated(noise: LogMgf, count: int) -> LogMgf:

@@ -2,9 +2,9 @@
 
 All active arms get a cohort of the same size in every batch. An arm is out once
 the sums show that it is worse than the leader: by the `tight` test, or because it
-trails by more than the `pair` or `paper` radius. With `tight` and `pair` the best arm
-is ever dropped with probability at most p: per batch K − 1 comparisons and K moduli
-share what `strategy.levels` gives it.
+trails by more than the `paper` radius. With `tight` the best arm is ever dropped with
+probability at most p: per batch K − 1 comparisons and K moduli share what
+`strategy.bandit.failure_budget` gives it.
 
 An arm whose cohort was void stays active: nothing is learnt about it in that batch, its
 users count as used, and the batch number moves on, so that batch sizes and levels
@@ -22,17 +22,15 @@ import numpy as np
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import round_up_digits
-from wallflower.strategy.bandit.arm_record import check_outcomes
-from wallflower.strategy.bandit.confidence import Bound
-from wallflower.strategy.bandit.groups import History
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
     Arm,
     CohortRequest,
     CohortSum,
+    EliminationReason,
 )
-from wallflower.strategy.bandit.recorded import RecordedPolicy
-from wallflower.strategy.bandit.schedule import last_size
+from wallflower.strategy.bandit.recorded import RecordedPolicy, check_outcomes
+from wallflower.strategy.bandit.schedule import History, last_size
 
 
 class Elimination(RecordedPolicy):
@@ -101,8 +99,6 @@ class Elimination(RecordedPolicy):
             self._finished = USERS_EXHAUSTED
         elif needed > self.spec.horizon or self._batch > self.spec.most_batches:
             self._finished = "horizon"
-        elif self.spec.user_budget and needed > self.spec.user_budget:
-            self._finished = "budget"
 
     def _size(self) -> int:
         """Users per arm of this batch: as planned, or who is left for the last one."""
@@ -114,12 +110,15 @@ class Elimination(RecordedPolicy):
     def _drop(self, heard: Sequence[Arm]) -> None:
         """Drop each arm that another heard arm of this batch beats."""
         by_test = self.spec.radius == "tight"
-        losers = self._by_test(heard) if by_test else self._by_radius(heard)
+        find = self._find_losers_by_test if by_test else self._find_losers_by_radius
+        losers = find(heard)
         for arm, reason in losers.items():
             self._records[arm].eliminated_in = self._batch
             self._records[arm].reason = reason
 
-    def _by_test(self, heard: Sequence[Arm]) -> dict[Arm, str]:
+    def _find_losers_by_test(
+        self, heard: Sequence[Arm]
+    ) -> dict[Arm, EliminationReason]:
         """Compare every arm with the leader of this batch's arms."""
         if len(heard) < 2:
             return {}
@@ -136,7 +135,7 @@ class Elimination(RecordedPolicy):
             estimates |= zip(members, found.tolist(), strict=True)
         leader = max(heard, key=lambda arm: estimates[arm])
         leading_side = self._records[leader].heard
-        losers: dict[Arm, str] = {}
+        losers: dict[Arm, EliminationReason] = {}
         for side, members in alike.items():
             rivals = [arm for arm in members if arm != leader]
             if not rivals:
@@ -150,10 +149,7 @@ class Elimination(RecordedPolicy):
                 arm = rivals[place]
                 lead = estimates[leader] - estimates[arm]
                 chance = self._chance(float(verdict.evidence[place]))
-                losers[arm] = (
-                    f"trails arm {leader} by {lead:.4g}; the chance of such sums, "
-                    f"were it as good as any, is at most {chance:.2g}"
-                )
+                losers[arm] = EliminationReason(leader, _round(lead), chance=chance)
         return losers
 
     def _chance(self, evidence: float) -> float:
@@ -165,39 +161,32 @@ class Elimination(RecordedPolicy):
         single = math.nextafter(math.exp(-evidence), math.inf)
         return round_up_digits(max((self.spec.arms - 1) * single, 1e-300), 2)
 
-    def _by_radius(self, heard: Sequence[Arm]) -> dict[Arm, str]:
-        compare = self._pair if self.spec.radius == "pair" else self._paper
+    def _find_losers_by_radius(
+        self, heard: Sequence[Arm]
+    ) -> dict[Arm, EliminationReason]:
+        """Return the arms that another leads by more than both `paper` radii."""
         active = len(self._active())
-        known: dict[tuple[Arm, int], float] = {}
-
-        def estimate(arm: Arm, pooled: int) -> float:
-            if (arm, pooled) not in known:
-                known[arm, pooled] = self._records[arm].estimate(pooled)
-            return known[arm, pooled]
-
-        losers: dict[Arm, str] = {}
+        estimates, radii = {}, {}
         for arm in heard:
-            # The rival that leads by most, relative to what the radius allows.
-            gap, radius, rival = 0.0, math.inf, arm
-            for other in heard:
-                bound = compare(other, arm, active)
-                lead = estimate(other, bound.pooled) - estimate(arm, bound.pooled)
-                if lead - bound.radius > gap - radius:
-                    gap, radius, rival = lead, bound.radius, other
+            record = self._records[arm]
+            assert record.latest is not None, "an arm with a sum has a newest cohort"
+            estimates[arm] = record.estimate_newest()
+            radii[arm] = self._confidence.paper(record.latest, self._batch, active)
+        losers: dict[Arm, EliminationReason] = {}
+        if not heard:
+            return losers
+        # The rival that leads by most, relative to what the radius allows.
+        rival = max(heard, key=lambda other: estimates[other] - radii[other])
+        for arm in heard:
+            gap = estimates[rival] - estimates[arm]
+            radius = radii[rival] + radii[arm]
             if gap > radius:
-                losers[arm] = f"trails arm {rival} by {gap:.4g} > radius {radius:.4g}"
+                losers[arm] = EliminationReason(
+                    rival, _round(gap), radius=_round(radius)
+                )
         return losers
 
-    def _pair(self, one: Arm, other: Arm, active: int) -> Bound:
-        first, second = (self._records[arm].heard for arm in (one, other))
-        return self._confidence.pair(first, second, self._batch, active)
 
-    def _paper(self, one: Arm, other: Arm, active: int) -> Bound:
-        """UCB < LCB: the lead exceeds both arms' radii together."""
-        newest = (self._records[arm].latest for arm in (one, other))
-        radii = (
-            self._confidence.paper(facts, self._batch, active)
-            for facts in newest
-            if facts is not None
-        )
-        return Bound(sum(radii), 1)
+def _round(number: float) -> float:
+    """Return four digits: more say nothing about people, and would fill the journal."""
+    return float(f"{number:.4g}")

@@ -1,4 +1,4 @@
-"""Index policies `dp-klucb` and `dp-imed` on the same distributed protocol.
+"""The index policy `dp-imed` on the same distributed protocol.
 
 After one cohort for every arm, the arm that `strategy.index_choice` names gets the
 next cohort, larger than its last by the ratio. Each user gives one reward, each cohort
@@ -19,16 +19,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit.arm_record import check_outcomes
-from wallflower.strategy.bandit.divergence import divergence_for
-from wallflower.strategy.bandit.index_choice import CHOICES, ArmTotals
+from wallflower.strategy.bandit.index_choice import (
+    ArmTotals,
+    choose_arm,
+    divergence_for,
+)
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
     Arm,
     CohortRequest,
     CohortSum,
 )
-from wallflower.strategy.bandit.recorded import RecordedPolicy, State
+from wallflower.strategy.bandit.recorded import RecordedPolicy, State, check_outcomes
 from wallflower.strategy.bandit.schedule import last_size
 from wallflower.strategy.bandit.spec import PolicySpec
 
@@ -54,7 +56,7 @@ class IndexPolicy(RecordedPolicy):
             raise InputError("outcomes", "sums after the end", "none")
         check_outcomes(outcomes, self._batch, {w.arm: w.size for w in next_cohorts})
         # Others may come after a round that too few were there for, not after T.
-        whole = self._most == self.spec.most_users
+        whole = self._most == self.spec.horizon
         last = whole and any(
             cohort_request.size < self._planned(cohort_request.arm)
             for cohort_request in next_cohorts
@@ -101,8 +103,7 @@ class IndexPolicy(RecordedPolicy):
         return CohortRequest(self._batch, arm, size, wrap)
 
     def _choice(self) -> Arm:
-        choose = CHOICES[self.spec.policy]
-        place = choose(self._standing(), self._divergence, self.spec.horizon)
+        place = choose_arm(self._standing(), self._divergence, self.spec.horizon)
         return self._active()[int(place)]
 
     def _standing(self) -> ArmTotals:
@@ -134,5 +135,4 @@ class IndexPolicy(RecordedPolicy):
         elif self._limit is not None and self._limit == self._most:
             self._finished = USERS_EXHAUSTED
         else:
-            whole = self._most == self.spec.horizon
-            self._finished = "horizon" if whole else "budget"
+            self._finished = "horizon"

@@ -1,6 +1,6 @@
-"""Which arm an index policy asks next: `dp-klucb` and `dp-imed`.
+"""Which arm the index policy `dp-imed` asks next.
 
-`dp-imed` asks the arm of fewest users among those that are not yet set aside. An arm is
+It asks the arm of fewest users among those that are not yet set aside. An arm is
 set aside while
 
     n·d_ε(mean, best mean) − ln q_b + ¾ ln(εn) + 1.8 ≥ ln T.
@@ -11,6 +11,10 @@ that a mistake is worth less care the more was paid to see the arm. The plain ru
 (Honda and Takemura 2015: ask the smallest n·d + ln n) reaches the lower bound too, but
 locks onto a wrong arm for good in one run of 500: it asks ties first, counts b noises
 as one, and trusts batches of 4/ε users.
+
+d_ε(x, y) = inf over z in [x, y] of ε(z − x) + kl(z, y)   (Azize et al. 2025) has a
+closed form. The infimum is at z = max(x, σ(logit y − ε)); where that exceeds x,
+d_ε = −εx − ln(1 − y(1 − e^−ε)). All functions take arrays and broadcast.
 """
 
 from __future__ import annotations
@@ -22,8 +26,16 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wallflower.strategy.bandit.divergence import Divergence, Doubles
+from wallflower.protocol.privacy.mechanism import (
+    NO_NOISE,
+    PER_COHORT,
+    PER_USER,
+    Mechanism,
+)
+
+Doubles = NDArray[np.float64]
 
 Arms = np.ndarray[Any, np.dtype[np.intp]]
 
@@ -59,20 +71,93 @@ class ArmTotals:
         return np.asarray(np.argmax(self.means, axis=-1))
 
 
-def klucb_choice(standing: ArmTotals, divergence: Divergence, horizon: int) -> Arms:
-    """Arm with the largest max{μ : n·d(mean, μ) ≤ ln t}, whatever the horizon.
+def bernoulli_kl(x: Doubles, y: Doubles) -> Doubles:
+    """Kullback–Leibler divergence of Bernoulli laws, ∞ where it is."""
+    # A fifth of a second to import, which elimination need not wait for.
+    from scipy.special import xlogy
 
-    Where several bounds reach 1, the arm asked least goes first.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = xlogy(x, x) - xlogy(x, y) + xlogy(1 - x, 1 - x) - xlogy(1 - x, 1 - y)
+    return np.asarray(np.maximum(value, 0.0))
+
+
+def private_divergence(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
+    """d_ε(x, y) for y ≥ x, and 0 below; ε = ∞ gives kl(x, y)."""
+    x, y = np.broadcast_arrays(x, y)
+    if math.isinf(epsilon):
+        return np.where(y > x, bernoulli_kl(x, y), 0.0)
+    turn = _turning_point(x, epsilon)
+    private = -epsilon * x - np.log1p(y * math.expm1(-epsilon))
+    plain = bernoulli_kl(x, np.minimum(y, turn))
+    return np.where(y > x, np.maximum(np.where(y > turn, private, plain), 0.0), 0.0)
+
+
+def private_noise_part(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
+    """Give the part ε(z − x) of d_ε(x, y): what is put down to the noise."""
+    from scipy.special import expit, logit
+
+    if math.isinf(epsilon):
+        return np.zeros(np.broadcast_shapes(np.shape(x), np.shape(y)))
+    with np.errstate(divide="ignore"):
+        lowest = expit(logit(y) - epsilon)
+    return np.asarray(epsilon * np.maximum(lowest - x, 0.0))
+
+
+def _turning_point(x: Doubles, epsilon: float) -> Doubles:
+    """Give the y above which the noise, not the sampling, limits."""
+    from scipy.special import expit, logit
+
+    if math.isinf(epsilon):
+        return np.ones_like(x, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        return np.asarray(expit(logit(x) + epsilon))
+
+
+def quadratic_divergence(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
+    """(y − x)²/(2v), v = 1/4 + 2/ε²: each user's own Laplace noise counts per user."""
+    gap = np.maximum(np.asarray(y) - x, 0.0)
+    return np.asarray(gap**2 / (0.5 + 4 / epsilon**2))
+
+
+def no_noise_part(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
+    """Give 0: many small noises are counted as part of the sampling."""
+    return np.zeros(np.broadcast_shapes(np.shape(x), np.shape(y)))
+
+
+_Function = Callable[[Doubles, Doubles, float], Doubles]
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A divergence at a mechanism's privacy level.
+
+    `by_noise` is what it puts down to the noise.
     """
-    users = standing.users
-    level = np.log(np.maximum(users.sum(axis=-1), 2.0))[..., None] / users
-    means = np.clip(standing.means, 0, 1)
-    bounds = divergence.upper_bound(means, level, divergence.epsilon)
-    best = bounds.max(axis=-1, keepdims=True)
-    return np.asarray(np.argmin(np.where(bounds >= best, users, np.inf), axis=-1))
+
+    between: _Function
+    by_noise: _Function
+    epsilon: float
 
 
-def imed_choice(standing: ArmTotals, divergence: Divergence, horizon: int) -> Arms:
+_BY_GROWTH = {
+    NO_NOISE: (private_divergence, private_noise_part),
+    PER_COHORT: (private_divergence, private_noise_part),
+    PER_USER: (quadratic_divergence, no_noise_part),
+}
+
+
+def divergence_for(mechanism: Mechanism) -> Divergence:
+    """Choose by how the noise grows with the users.
+
+    One noise a cohort (central, distributed): d_ε. One noise a user (local): the
+    quadratic one, since d_ε would be overconfident. No noise: kl.
+    """
+    grows = mechanism.noise_grows
+    epsilon = math.inf if grows == NO_NOISE else float(mechanism.epsilon)
+    return Divergence(*_BY_GROWTH[grows], epsilon)
+
+
+def choose_arm(standing: ArmTotals, divergence: Divergence, horizon: int) -> Arms:
     """Arm of fewest users among the leader and those not set aside."""
     users, epsilon = standing.users, divergence.epsilon
     means = np.clip(standing.means, 0, 1)
@@ -83,12 +168,6 @@ def imed_choice(standing: ArmTotals, divergence: Divergence, horizon: int) -> Ar
     index += _CARE_LOST * np.log(min(epsilon, 1.0) * users) + _OFFSET
     asked = (index < math.log(horizon)) | (means >= best)
     return np.asarray(np.argmin(np.where(asked, users, np.inf), axis=-1))
-
-
-CHOICES: dict[str, Callable[[ArmTotals, Divergence, int], Arms]] = {
-    "dp-klucb": klucb_choice,
-    "dp-imed": imed_choice,
-}
 
 
 def laplace_excess(noises: Doubles, nats: Doubles) -> Doubles:

@@ -18,13 +18,13 @@ import numpy as np
 from wallflower.strategy.bandit.cells import (
     ROUNDING,
     Delivered,
+    Doubles,
     Places,
     cohort_weights,
     sampling,
     sampling_and_slope,
     unit_cells,
 )
-from wallflower.strategy.bandit.noise_bound import Doubles
 from wallflower.strategy.bandit.pair_test import INSIDE, LARGEST_EXPONENT, SCALES
 
 _STEPS = 6  # cells are small: each squares what is missing

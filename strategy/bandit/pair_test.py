@@ -39,12 +39,13 @@ from wallflower.strategy.bandit.cells import (
     ROUNDING,
     Cells,
     Delivered,
+    Doubles,
+    NoiseBound,
     Places,
     cohort_weights,
     sampling_and_slope,
     unit_cells,
 )
-from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
 
 # Chosen on six instances outside the tables of docs/results.md, which says them.
 DIFFERENCE_WEIGHT = 0.8

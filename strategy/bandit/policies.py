@@ -1,15 +1,21 @@
-"""Build a policy by name, or restore one from its written state."""
+"""Build the policy of an experiment by name, from its config or its written state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from wallflower.protocol.errors import JournalError
+from wallflower.protocol.errors import InputError, JournalError
+from wallflower.protocol.privacy.honest_floor import PlannedFloors
 from wallflower.strategy.bandit.elimination import Elimination
 from wallflower.strategy.bandit.index import IndexPolicy
 from wallflower.strategy.bandit.policy import Policy
 from wallflower.strategy.bandit.recorded import State
 from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, PolicySpec
+
+if TYPE_CHECKING:
+    from wallflower.strategy.config import ExperimentConfig
 
 # name → what begins an experiment from a spec, or goes on from a written state
 _POLICIES: dict[str, Callable[[PolicySpec, State | None], Policy]] = {
@@ -38,3 +44,63 @@ def policy_from_state(state: State) -> Policy:
             f"policy state is damaged ({type(error).__name__}: {error}); "
             "restore the journal from a copy"
         ) from None
+
+
+def policy_spec(config: ExperimentConfig) -> PolicySpec:
+    """Give what the config says about how arms are compared.
+
+    The floor to plan with is the fraction 1 − γ − δ of a cohort; real cohorts carry
+    their own. It follows from the config alone, so that `verify` builds the same
+    policy whoever attended.
+    """
+    stated = config.secure_sum
+    return PolicySpec(
+        policy=config.policy.name,
+        arms=len(config.experiment.arms),
+        horizon=config.horizon,
+        mechanism=config.privacy.mechanism,
+        epsilon=config.privacy.epsilon,
+        scale=config.privacy.scale,
+        failure_probability=config.experiment.failure_probability,
+        radius=config.policy.radius,
+        ratio=config.policy.ratio,
+        first_batch=config.policy.first_batch,
+        honest_fraction=Fraction(1) - stated.corrupt - stated.dropout,
+    )
+
+
+def nodes_of_a_round(config: ExperimentConfig) -> int:
+    """Return how many nodes a round draws from where they suffice; 0: all.
+
+    Index policies compare cohorts of different rounds. Rounds on different nodes would
+    differ by the nodes, so theirs draw from all.
+    """
+    if config.policy.name in INDEX_POLICIES:
+        return 0
+    return config.secure_sum.nodes_per_cohort
+
+
+def planned_floors(config: ExperimentConfig) -> PlannedFloors:
+    """Give the floors that a run of this file on its own ``[nodes]`` will have."""
+    stated = config.secure_sum
+    return PlannedFloors(
+        sizes=tuple(sorted(config.nodes.sizes, reverse=True)),
+        most=nodes_of_a_round(config),
+        arms=len(config.experiment.arms),
+        corrupt=stated.corrupt,
+        dropout=stated.dropout,
+    )
+
+
+def policy_for(config: ExperimentConfig) -> Policy:
+    """Start a policy; refuses a horizon that does not hold one first batch."""
+    spec = policy_spec(config)
+    policy = build_policy(spec)
+    if policy.finished is not None:
+        needed = spec.arms * spec.resolved().first_batch
+        raise InputError(
+            "horizon",
+            config.horizon,
+            f"at least {needed} users: one first batch for each of {spec.arms} arms",
+        )
+    return policy

@@ -53,6 +53,25 @@ class CohortSum:
 
 
 @dataclass(frozen=True, slots=True)
+class EliminationReason:
+    """Why the sums put an arm out: it trails arm `rival` by about `gap`.
+
+    Attributes
+    ----------
+    rival : the arm that leads.
+    gap : difference of the two estimates, in [0, 1], to four digits.
+    chance : bound on the chance of such sums were the arm as good as any; None where a
+        radius decided.
+    radius : what the gap had to exceed; None where a test decided.
+    """
+
+    rival: Arm
+    gap: float
+    chance: float | None = None
+    radius: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ArmView:
     """What is known of one arm now.
 
@@ -61,10 +80,11 @@ class ArmView:
     users : people in its sums.
     estimate : of its mean; None until it was heard.
     lower, upper : the interval that holds with all others.
-    active : still in the race; else `eliminated_in` is the batch in which it fell and
-        `reason` says why in plain words.
+    active : still in the race; else `eliminated_in` is the batch in which it fell.
+    reason : why the sums put it out; None while it is active, or if it was retired.
     retired : taken out by hand, not by the sums.
     asked : people asked about it, in a sum or not. A run counts them in its journal.
+    note : an operator's words for why it was retired.
     """
 
     arm: Arm
@@ -74,9 +94,10 @@ class ArmView:
     upper: float
     active: bool
     eliminated_in: int | None
-    reason: str
+    reason: EliminationReason | None = None
     retired: bool = False
     asked: int = 0
+    note: str = ""
 
 
 class Policy(Protocol):

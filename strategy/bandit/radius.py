@@ -1,6 +1,6 @@
-"""How far an estimate may lie from the truth: the `tight` and the `paper` radius.
+"""How far an estimate may lie from the truth: a Chernoff bound and the `paper` radius.
 
-`tight` is a Chernoff bound on reward and noise together. A reward, rounded
+The first is a Chernoff bound on reward and noise together. A reward, rounded
 to a multiple of 1/g, is still in [0, 1] with the same mean, so Hoeffding's lemma covers
 sampling and rounding at once (Deviation: the paper pays √2/ε·√log for the
 rounding again). The noise enters by its log-MGF, whatever the mechanism. Any λ gives a
@@ -51,26 +51,20 @@ def cohort_noise(cohort: CohortMechanism, survivors: int | None = None) -> LogMg
     return lambda argument: total(argument / precision)
 
 
-def pair_log_mgf(one: Pool, other: Pool) -> LogMgf:
-    """Bound the log-MGF of the difference of two estimates."""
-    if one is other:
-        return lambda argument: 2 * one.log_mgf(argument)
-    return lambda argument: one.log_mgf(argument) + other.log_mgf(argument)
+def pair_log_mgf(pool: Pool) -> LogMgf:
+    """Bound the log-MGF of the difference of two estimates with equal pools."""
+    return lambda argument: 2 * pool.log_mgf(argument)
 
 
-def pair_radius(one: Pool, other: Pool, level: Fraction) -> float:
-    """Bound the difference of two estimates, one-sided, at `level`.
+def pair_bound(pool: Pool, level: Fraction) -> tuple[float, float]:
+    """Bound the difference of two estimates with equal pools, one-sided, at `level`.
 
-    min over λ of [λ²/8 (1/N₁ + 1/N₂) + Σ ln M(λ/(g N)) + ln(1/level)] / λ; for equal
-    pools this is [λ²N/4 + 2 Σ ln M(λ/g) + ln(1/δ)] / (λN).
+    Returns
+    -------
+    tuple[float, float]
+        [λ²N/4 + 2 Σ ln M(λ/g) + ln(1/level)] / (λN), and the best λ.
     """
-    harmonic = 1 / (1 / one.users + 1 / other.users)
-    return chernoff(pair_log_mgf(one, other), harmonic, level)[0]
-
-
-def own_radius(pool: Pool, level: Fraction) -> float:
-    """Bound one arm's estimate, one-sided, at `level`."""
-    return chernoff(pool.log_mgf, pool.users, level)[0]
+    return chernoff(pair_log_mgf(pool), pool.users / 2, level)
 
 
 def chernoff_at(log_mgf: LogMgf, argument: float, level: Fraction) -> float:

@@ -2,25 +2,206 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit.arm_record import ArmRecord, retire
 from wallflower.strategy.bandit.confidence import confidence_for
-from wallflower.strategy.bandit.groups import History
-from wallflower.strategy.bandit.policy import Arm, ArmView
-from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.policy import (
+    Arm,
+    ArmView,
+    CohortSum,
+    EliminationReason,
+)
+from wallflower.strategy.bandit.schedule import (
+    CohortFacts,
+    History,
+    Schedule,
+    heard_from,
+)
 from wallflower.strategy.bandit.sequential_test import evidence_for
 from wallflower.strategy.bandit.spec import PolicySpec
 
 State: TypeAlias = Mapping[str, Any]  # JSON types
 Interval: TypeAlias = tuple[float, float, float]  # estimate, lower and upper end
 _TOGETHER = 256  # arms whose intervals are computed at once
+# Cohorts of one kind: how many, and the sum of their integers by their precision.
+Kind = tuple[int, int]
+Kinds = dict[tuple[CohortFacts, int], Kind]
+
+
+@dataclass(slots=True)
+class ArmRecord:
+    """The delivered cohorts of one arm, group by group; sums are exact.
+
+    Attributes
+    ----------
+    groups : what came, by the group of the plan, the cohort's facts and its precision.
+    users : asked, delivered or not.
+    last : place in the plan of the newest cohort that came, 0 before the first.
+    latest : what that cohort was.
+    reason : why the sums put it out.
+    retired : taken out by hand; `note` has the operator's words.
+    """
+
+    groups: dict[int, Kinds] = field(default_factory=dict)
+    users: int = 0
+    last: int = 0
+    latest: CohortFacts | None = None
+    eliminated_in: int | None = None
+    reason: EliminationReason | None = None
+    retired: bool = False
+    note: str = ""
+    _heard: History | None = None
+
+    @property
+    def active(self) -> bool:
+        """Still in the race."""
+        return self.eliminated_in is None
+
+    @property
+    def heard(self) -> History:
+        """What was heard of the arm, as tests and intervals take it."""
+        if self._heard is None:
+            counts: dict[int, dict[CohortFacts, int]] = {}
+            for number, kinds in self.groups.items():
+                counts[number] = defaultdict(int)
+                for (facts, _), (count, _) in kinds.items():
+                    counts[number][facts] += count
+            self._heard = heard_from(counts)
+        return self._heard
+
+    def add(self, outcome: CohortSum, place: int, group: int) -> None:
+        """Take a delivered cohort, which the plan has at `place` in `group`."""
+        facts = CohortFacts(
+            outcome.cohort_size, outcome.honest_floor, outcome.survivors
+        )
+        kinds = self.groups.setdefault(group, {})
+        count, total = kinds.get((facts, outcome.precision), (0, 0))
+        kinds[facts, outcome.precision] = count + 1, total + outcome.total
+        self.last, self.latest, self._heard = place, facts, None
+
+    def people(self) -> int:
+        """Count the people in its sums."""
+        return sum(n * facts.survivors for group in self.heard for facts, n in group)
+
+    def estimate_newest(self) -> float:
+        """Return the mean reward of the newest group."""
+        newest = max(self.groups)
+        users = sum(
+            count * facts.survivors
+            for (facts, _), (count, _) in self.groups[newest].items()
+        )
+        return float(self._sum(newest) / users)
+
+    def total(self) -> Fraction:
+        """Add up everything that came, in units of reward."""
+        return sum(map(self._sum, self.groups), Fraction(0))
+
+    def row(self, groups: int) -> NDArray[np.float64]:
+        """Give the sums as one row of a table with a column per group of the plan."""
+        row = np.zeros((1, groups))
+        for number in self.groups:
+            row[0, number] = float(self._sum(number))
+        return row
+
+    def _sum(self, group: int) -> Fraction:
+        kinds = self.groups[group].items()
+        parts = (Fraction(total, precision) for (_, precision), (_, total) in kinds)
+        return sum(parts, Fraction(0))
+
+    def as_json(self) -> dict[str, Any]:
+        """Give JSON types; a kind is written as size, floor, survivors, precision."""
+        return {
+            "groups": {
+                str(number): {
+                    ":".join(map(str, (*_written(facts), precision))): [
+                        count,
+                        str(total),
+                    ]
+                    for (facts, precision), (count, total) in kinds.items()
+                }
+                for number, kinds in self.groups.items()
+            },
+            "users": self.users,
+            "last": self.last,
+            "latest": None if self.latest is None else list(_written(self.latest)),
+            "eliminated_in": self.eliminated_in,
+            "reason": None if self.reason is None else dataclasses.asdict(self.reason),
+            "retired": self.retired,
+            "note": self.note,
+        }
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any]) -> ArmRecord:
+        """Read back what `as_json` wrote."""
+        groups: dict[int, Kinds] = {}
+        for number, kinds in table["groups"].items():
+            groups[int(number)] = {}
+            for name, (count, total) in kinds.items():
+                *facts, precision = map(int, name.split(":"))
+                groups[int(number)][CohortFacts(*facts), precision] = count, int(total)
+        return cls(
+            groups=groups,
+            users=table["users"],
+            last=table["last"],
+            latest=None if table["latest"] is None else CohortFacts(*table["latest"]),
+            eliminated_in=table["eliminated_in"],
+            reason=table["reason"] and EliminationReason(**table["reason"]),
+            retired=table["retired"],
+            note=table["note"],
+        )
+
+
+def _written(facts: CohortFacts) -> tuple[int, int, int]:
+    return facts.size, facts.floor, facts.survivors
+
+
+def retire(records: Sequence[ArmRecord], arm: int, note: str, batch: int) -> None:
+    """Take an arm out by hand after batch `batch`; one must be left."""
+    racing = [number for number, record in enumerate(records) if record.active]
+    if arm not in racing:
+        raise InputError("arm", arm, f"one in the race: {racing}")
+    if len(racing) == 1:
+        raise InputError("arm", arm, "another: it is the only one in the race")
+    record = records[arm]
+    record.eliminated_in, record.note, record.retired = batch, note, True
+
+
+def check_outcomes(
+    outcomes: Sequence[CohortSum], batch: int, wished: Mapping[int, int]
+) -> None:
+    """Refuse sums nobody asked for: wrong batch, arm, size, twice, or nobody in it."""
+    seen: set[int] = set()
+    for outcome in outcomes:
+        if outcome.batch != batch:
+            raise InputError("batch of an outcome", outcome.batch, f"{batch}")
+        if outcome.arm not in wished or outcome.arm in seen:
+            allowed = f"each of {sorted(wished)} at most once"
+            raise InputError("arm of an outcome", outcome.arm, allowed)
+        seen.add(outcome.arm)
+        # More than wished for is right: uneven nodes make a draw invite more users
+        # until its floor is the planned one.
+        if outcome.cohort_size < wished[outcome.arm]:
+            raise InputError(
+                "cohort size of an outcome",
+                outcome.cohort_size,
+                f"at least the {wished[outcome.arm]} users wished for",
+            )
+        if not 1 <= outcome.honest_floor <= outcome.survivors <= outcome.cohort_size:
+            raise InputError(
+                "survivors of an outcome",
+                f"{outcome.survivors} (floor {outcome.honest_floor})",
+                f"at least the floor and at most {outcome.cohort_size}",
+            )
 
 
 class RecordedPolicy(ABC):
@@ -91,7 +272,7 @@ class RecordedPolicy(ABC):
 
     def limit(self, users: int) -> None:
         """Take note that the next batch can ask no more than `users` users."""
-        self._limit = min(self.users + users, self.spec.most_users)
+        self._limit = min(self.users + users, self.spec.horizon)
         self._close_if_over()
 
     def stop(self, reason: str) -> None:
@@ -119,7 +300,7 @@ class RecordedPolicy(ABC):
     @property
     def _most(self) -> int:
         """Users that may be asked in all, as far as is known."""
-        most = self.spec.most_users
+        most = self.spec.horizon
         return most if self._limit is None else min(most, self._limit)
 
     def _active(self) -> list[Arm]:
@@ -166,4 +347,5 @@ class RecordedPolicy(ABC):
             reason=record.reason,
             retired=record.retired,
             asked=record.users,
+            note=record.note,
         )

@@ -32,20 +32,14 @@ from numpy.typing import NDArray
 from wallflower.protocol.privacy.mechanism import LARGEST_COHORT
 from wallflower.strategy.bandit.cells import (
     Delivered,
+    Doubles,
+    NoiseBound,
     Places,
     cohort_weights,
     unit_cells,
 )
 from wallflower.strategy.bandit.confidence import confidence_for, make_room
-from wallflower.strategy.bandit.groups import (
-    CohortFacts,
-    Grouping,
-    History,
-    count_cohorts,
-    heard_from,
-)
 from wallflower.strategy.bandit.intervals import OwnDesign
-from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
 from wallflower.strategy.bandit.pair_test import (
     BRANCHES,
     DIFFERENCE,
@@ -55,7 +49,14 @@ from wallflower.strategy.bandit.pair_test import (
     PairDesign,
     likeliest,
 )
-from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.schedule import (
+    CohortFacts,
+    Grouping,
+    History,
+    Schedule,
+    count_cohorts,
+    heard_from,
+)
 from wallflower.strategy.bandit.spec import PolicySpec
 
 ArmData = tuple[

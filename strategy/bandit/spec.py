@@ -19,16 +19,15 @@ from wallflower.protocol.privacy.mechanism import (
     mechanism_named,
 )
 from wallflower.strategy.bandit.failure_budget import Shares
-from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_radius
+from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_bound
 from wallflower.strategy.bandit.schedule import Schedule
 
 ELIMINATION = "elimination"
-INDEX_POLICIES = ("dp-klucb", "dp-imed")
+INDEX_POLICIES = ("dp-imed",)
 POLICIES = (ELIMINATION, *INDEX_POLICIES)
 DECIDING = (ELIMINATION,)  # those that rule arms out
-RADII = ("tight", "pair", "paper")
+RADII = ("tight", "paper")
 LARGEST_HORIZON = 10**15
-_RATIOS = {"dp-imed": Fraction(6, 5)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +38,12 @@ class PolicySpec:
     ----------
     horizon : users the experiment may reach in all; the sum over arms and batches
         never exceeds it.
-    ratio : growth of the batches; None: 3/2 for `tight` and `pair`, 6/5 for `dp-imed`,
-        2 otherwise.
-    first_batch : 0: the smallest cohort with a `pair` radius ≤ 1 for both, ⌈ratio⌉ for
-        `paper`, ⌈4/ε⌉ for `dp-klucb`, ⌈2 ln T / ε⌉ for `dp-imed`.
+    ratio : growth of the batches; None: 3/2 for `tight`, 2 for `paper`, 6/5 for
+        `dp-imed`.
+    first_batch : 0: the smallest cohort that could tell 0 from 1 for `tight`, ⌈ratio⌉
+        for `paper`, ⌈2 ln T / ε⌉ for `dp-imed`.
     honest_fraction : the floor planned for a cohort of n is ⌊n · fraction⌋; outcomes
         carry the real one.
-    user_budget : stop once the next batch would need more users; 0: no such limit.
     floors : the floors of known nodes, for plans and simulations of a run on them; a
         run's own policy, which is in the record, knows only the fraction.
     """
@@ -60,9 +58,7 @@ class PolicySpec:
     radius: str = "tight"
     ratio: Fraction | None = None
     first_batch: int = 0
-    pooling: bool = True
     honest_fraction: Fraction = Fraction(1)
-    user_budget: int = 0
     floors: PlannedFloors | None = None
 
     def __post_init__(self) -> None:
@@ -84,7 +80,6 @@ class PolicySpec:
         positive("scale", self.scale)
         probability("failure-probability", self.failure_probability)
         whole("first-batch", self.first_batch, at_least=0)
-        whole("user-budget", self.user_budget, at_least=0)
         if self.ratio is not None and not 1 < self.ratio <= 100:
             raise InputError("ratio", self.ratio, "greater than 1 and at most 100")
         if not 0 < self.honest_fraction <= 1:
@@ -110,21 +105,19 @@ class PolicySpec:
 
     def resolved(self) -> PolicySpec:
         """Fill in ratio and first batch where they were left open."""
-        indexed = self.policy in INDEX_POLICIES
-        tight = not indexed and self.radius in ("tight", "pair")
-        usual = Fraction(3, 2) if tight else _RATIOS.get(self.policy, Fraction(2))
-        ratio = self.ratio or usual
         first = self.first_batch
-        if not first and indexed:
-            first = math.ceil(4 / self.epsilon)
-        if not self.first_batch and self.policy == "dp-imed":
-            first = max(first, _telling_batch(self))
-        if not first and tight:
+        if self.policy in INDEX_POLICIES:
+            ratio = self.ratio or Fraction(6, 5)
+            first = first or max(math.ceil(4 / self.epsilon), _telling_batch(self))
+        elif self.radius == "tight":
+            ratio = self.ratio or Fraction(3, 2)
             # As the run's policy, which does not know the nodes.
-            first = _smallest_useful_batch(dataclasses.replace(self, floors=None))
-        return dataclasses.replace(
-            self, ratio=ratio, first_batch=first or math.ceil(ratio)
-        )
+            unknown = dataclasses.replace(self, floors=None)
+            first = first or _smallest_useful_batch(unknown)
+        else:
+            ratio = self.ratio or Fraction(2)
+            first = first or math.ceil(ratio)
+        return dataclasses.replace(self, ratio=ratio, first_batch=first)
 
     @property
     def shares(self) -> Shares:
@@ -141,12 +134,7 @@ class PolicySpec:
         """
         assert self.ratio is not None, "a resolved spec has a ratio"
         schedule = Schedule(self.ratio, self.first_batch)
-        return schedule.batches_within(self.most_users // 2) + 1
-
-    @property
-    def most_users(self) -> int:
-        """Users that may be asked in all."""
-        return min(self.horizon, self.user_budget or self.horizon)
+        return schedule.batches_within(self.horizon // 2) + 1
 
     def least_size(self, batch: int) -> int:
         """Users per arm without whom a batch is not asked.
@@ -188,17 +176,6 @@ def build_mechanism(name: str, epsilon: Fraction, scale: Fraction) -> Mechanism:
     return mechanism_named(name, epsilon, scale)
 
 
-def purpose(policy: str) -> str:
-    """Say what a policy that rules no arm out is for, and what not to ask of it."""
-    means = (
-        "is an index policy: while it learns it gives more people the better arms, and "
-        "it rules none out."
-        if policy in INDEX_POLICIES
-        else "rules no arm out."
-    )
-    return f"{policy} {means} To decide which is best is what {ELIMINATION} is for."
-
-
 def dropping_chance(radius: str, failure_probability: Fraction) -> Fraction:
     """Return the proved bound of the chance that the best arm is ever dropped.
 
@@ -209,33 +186,6 @@ def dropping_chance(radius: str, failure_probability: Fraction) -> Fraction:
     return failure_probability * (Fraction(5, 4) if radius == "paper" else 1)
 
 
-def whose_mean(policy: str, *, missing: bool) -> str:
-    """Say whose mean outcome the interval of an arm holds; see docs/validity.md."""
-    if policy in INDEX_POLICIES:
-        drawn = "drawn from all nodes in proportion to who is left there"
-    else:
-        drawn = "drawn evenly over the nodes"
-    who = "those who answered of the people asked" if missing else "the people asked"
-    return f"{who}, {drawn}"
-
-
-def intervals_in_words(policy: str, chance: str, *, missing: bool) -> str:
-    """Say what the intervals of arms mean; of a policy not known here, that it is not.
-
-    All known ones have the same (`SequentialTest.interval`), whatever they choose arms
-    by.
-    """
-    if policy not in (ELIMINATION, *INDEX_POLICIES):
-        return (
-            f"what {policy} says of an arm's mean; how sure it is, is not known here."
-        )
-    return (
-        f"an arm's mean lies in it: that of {whose_mean(policy, missing=missing)}, "
-        "not of the whole population. All intervals of all rounds hold together, "
-        f"except with a chance of at most {chance}."
-    )
-
-
 def _telling_batch(spec: PolicySpec) -> int:
     """Give a first cohort whose noise may set a bad arm aside, and no good one.
 
@@ -243,7 +193,7 @@ def _telling_batch(spec: PolicySpec) -> int:
     eighth of the horizon at most.
     """
     enough = math.ceil(2 * math.log(spec.horizon) / min(float(spec.epsilon), 1.0))
-    return min(enough, spec.most_users // (8 * spec.arms))
+    return min(enough, spec.horizon // (8 * spec.arms))
 
 
 @lru_cache(maxsize=256)
@@ -259,7 +209,7 @@ def _smallest_useful_batch(spec: PolicySpec) -> int:
     def useful(size: int) -> bool:
         cohort = spec.calibrated(size, spec.floor(size), wrap)
         pool = Pool(size, (cohort_noise(cohort),))
-        return pair_radius(pool, pool, level) <= 1
+        return pair_bound(pool, level)[0] <= 1
 
     low, high = 1, 2
     while not useful(high):

@@ -33,11 +33,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from wallflower.strategy.bandit.arm_record import ArmRecord
-from wallflower.strategy.bandit.groups import CohortFacts, History, heard_from
-from wallflower.strategy.bandit.noise_bound import Doubles
+from wallflower.strategy.bandit.cells import Doubles
 from wallflower.strategy.bandit.policy import Arm
-from wallflower.strategy.bandit.recorded import State
+from wallflower.strategy.bandit.recorded import ArmRecord, State
+from wallflower.strategy.bandit.schedule import CohortFacts, History, heard_from
 from wallflower.strategy.bandit.sequential_test import evidence_for
 from wallflower.strategy.bandit.spec import PolicySpec
 

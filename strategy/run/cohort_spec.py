@@ -12,8 +12,8 @@ from wallflower.protocol.privacy.honest_floor import Floor, FloorRule
 from wallflower.protocol.secure_sum.backends import backend_modulus
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.strategy.bandit.policies import nodes_of_a_round, policy_from_state
 from wallflower.strategy.bandit.policy import CohortRequest, Policy
-from wallflower.strategy.bandit.setup import nodes_of_a_round, restored_policy
 from wallflower.strategy.bandit.spec import INDEX_POLICIES
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.drawing import Draw, UserRegistry
@@ -121,7 +121,7 @@ def who_is_left(
     Smaller rounds are tried in steps of 2 %, so up to so many may be left out.
     None where even the smallest round that the policy would ask cannot be filled.
     """
-    limited = restored_policy(policy.state())
+    limited = policy_from_state(policy.state())
     rule = floor_rule(config, registry.nodes_left())
     users = registry.people_left(rule, composition_of(config))
     while True:

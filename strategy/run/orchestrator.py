@@ -10,7 +10,6 @@ place in the record.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -279,11 +278,11 @@ class Orchestrator:
         views = views_of(policy, self._tally.asked)
         record = RoundRecord(
             number,
-            tuple(dataclasses.asdict(view) for view in views),
+            views,
             policy.state(),
             # Composing privacy losses may take long: nodes must be served meanwhile.
             await asyncio.to_thread(
-                self._spending.spent,
+                self._spending.compute,
                 self._registry.most_invited,
                 test_mode=self._config.test_mode,
                 keys=tuple(self._dealings.sizes),

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from wallflower.protocol.messages.port import NodeId
+from wallflower.strategy.bandit.policies import policy_for
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
     CohortRequest,
     CohortSum,
 )
-from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.cohort_spec import (
     draw_round,

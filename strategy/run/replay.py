@@ -18,12 +18,12 @@ from wallflower.protocol.cohort import cohort_mechanism, from_rational
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.strategy.bandit.policies import policy_for
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
     CohortRequest,
     CohortSum,
 )
-from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.analyzer import decode
 from wallflower.strategy.run.cohort_spec import (
@@ -212,9 +212,8 @@ class _Replay:
             policy.stop(USERS_EXHAUSTED)
         if policy.finished != record.finished:
             yield f"{where}: ends {record.finished}, the sums give {policy.finished}"
-        shown = views_of(policy, self._people)
-        views = [dataclasses.asdict(view) for view in shown]
-        if not agree(views, list(record.views)):
+        views = [dataclasses.asdict(v) for v in views_of(policy, self._people)]
+        if not agree(views, [dataclasses.asdict(v) for v in record.views]):
             yield f"{where}: bounds or eliminations do not follow from the sums"
         if not agree(policy.state(), record.policy_state):
             yield f"{where}: the policy's state does not follow from the sums"

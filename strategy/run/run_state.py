@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from wallflower.protocol.errors import InputError
+from wallflower.strategy.bandit.policies import policy_for, policy_from_state
 from wallflower.strategy.bandit.policy import Arm, ArmView, Policy
-from wallflower.strategy.bandit.setup import policy_for, restored_policy
 from wallflower.strategy.store import events, retiring
 from wallflower.strategy.store.chain import LIMITED, RETIRED, ROUND, Entry, limit_of
-from wallflower.strategy.store.entries import Retirement, RoundRecord
+from wallflower.strategy.store.entries import PrivacySpend, Retirement, RoundRecord
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.journal_reader import JournalReader
 
@@ -28,7 +28,7 @@ def next_round(journal: JournalReader) -> tuple[int, Policy]:
     policy = (
         policy_for(journal.config)
         if last is None
-        else restored_policy(last.policy_state)
+        else policy_from_state(last.policy_state)
     )
     reasons = {str(one.arm): one.reason for one in journal.retired()}
     for entry in _since_the_last_round(journal.entries()):
@@ -74,9 +74,8 @@ def standing(journal: JournalReader) -> RoundRecord | None:
     if all(one.round_number <= done for one in journal.retired()):
         return last
     _, policy = next_round(journal)
-    shown = views_of(policy, asked_by_arm(journal))
-    views = tuple(dataclasses.asdict(view) for view in shown)
-    spent = {} if last is None else last.spent
+    views = views_of(policy, asked_by_arm(journal))
+    spent = PrivacySpend() if last is None else last.spent
     return RoundRecord(done, views, policy.state(), spent, policy.finished)
 
 

@@ -14,7 +14,6 @@ from wallflower.strategy.secure_sum import (
     restore_session,
     server_session,
 )
-from wallflower.strategy.secure_sum.keyring import Deposits
 from wallflower.strategy.secure_sum.shared_key import SharedKey
 from wallflower.strategy.transport.shuffler import ShufflerPlace
 
@@ -48,8 +47,5 @@ def make_session_factory(
     """Give an opener for one run; `place` where sums go through a shuffler."""
     keyring = ServerKeyring(run_id)
     if place is not None:
-        files = place.files
-        keyring.shuffler = files.public_key
-        if place.direct:
-            keyring.deposits = Deposits(place.address, files.authority, files.token)
+        keyring.shuffler = place.files.public_key
     return SessionFactory(trust, keyring)

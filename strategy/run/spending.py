@@ -8,9 +8,8 @@ seed (test mode) protects nobody, whatever its mechanism.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
 
 from wallflower.protocol.accounting.exact import smallest_bound
 from wallflower.protocol.accounting.truncation import added_delta
@@ -28,6 +27,7 @@ from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE
 from wallflower.protocol.secure_sum.threat import Threat, helpers_are_drawn
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.store.chain import DEALT, INVITED, RETURNED, ROUND
+from wallflower.strategy.store.entries import PrivacySpend
 from wallflower.strategy.store.journal import Journal
 
 # A cohort that was asked: its public description, and on how many nodes.
@@ -63,37 +63,21 @@ class Spending:
         """Take a cohort that is about to be asked on so many nodes."""
         self._new.append((spec, nodes))
 
-    def spent(
+    def compute(
         self, participations: int, *, test_mode: bool, keys: Iterable[int] = ()
-    ) -> Mapping[str, Any]:
-        """Give the guarantee of a user who took part `participations` times.
+    ) -> PrivacySpend:
+        """Return what a user spent who took part `participations` times.
 
-        Returns
-        -------
-        Mapping[str, Any]
-            ``kind``, ``epsilon`` of one cohort, ``participations`` of the busiest
-            user, ``total-epsilon`` (pure: exact sum; else None),
-            ``approximate-epsilon`` at ``privacy-delta``, ``trust``, and the ``groups``
-            on whose honesty it rests; of sealed sums also the ``keys``, each dealt
-            among so many nodes, and what proofs of range add to δ
-            (``truncation-delta``); of mixed ones what mixing adds to it
-            (``mixing-delta``). In test mode there is no ε at all.
+        `keys` has the nodes among whom each key of sealed sums was dealt. In test mode
+        there is no ε at all.
         """
         if test_mode:
-            return {
-                "kind": "none",
-                "epsilon": None,
-                "participations": participations,
-                "total-epsilon": None,
-                "approximate-epsilon": None,
-                "privacy-delta": SENTENCE_DELTA,
-                "trust": "test mode",
-                "groups": [],
-                "sentence": TEST_MODE,
-            }
+            return PrivacySpend(
+                participations=participations, trust="test mode", sentence=TEST_MODE
+            )
         if not self:
-            return {"participations": 0}
-        self._look()
+            return PrivacySpend()
+        self._calibrate_new()
         promises = [mechanism.guarantee() for mechanism in self._mechanisms]
         # One experiment has one mechanism: kind and trust are everywhere the same.
         kind, trust = promises[0].kind, promises[0].trust
@@ -101,23 +85,23 @@ class Spending:
         largest = max(stated, default=None)
         times = max(1, participations)
         bound = smallest_bound(self._mechanisms, times, SENTENCE_DELTA)
-        return {
-            "kind": kind,
-            "epsilon": None if largest is None else str(largest),
-            "participations": participations,
-            "total-epsilon": (
-                str(largest * times) if kind == "pure" and largest is not None else None
+        mixing_delta = max(mechanism.view_delta for mechanism in self._mechanisms)
+        spend = PrivacySpend(
+            kind=kind,
+            participations=participations,
+            epsilon=largest,
+            total_epsilon=(
+                largest * times if kind == "pure" and largest is not None else None
             ),
-            "approximate-epsilon": None if largest is None else round_up(bound.epsilon),
-            "privacy-delta": SENTENCE_DELTA,
-            "trust": trust,
-            "groups": [dataclasses.asdict(group) for group in sorted(self._groups)],
-            **self._sealed(times, bound.epsilon, keys),
-            **_mixed(self._mechanisms, times),
-        }
+            approximate_epsilon=None if largest is None else round_up(bound.epsilon),
+            trust=trust,
+            groups=tuple(sorted(self._groups)),
+            mixing_delta=mixing_delta * times,
+        )
+        return self._add_keys(spend, times, bound.epsilon, keys)
 
-    def _look(self) -> None:
-        """Calibrate the cohorts that were added since it was last asked."""
+    def _calibrate_new(self) -> None:
+        """Calibrate the cohorts that were added since the last time."""
         new, self._new = self._new, []
         for spec, nodes in new:
             kind = _kind(spec), nodes
@@ -128,15 +112,15 @@ class Spending:
             self._mechanisms[mechanism] = None
             if spec.proved_inputs:
                 self._cut[mechanism] = None
-            self._groups.add(group_of(spec, nodes))
+            self._groups.add(describe_group(spec, nodes))
             self._first = self._first or spec
 
-    def _sealed(
-        self, times: int, epsilon: float, keys: Iterable[int]
-    ) -> dict[str, Any]:
-        """Say what is true of sealed sums alone; one experiment has one back-end."""
+    def _add_keys(
+        self, spend: PrivacySpend, times: int, epsilon: float, keys: Iterable[int]
+    ) -> PrivacySpend:
+        """Add what is true of sealed sums alone; one experiment has one back-end."""
         if self._first is None or self._first.backend != SEALED:
-            return {}
+            return spend
         threat = Threat.from_wire(self._first.threat)
         holders = {
             KeyHolders(
@@ -146,11 +130,12 @@ class Spending:
             )
             for nodes in keys
         }
-        return {
-            "corrupt": str(threat.corrupt),
-            "keys": [dataclasses.asdict(one) for one in sorted(holders)],
-            "truncation-delta": str(added_delta(self._cut, times, epsilon)),
-        }
+        return dataclasses.replace(
+            spend,
+            corrupt=threat.corrupt,
+            keys=tuple(sorted(holders)),
+            truncation_delta=added_delta(self._cut, times, epsilon),
+        )
 
 
 def _kind(spec: CohortSpec) -> bytes:
@@ -169,21 +154,8 @@ def _kind(spec: CohortSpec) -> bytes:
     return kind.SerializeToString(deterministic=True)
 
 
-def _mixed(mechanisms: Iterable[CohortMechanism], times: int) -> dict[str, Any]:
-    delta = max(mechanism.view_delta for mechanism in mechanisms)
-    return {"mixing-delta": str(delta * times)} if delta else {}
-
-
-def own_delta(stated: Mapping[str, Any]) -> Fraction:
-    """Give the δ that comes on top of any at which an ε was converted."""
-    return sum(
-        (Fraction(stated.get(key, 0)) for key in ("truncation-delta", "mixing-delta")),
-        Fraction(0),
-    )
-
-
-def group_of(spec: CohortSpec, nodes: int) -> Group:
-    """Say who must be honest in a cohort that was spread over so many nodes."""
+def describe_group(spec: CohortSpec, nodes: int) -> Group:
+    """Return who must be honest in a cohort that was spread over so many nodes."""
     if spec.backend == SEALED:  # a group's nodes hold no shares of its sum
         return Group(spec.cohort_size, spec.honest_floor)
     threat = Threat.from_wire(spec.threat)
@@ -196,43 +168,40 @@ def group_of(spec: CohortSpec, nodes: int) -> Group:
     )
 
 
-def promise_of(stated: Mapping[str, Any]) -> Promise:
-    """Read what `Spending.spent` gave as a promise that can be put in words."""
-    pure = stated["total-epsilon"]
-    approximate = stated["approximate-epsilon"]
-    keys = stated.get("keys")
+def build_promise(spend: PrivacySpend) -> Promise:
+    """Return what was spent as a promise that can be put in words."""
+    pure = spend.total_epsilon
     return Promise(
-        kind=stated["kind"],
-        trust=stated["trust"],
-        epsilon=Fraction(pure) if pure else float(approximate or "inf"),
-        privacy_delta=(0.0 if pure else stated["privacy-delta"])
-        + float(own_delta(stated)),
-        times=max(1, stated["participations"]),
-        groups=tuple(Group(**group) for group in stated["groups"]),
-        corrupt=Fraction(stated.get("corrupt", 0)),
-        keys=None if keys is None else tuple(KeyHolders(**one) for one in keys),
+        kind=spend.kind,
+        trust=spend.trust,
+        epsilon=pure if pure else float(spend.approximate_epsilon or "inf"),
+        privacy_delta=(0.0 if pure else spend.privacy_delta) + float(spend.own_delta),
+        times=max(1, spend.participations),
+        groups=spend.groups,
+        corrupt=spend.corrupt or Fraction(0),
+        keys=spend.keys,
     )
 
 
-def spent_by(journal: Journal) -> Mapping[str, Any]:
-    """Give the guarantee that everybody ever invited may have used up by now.
+def read_spend(journal: Journal) -> PrivacySpend:
+    """Return what everybody ever invited may have spent by now.
 
     That of the last round, unless somebody was asked or a key was made since.
     """
     last = journal.last_round()
     if last is not None and journal.rows(_ASKED_SINCE, *_KINDS)[0][0] == 0:
         return last.spent
-    return recount_spent(journal)
+    return recount_spend(journal)
 
 
-def recount_spent(journal: Journal) -> Mapping[str, Any]:
-    """Give the same from the invitations alone, whatever the rounds say."""
+def recount_spend(journal: Journal) -> PrivacySpend:
+    """Return the same from the invitations alone, whatever the rounds say."""
     nodes = journal.count_invited()
     asked = Spending(
         (CohortSpec.FromString(cohort.spec), len(nodes.get(cohort.cohort_id, ())))
         for cohort in journal.cohorts()
     )
-    return asked.spent(
+    return asked.compute(
         max(journal.count_participations(), default=0),
         test_mode=journal.config.test_mode,
         keys=[one.nodes for one in journal.dealings() if not one.reason],

@@ -224,10 +224,10 @@ def _guarantee(evidence: RecordedFacts) -> Iterator[str]:
                     often[node_id, user] += 1
                     most = max(most, often[node_id, user])
             pending = next(cohorts, None)
-        stated = asked.spent(
+        stated = asked.compute(
             most,
             test_mode=evidence.config.test_mode,
             keys=evidence.keys[record.number],
         )
-        if not agree(stated, record.spent):
+        if not agree(stated.as_json(), record.spent.as_json()):
             yield f"round {record.number}: states another guarantee than was spent"

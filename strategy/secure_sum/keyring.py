@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wallflower.protocol.errors import UnusableKeyError
 from wallflower.strategy.secure_sum.shared_key import SharedKey
 
@@ -25,19 +23,6 @@ class KeyOwners:
             raise UnusableKeyError(f"{party} shows a key that {owner} showed first")
 
 
-@dataclass(frozen=True, slots=True)
-class Deposits:
-    """Where nodes take their messages themselves, and what lets them in there."""
-
-    address: str
-    authority: bytes
-    token: bytes
-
-    def __repr__(self) -> str:
-        """Show no token."""
-        return f"Deposits({self.address!r})"
-
-
 class ServerKeyring:
     """What the server remembers of a run: public keys only."""
 
@@ -46,7 +31,6 @@ class ServerKeyring:
         self.dealt: SharedKey | None = None
         self.wary = False  # dealers were shown to deal wrongly
         self.shuffler = b""  # the public key of the run's shuffler
-        self.deposits: Deposits | None = None  # None: the server carries messages
 
     def deal(self, dealt: SharedKey) -> None:
         """Seal the cohorts to come under a new key."""

@@ -24,11 +24,6 @@ from wallflower.protocol.secure_sum.session import (
     SecureSum,
     Step,
 )
-from wallflower.protocol.secure_sum.shuffle.deposits import (
-    REFERENCE_BYTES,
-    admission,
-    greeting_of,
-)
 from wallflower.protocol.secure_sum.shuffle.plan import (
     SHUFFLER,
     ShufflePlan,
@@ -79,17 +74,6 @@ class ShuffleServer(ServerMachine):
                 sealing_key=self._key.public,
                 shuffler_key=self.opening.keyring.shuffler,
             )
-            deposits = self.opening.keyring.deposits
-            if deposits is not None:
-                request.address = deposits.address
-                request.authority = deposits.authority
-                greeting = greeting_of(
-                    self.opening.spec.run_id,
-                    self.context,
-                    len(self.parties),
-                    self._plan.batch_bytes,
-                )
-                request.admission = admission(deposits.token, greeting)
             payload = request.SerializeToString()
             asked = [p for p in self.parties if p not in self.lost]
             return {party: self.envelope(party, payload) for party in asked}
@@ -128,9 +112,7 @@ class ShuffleServer(ServerMachine):
     def _take(self, party: PartyId, envelope: Envelope) -> None:
         answer = parse(SubmitAnswer, envelope.payload)
         self.check_users(party, answer.users, self.parties[party])
-        relayed = self.opening.keyring.deposits is None
-        sealed = sealed_bytes(HYBRID, self._plan.batch_bytes)
-        if len(answer.batch) != (sealed if relayed else REFERENCE_BYTES):
+        if len(answer.batch) != sealed_bytes(HYBRID, self._plan.batch_bytes):
             raise MalformedMessageError("a batch of the wrong length")
         self._uploads[party] = answer
 

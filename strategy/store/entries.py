@@ -7,11 +7,14 @@ and the decision that followed. For successive elimination round and batch coinc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from wallflower.protocol.messages.port import NodeId
+from wallflower.protocol.privacy.sentences import SENTENCE_DELTA, Group, KeyHolders
 from wallflower.protocol.secure_sum.session import Finding
+from wallflower.strategy.bandit.policy import ArmView
 
 INVITED, SUMMED, VOID = "invited", "summed", "void"
 DEALING = "deal-"  # how the ids of dealings begin
@@ -122,15 +125,103 @@ class Retirement:
 
 
 @dataclass(frozen=True, slots=True)
+class PrivacySpend:
+    """What the busiest person asked so far may have spent at most.
+
+    Attributes
+    ----------
+    kind : of the guarantee (`protocol.privacy.guarantee`); ``none`` in test mode.
+    participations : of the busiest person.
+    epsilon : of one cohort, the largest of all.
+    total_epsilon : the exact sum of pure guarantees; None for other kinds.
+    approximate_epsilon : of everything, at `privacy_delta`; rounded up, as text.
+    trust : who must be honest.
+    groups : the cohorts on whose honesty it rests.
+    corrupt, keys : of sealed sums, the share of colluding nodes and among whom keys
+        were dealt; None for other back-ends.
+    truncation_delta : what proofs of range add to δ.
+    mixing_delta : what mixing adds to δ.
+    sentence : a warning that stands instead of a promise.
+    """
+
+    kind: str = "none"
+    participations: int = 0
+    epsilon: Fraction | None = None
+    total_epsilon: Fraction | None = None
+    approximate_epsilon: str | None = None
+    privacy_delta: float = SENTENCE_DELTA
+    trust: str = ""
+    groups: tuple[Group, ...] = ()
+    corrupt: Fraction | None = None
+    keys: tuple[KeyHolders, ...] | None = None
+    truncation_delta: Fraction = Fraction(0)
+    mixing_delta: Fraction = Fraction(0)
+    sentence: str = ""
+
+    @property
+    def own_delta(self) -> Fraction:
+        """The δ that comes on top of any at which an ε was converted."""
+        return self.truncation_delta + self.mixing_delta
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON types; what does not apply is left out."""
+        values: dict[str, Any] = {
+            "kind": self.kind,
+            "epsilon": None if self.epsilon is None else str(self.epsilon),
+            "participations": self.participations,
+            "total-epsilon": (
+                None if self.total_epsilon is None else str(self.total_epsilon)
+            ),
+            "approximate-epsilon": self.approximate_epsilon,
+            "privacy-delta": self.privacy_delta,
+            "trust": self.trust,
+            "groups": [asdict(group) for group in self.groups],
+        }
+        if self.keys is not None:
+            values["corrupt"] = str(self.corrupt or 0)
+            values["keys"] = [asdict(holders) for holders in self.keys]
+            values["truncation-delta"] = str(self.truncation_delta)
+        if self.mixing_delta:
+            values["mixing-delta"] = str(self.mixing_delta)
+        if self.sentence:
+            values["sentence"] = self.sentence
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> PrivacySpend:
+        """Read back what `as_json` wrote."""
+        keys = values.get("keys")
+        return cls(
+            kind=values["kind"],
+            participations=values["participations"],
+            epsilon=_read_fraction(values["epsilon"]),
+            total_epsilon=_read_fraction(values["total-epsilon"]),
+            approximate_epsilon=values["approximate-epsilon"],
+            privacy_delta=values["privacy-delta"],
+            trust=values["trust"],
+            groups=tuple(Group(**group) for group in values["groups"]),
+            corrupt=_read_fraction(values.get("corrupt")),
+            keys=None if keys is None else tuple(KeyHolders(**one) for one in keys),
+            truncation_delta=Fraction(values.get("truncation-delta", 0)),
+            mixing_delta=Fraction(values.get("mixing-delta", 0)),
+            sentence=values.get("sentence", ""),
+        )
+
+
+def _read_fraction(text: str | None) -> Fraction | None:
+    return None if text is None else Fraction(text)
+
+
+@dataclass(frozen=True, slots=True)
 class RoundRecord:
     """A finished round: the decision and the state after it.
 
-    `views` are the arms' `ArmView`s as mappings, `spent` the guarantee used up so far,
+    `views` are the arms as they stand, `spent` the guarantee used up so far,
     `finished` the policy's reason to stop or None.
     """
 
     number: int
-    views: tuple[Mapping[str, Any], ...]
+    views: tuple[ArmView, ...]
     policy_state: Mapping[str, Any]
-    spent: Mapping[str, Any]
+    spent: PrivacySpend
     finished: str | None

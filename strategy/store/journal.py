@@ -45,6 +45,7 @@ from wallflower.strategy.store.journal_rows import (
     losses_text,
     state_text,
     sum_text,
+    views_text,
     write_findings,
 )
 from wallflower.strategy.store.store import FILE_NAME, LOCK_NAME, RunLock
@@ -290,9 +291,9 @@ class Journal(JournalReader):
                 "INSERT INTO round VALUES (?, ?, ?, ?, ?)",
                 (
                     record.number,
-                    json.dumps(record.views),
+                    views_text(record.views),
                     state_text(self._state, state),
-                    json.dumps(record.spent),
+                    json.dumps(record.spent.as_json()),
                     record.finished,
                 ),
             )

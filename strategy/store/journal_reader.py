@@ -15,6 +15,7 @@ from wallflower.strategy.store import chain, event_log
 from wallflower.strategy.store.entries import (
     DealingRecord,
     Met,
+    PrivacySpend,
     Retirement,
     RoundRecord,
     StoredCohort,
@@ -28,8 +29,19 @@ from wallflower.strategy.store.journal_rows import (
     dealing_from,
     state_from,
     sum_from,
+    views_from,
 )
 from wallflower.strategy.store.store import RunStore
+
+# What reading a value raises that nobody could have written.
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 class JournalReader(RunStore):
@@ -219,9 +231,9 @@ class JournalReader(RunStore):
                 found.append(
                     RoundRecord(
                         number,
-                        tuple(json.loads(views)),
+                        views_from(views),
                         state_from(before, state),
-                        json.loads(spent),
+                        PrivacySpend.from_json(json.loads(spent)),
                         finished,
                     )
                 )
@@ -241,9 +253,8 @@ class JournalReader(RunStore):
         number, views, spent, finished = rows[0]
         state = self.states({number})[number]
         with self._reading("a round"):
-            return RoundRecord(
-                number, tuple(json.loads(views)), state, json.loads(spent), finished
-            )
+            stated = PrivacySpend.from_json(json.loads(spent))
+            return RoundRecord(number, views_from(views), state, stated, finished)
 
     def states(self, numbers: Set[int]) -> dict[int, Mapping[str, Any]]:
         """Return the policy's state after some of the finished rounds."""
@@ -270,7 +281,7 @@ class JournalReader(RunStore):
         """Raise JournalError for a value that nobody could have written."""
         try:
             yield
-        except (ValueError, TypeError, LookupError, RecursionError) as error:
+        except _UNREADABLE as error:
             raise JournalError(
                 f"{self.path}: {what} cannot be read ({error}): the record was "
                 f"altered; `wallflower verify {self.run_dir}` shows where"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wallflower.protocol.secure_sum.session import Finding
+from wallflower.strategy.bandit.policy import ArmView, EliminationReason
 from wallflower.strategy.store.differences import apply_changes, find_changes
 from wallflower.strategy.store.entries import DealingRecord, SumRecord
 
 # Also counts up when a policy decides otherwise by the same sums: a record is judged by
 # the rule that made it.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 OPEN_COHORTS = "SELECT cohort_id FROM cohort WHERE state = 'invited' ORDER BY rowid"
 NEXT_DRAW = "SELECT coalesce(max(draw), 0) + 1 FROM cohort"
 # A round's state is whole, or what changed since the round before.
@@ -125,6 +127,21 @@ def state_from(before: Mapping[str, Any] | None, text: str) -> dict[str, Any]:
     if not isinstance(value, dict) or (before is None and WHOLE not in told):
         raise ValueError("a state that is no state, or changes of none")
     return value if before is None or WHOLE in told else apply_changes(before, value)
+
+
+def views_text(views: Sequence[ArmView]) -> str:
+    """Write the arms as they stand after a round as JSON."""
+    return json.dumps([dataclasses.asdict(view) for view in views])
+
+
+def views_from(text: str) -> tuple[ArmView, ...]:
+    """Read back what `views_text` wrote."""
+    views = []
+    for fields in json.loads(text):
+        reason = fields.pop("reason")
+        found = None if reason is None else EliminationReason(**reason)
+        views.append(ArmView(**fields, reason=found))
+    return tuple(views)
 
 
 def losses_text(losses: Mapping[str, int]) -> str:

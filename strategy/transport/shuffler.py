@@ -16,7 +16,7 @@ from wallflower.protocol.messages.port import Answer, NodeId, NodeTransport, Req
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.wire.shuffle_pb2 import Chunk
-from wallflower.strategy.config import DIRECT, SecureSumSettings
+from wallflower.strategy.config import SecureSumSettings
 
 _METHOD = "/wallflower.v1.Shuffler/Release"
 _CHUNK_BYTES = 1 << 20
@@ -108,11 +108,10 @@ class ShufflerTransport:
 
 @dataclass(frozen=True, slots=True)
 class ShufflerPlace:
-    """Where a shuffler is, what it handed out, and whether nodes dial it themselves."""
+    """Where a shuffler is, and what it handed to the operator."""
 
     address: str
     files: ShufflerFiles
-    direct: bool = False
 
 
 def stated_shuffler(settings: SecureSumSettings) -> ShufflerPlace | None:
@@ -126,7 +125,7 @@ def stated_shuffler(settings: SecureSumSettings) -> ShufflerPlace | None:
             "name its address and files",
         )
     files = ShufflerFiles.read(settings.shuffler_files)
-    return ShufflerPlace(settings.shuffler, files, settings.shuffler_route == DIRECT)
+    return ShufflerPlace(settings.shuffler, files)
 
 
 @asynccontextmanager

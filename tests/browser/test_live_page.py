@@ -14,7 +14,6 @@ from tests.browser.looks import WIDTHS, fits
 from tests.support.run_fixtures import SMALL, command, environment, write
 from tests.wallflower.test_pausing import SLOW
 from tests.wallflower.test_watch_command import address_in
-from tests.wallflower.watching.test_serve import pair
 
 pytestmark = pytest.mark.browser
 
@@ -148,30 +147,3 @@ def test_several_runs_stand_side_by_side_and_each_has_its_page(
         page.get_by_role("link", name="All 2 runs").click()
         shown(page, "2 runs")
         page.close()
-
-
-def test_a_browser_enters_by_the_token_over_tls(
-    browser: Any, run_dir: Path, tmp_path: Path
-) -> None:
-    certificate, key = pair(tmp_path, "localhost")
-    token_file = tmp_path / "token"
-    tls = ("--certificate", certificate, "--private-key", key)
-    words = ("watch", run_dir, "--port", "0", "--host", "0.0.0.0", *tls)
-    context = browser.new_context(ignore_https_errors=True)
-    page = context.new_page()
-    with process(*words, "--token-file", token_file, go=tmp_path / "go") as watching:
-        assert watching.stdout is not None
-        address = address_in(watching.stdout.readline())
-        page.goto(address.replace("0.0.0.0", "localhost"))
-        for width in WIDTHS:
-            fits(page, width, "live-token")
-        page.get_by_label("Token").fill("wrong")
-        page.get_by_role("button").click()
-        shown(page, "That was not it.")
-        page.get_by_label("Token").fill(token_file.read_text().strip())
-        page.get_by_role("button").click()
-        shown(page, "No server works on this run.")
-        assert page.url.endswith("/runs/1/")
-        with process("resume", run_dir, go=tmp_path / "go"):
-            shown(page, "nodes heard")  # the stream knows the cookie too
-    context.close()

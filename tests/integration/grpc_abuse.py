@@ -36,7 +36,7 @@ from tests.support.intruder import (
     hello_of,
     proof_of,
 )
-from tests.support.port_contract import Echo, gather, request
+from tests.support.transport_contract import Echo, gather, request
 from wallflower.protocol.identity.certificates import KeyPair
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.wire import node_service_pb2

@@ -21,7 +21,7 @@ from tests.integration.test_nodes_away_and_unwilling import (
 )
 from wallflower.clients.node.ledger_reading import spends_of
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
-from wallflower.results.hosted_ledger import ledger_path
+from wallflower.results.run_folder import ledger_path
 from wallflower.strategy.config import PolicySettings
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal

@@ -14,7 +14,7 @@ from flwr.superlink.grid import HttpGrid
 
 from wallflower.clients.client_app import app as client_app
 from wallflower.engines.in_process_grid import InProcessGrid, partitions
-from wallflower.engines.registry import EngineJob, engine_named
+from wallflower.engines.registry import EngineJob, find_engine
 from wallflower.protocol.errors import ConfigError, InputError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.strategy.config import (
@@ -90,7 +90,7 @@ def decided(run_dir: Path) -> Mapping[tuple[int, int], tuple[int, int]]:
 async def engine_run(engine: str, experiment: ExperimentConfig, run_dir: Path) -> None:
     Journal.create(run_dir, "run", experiment, engine).close()
     job = EngineJob(experiment, run_dir, "run", events.ignore)
-    await engine_named(engine)(job)
+    await find_engine(engine).run(job)
 
 
 def best(run_dir: Path) -> list[bool]:
@@ -98,7 +98,7 @@ def best(run_dir: Path) -> list[bool]:
         last = journal.last_round()
     assert last is not None
     assert last.finished == "winner"
-    return [view["active"] for view in last.views]
+    return [view.active for view in last.views]
 
 
 @pytest.mark.parametrize("backend", ["sealed", "secagg-plus"])
@@ -227,7 +227,7 @@ def test_what_flower_is_given_of_the_arms_is_in_the_unit(tmp_path: Path) -> None
         last = journal.last_round()
     assert last is not None
     wanted = {
-        field: pytest.approx([200 * view[field] - 50 for view in last.views])
+        field: pytest.approx([200 * getattr(view, field) - 50 for view in last.views])
         for field in ("estimate", "lower", "upper")
     }
     metrics = result.train_metrics_clientapp[last.number]

@@ -12,8 +12,8 @@ import pytest
 from tests.integration.test_flower_app import best, config, decided, engine_run, sums
 from tests.support.operator_counts import counts_of
 from tests.support.shuffled_sums import started
+from wallflower.engines.flower import run_simulation
 from wallflower.engines.registry import EngineJob
-from wallflower.engines.simulation import run_simulation
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.strategy.config import (

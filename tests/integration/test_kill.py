@@ -15,7 +15,7 @@ import pytest
 from tests.support import shown_log
 from tests.support.run_fixtures import as_json, environment, wallflower, write
 from tests.support.world.disk import ledger_rows
-from wallflower.results.hosted_ledger import ledger_checks
+from wallflower.results.run_folder import ledger_checks
 from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store.journal import Journal
 

@@ -42,7 +42,7 @@ class EvenSplit:
         self.spec = spec.resolved()
         self.finished: str | None = None
         self._batch = 1
-        self._left = self.spec.most_users
+        self._left = self.spec.horizon
         self._users = [0] * self.spec.arms
         self._heard = [0] * self.spec.arms
         self._sums = [Fraction(0)] * self.spec.arms
@@ -75,7 +75,7 @@ class EvenSplit:
         for arm, users in asked.items():
             self._users[arm] += users
         self._batch += 1
-        self._left = self.spec.most_users - self.users
+        self._left = self.spec.horizon - self.users
         if self._left < 2 * len(self._active()):
             self.finished = "horizon"
 
@@ -85,7 +85,7 @@ class EvenSplit:
     def _view(self, arm: int) -> ArmView:
         known = self._sums[arm] / self._heard[arm] if self._heard[arm] else None
         estimate = None if known is None else float(known)
-        batch, reason = self._out.get(arm, (None, ""))
+        batch, note = self._out.get(arm, (None, ""))
         racing = batch is None
         # It decides nothing, so it claims nothing: every mean is from 0 to 1.
         return ArmView(
@@ -96,12 +96,12 @@ class EvenSplit:
             upper=1.0,
             active=racing,
             eliminated_in=batch,
-            reason=reason,
+            note=note,
             retired=not racing,
         )
 
     def limit(self, users: int) -> None:
-        self._left = min(users, self.spec.most_users - self.users)
+        self._left = min(users, self.spec.horizon - self.users)
         if self._left < 2 * len(self._active()):
             self.finished = USERS_EXHAUSTED
 
@@ -172,8 +172,8 @@ def test_it_is_run_and_verified(engine: str, tmp_path: Path) -> None:
     # 720 people, 40 an arm and batch: all arms are asked as often, but for the few
     # more that a draw from uneven nodes invites.
     assert last.finished in ("horizon", USERS_EXHAUSTED)
-    assert all(view["active"] for view in last.views)
-    users = [view["users"] for view in last.views]
+    assert all(view.active for view in last.views)
+    users = [view.users for view in last.views]
     assert max(users) - min(users) < 40 < min(users)
 
 
@@ -197,5 +197,5 @@ def test_a_run_of_it_that_was_stopped_goes_on(tmp_path: Path) -> None:
         last = journal.last_round()
     assert last is not None
     assert last.number > 1
-    assert [view["active"] for view in last.views] == [True, True, False]
-    assert last.views[2]["users"] < last.views[0]["users"]
+    assert [view.active for view in last.views] == [True, True, False]
+    assert last.views[2].users < last.views[0].users

@@ -15,8 +15,13 @@ import pytest
 
 from tests.integration.socket_transport import attend, listening
 from tests.integration.test_same_sums import sums
-from tests.support.port_contract import Echo, StoppingPortContract, gather, request
 from tests.support.run_fixtures import ROOT, SMALL, environment, write
+from tests.support.transport_contract import (
+    Echo,
+    StoppingTransportContract,
+    gather,
+    request,
+)
 from wallflower.protocol.messages.port import NodeHandler, NodeTransport
 from wallflower.strategy.config import load_config
 from wallflower.strategy.run.orchestrator import Orchestrator
@@ -29,7 +34,7 @@ from wallflower.strategy.transport.memory import MemoryTransport
 SEEDED = SMALL + "[test]\nnoise-seed = 5\n"
 
 
-class TestSocketPort(StoppingPortContract):
+class TestSocketPort(StoppingTransportContract):
     @pytest.fixture(autouse=True)
     def socket(self, tmp_path: Path) -> None:
         self.path = tmp_path / "nodes.sock"

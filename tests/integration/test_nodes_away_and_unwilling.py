@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -38,7 +37,6 @@ from wallflower.strategy.transport.memory import MemoryTransport
 TRANSPORTS = {"memory": "memory", "server": "grpc", "flower": "flower"}
 BACKENDS = ("sealed", "secagg-plus")
 Node = TypeVar("Node", str, int)
-AWAY_S = 1.0
 
 
 def experiment(transport: str, backend: str) -> ExperimentConfig:
@@ -55,11 +53,11 @@ def experiment(transport: str, backend: str) -> ExperimentConfig:
 
 
 class Places:
-    """Ways to take all nodes off whatever carries the requests, for a second."""
+    """Ways to take all nodes off whatever carries the requests, for a while."""
 
     def __init__(self) -> None:
         self.grpc_server: GrpcServer | None = None
-        self.away_until = 0.0
+        self.away = False
         self.looks_left = 0
 
     def cut(self) -> None:
@@ -75,17 +73,14 @@ class Places:
         return here[:half] if self.looks_left >= 4 else here[half:]
 
     async def leave(self) -> None:
-        self.away_until = time.monotonic() + AWAY_S
+        """Take all nodes away, until `away` is set back."""
+        self.away = True
         if self.grpc_server is None:
             return
         while self.grpc_server._streams:  # they come back by themselves
             for stream in list(self.grpc_server._streams.values()):
                 stream.end("connection-lost")
             await asyncio.sleep(0)
-
-    @property
-    def away(self) -> bool:
-        return time.monotonic() < self.away_until
 
 
 def carry_out(
@@ -106,7 +101,7 @@ def carry_out(
         async def nodes(self) -> list[str]:
             return places.shown(await super().nodes())
 
-    class LeavingPort(MemoryTransport):
+    class LeavingTransport(MemoryTransport):
         async def nodes(self) -> list[str]:
             return places.shown(await super().nodes())
 
@@ -123,7 +118,7 @@ def carry_out(
             PrivateBandit(config, run_dir, engine=SIMULATION, listen=listen).start(grid)
         return
     monkeypatch.setattr(local_engine, "GrpcServer", KnownServer)
-    monkeypatch.setattr(local_engine, "MemoryTransport", LeavingPort)
+    monkeypatch.setattr(local_engine, "MemoryTransport", LeavingTransport)
     if not run_dir.exists():
         Journal.create(run_dir, run_id, config, "local").close()
     asyncio.run(run_local(EngineJob(config, run_dir, run_id, listen)))
@@ -131,7 +126,7 @@ def carry_out(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_nodes_that_leave_for_a_second_between_rounds_are_waited_for(
+def test_nodes_that_leave_between_rounds_are_waited_for(
     transport: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[Event] = []
@@ -140,6 +135,8 @@ def test_nodes_that_leave_for_a_second_between_rounds_are_waited_for(
         heard.append(event)
         if isinstance(event, events.RoundFinished) and event.number == 1:
             await places.leave()
+        elif isinstance(event, events.WaitingForNodes):
+            places.away = False
 
     carry_out(experiment(transport, backend), tmp_path / "run", monkeypatch, react)
     with Journal.read(tmp_path / "run") as journal:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.test_local_engine import config
 from wallflower.engines.local import run_local
-from wallflower.engines.registry import EngineJob, engine_named
+from wallflower.engines.registry import EngineJob, find_engine
 from wallflower.protocol.errors import JournalError, UnavailableError, WallflowerError
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.strategy.config import ExperimentConfig, TransportSettings
@@ -126,7 +126,7 @@ async def test_the_simulation_engine_refuses_a_lost_ledger_before_it_starts(
     delete_with_counter(run_dir)
     job = EngineJob(experiment("auto"), run_dir, "test-run", events.ignore)
     with pytest.raises(JournalError, match="is gone"):
-        await engine_named("simulation")(job)
+        await find_engine("simulation").run(job)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.ledger_reading import spends_of
 from wallflower.clients.node.prices import Price
 from wallflower.clients.node.spends import Spend
-from wallflower.engines.open_ledger import hosted_ledger
+from wallflower.engines.population import hosted_ledger
 from wallflower.protocol.accounting.account import Cost
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wallflower.engines.registry import EngineJob, engine_named
+from wallflower.engines.registry import EngineJob, find_engine
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.strategy.config import (
     ExperimentConfig,
@@ -43,7 +43,7 @@ def config(
 async def sums(engine: str, experiment: ExperimentConfig, run_dir: Path) -> Sums:
     """Run an experiment; give batch, arm, users and decoded total of every cohort."""
     Journal.create(run_dir, run_dir.name, experiment, engine).close()
-    await engine_named(engine)(EngineJob(experiment, run_dir, run_dir.name, ignore))
+    await find_engine(engine).run(EngineJob(experiment, run_dir, run_dir.name, ignore))
     with Journal.read(run_dir) as journal:
         assert [p for check in verify(journal) for p in check.problems] == []
         return [

@@ -28,7 +28,7 @@ from tests.support.world.schedule import (
 )
 from tests.support.world.simulation import simulate
 from tests.support.world.soak import run_worlds
-from wallflower.shuffler.given import Given
+from wallflower.shuffler.home import ReleasedCohorts
 
 CALM = Schedule(
     seed=1,
@@ -56,11 +56,8 @@ def test_nothing_that_must_hold_breaks_under_seeded_faults(first: int) -> None:
 
 
 @pytest.mark.parametrize("transport", [GRPC, LOCAL])
-@pytest.mark.parametrize("direct", [True, False], ids=["dialled", "relayed"])
-def test_a_world_without_faults_finishes_at_the_first_start(
-    transport: str, direct: bool
-) -> None:
-    outcome = simulate(replace(CALM, transport=transport, direct=direct))
+def test_a_world_without_faults_finishes_at_the_first_start(transport: str) -> None:
+    outcome = simulate(replace(CALM, transport=transport))
     assert (outcome.ended, outcome.starts, outcome.broken) == ("finished", 1, [])
 
 
@@ -93,9 +90,9 @@ def test_a_shuffler_that_forgets_what_it_gave_is_noticed(
 ) -> None:
     # The server dies when the heap has left, and asks again when it is back.
     dies = Fault("killed-at-heap", at=1.0, target=SERVER, lasts=1.0)
-    twice_asked = replace(CALM, direct=False).only([dies])
+    twice_asked = CALM.only([dies])
     assert simulate(twice_asked).broken == []
-    monkeypatch.setattr(Given, "claim", lambda self, context: True)
+    monkeypatch.setattr(ReleasedCohorts, "claim", lambda self, context: True)
     assert any("2 heaps" in found for found in simulate(twice_asked).broken)
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from tests.integration.test_flower_app import engine_run, flower_run
 from tests.support.run_fixtures import SMALL, command, environment, write
+from wallflower.engines.flower import check_simulation
 from wallflower.engines.population import hosted_window
-from wallflower.engines.simulation import check as check_simulation
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.protocol.rewards.outcome_window import OutcomeWindow
@@ -134,7 +134,7 @@ def test_a_run_ends_although_a_twentieth_of_its_users_never_answer(
         cohorts = journal.cohorts()
     assert last is not None
     assert last.finished == "winner"
-    assert [view["active"] for view in last.views] == [False, True, False]
+    assert [view.active for view in last.views] == [False, True, False]
     # Everybody who was shown an arm is in a sum: who never answers counts as 0.
     assert {cohort.state for cohort in cohorts} == {"summed"}
     for cohort in cohorts:

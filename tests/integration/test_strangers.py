@@ -9,7 +9,6 @@ import pytest
 
 from tests.integration.grpc_abuse import grpc_server_process
 from tests.support.grpc_fixtures import House, attending
-from tests.support.port_contract import Echo
 from tests.support.shuffled_sums import (
     ShuffledCohort,
     finished,
@@ -17,8 +16,8 @@ from tests.support.shuffled_sums import (
     started,
 )
 from tests.support.siege import besieged, most_memory
+from tests.support.transport_contract import Echo
 from tests.wallflower.shuffler.test_service import asked
-from wallflower.clients.node.upload import deliver
 from wallflower.protocol.secure_sum.session import SecureSum
 
 # Before: some 100 MiB a connection, without end.
@@ -32,7 +31,6 @@ GRPC = (
     "/grpc.health.v1.Health/Watch",
 )
 SHUFFLER_PATHS = (
-    "/wallflower.v1.Shuffler/Deposit",
     "/wallflower.v1.Shuffler/Release",
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
@@ -60,14 +58,10 @@ async def test_strangers_hold_next_to_nothing_in_the_shuffler(tmp_path: Path) ->
         cohort = ShuffledCohort(shuffled_spec(mechanism="dist-dp"), place=place)
         server, request = cohort.submitted()
         assert isinstance(request, bytes)
-        first, *others = cohort.uploads.values()
-        await deliver(first)
         before = await most_memory(process.pid, 0.5)
         port = int(place.address.rpartition(":")[2])
         async with besieged(port, SHUFFLER_PATHS, STRANGERS) as siege:
             held = await most_memory(process.pid, SECONDS) - before
-            for upload in others:
-                await deliver(upload)
             answer = await asked(place, request)
         assert siege.calls > STRANGERS
         assert held < MOST_BYTES, f"{held / 2**20:.0f} MiB"

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.port_contract import Echo
+from tests.support.transport_contract import Echo
 from wallflower.clients.transport.grpc_client import (
     ConnectionSettings,
     Invitation,

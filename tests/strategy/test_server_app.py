@@ -13,8 +13,8 @@ EUROS = RewardSettings(
     range=(Fraction(-50), Fraction(150)), unit="€", means=(-30.0, 130.0)
 )
 ARMS = (
-    ArmView(0, 57, 0.25, 0.1, 0.4, False, 2, "trails", asked=120),
-    ArmView(1, 1200, 0.75, 0.6, 0.9, True, None, "", asked=1200),
+    ArmView(0, 57, 0.25, 0.1, 0.4, False, 2, asked=120),
+    ArmView(1, 1200, 0.75, 0.6, 0.9, True, None, asked=1200),
 )
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.support.faulty_port import Faults, FaultyPort
+from tests.support.faulty_transport import Faults, FaultyTransport
 from tests.support.secure_sums import NODE_BACKENDS
 from tests.support.sum_nodes import Sum, SumNode, exact, one_hot
 from tests.support.virtual_time import run_virtually
@@ -48,7 +48,7 @@ async def one_schedule(seed: int) -> tuple[SecureSum | Void, dict[str, int], int
     nodes = one_hot(source.randint(2, 16))
     # Delays up to twice the deadline: some answers are late, some just in time.
     climate = Faults.drawn(seed, delay_s=2 * DEADLINE_S)
-    port = FaultyPort(MemoryTransport(nodes), climate, seed)
+    port = FaultyTransport(MemoryTransport(nodes), climate, seed)
     first = Sum(nodes, backend, "c1", deadline_s=DEADLINE_S)
     outcome = await first.run(port)
     _check(seed, nodes, outcome)

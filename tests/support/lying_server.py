@@ -43,5 +43,5 @@ def refusal(cohort: Cohort, party: str, body: bytes) -> WallflowerError:
     with pytest.raises((RefusalError, ProtocolError)) as caught:
         cohort.answer(party, body)
     with pytest.raises(WrongContextError, match="the session is over"):
-        cohort.clients[party].handle(body)
+        cohort.clients[party].inspect(body).answer()
     return caught.value

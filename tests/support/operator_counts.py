@@ -20,7 +20,7 @@ from pyarrow import parquet
 
 from tests.wallflower.results.test_page import Page
 from tests.wallflower.test_run_commands import invoke
-from wallflower.results.export import TABLES
+from wallflower.results.history import TABLES
 from wallflower.results.result import read_result
 from wallflower.strategy.store import events
 from wallflower.strategy.store.event_log import decode

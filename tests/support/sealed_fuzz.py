@@ -201,10 +201,8 @@ class Fuzz:
             ring,
         )
         try:
-            value = None
-            if client.needs_contribution(body):
-                value = Contribution(3, 1)
-            client.handle(body, value)
+            request = client.inspect(body)
+            request.answer(Contribution(3, 1) if request.needs_value else None)
         except (ProtocolError, RefusalError) as error:
             self.outcomes[error.code] += 1
             return

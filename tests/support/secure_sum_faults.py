@@ -175,11 +175,10 @@ class Schedule:
         return answers
 
     def _ask(self, party: str, body: bytes) -> bytes:
-        client = self.clients[party]
-        value = None
-        if client.needs_contribution(body):
+        request, value = self.clients[party].inspect(body), None
+        if request.needs_value:
             value = Contribution(self.values[party], 1)
-        return client.handle(body, value)
+        return request.answer(value).body
 
     def _restart(self, party: str) -> None:
         try:

@@ -163,11 +163,10 @@ class Cohort:
     refusals: dict[str, str] = field(default_factory=dict)
 
     def answer(self, party: str, body: bytes) -> bytes:
-        client = self.clients[party]
-        contribution = None
-        if client.needs_contribution(body):
-            contribution = Contribution(self.values[party], self.parties[party])
-        return client.handle(body, contribution)
+        request, value = self.clients[party].inspect(body), None
+        if request.needs_value:
+            value = Contribution(self.values[party], self.parties[party])
+        return request.answer(value).body
 
     def step(self, ask: Ask, up: Gate, down: Gate) -> Step:
         """Carry out one stage; messages for which a gate is shut are lost."""

@@ -22,21 +22,14 @@ from wallflower.protocol.secure_sum.session import (
     Contribution,
     SecureSum,
     ServerSession,
-    ShufflerUpload,
     Void,
 )
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
 from wallflower.protocol.secure_sum.threat import Threat, quorum_for
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.protocol.wire.shuffle_pb2 import (
-    DepositHandshake,
-    DepositRequest,
-    ReleaseRequest,
-    SubmitAnswer,
-)
-from wallflower.shuffler.deposits import Deposits
-from wallflower.shuffler.given import Given
+from wallflower.protocol.wire.shuffle_pb2 import ReleaseRequest, SubmitAnswer
+from wallflower.shuffler.home import ReleasedCohorts
 from wallflower.shuffler.shuffled_batch import Shuffler
 from wallflower.strategy.run.sessions import make_session_factory
 from wallflower.strategy.secure_sum import server_session
@@ -80,33 +73,30 @@ def shuffled_spec(
 
 @dataclass
 class ShuffledCohort:
-    """One cohort: server, nodes, and what they said.
+    """One cohort: server, nodes, and what they sent.
 
-    Where `place` says so, or `direct` with this module's own key, nodes keep their
-    messages in `uploads` instead of handing them to the server.
+    The shuffler is at `place`, or has this module's own key.
     """
 
     spec: CohortSpec
     enrolment: Enrolment | None = None
     silent: frozenset[str] = frozenset()
-    direct: bool = False
     place: ShufflerPlace | None = None
     values: dict[str, int] = field(default_factory=dict)
     answers: dict[str, bytes] = field(default_factory=dict)
-    uploads: dict[str, ShufflerUpload] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.parties = names(self.spec.cohort_size)
         if self.place is None:
             files = ShufflerFiles(KEY.public, b"", TOKEN)
-            self.place = ShufflerPlace("127.0.0.1:1", files, self.direct)
+            self.place = ShufflerPlace("127.0.0.1:1", files)
         self.trust = None if self.enrolment is None else self.enrolment.trust
         opener = make_session_factory(self.spec.run_id, self.trust, self.place)
         self.keyring = opener.keyring
         self.pin = self.place.files.fingerprint
 
     def submitted(self) -> tuple[ServerSession, bytes | Void]:
-        """Collect everybody's batch; give what the shuffler is asked."""
+        """Collect everybody's batch; return the request for the shuffler."""
         server = server_session(
             self.spec, self.parties, trust=self.trust, keyring=self.keyring
         )
@@ -126,7 +116,7 @@ class ShuffledCohort:
         return server, following.messages[SHUFFLER]
 
     def batch(self, party: str) -> bytes:
-        """Give a node's batch, or what its deposit is known by, as it was sent."""
+        """Return a node's encrypted batch, as it was sent."""
         return SubmitAnswer.FromString(unwrap(self.answers[party]).payload).batch
 
     def node_answer(self, party: str, body: bytes, value: int) -> bytes:
@@ -140,31 +130,15 @@ class ShuffledCohort:
             ClientLimits(shufflers=(self.pin,)),
             ClientKeyring(self.spec.run_id),
         )
-        assert client.needs_contribution(body)
-        answer = client.handle(body, Contribution(value, self.parties[party]))
-        upload = client.upload()
-        if upload is not None:
-            self.uploads[party] = upload
-        return answer
+        inspected = client.inspect(body)
+        assert inspected.needs_value
+        return inspected.answer(Contribution(value, self.parties[party])).body
 
 
-def new_shuffler(
-    folder: Path, enrolment: Enrolment | None = None, deposits: Deposits | None = None
-) -> Shuffler:
-    """Give a shuffler with the key that nodes have pinned."""
+def new_shuffler(folder: Path, enrolment: Enrolment | None = None) -> Shuffler:
+    """Return a shuffler with the key that nodes have pinned."""
     trust = None if enrolment is None else enrolment.trust
-    return Shuffler(KEY, Given(folder), trust, deposits)
-
-
-def new_deposits(folder: Path, **limits: int) -> Deposits:
-    """Give an empty box for deposits, with that key."""
-    return Deposits(KEY, Given(folder), TOKEN, **limits)
-
-
-def deposited(upload: ShufflerUpload) -> tuple[DepositHandshake, DepositRequest]:
-    """Read what a node takes to the shuffler: its headers and its body."""
-    greeting = DepositHandshake.FromString(upload.greeting)
-    return greeting, DepositRequest.FromString(upload.body)
+    return Shuffler(KEY, ReleasedCohorts(folder), trust)
 
 
 def finished(server: ServerSession, heap: bytes) -> SecureSum | Void:
@@ -200,4 +174,4 @@ async def started(
     ready = json.loads(await process.stdout.readline())
     files = ShufflerFiles.read(home / "operator")
     assert ready["fingerprint"] == files.fingerprint
-    return process, ShufflerPlace(ready["shuffler"], files, direct=True)
+    return process, ShufflerPlace(ready["shuffler"], files)

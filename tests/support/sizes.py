@@ -33,9 +33,16 @@ def count_folders(commit: str) -> tuple[Counter[str], Counter[str]]:
 def main() -> None:
     """Print a table of before and after."""
     before, after = count_folders(sys.argv[1]), count_folders("HEAD")
-    print("| folder | files before | lines | files now | lines |\n|---|---|---|---|---|")
+    print(
+        "| folder | files before | lines | files now | lines |\n|---|---|---|---|---|"
+    )
     for folder in sorted(before[0].keys() | after[0].keys()):
-        cells = (before[0][folder], before[1][folder], after[0][folder], after[1][folder])
+        cells = (
+            before[0][folder],
+            before[1][folder],
+            after[0][folder],
+            after[1][folder],
+        )
         print(f"| {folder} | " + " | ".join(f"{cell:,}" for cell in cells) + " |")
     sums = [count.total() for side in (before, after) for count in side]
     print("| all | " + " | ".join(f"{cell:,}" for cell in sums) + " |")

@@ -91,10 +91,9 @@ class SumNode:
                 ClientLimits(),
                 self.keyring,
             )
-        contribution = None
-        if session.needs_contribution(stage.message):
-            contribution = Contribution(self.value, 1)
-        return session.handle(stage.message, contribution)
+        request = session.inspect(stage.message)
+        value = Contribution(self.value, 1) if request.needs_value else None
+        return request.answer(value).body
 
 
 def one_hot(count: int) -> dict[str, SumNode]:

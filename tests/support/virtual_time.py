@@ -8,6 +8,7 @@ with an error instead of a hang.
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -94,3 +95,15 @@ def run_virtually(work: Coroutine[Any, Any, Result]) -> Result:
             return result
 
         return runner.run(whole())
+
+
+def in_virtual_time(
+    test: Callable[Given, Coroutine[Any, Any, Result]],
+) -> Callable[Given, Result]:
+    """Return the test as a function that runs it in virtual time."""
+
+    @functools.wraps(test)
+    def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        return run_virtually(test(*args, **kwargs))
+
+    return run

@@ -68,8 +68,8 @@ def test_the_journal_promises_nothing(seeded: tuple[Path, str]) -> None:
     with Journal.read(seeded[0]) as journal:
         last = journal.last_round()
     assert last is not None
-    assert last.spent["sentence"].startswith("TEST MODE, no privacy")
-    assert last.spent["epsilon"] is None
+    assert last.spent.sentence.startswith("TEST MODE, no privacy")
+    assert last.spent.epsilon is None
 
 
 def test_the_events_say_so(seeded: tuple[Path, str]) -> None:

@@ -1,11 +1,9 @@
-"""The live page as a process: over TLS with a token, and beside a run."""
+"""The live page as a process of its own, and beside a run."""
 
 from __future__ import annotations
 
 import signal
-import ssl
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +15,6 @@ import pytest
 from tests.support.run_fixtures import command, environment, write
 from tests.wallflower.test_pausing import SLOW
 from tests.wallflower.test_run_commands import invoke
-from tests.wallflower.watching.test_serve import pair
 
 
 @pytest.fixture(scope="module")
@@ -73,35 +70,6 @@ def test_the_stream_tells_every_part_and_ends_with_the_page(finished: Path) -> N
             stream.read()
         process.communicate(timeout=60)
         assert process.returncode == 0
-
-
-def test_over_tls_the_token_opens_the_page_and_is_written_nowhere(
-    finished: Path, tmp_path: Path
-) -> None:
-    certificate, key = pair(tmp_path, "127.0.0.1", "localhost")
-    token_file = tmp_path / "token"
-    words = ("--certificate", certificate, "--private-key", key)
-    place = ("--host", "0.0.0.0", "--port", "0", "--token-file", token_file)
-    trusting = ssl.create_default_context()
-    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
-    with started("watch", finished, *words, *place) as process:
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        address = address_in(first).replace("0.0.0.0", "127.0.0.1")
-        token = token_file.read_text().strip()
-        with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(address, context=trusting)
-        asked = urllib.request.Request(
-            address, headers={"Authorization": f"Bearer {token}"}
-        )
-        with urllib.request.urlopen(asked, context=trusting) as page:
-            assert "“b” is the best of 3 arms." in page.read().decode()
-        wrong = urllib.request.Request(f"{address}?token={token}")
-        with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(wrong, context=trusting)
-        process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=60)
-    assert token not in first + out + said
 
 
 def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:

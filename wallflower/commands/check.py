@@ -34,7 +34,7 @@ def check(
 
     `run` does the same by itself before it invites anybody.
     """
-    from wallflower.engines.registry import engine_named
+    from wallflower.engines.registry import find_engine
     from wallflower.engines.run import engine_options
     from wallflower.output import check_format, print_json, print_line
     from wallflower.protocol.files.settings import read_toml
@@ -45,7 +45,7 @@ def check(
 
         lines = check_home(file.parent)
     else:
-        engine_named(engine)
+        find_engine(engine)
         lines = _experiment(file, engine, run_dir, engine_options(option))
     failed = [line.error for line in lines if line.error is not None]
     if output == "json":
@@ -67,7 +67,7 @@ def _line_json(line: CheckLine) -> dict[str, Any]:
 def _experiment(
     file: Path, engine: str, run_dir: Path, options: tuple[tuple[str, str], ...]
 ) -> list[CheckLine]:
-    from wallflower.engines.people_left import hosted_people
+    from wallflower.engines.population import hosted_people
     from wallflower.engines.preflight import OK, WARN, CheckLine, Preflight, look
     from wallflower.planning.outlook import outlook
     from wallflower.strategy.config import load_config

@@ -32,7 +32,7 @@ def export(
     from wallflower.protocol.errors import InputError, UnavailableError
     from wallflower.protocol.files.private import write_output
     from wallflower.protocol.files.sections import one_of
-    from wallflower.results import export as exporting
+    from wallflower.results import history as exporting
     from wallflower.results.run_folder import find_run
 
     one_of("format", form, exporting.FORMATS)

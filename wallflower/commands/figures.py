@@ -25,7 +25,7 @@ def figures(
     import json
     import sys
 
-    from wallflower.engines.interrupt import interruptible
+    from wallflower.engines.stopping import interruptible
     from wallflower.figures import power
     from wallflower.figures.plan import FIGURES
     from wallflower.figures.set import make_figures

@@ -184,7 +184,7 @@ def _askable(config: Path | None) -> Askable | None:
 
     if config is None or (stated := load_config(config)).nodes.ledger is None:
         return None
-    from wallflower.engines.people_left import count_askable
+    from wallflower.engines.population import count_askable
 
     return count_askable(stated)
 
@@ -192,12 +192,12 @@ def _askable(config: Path | None) -> Askable | None:
 def _say_what_is_planned(config: Path) -> None:
     """Tell whoever wants another policy that this is not its plan."""
     from wallflower.output import page, print_text
+    from wallflower.policy_text import describe_purpose
     from wallflower.strategy.bandit.spec import (
         ELIMINATION,
-        purpose,
     )
     from wallflower.strategy.config import load_config
 
     policy = load_config(config).policy.name
     if policy != ELIMINATION:
-        print_text(page(), f"{purpose(policy)} This plans {ELIMINATION}.")
+        print_text(page(), f"{describe_purpose(policy)} This plans {ELIMINATION}.")

@@ -133,9 +133,8 @@ def verify(
     """Replay a run's journal and recompute everything it claims; exit 3 if it fails."""
     from wallflower.output import check_format, print_json, print_line
     from wallflower.protocol.rewards.seeded import TEST_MODE
-    from wallflower.results.hosted_ledger import ledger_checks
     from wallflower.results.result import read_result
-    from wallflower.results.run_folder import find_run
+    from wallflower.results.run_folder import find_run, ledger_checks
     from wallflower.strategy.run.verify import verify as checks_of
     from wallflower.strategy.store.journal import Journal
 
@@ -220,7 +219,7 @@ def _show(command: str, result: RunResult, output: str) -> None:
 
 def _show_json(command: str, directory: Path) -> None:
     from wallflower.output import print_json
-    from wallflower.results.export import history_json, load_run
+    from wallflower.results.history import history_json, load_run
 
     loaded = load_run(directory)
     history = history_json(loaded.history)
@@ -231,7 +230,7 @@ def _show_json(command: str, directory: Path) -> None:
 
 def _require_resumable(directory: Path) -> None:
     """Raise what `resume` would refuse the run for, whose record is whole."""
-    from wallflower.results.hosted_ledger import check_hosted_ledger
+    from wallflower.results.run_folder import check_hosted_ledger
     from wallflower.strategy.store.journal import Journal
 
     with Journal.read(directory) as journal:

@@ -13,36 +13,23 @@ def shuffler(
     listen: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1:0",
     address: Annotated[
         list[str] | None,
-        typer.Option(help="Name or IP that server and nodes dial; repeat for more."),
+        typer.Option(help="Name or IP that the server connects to; repeat for more."),
     ] = None,
     enrolment: Annotated[
         Path | None,
         typer.Option(
-            help="Public enrolment key of the nodes; revoked.txt beside it is heeded."
+            help="Public enrolment key of the nodes; revoked.txt beside it is read too."
         ),
     ] = None,
     metrics: Annotated[
         str, typer.Option(help="Address of Prometheus metrics; empty for none.")
     ] = "",
-    hold_s: Annotated[
-        float, typer.Option(help="Seconds that deposits wait for their release.")
-    ] = 7200.0,
     as_child: Annotated[bool, typer.Option("--as-child", hidden=True)] = False,
 ) -> None:
-    """Serve as a shuffler; prints its address and the fingerprint nodes pin."""
+    """Run a shuffler; print its address and the fingerprint that nodes pin."""
     import asyncio
 
     from wallflower.shuffler.serve import serve
 
     hosts = address or [listen.rpartition(":")[0]]
-    asyncio.run(
-        serve(
-            home,
-            listen,
-            hosts,
-            enrolment,
-            metrics=metrics,
-            hold_s=hold_s,
-            child=as_child,
-        )
-    )
+    asyncio.run(serve(home, listen, hosts, enrolment, metrics=metrics, child=as_child))

@@ -38,9 +38,6 @@ def simulate(
     first_batch: Annotated[
         str | None, _HELP(help="Users per arm in the first batch. [chosen]")
     ] = None,
-    user_budget: Annotated[
-        str | None, _HELP(help="Stop asking after so many users. [no limit]")
-    ] = None,
     instance: Annotated[
         str | None, _HELP(help="easy (means in [0.25, 0.75]) or hard ([0.45, 0.55]).")
     ] = None,
@@ -66,7 +63,7 @@ def simulate(
     import json
     import sys
 
-    from wallflower.engines.interrupt import interruptible
+    from wallflower.engines.stopping import interruptible
     from wallflower.progress import progress_bar
     from wallflower.protocol.files.sections import one_of
     from wallflower.protocol.numbers import positive, probability, whole
@@ -88,7 +85,6 @@ def simulate(
         radius=radius,
         ratio=None if ratio is None else positive("ratio", ratio),
         first_batch=number("first-batch", first_batch, 1),
-        user_budget=number("user-budget", user_budget, 1),
         instance=instance,
         means=None if means is None else _means(means),
         rewards=rewards,

@@ -25,7 +25,7 @@ from wallflower.engines.population import (
     reward_sources,
     users_of,
 )
-from wallflower.engines.registry import EngineJob
+from wallflower.engines.registry import EngineJob, EngineSpec
 from wallflower.protocol.errors import MalformedMessageError
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.secure_sum.backends import SEALED
@@ -34,6 +34,7 @@ from wallflower.protocol.secure_sum.session import (
     Contribution,
     Finding,
     SecureSum,
+    StageAnswer,
     Void,
 )
 from wallflower.protocol.secure_sum.stages import stages_of
@@ -49,13 +50,13 @@ from wallflower.strategy.watch.telemetry import fan_out
 _ANY_SHUFFLER = "0" * 64  # none is asked
 
 
-def check(config: ExperimentConfig) -> None:
+def check_fast(config: ExperimentConfig) -> None:
     """Refuse what would fail later."""
     check_rewards(config)
     agreed_policy(config, (_ANY_SHUFFLER,))
 
 
-async def run_plain(job: EngineJob) -> None:
+async def run_fast(job: EngineJob) -> None:
     """Drive a job to its end; see `wallflower.engines.Engine`."""
     run_dir, config = job.run_dir, job.config
     with Journal.resume(run_dir, config) as journal, EventLog(run_dir) as log:
@@ -126,31 +127,28 @@ class _NoLedger(Ledger):
         """Write nothing."""
 
 
+class _PlainRequest:
+    """Takes a node's value whatever the message says."""
+
+    needs_value = True
+
+    def check_users(self, users: int) -> None:
+        return
+
+    def answer(self, value: Contribution | None = None) -> StageAnswer:
+        if value is None:
+            raise MalformedMessageError("a sum needs a contribution")
+        return StageAnswer(b"%d %d" % (value.users, value.value))
+
+
 @dataclass(slots=True)
 class _PlainClient:
     """Sends a node's integer as it is."""
 
     spec: CohortSpec
 
-    def needs_contribution(self, body: bytes) -> bool:
-        return True
-
-    def check_users(self, users: int) -> None:
-        return
-
-    def destination(self) -> None:
-        return None
-
-    def handle(self, body: bytes, contribution: Contribution | None = None) -> bytes:
-        if contribution is None:
-            raise MalformedMessageError("a sum needs a contribution")
-        return b"%d %d" % (contribution.users, contribution.value)
-
-    def given_once(self, answer: bytes) -> None:
-        return None
-
-    def upload(self) -> None:
-        return None
+    def inspect(self, body: bytes) -> _PlainRequest:
+        return _PlainRequest()
 
     def snapshot(self) -> bytes:
         return b""
@@ -246,3 +244,6 @@ class _PlainSessions:
 
     def restore(self, snapshot: bytes) -> _PlainServer:
         raise MalformedMessageError("sums of engine fast are not kept")
+
+
+FAST = EngineSpec(run_fast, check_fast)

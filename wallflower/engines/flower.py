@@ -1,32 +1,62 @@
-"""Carry a job by `flwr run`: what the simulation and the deployment engine share.
+"""The engines that run on Flower: ``simulation`` and ``deployment``, by `flwr run`.
 
 The ServerApp runs in a process of Flower's. It gets the experiment and the run
 directory by the run config, writes journal and events there, and leaves a note when it
-fails; here the events become the live view and the note becomes the error.
+fails. Here the events become the live view and the note becomes the error.
+
+``simulation`` starts one SuperLink per run, on a free port of loopback, with its own
+FLWR_HOME in the run directory. Ray starts as many actors as there are processors
+(option ``processors``). `flwr run .` against any SuperLink runs the same app.
+
+``deployment`` submits to a SuperLink and its SuperNodes. Its options are
+``connection``, a connection of the Flower config (``$FLWR_HOME/config.toml``), or
+``address`` with ``root-certificates`` (a file) for a SuperLink without one. The
+ServerApp opens the gRPC server (``[transport]``) and must reach the run directory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib.util
 import json
 import logging
+import os
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from wallflower.clients.rewards.local import FUNCTION_FAILED
-from wallflower.engines.process import FlowerRun, FlowerSite, flwr_run
-from wallflower.engines.registry import EngineJob
-from wallflower.engines.server_watch import while_server_lives
+from wallflower.engines.population import agreed_policy, check_rewards, hosted_window
+from wallflower.engines.process import (
+    CONNECTION,
+    FlowerRun,
+    FlowerSite,
+    flower_environment,
+    flwr_run,
+    simulation_superlink,
+    write_connection,
+)
+from wallflower.engines.registry import EngineJob, EngineSpec
 from wallflower.protocol import errors
 from wallflower.protocol.errors import (
+    InputError,
     UnavailableError,
     WallflowerError,
     first_error,
+    optional_module,
 )
+from wallflower.protocol.numbers import whole
+from wallflower.results.run_folder import check_hosted_ledger
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.run.run_state import standing
 from wallflower.strategy.server_app_files import FAILURE_FILE
-from wallflower.strategy.store import event_log
+from wallflower.strategy.store import event_log, pausing
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.store import RunLock
+from wallflower.strategy.transport.grpc.host import enrolment_key, grpc_certificates
 
 _log = logging.getLogger(__name__)
 LOG_FILE = "flower.log"
@@ -126,3 +156,154 @@ def _noted(note: Mapping[str, str | int]) -> WallflowerError:
     Exception.__init__(error, str(note["text"]))
     error.exit_code = int(note["exit"])
     return error
+
+
+_LOOK_S = 0.5
+# A server that ends in order frees the lock before it leaves its last note.
+_LAST_WORDS_S = 5.0
+
+
+@asynccontextmanager
+async def while_server_lives(run_dir: Path) -> AsyncIterator[None]:
+    """Do what is inside; raise UnavailableError if the run's server dies meanwhile."""
+    inside = asyncio.current_task()
+    assert inside is not None
+    died = False
+
+    async def watch() -> None:
+        nonlocal died
+        await _wait_for_death(run_dir)
+        died = True
+        inside.cancel()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if died and inside.uncancel() == 0:
+            raise UnavailableError(
+                f"the ServerApp of {run_dir} died without a word (was it killed?); "
+                "finished rounds are kept"
+            ) from None
+        raise
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+
+
+async def _wait_for_death(run_dir: Path) -> None:
+    """Return when a server was there, is gone, and left no word about its end."""
+    while not _is_served(run_dir):  # noqa: ASYNC110 (a lock is asked, it does not tell)
+        await asyncio.sleep(_LOOK_S)
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        if not _is_served(run_dir):
+            await asyncio.sleep(_LAST_WORDS_S)
+            if _is_served(run_dir):
+                continue
+            if not await asyncio.to_thread(_has_last_words, run_dir):
+                return
+            await asyncio.Event().wait()  # it ended in order: Flower will say so
+
+
+def _is_served(run_dir: Path) -> bool:
+    with contextlib.suppress(WallflowerError):
+        return RunLock.is_held(run_dir)
+    return True  # nothing can be told from a lock that cannot be opened
+
+
+def _has_last_words(run_dir: Path) -> bool:
+    """Tell whether a server that is gone ended in order."""
+    if (run_dir / FAILURE_FILE).exists() or pausing.asked(run_dir):
+        return True
+    with contextlib.suppress(WallflowerError), Journal.read(run_dir) as journal:
+        last = standing(journal)
+        return last is not None and last.finished is not None
+    return True  # the record itself cannot be read, which is said elsewhere
+
+
+def check_simulation(config: ExperimentConfig) -> None:
+    """Refuse what would fail later: transport, policy file, reward source, app."""
+    kind = config.transport.kind
+    if kind not in ("auto", "flower"):
+        raise InputError(
+            "transport.kind", f'"{kind}"', "auto or flower on engine simulation"
+        )
+    window_s = hosted_window(config).seconds
+    if window_s is not None:
+        raise InputError(
+            "rewards.window-s",
+            f"{window_s:g}",
+            "none on engine simulation, whose few workers would each hold one node for "
+            "all of it; rehearse with engine local",
+        )
+    agreed_policy(config)
+    check_rewards(config)
+    app_folder()
+    if importlib.util.find_spec("ray") is None:
+        optional_module("ray", "simulation")
+
+
+async def run_simulation(job: EngineJob) -> None:
+    """Drive a job to its end; see `wallflower.engines.Engine`."""
+    check_simulation(job.config)
+    with Journal.read(job.run_dir) as journal:
+        check_hosted_ledger(journal)
+    options = dict(job.options)
+    processors = options.get("processors", str(os.cpu_count() or 1))
+    federation = {
+        "num-supernodes": job.config.nodes.count,
+        "client-resources-num-cpus": 1,
+        "init-args-num-cpus": whole("processors", processors, at_least=1),
+    }
+    async with simulation_superlink(job.run_dir) as site:
+        await carry(job, site, "simulation", federation)
+
+
+def check_deployment(config: ExperimentConfig) -> None:
+    """Refuse what would fail later: transport, the gRPC server's files, the app."""
+    kind = config.transport.kind
+    if kind not in ("auto", "grpc", "flower"):
+        raise InputError(
+            "transport.kind", f'"{kind}"', "auto, grpc or flower on engine deployment"
+        )
+    enrolment_key(config)
+    if kind != "flower":
+        grpc_certificates(config.transport)
+    app_folder()
+
+
+async def run_deployment(job: EngineJob) -> None:
+    """Drive a job to its end; see `wallflower.engines.Engine`."""
+    check_deployment(job.config)
+    await carry(job, _find_site(job), "deployment")
+
+
+def _find_site(job: EngineJob) -> FlowerSite:
+    """Find the SuperLink: by a connection's name, or by its address."""
+    options = dict(job.options)
+    if "address" not in options:
+        home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
+        return FlowerSite(flower_environment(home, {}), options.get("connection", ""))
+    if "connection" in options:
+        raise InputError("options", "connection and address", "one of the two")
+    home = job.run_dir / "flower"
+    certificates = options.get("root-certificates")
+    if certificates is None:
+        lines = ["insecure = true"]
+    else:
+        path = Path(certificates).resolve()
+        if not path.is_file():
+            raise InputError("root-certificates", certificates, "a file")
+        lines = [f'root-certificates = "{path}"']
+    write_connection(home, options["address"], lines)
+    return FlowerSite(flower_environment(home, {}), CONNECTION)
+
+
+SIMULATION = EngineSpec(run_simulation, check_simulation, ("processors",))
+DEPLOYMENT = EngineSpec(
+    run_deployment,
+    check_deployment,
+    ("connection", "address", "root-certificates"),
+)

@@ -16,15 +16,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from wallflower.clients.node.node import Node
 from wallflower.clients.transport.grpc_client import Invitation, attend
-from wallflower.engines.open_ledger import LedgeredTransport, hosted_ledger
 from wallflower.engines.population import (
     Enrolment,
+    LedgeredTransport,
     agreed_policy,
     check_rewards,
+    hosted_ledger,
     hosted_nodes,
     read_file,
 )
-from wallflower.engines.registry import EngineJob
+from wallflower.engines.registry import EngineJob, EngineSpec
 from wallflower.engines.shuffler import local_shuffler
 from wallflower.protocol.errors import (
     ConfigError,
@@ -42,7 +43,7 @@ from wallflower.protocol.identity.certificates import (
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.identity.tokens import RunTokens
 from wallflower.protocol.messages.port import NodeTransport
-from wallflower.results.hosted_ledger import check_hosted_ledger
+from wallflower.results.run_folder import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig, TransportSettings
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.sessions import make_session_factory
@@ -59,7 +60,7 @@ from wallflower.strategy.watch.telemetry import fan_out
 _TOKEN_DAYS = 7
 
 
-def check(config: ExperimentConfig) -> None:
+def check_local(config: ExperimentConfig) -> None:
     """Refuse what would fail later: transport, files, reward source, port."""
     kind = _transport(config)
     agreed_policy(config)
@@ -225,3 +226,6 @@ def _check_pair(pair: KeyPair, transport: TransportSettings) -> None:
         raise ConfigError(
             "transport.private-key", f"does not fit transport.certificate ({error})"
         ) from None
+
+
+LOCAL = EngineSpec(run_local, check_local)

@@ -1,18 +1,26 @@
-"""The population an engine hosts itself: nodes, users, rewards, on the users' terms."""
+"""The population that an engine hosts itself: nodes, users, rewards and their ledger.
+
+The ledger is made before anybody is invited and grows before anything is answered. So
+one that is gone, emptied or older than the journal was changed or lost. Continuing with
+a new one would silently let people be asked beyond their budget.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
 from wallflower.clients.consent import ClientPolicy, load_policy
 from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.ledger_reading import read_accounts
 from wallflower.clients.node.node import Node
+from wallflower.clients.node.rollback_counter import Counter
+from wallflower.clients.node.spends import NodeAccount, make_spend
 from wallflower.clients.rewards.local import (
     TableRewards,
     reward_source,
@@ -21,10 +29,17 @@ from wallflower.clients.rewards.local import (
 from wallflower.clients.rewards.ready import check_test_users
 from wallflower.clients.rewards.source import Rewards, RewardsOf
 from wallflower.protocol.accounting.account import NOTHING, Cost
-from wallflower.protocol.errors import ConfigError
+from wallflower.protocol.cohort import cohort_mechanism
+from wallflower.protocol.errors import ConfigError, RefusalError, UnavailableError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
+from wallflower.protocol.messages.port import NodeId, NodeTransport
 from wallflower.protocol.rewards.outcome_window import OutcomeWindow
+from wallflower.results.run_folder import ledger_path
+from wallflower.strategy.bandit.policies import policy_for
 from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.run.cohort_spec import cohort_spec, floor_rule
+from wallflower.strategy.store.askable import Askable, askable_of
+from wallflower.strategy.store.entries import Met
 from wallflower.strategy.transport.shuffler import ShufflerFiles
 
 _CERTIFICATE_DAYS = 30
@@ -206,3 +221,71 @@ def read_file(key: str, path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(key, f"{path} cannot be read ({error.strerror})") from None
+
+
+def hosted_ledger(run_dir: Path, shared: Path | None = None) -> Ledger:
+    """Open the ledger of a run's hosted nodes; see `check_hosted_ledger` first.
+
+    `shared` is the file of ``nodes.ledger``, which several experiments write to.
+    """
+    if shared is not None:
+        return Ledger(shared, Counter(shared.with_suffix(".counter")))
+    # Not flushed: what a power cut may lose of the counter, the journal has.
+    counter = Counter(run_dir / "ledger.counter", durable=False)
+    return Ledger(ledger_path(run_dir), counter)
+
+
+class LedgeredTransport:
+    """A port to hosted nodes that are there only while their ledger can be written.
+
+    Who is there is asked before anybody is drawn: nobody is invited whose answer could
+    not be sent.
+    """
+
+    def __init__(self, port: NodeTransport, ledger: Ledger) -> None:
+        self._port = port
+        self._ledger = ledger
+        self.ask = port.ask  # only who is there is a matter of the ledger's
+
+    async def nodes(self) -> Sequence[NodeId]:
+        """Name the nodes; UnavailableError where the ledger is locked or full."""
+        try:
+            await self._ledger.ready()
+        except RefusalError as refusal:
+            raise UnavailableError(
+                f"{refusal.detail}; nobody was invited: free it and `resume`"
+            ) from None
+        return await self._port.nodes()
+
+
+_NEW_RUN = "a run that is yet to begin"
+
+
+def hosted_people(
+    config: ExperimentConfig, shufflers: tuple[str, ...] = ()
+) -> Mapping[str, Met]:
+    """Return how many people each hosted node has, and how many it would leave out."""
+    names, sizes = node_names(config), config.nodes.sizes
+    path = config.nodes.ledger
+    if path is None or not path.exists():
+        return dict(zip(names, map(Met, sizes), strict=True))
+    policy, accounts = agreed_policy(config, shufflers), read_accounts(path)
+    cohort_request = policy_for(config).next_cohorts()[0]
+    floor = floor_rule(config, config.nodes.count).floor(cohort_request.size)
+    spec = cohort_spec(config, _NEW_RUN, cohort_request, floor, 1)
+    mechanism, source = cohort_mechanism(spec), reward_sources(config)
+    people = {}
+    for name, size in zip(names, sizes, strict=True):
+        users = users_of(source(name), size)
+        spend = make_spend(policy, name, spec, mechanism, users)
+        unable = accounts.get(name, NodeAccount()).unable(spend)
+        people[name] = Met(len(users), len(unable))
+    return people
+
+
+def count_askable(config: ExperimentConfig) -> Askable | None:
+    """Count whom an experiment could ask; None where no ledger tells."""
+    path = config.nodes.ledger
+    if path is None or config.rewards is None or not path.exists():
+        return None
+    return askable_of(hosted_people(config), 0)

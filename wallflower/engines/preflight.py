@@ -23,9 +23,13 @@ from packaging.requirements import Requirement
 
 from wallflower.clients.rewards.ready import require_ready
 from wallflower.clients.rewards.source import Rewards
-from wallflower.engines.people_left import hosted_people
-from wallflower.engines.population import agreed_policy, node_names, reward_sources
-from wallflower.engines.registry import check_options, engine_check
+from wallflower.engines.population import (
+    agreed_policy,
+    hosted_people,
+    node_names,
+    reward_sources,
+)
+from wallflower.engines.registry import check_options, find_engine
 from wallflower.engines.sites import check_certificate, check_place
 from wallflower.protocol.errors import (
     ConfigError,
@@ -37,7 +41,7 @@ from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.numbers import counted
 from wallflower.protocol.rewards.cells import ArmCells, read_cells
 from wallflower.protocol.secure_sum.backends import SHUFFLE
-from wallflower.strategy.bandit.setup import policy_for
+from wallflower.strategy.bandit.policies import policy_for
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.cohort_spec import (
     cohort_spec,
@@ -287,7 +291,7 @@ def _certificates(asked: Preflight) -> Iterator[CheckLine]:
 
 def _engine(asked: Preflight) -> Iterator[CheckLine]:
     check_options(asked.engine, asked.options)
-    engine_check(asked.engine)(asked.config)
+    find_engine(asked.engine).check(asked.config)
     yield _ok(
         "engine",
         f"{asked.engine}, {check_place(asked.config, asked.engine, asked.options)}",

@@ -11,7 +11,6 @@ import importlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Protocol
 
 from wallflower.protocol.errors import InputError, nearest
@@ -49,40 +48,36 @@ class Engine(Protocol):
         ...
 
 
-# name → "module:attribute"; the attribute is an Engine.
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """An engine, what it refuses before a run begins, and the options it takes."""
+
+    run: Engine
+    check: Callable[[ExperimentConfig], None] = lambda config: None
+    options: tuple[str, ...] = ()
+
+
+# name → "module:attribute"; the attribute is an `EngineSpec`.
 ENGINES: dict[str, str] = {
-    "fast": "wallflower.engines.fast:run_plain",
-    "local": "wallflower.engines.local:run_local",
-    "simulation": "wallflower.engines.simulation:run_simulation",
-    "deployment": "wallflower.engines.deployment:run_deployment",
+    "fast": "wallflower.engines.fast:FAST",
+    "local": "wallflower.engines.local:LOCAL",
+    "simulation": "wallflower.engines.flower:SIMULATION",
+    "deployment": "wallflower.engines.flower:DEPLOYMENT",
 }
 
 
-def engine_named(name: str) -> Engine:
-    """Import and give the engine; an unknown name is refused with the near miss."""
-    module, attribute = _module(name)
-    engine: Engine = getattr(module, attribute)
-    return engine
-
-
-def engine_check(name: str) -> Callable[[ExperimentConfig], None]:
-    """Give the engine's ``check``: all that can be refused before a run is begun."""
-    module, _ = _module(name)
-    check: Callable[[ExperimentConfig], None] | None = getattr(module, "check", None)
-    return check if check is not None else lambda config: None
+def find_engine(name: str) -> EngineSpec:
+    """Import and return an engine; an unknown name is refused with the near miss."""
+    one_of("engine", name, tuple(ENGINES))
+    module, _, attribute = ENGINES[name].partition(":")
+    spec: EngineSpec = getattr(importlib.import_module(module), attribute)
+    return spec
 
 
 def check_options(name: str, options: Sequence[tuple[str, str]]) -> None:
-    """Refuse an option that the engine does not know, before anything is begun."""
-    module, _ = _module(name)
-    known: tuple[str, ...] = getattr(module, "OPTIONS", ())
+    """Refuse an option that the engine does not know, before anything begins."""
+    known = find_engine(name).options
     for option, _ in options:
         if option not in known:
             allowed = ", ".join(known) or f"none on engine {name}"
             raise InputError("option", f'"{option}"{nearest(option, known)}', allowed)
-
-
-def _module(name: str) -> tuple[ModuleType, str]:
-    one_of("engine", name, tuple(ENGINES))
-    module, _, attribute = ENGINES[name].partition(":")
-    return importlib.import_module(module), attribute

@@ -1,18 +1,18 @@
-"""Start a run or go on with one: run directory, engine, view, and a clean way out."""
+"""Start a run or resume one: run directory, engine, view, and a clean way out."""
 
 from __future__ import annotations
 
 import asyncio
 import datetime
 import secrets
+import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from wallflower.engines.page import page_beside
 from wallflower.engines.preflight import WARN, Preflight, look, named, require
-from wallflower.engines.registry import EngineJob, check_options, engine_named
+from wallflower.engines.registry import EngineJob, check_options, find_engine
 from wallflower.engines.stopping import run_until_told, seconds_until
 from wallflower.protocol.errors import (
     InputError,
@@ -31,6 +31,43 @@ from wallflower.strategy.store import pausing, retiring
 from wallflower.strategy.store.entries import Retirement
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.store import RunLock
+
+_LAST_WORDS_S = 30.0
+
+
+@contextmanager
+def page_beside(run_dir: Path) -> Iterator[str]:
+    """Serve the page of a run while inside; gives its address.
+
+    On leaving, whoever looks gets the last state before the page goes.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wallflower", "watch", "--as-child", str(run_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C is the run's to handle
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        address = process.stdout.readline().strip()
+        if not address:
+            said = process.stderr.read().strip()
+            raise UnavailableError(f"the page could not be opened: {said}")
+        yield address
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(_LAST_WORDS_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
 
 INTERRUPTED = 130
 LONGEST_REASON = 500
@@ -60,7 +97,7 @@ def start_run(
     """Begin a run; nothing is written before everything that can be checked is."""
     config = load_config(experiment)
     until_s = _seconds(until)
-    engine_named(engine)
+    find_engine(engine)
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     new_id = f"{config.experiment.name}-{stamp}-{secrets.token_hex(2)}"
     directory = RUNS / new_id if run_dir is None else run_dir
@@ -136,7 +173,7 @@ def _carry_out(
         view = stack.enter_context(shown)
         job = EngineJob(config, directory, run_id, view.listen, options)
         try:
-            asyncio.run(run_until_told(engine_named(engine), job, view.say, until_s))
+            asyncio.run(run_until_told(find_engine(engine).run, job, view.say, until_s))
         except (KeyboardInterrupt, asyncio.CancelledError):
             raise InterruptedRun(directory) from None
         except UnavailableError as error:
@@ -200,9 +237,7 @@ def _in_the_race(journal: Journal, name: str) -> int:
     _, policy = next_round(journal)
     view = policy.arms()[arms.index(name)]
     if view.retired:
-        raise InputError(
-            "arm", f'"{name}"', f"another: retired already ({view.reason})"
-        )
+        raise InputError("arm", f'"{name}"', f"another: retired already ({view.note})")
     if policy.finished is not None:
         raise RunOverError(journal.run_dir)
     if not view.active:

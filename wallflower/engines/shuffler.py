@@ -18,7 +18,7 @@ from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.keyfiles import public_key_pem
 from wallflower.protocol.files.private import write_anew
 from wallflower.protocol.secure_sum.backends import SHUFFLE
-from wallflower.strategy.config import DIRECT, ExperimentConfig
+from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.transport.shuffler import (
     ShufflerFiles,
     ShufflerPlace,
@@ -51,9 +51,7 @@ async def local_shuffler(
     )
     try:
         yield ShufflerPlace(
-            await _address(process),
-            ShufflerFiles.read(home / "operator"),
-            settings.shuffler_route == DIRECT,
+            await _address(process), ShufflerFiles.read(home / "operator")
         )
     finally:
         with suppress(ProcessLookupError):

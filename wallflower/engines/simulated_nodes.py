@@ -17,8 +17,7 @@ from wallflower.clients.node.node import Node
 from wallflower.clients.node.sessions import SessionStore
 from wallflower.clients.rewards.source import RewardsOf
 from wallflower.clients.transport.grpc_client import Invitation
-from wallflower.engines.open_ledger import hosted_ledger
-from wallflower.engines.population import hosted_setup, hosted_users
+from wallflower.engines.population import hosted_ledger, hosted_setup, hosted_users
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
 from wallflower.protocol.identity.simulated import SEED_FILE, simulated_identity

@@ -1,8 +1,9 @@
-"""How a run is told to stop: after the round under way, or at once.
+"""How work is told to stop: after the step under way, or at once.
 
 Ctrl-C once (or ``--until``, or ``wallflower pause`` from elsewhere) lets the round
-under way come to its end, so that nobody who was asked is lost. Ctrl-C again, or
-SIGTERM from systemd or Kubernetes, stops at once.
+under way finish, so that nobody who was asked is lost. Ctrl-C again, or SIGTERM from
+systemd or Kubernetes, stops at once. Commands without an event loop use
+`interruptible` and check it between their steps.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import asyncio
 import dataclasses
 import datetime
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from wallflower.engines.registry import Engine, EngineJob
@@ -94,3 +97,29 @@ async def run_until_told(
             timer.cancel()
         loop.remove_signal_handler(signal.SIGTERM)
         loop.remove_signal_handler(signal.SIGINT)
+
+
+class Interruption:
+    """Whether someone asked to stop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Note the wish; insist the second time."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Catch SIGINT and SIGTERM inside the block."""
+    interruption = Interruption()
+    caught = (signal.SIGINT, signal.SIGTERM)
+    former = [signal.signal(number, interruption.handle) for number in caught]
+    try:
+        yield interruption
+    finally:
+        for number, handler in zip(caught, former, strict=True):
+            signal.signal(number, handler)

@@ -1,17 +1,32 @@
-"""The batches to come, if no arm falls: their integers and what they tell apart."""
+"""The batches to come if no arm falls, and how many users an experiment usually takes.
+
+The first follow from the plan; the second is the mean of exact simulations.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+import numpy as np
+
 from wallflower.protocol.privacy.mechanism import LARGEST_COHORT, CohortMechanism
+from wallflower.protocol.rewards.models import BernoulliRewards
+from wallflower.regret.elimination import FastElimination
+from wallflower.regret.simulation import Simulation
 from wallflower.strategy.bandit.confidence import confidence_for
-from wallflower.strategy.bandit.radius import pair_radius
+from wallflower.strategy.bandit.radius import pair_bound
 from wallflower.strategy.bandit.schedule import Schedule
 from wallflower.strategy.bandit.sequential_test import evidence_for
-from wallflower.strategy.bandit.spec import PolicySpec
+from wallflower.strategy.bandit.spec import LARGEST_HORIZON, PolicySpec
+
+RUNS = 40
+# Seeded: the same question has the same answer.
+_SEED = 20
+# Where this many times the horizon does not decide, nobody will wait for it.
+LONGEST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +92,7 @@ class Future:
         best arm does not fall in this batch either.
         """
         heard = self._evidence.planned(number)
-        bound = self._confidence.pair(heard, heard, number)
+        bound = self._confidence.pair(heard, number)
         pool = self._confidence.pool(heard, bound.pooled)
         wraps = self._policy.arms * self._confidence.wrap(number)
         # Ville's inequality: earlier tests err with at most the parts of their aims.
@@ -88,10 +103,34 @@ class Future:
         unspent = self._policy.failure_probability - self._spent
         level = (unspent - wraps) / max(self._policy.arms - 1, 1)
         needed = self._evidence.lead_needed(number, 0.5)
-        return needed + pair_radius(pool, pool, level)
+        return needed + pair_bound(pool, level)[0]
 
 
 @lru_cache(maxsize=8)
 def future_of(policy: PolicySpec) -> Future:
     """Give the batches of a resolved policy, the same object for the same policy."""
     return Future(policy)
+
+
+@lru_cache(maxsize=256)
+def typical_users(
+    policy: PolicySpec, base_rate: Fraction, gap: Fraction, runs: int = RUNS
+) -> int | None:
+    """Mean users until one arm is left, if it leads all others by `gap`.
+
+    Rewards are 0 or 1; the others' mean is `base_rate`, or less where the leader would
+    exceed 1. None where some run is undecided after 100 times the horizon.
+    """
+    best = min(float(base_rate + gap), 1.0)
+    means = np.full((runs, policy.arms), best - float(gap))
+    means[:, 0] = best
+    for times in (1, LONGEST):
+        longest = min(times * policy.horizon, LARGEST_HORIZON)
+        spec = dataclasses.replace(policy, horizon=longest)
+        model = BernoulliRewards(means.ravel())
+        engine = FastElimination(Simulation(spec, model, runs, _SEED))
+        for _ in engine.steps():
+            pass
+        if set(engine.accounts.finished) == {"winner"}:
+            return round(float(engine.accounts.asked.mean()))
+    return None

@@ -8,9 +8,10 @@ from pathlib import Path
 from wallflower.planning.plan import planned_batches
 from wallflower.planning.request import PlanRequest, with_file
 from wallflower.planning.units import round_gap_up
+from wallflower.policy_text import describe_purpose
 from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.sentences import percent
-from wallflower.strategy.bandit.spec import ELIMINATION, purpose
+from wallflower.strategy.bandit.spec import ELIMINATION
 from wallflower.strategy.config import load_config
 
 # What `plan` takes where neither flag nor file says anything; a file says most.
@@ -40,7 +41,7 @@ def outlook(path: Path) -> tuple[bool, str]:
     """
     config = load_config(path)
     if config.policy.name != ELIMINATION:
-        return True, purpose(config.policy.name)
+        return True, describe_purpose(config.policy.name)
     batches = planned_batches(with_file(DEFAULTS, path, ()))
     gap = min(batch.separates for batch in batches)
     many = counted(len(batches), "batch")

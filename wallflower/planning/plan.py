@@ -12,9 +12,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from wallflower.planning.future import PlannedBatch, future_of
+from wallflower.planning.future import PlannedBatch, future_of, typical_users
 from wallflower.planning.request import PlanRequest
-from wallflower.planning.typical import typical_users
 from wallflower.protocol.accounting.dropout import effective_epsilon_of
 from wallflower.protocol.accounting.exact import Bound, probabilistic, returning_users
 from wallflower.protocol.accounting.truncation import truncation

@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 from wallflower.output import page, print_json, print_table, print_text
+from wallflower.planning.future import LONGEST, RUNS, typical_users
 from wallflower.planning.request import PlanRequest
-from wallflower.planning.typical import LONGEST, RUNS, typical_users
 from wallflower.planning.units import describe_mean, lowest_lifted, to_part
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import counted, exact, positive

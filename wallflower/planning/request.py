@@ -16,7 +16,7 @@ from wallflower.protocol.privacy.honest_floor import PlannedFloors
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.shuffle.plan import mode_of
-from wallflower.strategy.bandit.setup import planned_floors
+from wallflower.strategy.bandit.policies import planned_floors
 from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
 from wallflower.strategy.config import ExperimentConfig, load_config
 from wallflower.strategy.run.reach import Reach, Stranded, count_reach, find_stranded

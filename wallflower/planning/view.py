@@ -8,11 +8,10 @@ from fractions import Fraction
 from typing import Any
 
 from wallflower.output import page, print_json, print_table, print_text
-from wallflower.planning.future import PlannedBatch
+from wallflower.planning.future import RUNS, PlannedBatch
 from wallflower.planning.plan import PRIVACY_DELTAS, GapCost, LieEffect, Plan
 from wallflower.planning.request import PlanRequest
 from wallflower.planning.shuffled import messages_sentence, sent_by_user
-from wallflower.planning.typical import RUNS
 from wallflower.planning.units import (
     describe_clipping,
     describe_gap,

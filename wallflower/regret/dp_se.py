@@ -15,10 +15,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from wallflower.regret.accounts import Accounts
 from wallflower.regret.draws import CohortDraws
 from wallflower.regret.elimination import in_blocks
-from wallflower.regret.simulation import Simulation, SimulationResult
+from wallflower.regret.simulation import Accounts, Simulation, SimulationResult
 from wallflower.strategy.bandit.failure_budget import Shares
 
 

@@ -14,12 +14,21 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from wallflower.regret.accounts import Accounts
 from wallflower.regret.draws import CohortDraws
-from wallflower.regret.simulation import Doubles, Integers, Simulation, SimulationResult
+from wallflower.regret.simulation import (
+    Accounts,
+    Doubles,
+    Integers,
+    Simulation,
+    SimulationResult,
+)
 from wallflower.strategy.bandit.confidence import confidence_for
-from wallflower.strategy.bandit.groups import CohortFacts, History
-from wallflower.strategy.bandit.schedule import Schedule, last_size
+from wallflower.strategy.bandit.schedule import (
+    CohortFacts,
+    History,
+    Schedule,
+    last_size,
+)
 from wallflower.strategy.bandit.sequential_test import evidence_for
 
 
@@ -93,19 +102,22 @@ class FastElimination:
         self._last_size[playing] = size
         self.accounts.pull(instances, arms, size)
         by_test = self._spec.radius == "tight"
-        losers = (self._by_test if by_test else self._by_radius)(batch, playing)
+        find = self._find_losers_by_test if by_test else self._find_losers_by_radius
+        losers = find(batch, playing)
         self._active &= ~losers
         self._eliminated[losers] = batch
 
     def _sizes(self, batch: int) -> Integers:
         """Users per arm of each instance: as planned, or who is left for the last."""
         planned = self._schedule.size(batch)
-        left = self._spec.most_users - self.accounts.users
+        left = self._spec.horizon - self.accounts.users
         fitting = left // self._active.sum(axis=1)
         last = [last_size(most) for most in fitting.tolist()]
         return np.where(fitting >= planned, planned, np.array(last))
 
-    def _by_test(self, batch: int, playing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _find_losers_by_test(
+        self, batch: int, playing: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
         """Compare every arm with the leader of its instance; all have one size."""
         rows = self._rows(batch)
         heard = self._heard_of(batch, int(self._last_size[playing][0]))
@@ -123,23 +135,24 @@ class FastElimination:
         losers[instances, arms] = verdict.falls
         return losers
 
-    def _by_radius(self, batch: int, playing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _find_losers_by_radius(
+        self, batch: int, playing: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Return the arms that trail the leader by more than two `paper` radii."""
         counts = playing.sum(axis=1)
-        table, pooled = np.zeros(self._spec.arms + 1), 1
+        table = np.zeros(self._spec.arms + 1)
+        facts = self._facts(self._schedule.size(batch))
         for count in sorted(set(counts[counts > 0].tolist())):
-            if self._spec.radius == "pair":
-                heard = self._evidence.planned(batch)
-                bound = self._confidence.pair(heard, heard, batch, count)
-                # How many batches are pooled depends on sizes alone.
-                table[count], pooled = bound.radius, bound.pooled
-            else:
-                facts = self._facts(self._schedule.size(batch))
-                table[count] = 2 * self._confidence.paper(facts, batch, count)
-        radius = table[counts][:, None]
-        estimates = self._estimates(batch, pooled)
-        best = np.where(playing, estimates, -np.inf).max(axis=1, keepdims=True)
-        lead = best - np.where(playing, estimates, 0.0)
-        return np.asarray(playing & (lead > radius))
+            table[count] = 2 * self._confidence.paper(facts, batch, count)
+        return self._trailing(playing, self._newest_means(batch), table[counts])
+
+    def _trailing(
+        self, playing: NDArray[np.bool_], means: Doubles, radii: Doubles
+    ) -> NDArray[np.bool_]:
+        """Return the arms that trail the leader of their instance by more."""
+        best = np.where(playing, means, -np.inf).max(axis=1, keepdims=True)
+        lead = best - np.where(playing, means, 0.0)
+        return np.asarray(playing & (lead > radii[:, None]))
 
     def _rows(self, last: int) -> Doubles:
         """Sums of batches 1..last by group, for every instance and arm; 0 for none."""
@@ -159,8 +172,8 @@ class FastElimination:
         flat = self._evidence.estimates(users, rows.reshape(-1, rows.shape[2]))
         return flat.reshape(rows.shape[:2])
 
-    def _estimates(self, last: int, pooled: int) -> Doubles:
-        """Mean over the newest `pooled` groups of the batches up to `last`."""
+    def _newest_means(self, last: int, pooled: int = 1) -> Doubles:
+        """Return means over the newest `pooled` groups of the batches up to `last`."""
         window = self._evidence.planned(last)[-pooled:]
         users = sum(n * facts.survivors for group in window for facts, n in group)
         return np.asarray(sum(self._sums[-pooled:], np.array(0.0)) / users)
@@ -176,9 +189,6 @@ class FastElimination:
             accounts.close(row, "winner", {winner: accounts.remaining(row)})
         for row in np.flatnonzero(accounts.live & (needed > spec.horizon)):
             accounts.close(row, "horizon", self._assignment(row, batch))
-        if spec.user_budget:
-            for row in np.flatnonzero(accounts.live & (needed > spec.user_budget)):
-                accounts.close(row, "budget", self._assignment(row, batch))
 
     def _assignment(self, row: int | np.intp, batch: int) -> dict[int, int]:
         """Give the users who are not aggregated, as `Elimination.assignment` does."""

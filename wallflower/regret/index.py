@@ -11,20 +11,27 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from wallflower.regret.accounts import Accounts
 from wallflower.regret.draws import CohortDraws
 from wallflower.regret.elimination import groups
-from wallflower.regret.simulation import Doubles, Integers, Simulation, SimulationResult
+from wallflower.regret.simulation import (
+    Accounts,
+    Doubles,
+    Integers,
+    Simulation,
+    SimulationResult,
+)
 from wallflower.strategy.bandit.confidence import confidence_for
-from wallflower.strategy.bandit.divergence import divergence_for
-from wallflower.strategy.bandit.groups import CohortFacts
-from wallflower.strategy.bandit.index_choice import CHOICES, ArmTotals
-from wallflower.strategy.bandit.schedule import Schedule, last_size
+from wallflower.strategy.bandit.index_choice import (
+    ArmTotals,
+    choose_arm,
+    divergence_for,
+)
+from wallflower.strategy.bandit.schedule import CohortFacts, Schedule, last_size
 from wallflower.strategy.bandit.sequential_test import evidence_for
 
 
 class FastIndex:
-    """Plays `dp-klucb` or `dp-imed` on every instance of a simulation."""
+    """Plays `dp-imed` on every instance of a simulation."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._spec = simulation.spec.resolved()
@@ -40,7 +47,7 @@ class FastIndex:
         self._last_size = np.zeros(shape, dtype=np.int64)
         self._sums = np.zeros(shape)
         self._noises = np.zeros(shape)
-        # Per batch number of an arm: its sums, for the intervals' best pooling.
+        # Per group of an arm's cohorts: its sums, for the intervals.
         self._by_group: list[Doubles] = []
 
     def steps(self) -> Iterator[float]:
@@ -48,11 +55,9 @@ class FastIndex:
         accounts = self._accounts
         first = self._schedule.size(1)
         everyone = np.nonzero(np.ones(self._cohorts.shape, dtype=np.bool_))
-        if first * self._spec.arms > self._spec.most_users:
-            whole = self._spec.most_users == self._spec.horizon
+        if first * self._spec.arms > self._spec.horizon:
             for row in np.flatnonzero(accounts.live):
-                reason = "horizon" if whole else "budget"
-                accounts.close(row, reason, {0: accounts.remaining(row)})
+                accounts.close(row, "horizon", {0: accounts.remaining(row)})
         else:
             self._play(*everyone)
             accounts.checkpoint()
@@ -89,12 +94,11 @@ class FastIndex:
         return ArmTotals(self._sums[rows], users, self._noises[rows])
 
     def _choices(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        choose = CHOICES[self._spec.policy]
-        return choose(self._standing(rows), self._divergence, self._spec.horizon)
+        return choose_arm(self._standing(rows), self._divergence, self._spec.horizon)
 
     def _sizes(self, rows: NDArray[np.intp], arms: NDArray[np.intp]) -> Integers:
         """Users of each next cohort: as planned, or who is left for the last."""
-        left = self._spec.most_users - self._accounts.users[rows]
+        left = self._spec.horizon - self._accounts.users[rows]
         sizes = []
         for cohorts, most in zip(self._cohorts[rows, arms], left, strict=True):
             size = self._schedule.size(int(cohorts) + 1)
@@ -109,16 +113,15 @@ class FastIndex:
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         sizes = self._sizes(rows, arms)
         needed = self._accounts.users[rows] + sizes
-        going = needed <= self._spec.most_users
+        going = needed <= self._spec.horizon
         self._close(rows[~going])
         return rows[going], arms[going]
 
     def _close(self, rows: NDArray[np.intp]) -> None:
         """End instances; who is left gets the arm that leads."""
-        whole = self._spec.most_users == self._spec.horizon
         for row, leader in zip(rows, self._standing(rows).leader, strict=True):
             left = {int(leader): self._accounts.remaining(row)}
-            self._accounts.close(row, "horizon" if whole else "budget", left)
+            self._accounts.close(row, "horizon", left)
 
     def _play(self, rows: NDArray[np.intp], arms: NDArray[np.intp]) -> None:
         numbers, sizes = self._cohorts[rows, arms] + 1, self._sizes(rows, arms)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wallflower.output import page, print_table, print_text
+from wallflower.policy_text import describe_purpose
 from wallflower.protocol.accounting.exact import smallest_bound
 from wallflower.protocol.numbers import counted, round_up
 from wallflower.protocol.privacy.mechanism import LARGEST_COHORT
@@ -32,7 +33,6 @@ from wallflower.strategy.bandit.spec import (
     INDEX_POLICIES,
     PolicySpec,
     dropping_chance,
-    purpose,
 )
 
 
@@ -149,7 +149,7 @@ def _groups(spec: PolicySpec) -> tuple[Group, ...]:
     """Give every size that the horizon allows, as a plan with all arms does."""
     assert spec.ratio is not None, "a resolved spec has a ratio"
     schedule = Schedule(spec.ratio, max(spec.first_batch, 1))
-    batches = schedule.batches_within(spec.most_users // spec.arms)
+    batches = schedule.batches_within(spec.horizon // spec.arms)
     sizes = [schedule.size(number) for number in range(1, max(batches, 1) + 1)]
     return tuple(Group(size, spec.floor(size)) for size in sizes)
 
@@ -208,7 +208,7 @@ def _status(eliminated_in: NDArray[np.int64]) -> dict[str, Any]:
 def _decided(report: dict[str, Any]) -> str:
     until, policy = report["users_until_decided"], report["settings"]["policy"]
     if policy not in DECIDING:
-        return purpose(policy)
+        return describe_purpose(policy)
     if until["mean"] is None:
         return "in no run: one arm was never left alone"
     undecided = until["undecided"]
@@ -271,7 +271,6 @@ def _row(row: dict[str, Any], measured: RewardRange) -> tuple[str, ...]:
 _ENDS = {
     "winner": "with one arm left",
     "horizon": "with everybody asked",
-    "budget": "with the budget of users spent",
 }
 
 

@@ -63,7 +63,6 @@ class Request:
     radius: str | None = None
     ratio: Fraction | None = None
     first_batch: int | None = None
-    user_budget: int | None = None
     instance: str | None = None
     means: tuple[float, ...] | None = None
     rewards: str | None = None
@@ -118,7 +117,6 @@ def prepare(request: Request) -> Prepared:
         radius=_or(request.radius, "tight"),
         ratio=request.ratio,
         first_batch=_or(request.first_batch, 0),
-        user_budget=_or(request.user_budget, 0),
         honest_fraction=_or(request.honest_fraction, Fraction(1)),
         floors=request.floors,
     )
@@ -148,8 +146,7 @@ def build_engine(simulation: Simulation, name: str = "fast") -> Engine:
     if name == "fast" and spec.policy in _FAST:
         return _FAST[spec.policy](simulation)
     # These run a node's own code, whose imports a fast engine need not wait for.
-    from wallflower.regret.any_policy import AnyPolicy
-    from wallflower.regret.users import UsersEngine
+    from wallflower.regret.users import AnyPolicy, UsersEngine
 
     return (UsersEngine if name == "users" else AnyPolicy)(simulation)
 
@@ -215,7 +212,7 @@ def _with_file(request: Request) -> Request:
     if request.config is None:
         return request
     # Settings know keys and secure sums; a simulation from flags need not wait for it.
-    from wallflower.strategy.bandit.setup import planned_floors
+    from wallflower.strategy.bandit.policies import planned_floors
     from wallflower.strategy.config import load_config
 
     config = load_config(request.config)

@@ -2,7 +2,8 @@
 
 Every user draws a reward, runs the real randomizer, and the sum mod m goes through the
 real analyzer to the real policy. O(T); the secure sum itself, which only adds mod m,
-is the one part that is not run here.
+is the one part that is not run here. `AnyPolicy` draws the sum of a cohort instead,
+which needs nothing but the policy.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 from wallflower.clients.node.randomizer import encode_many, exact_sum
 from wallflower.protocol.noise.bits import SeededBits
 from wallflower.protocol.privacy.mechanism import CohortMechanism
-from wallflower.regret.accounts import Accounts
-from wallflower.regret.simulation import Simulation, SimulationResult
+from wallflower.regret.draws import CohortDraws
+from wallflower.regret.simulation import Accounts, Simulation, SimulationResult
 from wallflower.strategy.bandit.policies import build_policy
 from wallflower.strategy.bandit.policy import CohortRequest, CohortSum, Policy
 from wallflower.strategy.run.analyzer import analyze
@@ -117,3 +118,19 @@ class UsersEngine:
         if noise is not None:
             values = values + noise.sample(count, self._bits)
         return exact_sum(values % cohort.modulus)
+
+
+class AnyPolicy(UsersEngine):
+    """Asks the real policy, and draws the sums of its cohorts."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation)
+        self._draws = CohortDraws(simulation.model, simulation.seed)
+
+    def _cohort(
+        self, row: int, cohort_request: CohortRequest
+    ) -> Iterator[CohortSum | None]:
+        cohort = self._calibrated(cohort_request)
+        arm = np.array([row * self._spec.arms + cohort_request.arm])
+        (total,) = self._draws.totals(arm, cohort).tolist()
+        yield self._outcome(cohort_request, cohort, total)

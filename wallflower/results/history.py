@@ -1,18 +1,31 @@
-"""A run as typed rows: every arm after every round, every cohort, every step.
+"""A run as typed rows, for pages, notebooks and other programs: CSV, JSON, Parquet.
 
-Read from the journal alone, so that pages, exports and notebooks all tell the same.
+Everything is read from the journal. Two tables are exported: `rounds` has every arm
+after every round, `cohorts` every attempt at a sum. They hold counts, bounds and names
+of arms; no person, no outcome, no node.
 """
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import html
+import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from wallflower.results.cohort_rows import CohortRow, cohort_rows
+from wallflower.protocol.errors import optional_module
+from wallflower.results.cohorts import CohortRow, cohort_rows
 from wallflower.results.result import RunResult, read_result
+from wallflower.results.view import values_in_unit
+from wallflower.strategy.bandit.policy import ArmView, EliminationReason
 from wallflower.strategy.store import chain
 from wallflower.strategy.store.journal import Journal
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +45,9 @@ class ArmRow:
     upper: float
     active: bool
     fell: bool
-    reason: str
+    reason: EliminationReason | None
     retired: bool  # taken out by hand, not by the sums
+    note: str  # an operator's words for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +103,9 @@ def read_history(journal: Journal) -> History:
         created_at=journal.created_at,
         ended_at=entries[-1].at,
         entries=len(entries),
-        arms=arm_rows(_views(journal), names),
+        arms=arm_rows(_read_views(journal), names),
         cohorts=cohorts,
-        rounds=tuple(_rounds(cohorts, entries)),
+        rounds=tuple(_round_rows(cohorts, entries)),
         steps=tuple(
             Step(entry.at, entry.kind, entry.subject)
             for entry in entries
@@ -101,49 +115,49 @@ def read_history(journal: Journal) -> History:
     )
 
 
-def _views(journal: Journal) -> Iterable[tuple[int, Sequence[Mapping[str, Any]]]]:
-    """Give the rounds' views; an arm retired by hand goes out after a round's end."""
+def _read_views(journal: Journal) -> Iterable[tuple[int, Sequence[ArmView]]]:
+    """Yield the rounds' views; an arm retired by hand goes out after a round's end."""
     by_hand = {(one.arm, one.round_number - 1): one for one in journal.retired()}
     for record in journal.rounds():
         views = []
-        for stored in record.views:
-            view = dict(stored)
-            if (one := by_hand.get((view["arm"], record.number))) is not None:
-                view |= {"active": False, "retired": True, "reason": one.reason}
+        for view in record.views:
+            if (by := by_hand.get((view.arm, record.number))) is not None:
+                view = replace(view, active=False, retired=True, note=by.reason)
             views.append(view)
         yield record.number, views
 
 
 def arm_rows(
-    rounds: Iterable[tuple[int, Sequence[Mapping[str, Any]]]], names: Sequence[str]
+    rounds: Iterable[tuple[int, Sequence[ArmView]]], names: Sequence[str]
 ) -> tuple[ArmRow, ...]:
-    """Give every arm after every round, from the rounds' numbers and views."""
+    """Return every arm after every round, from the rounds' numbers and views."""
     out: set[int] = set()
     rows = []
     for number, views in rounds:
         for view in views:
-            fell = not view["active"] and view["arm"] not in out
+            fell = not view.active and view.arm not in out
             if fell:
-                out.add(view["arm"])
+                out.add(view.arm)
             rows.append(
                 ArmRow(
                     round=number,
-                    arm=names[view["arm"]],
-                    users=view["users"],
-                    asked=view["asked"],
-                    estimate=view["estimate"],
-                    lower=view["lower"],
-                    upper=view["upper"],
-                    active=view["active"],
+                    arm=names[view.arm],
+                    users=view.users,
+                    asked=view.asked,
+                    estimate=view.estimate,
+                    lower=view.lower,
+                    upper=view.upper,
+                    active=view.active,
                     fell=fell,
-                    reason=view["reason"],
-                    retired=view["retired"],
+                    reason=view.reason,
+                    retired=view.retired,
+                    note=view.note,
                 )
             )
     return tuple(rows)
 
 
-def _rounds(
+def _round_rows(
     cohorts: Sequence[CohortRow], entries: Sequence[chain.Entry]
 ) -> Iterable[RoundRow]:
     asked_at = {e.subject: e.at for e in entries if e.kind == chain.INVITED}
@@ -158,3 +172,172 @@ def _rounds(
             done_at.get(number),
             sum(row.invited for row in mine),
         )
+
+
+TABLES = ("rounds", "cohorts")
+FORMATS = ("csv", "json", "parquet")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes such a cell
+Table = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run for notebooks: typed rows, pandas where it is there, the page as a cell.
+
+    Attributes
+    ----------
+    path : its directory.
+    history : everything the journal tells, as typed rows.
+    """
+
+    path: Path
+    history: History
+
+    @property
+    def result(self) -> RunResult:
+        """What it has come to."""
+        return self.history.result
+
+    @property
+    def rounds(self) -> tuple[ArmRow, ...]:
+        """Every arm after every round, in the unit of the outcomes."""
+        return _rounds_in_unit(self.history)
+
+    @property
+    def cohorts(self) -> tuple[CohortRow, ...]:
+        """Every attempt at a sum."""
+        return self.history.cohorts
+
+    def to_pandas(self, table: str = "rounds") -> pandas.DataFrame:
+        """Give a table as a data frame; pandas must be installed."""
+        import pandas
+
+        return pandas.DataFrame(flat_table(self.history, table))
+
+    def _repr_html_(self) -> str:
+        """Show the report in a notebook's cell, apart from the notebook's styles."""
+        from wallflower.results.page import content, render
+
+        with Journal.read(self.path) as journal:
+            page = render(content(journal))
+        return (
+            f'<iframe srcdoc="{html.escape(page)}" sandbox title="Wallflower report" '
+            'style="width: 100%; height: 42rem; border: 0"></iframe>'
+        )
+
+
+def load_run(path: Path | str) -> Run:
+    """Read a run's directory, finished or under way; an altered one is refused.
+
+    Parameters
+    ----------
+    path : Path | str
+        The run directory, the one that holds ``journal.sqlite``.
+    """
+    directory = Path(path)
+    with Journal.read(directory) as journal:
+        journal.check_whole()
+        return Run(directory, read_history(journal))
+
+
+def tables_of(history: History) -> Mapping[str, Table]:
+    """Return both tables as rows of plain values, in the unit of the outcomes."""
+    return {
+        "rounds": _round_values(history),
+        "cohorts": [_cohort_values(row) for row in history.cohorts],
+    }
+
+
+def flat_table(history: History, table: str) -> Table:
+    """Return a table that stands alone: its rows state the range and unit, if any."""
+    rows = tables_of(history)[table]
+    stated = history.result.config.reward_range.as_json()
+    if not stated or table != "rounds":
+        return rows
+    low, high = stated["range"]
+    columns = {"range_low": low, "range_high": high, "unit": stated["unit"]}
+    return [{**row, **columns} for row in rows]
+
+
+def history_json(history: History) -> Table:
+    """Give the rounds, each with its time and all arms after it."""
+    arms: dict[int, list[dict[str, Any]]] = {}
+    for row in _round_values(history):
+        arms.setdefault(row.pop("round"), []).append(row)
+    return [
+        {
+            **dataclasses.asdict(one),
+            "seconds": one.seconds,
+            "arms": arms.get(one.round, []),
+        }
+        for one in history.rounds
+    ]
+
+
+def as_csv(rows: Table) -> str:
+    """Return rows with a heading; losses become ``reason=count`` words.
+
+    A name that a spreadsheet would compute (it begins with ``= + - @``, a tab or a
+    carriage return) gets an apostrophe before it.
+    """
+    text = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(
+            {key: _inert(value) for key, value in _flat(row).items()} for row in rows
+        )
+    return text.getvalue()
+
+
+def as_parquet(rows: Table) -> bytes:
+    """Return rows as the bytes of one Parquet file."""
+    pyarrow = optional_module("pyarrow", "parquet")
+    parquet = optional_module("pyarrow.parquet", "parquet")
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist([_flat(row) for row in rows]), file)
+    return file.getvalue()
+
+
+def _rounds_in_unit(history: History) -> tuple[ArmRow, ...]:
+    measured = history.result.config.reward_range
+    return tuple(
+        dataclasses.replace(
+            row,
+            estimate=None if row.estimate is None else measured.mean(row.estimate),
+            lower=measured.mean(row.lower),
+            upper=measured.mean(row.upper),
+        )
+        for row in history.arms
+    )
+
+
+def _round_values(history: History) -> list[dict[str, Any]]:
+    """Return every arm after every round as plain values in the unit."""
+    measured = history.result.config.reward_range
+    return [values_in_unit(row, measured) for row in history.arms]
+
+
+def _cohort_values(row: CohortRow) -> dict[str, Any]:
+    values = {
+        field.name: getattr(row, field.name)
+        for field in dataclasses.fields(row)
+        if field.name != "findings"  # they name nodes
+    }
+    return {**values, "losses": dict(row.losses), "lost": row.lost}
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: (
+            " ".join(f"{reason}={users}" for reason, users in value.items())
+            if isinstance(value, Mapping)
+            else value
+        )
+        for key, value in row.items()
+    }
+
+
+def _inert(value: object) -> object:
+    is_formula = isinstance(value, str) and value.startswith(_FORMULA)
+    return f"'{value}" if is_formula else value

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from wallflower.protocol.numbers import counted
-from wallflower.results.answer_rates import ALARM, AnswerRates, answer_rates
-from wallflower.results.by_hand import listed
-from wallflower.results.cohort_rows import cohort_rows
-from wallflower.strategy.bandit.policy import Arm
+from wallflower.results.cohorts import ALARM, AnswerRates, answer_rates, cohort_rows
+from wallflower.results.endings import listed
+from wallflower.strategy.bandit.policy import Arm, ArmView
 from wallflower.strategy.bandit.spec import ELIMINATION
 from wallflower.strategy.bandit.worst_case import Interval, WorstCase
 from wallflower.strategy.run.common_nodes import find_unlike_rounds
@@ -83,11 +82,11 @@ class MissingPeople:
         parts = self._who(f"{subject} holds", marks), self._rates(marks)
         return " ".join(part for part in parts if part)
 
-    def interval_of_all(self, view: Mapping[str, Any]) -> Interval | None:
+    def interval_of_all(self, view: ArmView) -> Interval | None:
         """Return the interval of an arm's mean over everybody asked, if it is known."""
         if not self.missing:
-            return Interval(view["lower"], view["upper"])
-        return self.intervals.get(view["arm"])
+            return Interval(view.lower, view.upper)
+        return self.intervals.get(view.arm)
 
     def as_json(self, winner: str | None) -> dict[str, Any]:
         """Return JSON types."""
@@ -173,18 +172,18 @@ def find_missing(journal: Journal, last: RoundRecord | None) -> MissingPeople:
     )
 
 
-def _falls(views: Sequence[Mapping[str, Any]]) -> set[int]:
+def _falls(views: Sequence[ArmView]) -> set[int]:
     """Return the rounds in which an arm fell."""
-    return {view["eliminated_in"] for view in views if not view["active"]}
+    return {view.eliminated_in for view in views if view.eliminated_in is not None}
 
 
 def _holds_for(
-    views: Sequence[Mapping[str, Any]],
+    views: Sequence[ArmView],
     doubtful: Sequence[Arm],
     with_void: Sequence[Arm],
 ) -> str | None:
     """Say whom the arms that are out hold for; None where none is out by the sums."""
-    if not any(not view["active"] and not view["retired"] for view in views):
+    if not any(not view.active and not view.retired for view in views):
         return None
     if doubtful:
         return ANSWERED

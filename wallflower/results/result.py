@@ -9,38 +9,49 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from wallflower.policy_text import describe_purpose, describe_sampled
 from wallflower.protocol.identity.enrolment import trust_label
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.sentences import REHEARSAL, power
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.protocol.secure_sum.session import Finding
-from wallflower.results.by_hand import RetiredArm, listed, winner_meaning
-from wallflower.results.cohort_rows import UNDER_WAY
-from wallflower.results.hosted_ledger import hosted_spends
+from wallflower.results.cohorts import UNDER_WAY
+from wallflower.results.endings import (
+    RetiredArm,
+    StillNeeded,
+    index_outcome,
+    listed,
+    still_needed,
+    winner_meaning,
+)
 from wallflower.results.missing import MissingPeople, find_missing
-from wallflower.results.undecided import StillNeeded, index_outcome, still_needed
-from wallflower.results.units import view_in_unit
+from wallflower.results.run_folder import hosted_spends
+from wallflower.results.view import values_in_unit
+from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.bandit.spec import (
     DECIDING,
     dropping_chance,
-    purpose,
-    whose_mean,
 )
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.reach import Reach, Stranded, read_reach, stranded_by
 from wallflower.strategy.run.run_state import standing
-from wallflower.strategy.run.spending import promise_of, spent_by
+from wallflower.strategy.run.spending import build_promise, read_spend
 from wallflower.strategy.store import blame, retiring
 from wallflower.strategy.store.askable import Askable, read_askable
 from wallflower.strategy.store.chain import RETIRED, WAITING
-from wallflower.strategy.store.entries import SUMMED, VOID, RoundRecord, StoredCohort
+from wallflower.strategy.store.entries import (
+    SUMMED,
+    VOID,
+    PrivacySpend,
+    RoundRecord,
+    StoredCohort,
+)
 from wallflower.strategy.store.journal import Journal
 
 # Engines that host everybody: the machine they run on holds every outcome.
 REHEARSALS = ("fast", "local", "simulation")
 ENDINGS = {
     "horizon": "the users of the experiment's horizon do not suffice for another batch",
-    "budget": "the budget of users is used up",
     "users-exhausted": "too few people are left for another round",
 }
 
@@ -97,7 +108,7 @@ class RunResult:
     void: int
     open: int
     head: str
-    spent: Mapping[str, Any]
+    spent: PrivacySpend
     unfinished: Unfinished
     waiting: bool  # it stopped because too few nodes were there
     losses: Mapping[str, int]
@@ -122,8 +133,8 @@ class RunResult:
         """The name of the only arm that is left."""
         if self.last is None or self.finished != "winner":
             return None
-        (active,) = (view["arm"] for view in self.last.views if view["active"])
-        return self.config.experiment.arms[int(active)]
+        (active,) = (view.arm for view in self.last.views if view.active)
+        return self.config.experiment.arms[active]
 
     @property
     def under_way(self) -> int:
@@ -155,7 +166,9 @@ class RunResult:
     @property
     def interval_of(self) -> str:
         """Say whose mean an arm's interval holds."""
-        return whose_mean(self.config.policy.name, missing=self.missing.missing > 0)
+        return describe_sampled(
+            self.config.policy.name, missing=self.missing.missing > 0
+        )
 
     @property
     def rehearsal(self) -> bool:
@@ -214,9 +227,9 @@ class RunResult:
                 f"{self.missing.qualification}; the chance that a better one was "
                 f"dropped is at most {chance:g}."
             )
-        left = [view for view in self.last.views if view["active"]]
+        left = [view for view in self.last.views if view.active]
         if self.finished is None and not self.decides:
-            return f"Not finished. {purpose(self.config.policy.name)}"
+            return f"Not finished. {describe_purpose(self.config.policy.name)}"
         if self.finished is None:
             return self.missing.qualify(
                 f"Not finished: {len(left)} of {len(arms)} arms are left."
@@ -239,9 +252,9 @@ class RunResult:
             return TEST_MODE
         if not self.invited:
             return "Nobody was asked yet: nobody has spent any privacy."
-        times = int(spent["participations"])
+        times = spent.participations
         often = "twice" if times == 1 else f"more than {times} times"
-        promise = promise_of(spent)
+        promise = build_promise(spent)
         total = round_up(promise.epsilon)
         delta = promise.privacy_delta and f" at δ = {power(promise.privacy_delta)}"
         rehearsal = f"{REHEARSAL} " * (self.rehearsal and promise.kind != "none")
@@ -291,7 +304,7 @@ class RunResult:
             "arms": [
                 self._arm(view) for view in (self.last.views if self.last else ())
             ],
-            "guarantee": dict(self.spent) if self.invited else None,
+            "guarantee": self.spent.as_json() if self.invited else None,
             "rehearsal": self.rehearsal,
             "test_mode": self.config.test_mode,
             "unfinished_round": dataclasses.asdict(self.unfinished),
@@ -300,12 +313,12 @@ class RunResult:
             "sentence": self.sentence(),
         }
 
-    def _arm(self, view: Mapping[str, Any]) -> dict[str, Any]:
+    def _arm(self, view: ArmView) -> dict[str, Any]:
         measured = self.config.reward_range
         whole = self.missing.interval_of_all(view)
         return {
-            "name": self.config.experiment.arms[view["arm"]],
-            **view_in_unit(view, measured),
+            "name": self.config.experiment.arms[view.arm],
+            **values_in_unit(view, measured),
             "lower_all_asked": None if whole is None else measured.mean(whole.lower),
             "upper_all_asked": None if whole is None else measured.mean(whole.upper),
         }
@@ -332,7 +345,7 @@ def read_result(journal: Journal) -> RunResult:
         void=sum(cohort.state == VOID for cohort in cohorts),
         open=sum(cohort.state not in (VOID, SUMMED) for cohort in cohorts),
         head=journal.head,
-        spent=spent_by(journal),
+        spent=read_spend(journal),
         unfinished=_unfinished(journal, cohorts, rounds),
         waiting=journal.last_entry().kind == WAITING,
         losses=_losses(asked, cohorts),

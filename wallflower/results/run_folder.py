@@ -1,16 +1,129 @@
-"""A run's folder: where it lies, and whether the run can go on from it.
+"""A run's folder: where it is, whether the run can continue from it, and its ledger.
 
-Whoever only looks at a run needs this, and no engine.
+Engines that host their nodes keep one ledger in the run directory. It is written by the
+users' side, before anything leaves a node. So it knows of answers that a shortened or
+changed journal no longer has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from wallflower.clients.node.ledger_reading import spends_of
 from wallflower.protocol.errors import JournalError, WallflowerError
-from wallflower.results.hosted_ledger import check_hosted_ledger
+from wallflower.protocol.numbers import counted
+from wallflower.strategy.run.checks import Check, checked
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.store import FILE_NAME
+
+Spends = Mapping[tuple[str, str], tuple[str, ...]]  # cohort, node → users
+HOSTING = ("local", "simulation")  # the engines that keep a ledger for their nodes
+_NAME = "the hosted ledger and the record tell the same"
+
+
+def ledger_path(run_dir: Path, shared: Path | None = None) -> Path:
+    """Where a hosted population keeps its spends: beside the run, or for all runs."""
+    return run_dir / "ledger.sqlite" if shared is None else shared
+
+
+def path_of(journal: Journal) -> Path:
+    """Return where the hosted ledger of a run is kept."""
+    return ledger_path(journal.run_dir, journal.config.nodes.ledger)
+
+
+def hosted_spends(journal: Journal) -> Spends | None:
+    """Give who spent by the hosted ledger; None where the nodes keep their own.
+
+    Raise JournalError where it is gone.
+    """
+    path = path_of(journal)
+    if path.exists():
+        return spends_of(path, journal.run_id)
+    if is_ledger_gone(journal):
+        raise JournalError(describe_gone(journal))
+    return None
+
+
+def is_ledger_gone(journal: Journal) -> bool:
+    """Tell whether a ledger must have been there, since people were invited."""
+    return (
+        journal.engine in HOSTING
+        and not path_of(journal).exists()
+        and any(journal.invitations())
+    )
+
+
+def describe_gone(journal: Journal) -> str:
+    """Say that the ledger is gone, and what to do."""
+    return (
+        f"ledger {path_of(journal)} is gone, although {journal.run_dir} "
+        "has invitations: what their users spent is not known any more; restore it, or "
+        "begin a new run with other users"
+    )
+
+
+def ledger_checks(journal: Journal) -> tuple[Check, ...]:
+    """Compare journal and hosted ledger; nothing where nodes keep their own."""
+    if is_ledger_gone(journal):
+        return (Check(_NAME, "no ledger", (describe_gone(journal),)),)
+    spends = hosted_spends(journal)
+    if spends is None:
+        return ()
+    return (
+        checked(
+            _NAME,
+            counted(sum(map(len, spends.values())), "spend"),
+            _differences(journal, spends),
+        ),
+    )
+
+
+def check_hosted_ledger(journal: Journal) -> None:
+    """Refuse to go on where the journal has invitations and the ledger does not fit.
+
+    Raises
+    ------
+    JournalError
+        The ledger is gone, or knows less than the journal.
+    """
+    if is_ledger_gone(journal):
+        raise JournalError(describe_gone(journal))
+    for check in ledger_checks(journal):
+        if not check.holds:
+            raise JournalError(
+                f"ledger {path_of(journal)} does not fit the journal: "
+                f"{check.problems[0]}; restore it, or begin a new run with other users"
+            )
+
+
+def _differences(journal: Journal, spends: Spends) -> Iterator[str]:
+    # A server may go on meanwhile. It invites before anybody spends, so whoever spent
+    # is in the record by now, if not in the record as it was when it was opened.
+    with Journal.read(journal.run_dir) as latest:
+        invited = {
+            (cohort_id, node_id): frozenset(users)
+            for cohort_id, node_id, users in latest.used()
+        }
+    for (cohort_id, node_id), users in spends.items():
+        where = f"cohort {cohort_id}, node {node_id}"
+        if (cohort_id, node_id) not in invited:
+            yield f"{where}: {len(users)} users spent, but the record invited nobody"
+        elif others := set(users) - invited[cohort_id, node_id]:
+            yield f"{where}: {len(others)} users spent whom the record did not invite"
+    for cohort in journal.cohorts():
+        if cohort.result is None:
+            continue
+        by_ledger = sum(
+            len(spends.get((cohort.cohort_id, node_id), ()))
+            for node_id in cohort.result.nodes
+        )
+        if by_ledger != cohort.result.survivors:
+            yield (
+                f"cohort {cohort.cohort_id}: {cohort.result.survivors} users in the "
+                f"sum, {by_ledger} in the ledger"
+            )
+
 
 RUNS = Path("runs")
 

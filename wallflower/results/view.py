@@ -1,16 +1,23 @@
-"""A run's result as a table with interval bars."""
+"""A run's result in the terminal, and its numbers in the unit of the outcomes.
+
+The journal keeps numbers in [0, 1], as they were summed. They are converted here, so
+that a mean, an interval and a difference read the same everywhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from wallflower.marks import mark_of
 from wallflower.output import console, print_text, table
+from wallflower.policy_text import describe_intervals
 from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.sentences import percent
+from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.protocol.rewards.seeded import TEST_MODE
-from wallflower.strategy.bandit.spec import intervals_in_words
+from wallflower.strategy.bandit.policy import ArmView, EliminationReason
 from wallflower.strategy.store import blame
 from wallflower.strategy.store.entries import DEALING
 from wallflower.strategy.store.losses import in_words
@@ -19,8 +26,51 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wallflower.protocol.rewards.reward_range import RewardRange
+    from wallflower.results.history import ArmRow
     from wallflower.results.result import RunResult
     from wallflower.strategy.config import ExperimentConfig
+
+
+def values_in_unit(view: ArmView | ArmRow, measured: RewardRange) -> dict[str, Any]:
+    """Return an arm as plain values, with mean, interval and reason in the unit."""
+    values = {
+        **dataclasses.asdict(view),
+        "estimate": None if view.estimate is None else measured.mean(view.estimate),
+        "lower": measured.mean(view.lower),
+        "upper": measured.mean(view.upper),
+        "reason": view.note or describe_reason(view.reason, measured),
+    }
+    del values["note"]
+    return values
+
+
+def describe_reason(reason: EliminationReason | None, measured: RewardRange) -> str:
+    """Return why the sums put an arm out; an empty text where they did not.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> euros = RewardRange(Fraction(0), Fraction(200), "€")
+    >>> describe_reason(EliminationReason(1, 0.25, radius=0.125), euros)
+    'trails arm 1 by 50.00 € > radius 25.00 €'
+    """
+    if reason is None:
+        return ""
+    trails = f"trails arm {reason.rival} by {describe_gap(reason.gap, measured)}"
+    if reason.radius is not None:
+        return f"{trails} > radius {describe_gap(reason.radius, measured)}"
+    if reason.chance is None:
+        return trails
+    return (
+        f"{trails}; the chance of such sums, were it as good as any, is at most "
+        f"{reason.chance:.2g}"
+    )
+
+
+def describe_gap(gap: float, measured: RewardRange) -> str:
+    """Return a difference of two means in the unit, in four digits without one."""
+    return f"{gap:.4g}" if measured.is_default else measured.describe_difference(gap)
+
 
 _BAR_WIDTHS = ((100, 30), (84, 14))  # columns of the terminal, columns of the bar
 _NARROW = 72  # columns below which the table has no room to spare
@@ -68,7 +118,7 @@ def headings(bars: int, measured: RewardRange) -> Sequence[str]:
 
 def arm_cells(
     name: str,
-    view: Mapping[str, Any],
+    view: ArmView,
     winner: bool,
     bars: int,
     measured: RewardRange,
@@ -76,21 +126,21 @@ def arm_cells(
     """Give one arm's row: name, users, estimate, interval, bar, status."""
     from rich.text import Text
 
-    estimate, mark = view["estimate"], mark_of(view["arm"])
+    estimate, mark = view.estimate, mark_of(view.arm)
     if winner:
         status = "best"
-    elif view["active"]:
+    elif view.active:
         status = "in the race"
-    elif view["retired"]:
-        status = f"retired after round {view['eliminated_in']}"
+    elif view.retired:
+        status = f"retired after round {view.eliminated_in}"
     else:
-        status = f"out in round {view['eliminated_in']}"
-    interval = view["lower"], view["upper"], estimate
+        status = f"out in round {view.eliminated_in}"
+    interval = view.lower, view.upper, estimate
     return (
         Text.assemble((f"{mark.glyph} ", mark.colour), name),
-        count_people(view["users"], view["asked"]),
+        count_people(view.users, view.asked),
         "–" if estimate is None else _fit(measured.format_mean(estimate), measured),
-        _fit(measured.format_interval(view["lower"], view["upper"]), measured),
+        _fit(measured.format_interval(view.lower, view.upper), measured),
         *((Text(bar(*interval, bars, mark.glyph), mark.colour),) if bars else ()),
         status,
     )
@@ -115,7 +165,7 @@ def _fit(number: str, measured: RewardRange) -> str:
 def interval_in_words(config: ExperimentConfig, *, missing: bool) -> str:
     """Say what the intervals of a table are; `missing`: some asked are in no sum."""
     chance = percent(config.experiment.failure_probability)
-    words = intervals_in_words(config.policy.name, chance, missing=missing)
+    words = describe_intervals(config.policy.name, chance, missing=missing)
     return f"interval: {words}"
 
 
@@ -132,13 +182,13 @@ def print_result(result: RunResult) -> None:
     for column in (view.columns[0], view.columns[-1]):  # words may fold, numbers not
         column.no_wrap, column.overflow = False, "fold"
     for row in result.last.views if result.last else ():
-        name = arms[row["arm"]]
+        name = arms[row.arm]
         view.add_row(*arm_cells(name, row, name == result.winner, bars, measured))
     out.print(view)
     if result.last:
         missing = result.missing.missing > 0
         print_text(out, interval_in_words(result.config, missing=missing), "dim")
-        if any(row["users"] != row["asked"] for row in result.last.views):
+        if any(row.users != row.asked for row in result.last.views):
             text = "users: people in the arm's sums, of those who were asked."
             print_text(out, text, "dim")
     lost = sum(result.lost.values())

@@ -1,9 +1,10 @@
-"""A shuffler's folder: its keys, what it hands to the operator, and what it gave."""
+"""A shuffler's folder: its keys, the operator's files and the released cohorts."""
 
 from __future__ import annotations
 
 import datetime
 import hashlib
+import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ from wallflower.protocol.identity.certificates import (
     make_server_certificate,
 )
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
-from wallflower.shuffler.given import Given
 
 # What the operator gets, besides the address.
 OPERATOR = "operator"
@@ -26,53 +26,83 @@ TOKEN = "token"  # noqa: S105 - the name of a file
 _PRIVATE_KEY, _TLS_CERTIFICATE, _TLS_KEY = "shuffler.key", "tls.crt", "tls.key"
 
 
+class ReleasedCohorts:
+    """The cohorts whose batch was released, on disk before the batch leaves.
+
+    Each is an empty file named by the digest of the cohort's description. The file
+    system lets only one of two requests create it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+
+    def claim(self, context: bytes) -> bool:
+        """Record a cohort as released; return False if it was before."""
+        path = self._folder / context.hex()
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return False
+        os.close(handle)
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
-    """All that a shuffler keeps; nothing of it is about anybody."""
+    """Everything a shuffler keeps on disk; nothing of it is about any user."""
 
     key: OpeningKey
     tls: KeyPair
     token: bytes
-    given: Given
+    released: ReleasedCohorts
 
     @property
     def fingerprint(self) -> str:
-        """What nodes pin."""
+        """The digest of the public key, which nodes pin."""
         return hashlib.sha256(self.key.public).hexdigest()
 
 
 def open_home(folder: Path, addresses: Sequence[str]) -> Home:
-    """Read a folder, or make its keys; `addresses` go into the TLS certificate."""
+    """Return the shuffler's folder; make its keys if there are none.
+
+    `addresses` go into the TLS certificate.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (folder / _PRIVATE_KEY).exists():
-        _make(folder, addresses)
+        _make_keys(folder, addresses)
     return Home(
         OpeningKey(HYBRID, read_private(folder / _PRIVATE_KEY)),
         KeyPair(
             (folder / _TLS_CERTIFICATE).read_bytes(), read_private(folder / _TLS_KEY)
         ),
         read_private(folder / OPERATOR / TOKEN),
-        Given(folder / "given"),
+        ReleasedCohorts(folder / "released"),
     )
 
 
-def _make(folder: Path, addresses: Sequence[str]) -> None:
+def _make_keys(folder: Path, addresses: Sequence[str]) -> None:
     now = datetime.datetime.now(datetime.UTC)
     authority = make_authority("Wallflower shuffler", now=now)
     tls = make_server_certificate(authority, addresses, now=now)
     key = OpeningKey.generate(HYBRID)
-    handed = folder / OPERATOR
-    handed.mkdir(mode=0o700, exist_ok=True)
-    (handed / PUBLIC_KEY).write_bytes(key.public)
-    (handed / AUTHORITY).write_bytes(authority.certificate)
-    _anew(handed / TOKEN, secrets.token_urlsafe(32).encode())
+    operator_folder = folder / OPERATOR
+    operator_folder.mkdir(mode=0o700, exist_ok=True)
+    (operator_folder / PUBLIC_KEY).write_bytes(key.public)
+    (operator_folder / AUTHORITY).write_bytes(authority.certificate)
+    _write_again(operator_folder / TOKEN, secrets.token_urlsafe(32).encode())
     (folder / _TLS_CERTIFICATE).write_bytes(tls.certificate)
-    _anew(folder / _TLS_KEY, tls.private_key)
-    # Last: a folder without it was not finished, and is made again.
+    _write_again(folder / _TLS_KEY, tls.private_key)
+    # Written last: a folder without it is unfinished, and is made again.
     write_private(folder / _PRIVATE_KEY, key.private_bytes())
 
 
-def _anew(path: Path, content: bytes) -> None:
+def _write_again(path: Path, content: bytes) -> None:
     if path.exists():
-        path.unlink()  # of a folder that was never finished
+        path.unlink()  # left by a start that was interrupted
     write_private(path, content)

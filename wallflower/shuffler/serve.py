@@ -1,4 +1,4 @@
-"""A shuffler as a process, from its folder to its end."""
+"""A shuffler as a process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from wallflower.child import wait_for_parent_end
 from wallflower.protocol.files.keyfiles import REVOKED, read_public
 from wallflower.protocol.files.watched import RevokedSerials
 from wallflower.protocol.identity.enrolment import Trust
-from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.home import open_home
 from wallflower.shuffler.service import Limits, Service
 from wallflower.shuffler.shuffled_batch import Shuffler
@@ -28,28 +27,20 @@ async def serve(
     hosts: Sequence[str],
     enrolment: Path | None,
     metrics: str,
-    hold_s: float,
     *,
     child: bool = False,
 ) -> None:
-    """Serve until told to stop; says on its first line where, and which key it has.
+    """Run a shuffler until a signal; print its address and fingerprint when ready.
 
-    A `child` ends with the process that started it, too.
+    A `child` also ends with the process that started it.
     """
     home = open_home(folder, hosts)
     trust = None
     if enrolment is not None:
         revoked = RevokedSerials(enrolment.with_name(REVOKED))
         trust = Trust(read_public(enrolment), time.time, revoked)
-    limits = Limits(hold_s=hold_s)
-    deposits = Deposits(home.key, home.given, home.token, limits.most_bytes)
-    service = Service(
-        Shuffler(home.key, home.given, trust, deposits),
-        home.tls,
-        home.token,
-        limits,
-        deposits,
-    )
+    shuffler = Shuffler(home.key, home.released, trust)
+    service = Service(shuffler, home.tls, home.token, Limits())
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,8 +1,7 @@
-"""The shuffler on the network, over TLS 1.3: deposits of nodes, one release a cohort.
+"""The shuffler on the network, over TLS 1.3: the operator asks, one release a cohort.
 
-Nothing that arrives is written anywhere. What is logged and counted says how much and
-how long, never who; a log line is written before shuffling begins or after a heap is
-gone, and names no node.
+Nothing that arrives is written to disk. Logs and metrics say how much and how long,
+and name no node. Only the operator's server connects; nodes never do.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -22,19 +20,10 @@ from wallflower.listening.connections import connection_options
 from wallflower.listening.descriptors import streams_allowed
 from wallflower.listening.grpc_log import GrpcLines
 from wallflower.listening.health import HealthService
-from wallflower.listening.limits import FairPlaces, address_of, network_of
-from wallflower.protocol.errors import (
-    AuthenticationError,
-    InputError,
-    MalformedMessageError,
-    ProtocolError,
-    RefusalError,
-)
+from wallflower.protocol.errors import InputError
 from wallflower.protocol.identity.certificates import KeyPair
 from wallflower.protocol.identity.tls import is_current
-from wallflower.protocol.secure_sum.shuffle.deposits import GREETING
-from wallflower.protocol.wire.shuffle_pb2 import Chunk, DepositAnswer
-from wallflower.shuffler.deposits import FULL, Deposits
+from wallflower.protocol.wire.shuffle_pb2 import Chunk
 from wallflower.shuffler.shuffled_batch import Shuffler
 
 SERVICE = "wallflower.v1.Shuffler"
@@ -42,15 +31,6 @@ CHUNK_BYTES = 1 << 20
 _log = logging.getLogger(__name__)
 _Context = grpc.aio.ServicerContext[Any, Any]
 _MOST_WATCHING = 16
-_CODES = {
-    AuthenticationError.code: grpc.StatusCode.UNAUTHENTICATED,
-    MalformedMessageError.code: grpc.StatusCode.INVALID_ARGUMENT,
-    FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "too-fast": grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "busy": grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "too-slow": grpc.StatusCode.DEADLINE_EXCEEDED,
-    "too-large": grpc.StatusCode.INVALID_ARGUMENT,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,42 +41,14 @@ class Limits:
     ----------
     most_bytes : of one cohort.
     most_cohorts : at the same time; memory is at most twice the product.
-    collect_s : how long a cohort that the server carries may take to arrive.
-    hold_s : how long deposits wait for their release; then they are destroyed.
-    deposits_per_s : taken in on average; who comes too fast is asked to come again.
-    deposit_bytes : of one deposit.
-    deposit_s : how long one deposit may take to arrive.
-    most_arriving : deposits that arrive at the same time, shared out by network.
+    collect_s : how long a cohort may take to arrive.
     most_connections : at the same time.
     """
 
     most_bytes: int = 1 << 30
     most_cohorts: int = 4
     collect_s: float = 600.0
-    hold_s: float = 7200.0
-    deposits_per_s: float = 5000.0
-    deposit_bytes: int = 1 << 21
-    deposit_s: float = 30.0
-    most_arriving: int = 1024
-    most_connections: int = 10_000
-
-
-class _Bucket:
-    """So many a second on average, and as many at once."""
-
-    def __init__(self, per_second: float) -> None:
-        self._per_second = per_second
-        self._left = per_second
-        self._at = time.monotonic()
-
-    def take(self) -> bool:
-        now = time.monotonic()
-        self._left += (now - self._at) * self._per_second
-        self._left, self._at = min(self._left, self._per_second), now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
+    most_connections: int = 100
 
 
 class Service:
@@ -105,34 +57,24 @@ class Service:
     Parameters
     ----------
     shuffler : Shuffler
-        Gives heaps.
+        Releases cohorts.
     tls : KeyPair
         The shuffler's certificate.
     token : bytes
         What the operator must show.
     limits : Limits
         How much is taken on.
-    deposits : Deposits, optional
-        Where nodes' own deposits go; the shuffler's. Without, none are taken.
     """
 
     def __init__(
-        self,
-        shuffler: Shuffler,
-        tls: KeyPair,
-        token: bytes,
-        limits: Limits,
-        deposits: Deposits | None = None,
+        self, shuffler: Shuffler, tls: KeyPair, token: bytes, limits: Limits
     ) -> None:
         self._shuffler = shuffler
-        self._deposits = deposits
-        self._bucket = _Bucket(limits.deposits_per_s)
         self._tls = tls
         self._token = token
         self._limits = limits
         self._busy = 0
         self._server: grpc.aio.Server | None = None
-        self._arriving = FairPlaces(limits.most_arriving)
         self._printed: GrpcLines | None = None
         self.registry = CollectorRegistry()
         self._cohorts = Counter(
@@ -166,24 +108,12 @@ class Service:
             registry=self.registry,
         )
 
-        self._taken = Counter(
-            "wallflower_shuffler_deposits", "Deposits taken.", registry=self.registry
-        )
-        held = Gauge(
-            "wallflower_shuffler_held_bytes",
-            "Bytes of deposits that wait for their release.",
-            registry=self.registry,
-        )
-        if deposits is not None:
-            held.set_function(lambda: deposits.held_bytes)
-
     async def open(self, address: str) -> int:
-        """Listen on ``host:port`` (port 0: any free one); give the port."""
+        """Listen on ``host:port`` (port 0: any free port); return the port."""
         limits = self._limits
-        longest = max(2 * CHUNK_BYTES, limits.deposit_bytes)
         self._server = grpc.aio.server(
             options=[
-                ("grpc.max_receive_message_length", longest),
+                ("grpc.max_receive_message_length", 2 * CHUNK_BYTES),
                 *connection_options(streams_allowed(limits.most_connections)),
             ]
         )
@@ -192,11 +122,7 @@ class Service:
             request_deserializer=Chunk.FromString,
             response_serializer=Chunk.SerializeToString,
         )
-        # Not unary: such a handler begins when its message is there, not before.
-        taking = grpc.stream_unary_rpc_method_handler(
-            self._deposit, response_serializer=DepositAnswer.SerializeToString
-        )
-        handlers = {"Release": handler, "Deposit": taking}
+        handlers = {"Release": handler}
         self._server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(SERVICE, handlers),
@@ -218,58 +144,13 @@ class Service:
         return port
 
     async def close(self) -> None:
-        """Stop; what was being collected is gone, and its nodes count as used."""
+        """Stop; a cohort being collected is lost, and its users count as used."""
         if self._server is not None:
             self._health.close()
             await self._server.stop(grace=5.0)
             if self._printed is not None:
                 self._printed.close()
             self._server = None
-
-    async def _deposit(self, _: object, context: _Context) -> DepositAnswer:
-        await self._check_tls(context)
-        if self._deposits is None:
-            await self._refuse(context, grpc.StatusCode.UNIMPLEMENTED, "no-deposits")
-        greeting = dict(context.invocation_metadata() or ()).get(GREETING, b"")
-        try:
-            if not isinstance(greeting, bytes):
-                raise MalformedMessageError("headers of another kind")
-            self._deposits.admit(greeting)
-            if not self._bucket.take():
-                raise RefusalError("too-fast", "more deposits than agreed")
-            body = await self._arrived(context)
-            receipt, begun = self._deposits.put(greeting, body)
-        except (ProtocolError, RefusalError) as error:
-            code = _CODES.get(error.code, grpc.StatusCode.FAILED_PRECONDITION)
-            await self._refuse(context, code, error.code)
-        if begun is not None:
-            asyncio.get_running_loop().call_later(
-                self._limits.hold_s, self._give_up, begun
-            )
-        self._taken.inc()
-        return DepositAnswer(receipt=receipt)
-
-    async def _arrived(self, context: _Context) -> bytes:
-        """Read the deposit of a node that was admitted."""
-        network = network_of(address_of(context.peer()))
-        if not self._arriving.take(network):
-            raise RefusalError("busy", "too many deposits arrive at the same time")
-        try:
-            async with asyncio.timeout(self._limits.deposit_s):
-                body = await context.read()
-        except TimeoutError:
-            raise RefusalError("too-slow", "the deposit did not arrive") from None
-        finally:
-            self._arriving.give_back(network)
-        if not isinstance(body, bytes):
-            raise MalformedMessageError("a deposit of nothing")
-        if len(body) > self._limits.deposit_bytes:
-            raise RefusalError("too-large", "longer than a deposit may be")
-        return body
-
-    def _give_up(self, cohort: bytes) -> None:
-        assert self._deposits is not None
-        self._deposits.give_up(cohort)
 
     async def _release(
         self,

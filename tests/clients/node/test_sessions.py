@@ -19,9 +19,25 @@ from wallflower.protocol.errors import RefusalError, UnavailableError
 from wallflower.protocol.secure_sum.session import (
     ClientSession,
     Contribution,
-    ShufflerUpload,
+    StageAnswer,
 )
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+
+
+class DiaryRequest:
+    """One more entry."""
+
+    needs_value = False
+
+    def __init__(self, diary: Diary, body: bytes) -> None:
+        self._diary, self._body = diary, body
+
+    def check_users(self, users: int) -> None:
+        return
+
+    def answer(self, value: Contribution | None = None) -> StageAnswer:
+        self._diary.secret += self._body
+        return StageAnswer(self._diary.secret)
 
 
 class Diary:
@@ -35,24 +51,8 @@ class Diary:
     def spec(self) -> CohortSpec:
         return CohortSpec()
 
-    def needs_contribution(self, body: bytes) -> bool:
-        return False
-
-    def check_users(self, users: int) -> None:
-        return
-
-    def destination(self) -> None:
-        return None
-
-    def handle(self, body: bytes, contribution: Contribution | None = None) -> bytes:
-        self.secret += body
-        return self.secret
-
-    def given_once(self, answer: bytes) -> str | None:
-        return None
-
-    def upload(self) -> ShufflerUpload | None:
-        return None
+    def inspect(self, body: bytes) -> DiaryRequest:
+        return DiaryRequest(self, body)
 
     def snapshot(self) -> bytes:
         return self.secret
@@ -67,7 +67,7 @@ def stored(home: Path, node_id: str = "n1") -> StoredSessions:
 
 def answer(sessions: Sessions, cohort_id: str, body: bytes) -> bytes:
     session: ClientSession = sessions.get(cohort_id) or Diary()
-    reply = session.handle(body)
+    reply = session.inspect(body).answer().body
     sessions.keep(cohort_id, session)
     return reply
 

@@ -82,7 +82,7 @@ def test_no_reward_is_spent_on_a_message_that_will_be_refused(backend: str) -> N
         ask.messages["node-00000"], kind, lambda m: setattr(m.roster, "size", 1)
     )
     with pytest.raises((RefusalError, ProtocolError)):
-        cohort.clients["node-00000"].needs_contribution(body)
+        cohort.clients["node-00000"].inspect(body)
 
 
 # -- rule 2: sizes follow from the threat ------------------------------------------
@@ -122,8 +122,8 @@ def test_the_same_request_has_the_same_answer_and_another_one_has_none(
     cohort = fresh(backend)
     body = asks(cohort, VALUE[backend]).messages["node-00000"]
     first = cohort.answer("node-00000", body)
-    assert cohort.clients["node-00000"].handle(body) == first
-    assert not cohort.clients["node-00000"].needs_contribution(body)
+    assert cohort.clients["node-00000"].inspect(body).answer().body == first
+    assert not cohort.clients["node-00000"].inspect(body).needs_value
     # A field nobody knows makes other bytes of the same meaning.
     envelope = unwrap(body)
     other = wrap(

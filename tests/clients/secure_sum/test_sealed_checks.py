@@ -65,7 +65,7 @@ def test_a_key_is_taken_that_as_many_colluders_could_not_have_made(
 ) -> None:
     cohort = sealed_under(dealers, nodes)
     body = asks(cohort, "seal").messages[NODE]
-    assert cohort.clients[NODE].handle(body, Contribution(1, 1))
+    assert cohort.clients[NODE].inspect(body).answer(Contribution(1, 1)).body
 
 
 @pytest.mark.parametrize(("least", "taken"), [(10, True), (11, False)])
@@ -77,7 +77,7 @@ def test_a_node_that_knows_how_many_collude_anywhere_says_among_how_many(
     cohort = sealed_under(10, 30, limits=limits)
     body = asks(cohort, "seal").messages[NODE]
     if taken:
-        assert cohort.clients[NODE].handle(body, Contribution(1, 1))
+        assert cohort.clients[NODE].inspect(body).answer(Contribution(1, 1)).body
     else:
         error = refusal(cohort, NODE, body)
         assert isinstance(error, RefusalError)
@@ -88,7 +88,7 @@ def test_a_verified_key_is_refused_in_a_cohort_that_must_withstand_more() -> Non
     """What was verified once is remembered, for the threat it was dealt for."""
     first = sealed_under(8, 8)
     body = asks(first, "seal").messages[NODE]
-    assert first.clients[NODE].handle(body, Contribution(1, 1))
+    assert first.clients[NODE].inspect(body).answer(Contribution(1, 1)).body
     harder = replace(LYING, corrupt=Fraction(1, 9))  # one node of eight as before
     spec = cohort_spec("sealed", first.parties, threat=harder, cohort_id="second")
     keyring: ServerKeyring = first.server.opening.keyring  # type: ignore[attr-defined]

@@ -45,7 +45,7 @@ def test_a_member_opens_a_cohort_once_and_no_overlapping_set_after_it() -> None:
     ask = asks(cohort, "open", NODE)
     body = ask.messages[NODE]
     answer = cohort.answer(NODE, body)
-    assert cohort.clients[NODE].handle(body) == answer
+    assert cohort.clients[NODE].inspect(body).answer().body == answer
 
     def fewer(request: wire.OpenRequest) -> None:
         request.contributors -= 1
@@ -64,7 +64,7 @@ def test_a_member_opens_no_second_set_in_a_session_of_its_own_either() -> None:
         cohort.spec, NODE, None, None, ClientLimits(), cohort.keyrings[NODE]
     )
     with pytest.raises(RefusalError) as caught:
-        again.handle(body)
+        again.inspect(body).answer()
     assert caught.value.code == "cohort-already-answered"
 
 
@@ -290,7 +290,9 @@ def opened_before() -> Cohort:
         )
         cohort = open_cohort(spec, parties, keyrings=rings, server_keyring=ring)
         if number == 1:
-            cohort.clients[NODE].handle(asks(cohort, "open", NODE).messages[NODE])
+            cohort.clients[NODE].inspect(
+                asks(cohort, "open", NODE).messages[NODE]
+            ).answer()
     assert rings[NODE].opening_keys
     return cohort
 

@@ -54,7 +54,7 @@ def test_a_shuffler_that_is_not_pinned_is_refused_before_anyone_is_asked() -> No
     spec = shuffled_spec()
     other = OpeningKey.generate(HYBRID).public
     with pytest.raises(RefusalError, match="not among the 1 agreed to"):
-        node(spec).needs_contribution(first_message(spec, other))
+        node(spec).inspect(first_message(spec, other))
 
 
 def test_without_any_pinned_shuffler_terms_are_refused() -> None:
@@ -86,25 +86,25 @@ def test_a_modulus_that_is_no_power_of_two_is_refused() -> None:
     odd = CohortSpec.FromString(spec.SerializeToString())
     odd.modulus += 1
     with pytest.raises(ProtocolError):
-        node(odd).needs_contribution(message)
+        node(odd).inspect(message)
 
 
 def test_the_same_request_has_the_same_answer_and_another_one_none() -> None:
     spec = shuffled_spec()
     session, message = node(spec), first_message(spec)
-    answer = session.handle(message, Contribution(3, 1))
-    assert session.handle(message, Contribution(4, 1)) == answer
+    answer = session.inspect(message).answer(Contribution(3, 1)).body
+    assert session.inspect(message).answer(Contribution(4, 1)).body == answer
     with pytest.raises(ReplayedMessageError):
-        session.handle(first_message(spec), Contribution(3, 1))
+        session.inspect(first_message(spec)).answer(Contribution(3, 1))
 
 
 def test_a_session_in_another_process_gives_the_answer_it_gave() -> None:
     spec = shuffled_spec()
     session, message = node(spec), first_message(spec)
-    answer = session.handle(message, Contribution(3, 1))
+    answer = session.inspect(message).answer(Contribution(3, 1)).body
     keyring = ClientKeyring(spec.run_id)
     again = restore_session(session.snapshot(), None, None, LIMITS, keyring)
-    assert again.handle(message) == answer
+    assert again.inspect(message).answer().body == answer
 
 
 def test_the_shufflers_stage_is_no_nodes() -> None:
@@ -112,7 +112,7 @@ def test_the_shufflers_stage_is_no_nodes() -> None:
     inside = unwrap(first_message(spec))
     message = wrap(RELEASE, inside.context, "", PARTY, inside.payload)
     with pytest.raises(ProtocolError, match="no stage"):
-        node(spec).handle(message)
+        node(spec).inspect(message).answer()
 
 
 def test_a_sealing_key_that_is_none_is_refused() -> None:
@@ -123,14 +123,16 @@ def test_a_sealing_key_that_is_none_is_refused() -> None:
     payload = request.SerializeToString()
     message = wrap(SUBMIT, inside.context, "", PARTY, payload)
     with pytest.raises(ProtocolError):
-        node(spec).needs_contribution(message)
+        node(spec).inspect(message)
 
 
 def test_all_batches_of_a_cohort_have_one_length_whatever_is_in_them() -> None:
     spec = shuffled_spec()
     message, lengths = first_message(spec), set()
     for value in (0, 1, spec.modulus - 1):
-        lengths.add(len(node(spec).handle(message, Contribution(value, 1))))
+        lengths.add(
+            len(node(spec).inspect(message).answer(Contribution(value, 1)).body)
+        )
     assert len(lengths) == 1
 
 

@@ -147,12 +147,14 @@ def test_values_and_keys_stay_out_of_repr_and_errors(backend: str) -> None:
     cohort = open_cohort(spec, parties, dict.fromkeys(parties, secret))
     body = asks(cohort, VALUE[backend]).messages["node-00000"]
     client = cohort.clients["node-00000"]
-    client.handle(body, Contribution(secret, 1))
+    client.inspect(body).answer(Contribution(secret, 1))
     texts = [repr(client), repr(cohort.server), repr(Contribution(secret, 1))]
     late = fresh(backend, cohort_id="other")
     late_body = asks(late, VALUE[backend]).messages["node-00000"]
     with pytest.raises(RefusalError) as caught:
-        late.clients["node-00000"].handle(late_body, Contribution(secret * 10**12, 1))
+        late.clients["node-00000"].inspect(late_body).answer(
+            Contribution(secret * 10**12, 1)
+        )
     texts.append(str(caught.value))
     assert not [text for text in texts if str(secret) in text]
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.port_contract import Echo
+from tests.support.transport_contract import Echo
 from wallflower.clients.transport.answering import Answering, Outbox
 from wallflower.protocol.messages.answers import MemoryAnswers
 from wallflower.protocol.wire import node_service_pb2

@@ -13,7 +13,7 @@ from tests.support.grpc_fixtures import (
     faster,
     open_grpc_server,
 )
-from tests.support.port_contract import Echo, gather, request
+from tests.support.transport_contract import Echo, gather, request
 from wallflower.clients.transport.polling import PollingClient, PollingSettings
 from wallflower.protocol.errors import AuthenticationError, UnavailableError
 from wallflower.protocol.identity.certificates import fingerprint

@@ -9,13 +9,13 @@ import pytest
 
 from wallflower.strategy.bandit.confidence import Confidence
 from wallflower.strategy.bandit.failure_budget import Shares
-from wallflower.strategy.bandit.groups import CohortFacts
 from wallflower.strategy.bandit.radius import (
     Pool,
     cohort_noise,
     own_radius,
     pair_radius,
 )
+from wallflower.strategy.bandit.schedule import CohortFacts
 from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
 
 P = Fraction(1, 10)

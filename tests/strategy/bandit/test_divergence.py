@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallflower.protocol.privacy.mechanism import mechanism_named
-from wallflower.strategy.bandit.divergence import (
+from wallflower.strategy.bandit.index_choice import (
     bernoulli_kl,
     divergence_for,
     private_divergence,

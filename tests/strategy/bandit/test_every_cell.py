@@ -10,11 +10,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from wallflower.strategy.bandit.cells import Delivered, sampling, unit_cells
+from wallflower.strategy.bandit.cells import Delivered, Doubles, sampling, unit_cells
 from wallflower.strategy.bandit.failure_budget import WRAP_PART
-from wallflower.strategy.bandit.groups import History
 from wallflower.strategy.bandit.intervals import OwnDesign
-from wallflower.strategy.bandit.noise_bound import Doubles
+from wallflower.strategy.bandit.schedule import History
 from wallflower.strategy.bandit.sequential_test import SequentialTest
 from wallflower.strategy.bandit.spec import PolicySpec
 

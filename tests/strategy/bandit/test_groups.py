@@ -14,19 +14,18 @@ import pytest
 from scipy import stats
 
 from wallflower.protocol.privacy.mechanism import REGISTRY, mechanism_named
-from wallflower.strategy.bandit.cells import Delivered
-from wallflower.strategy.bandit.groups import (
-    APART,
-    CohortFacts,
-    Grouping,
-    count_cohorts,
-    heard_from,
-)
-from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
+from wallflower.strategy.bandit.cells import Delivered, Doubles, NoiseBound
 from wallflower.strategy.bandit.pair_test import PairDesign
 from wallflower.strategy.bandit.policies import build_policy, policy_from_state
 from wallflower.strategy.bandit.policy import CohortSum, Policy
-from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.schedule import (
+    APART,
+    CohortFacts,
+    Grouping,
+    Schedule,
+    count_cohorts,
+    heard_from,
+)
 from wallflower.strategy.bandit.sequential_test import SequentialTest
 from wallflower.strategy.bandit.spec import POLICIES, RADII, PolicySpec
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from wallflower.protocol.privacy.mechanism import mechanism_named
-from wallflower.strategy.bandit.divergence import divergence_for
 from wallflower.strategy.bandit.index_choice import (
     ArmTotals,
-    imed_choice,
+    choose_arm,
+    divergence_for,
     laplace_excess,
 )
 
@@ -27,30 +27,30 @@ def standing(*arms: tuple[float, float, float]) -> ArmTotals:
 def test_a_good_arm_with_an_unlucky_first_cohort_is_asked_again() -> None:
     # The chance of such a cohort is 1 in 10,000; the plain rule would keep the leader.
     arms = standing((28, 0.26, 1), (100_000, 0.7, 12))
-    assert imed_choice(arms, ONE, MILLION) == 0
+    assert choose_arm(arms, ONE, MILLION) == 0
 
 
 def test_an_arm_is_set_aside_once_its_sums_say_enough() -> None:
     arms = standing((28, 0.1, 1), (100_000, 0.7, 12))
-    assert imed_choice(arms, ONE, MILLION) == 1
+    assert choose_arm(arms, ONE, MILLION) == 1
 
 
 def test_a_longer_horizon_sets_nothing_aside_so_soon() -> None:
     arms = standing((28, 0.1, 1), (100_000, 0.7, 12))
-    assert imed_choice(arms, ONE, 10**9) == 0
+    assert choose_arm(arms, ONE, 10**9) == 0
 
 
 def test_arms_as_good_as_the_leader_do_not_hold_up_a_doubtful_one() -> None:
     arms = standing((28, 0.3, 1), (500, 0.7, 5), (400, 0.7, 5))
-    assert imed_choice(arms, ONE, MILLION) == 0
+    assert choose_arm(arms, ONE, MILLION) == 0
 
 
 def test_several_noises_explain_more_than_one() -> None:
     one, four = (
         standing((28, 0.2, noises), (100_000, 0.7, 12)) for noises in (1.0, 4.0)
     )
-    assert imed_choice(one, ONE, MILLION) == 1
-    assert imed_choice(four, ONE, MILLION) == 0
+    assert choose_arm(one, ONE, MILLION) == 1
+    assert choose_arm(four, ONE, MILLION) == 0
 
 
 def test_the_leader_is_the_largest_mean_even_beyond_one() -> None:

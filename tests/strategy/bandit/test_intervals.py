@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wallflower.strategy.bandit.cells import Delivered
-from wallflower.strategy.bandit.groups import CohortFacts
+from wallflower.strategy.bandit.cells import Delivered, NoiseBound
 from wallflower.strategy.bandit.intervals import OwnDesign
-from wallflower.strategy.bandit.noise_bound import NoiseBound
+from wallflower.strategy.bandit.schedule import CohortFacts
 from wallflower.strategy.bandit.sequential_test import SequentialTest
 from wallflower.strategy.bandit.spec import PolicySpec
 

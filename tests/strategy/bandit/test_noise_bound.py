@@ -9,8 +9,7 @@ import pytest
 from wallflower.protocol.noise.balls import Ball, ball, precision
 from wallflower.protocol.noise.laws import DiscreteLaplace, NegativeBinomialDifference
 from wallflower.protocol.privacy.mechanism import LARGEST_COHORT
-from wallflower.strategy.bandit.cells import ROUNDING, Delivered
-from wallflower.strategy.bandit.noise_bound import NoiseBound
+from wallflower.strategy.bandit.cells import ROUNDING, Delivered, NoiseBound
 from wallflower.strategy.bandit.radius import cohort_noise
 from wallflower.strategy.bandit.spec import build_mechanism
 

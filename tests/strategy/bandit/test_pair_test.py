@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wallflower.strategy.bandit.cells import Delivered, sampling, unit_cells
+from wallflower.strategy.bandit.cells import (
+    Delivered,
+    Doubles,
+    NoiseBound,
+    sampling,
+    unit_cells,
+)
 from wallflower.strategy.bandit.confidence import confidence_for
 from wallflower.strategy.bandit.failure_budget import Shares
-from wallflower.strategy.bandit.noise_bound import Doubles, NoiseBound
 from wallflower.strategy.bandit.pair_test import ExponentPlan, PairDesign
 from wallflower.strategy.bandit.sequential_test import SequentialTest
 from wallflower.strategy.bandit.spec import PolicySpec

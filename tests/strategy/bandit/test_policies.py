@@ -110,7 +110,7 @@ class PolicyMachine(RuleBasedStateMachine):
         self.policy.retire(arm, "it harms people")
         view = self.policy.arms()[arm]
         assert not view.active
-        assert (view.retired, view.reason) == (True, "it harms people")
+        assert (view.retired, view.note) == (True, "it harms people")
         if len(racing) == 2:
             assert self.policy.finished == "winner"
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wallflower.strategy.bandit.arm_record import ArmRecord
 from wallflower.strategy.bandit.cells import Delivered
 from wallflower.strategy.bandit.elimination import Elimination
 from wallflower.strategy.bandit.pair_test import ExponentPlan, PairDesign
 from wallflower.strategy.bandit.policy import CohortRequest, CohortSum
+from wallflower.strategy.bandit.recorded import ArmRecord
 from wallflower.strategy.bandit.sequential_test import evidence_for
 from wallflower.strategy.bandit.spec import PolicySpec
 from wallflower.strategy.bandit.worst_case import WorstCase

@@ -21,8 +21,8 @@ from scipy.stats import beta
 from tests.support.orchestration import config
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.files.sections import RewardSettings
+from wallflower.strategy.bandit.policies import policy_for
 from wallflower.strategy.bandit.policy import CohortSum, Policy
-from wallflower.strategy.bandit.setup import policy_for
 from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,

@@ -198,7 +198,7 @@ async def test_who_proves_nothing_is_named_and_the_cohort_goes_on(
             assert cohort.result is not None
             assert liar not in cohort.result.nodes
             assert cohort.losses["not-proved"] > 0
-        assert result.spent["truncation-delta"] == str(Fraction(1, 2**40))
+        assert result.spent.truncation_delta == Fraction(1, 2**40)
         assert "δ = 2⁻⁴⁰" in result.sentence()
 
 

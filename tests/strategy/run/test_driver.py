@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.port_contract import Echo
 from tests.support.secure_sums import NODE_BACKENDS
 from tests.support.sum_nodes import Sum, exact, one_hot, run_spooled
+from tests.support.transport_contract import Echo
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.messages.port import (
     Answer,

@@ -293,7 +293,7 @@ async def test_users_may_return_as_often_as_agreed_and_the_sum_is_accounted(
     with Journal.read(there.run_dir) as journal:
         last = journal.last_round()
     assert last is not None
-    assert last.spent["total-epsilon"] == "2"
+    assert last.spent.total_epsilon == 2
     assert_verified(there)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.faulty_port import Faults, FaultyPort
+from tests.support.faulty_transport import Faults, FaultyTransport
 from tests.support.orchestration import SwitchedPort, World, config, world
 from tests.support.virtual_time import run_virtually
 from wallflower.protocol.errors import UnavailableError
@@ -123,7 +123,7 @@ def test_a_run_over_nodes_that_flap_for_seconds_is_decided(
     seed: int, tmp_path: Path
 ) -> None:
     async def play(there: World) -> None:
-        there.port.inner = FaultyPort(
+        there.port.inner = FaultyTransport(
             MemoryTransport(there.handlers), Faults(flap=0.6), seed
         )
         await there.run()

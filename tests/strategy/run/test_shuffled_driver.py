@@ -10,7 +10,6 @@ import pytest
 from tests.strategy.run.test_driver import CrashError, CrashingPort
 from tests.support.shuffled_sums import (
     ShuffledCohort,
-    new_deposits,
     new_shuffler,
     shuffled_spec,
 )
@@ -23,7 +22,6 @@ from wallflower.protocol.messages.port import (
 from wallflower.protocol.secure_sum.session import SecureSum, Void
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.wire.shuffle_pb2 import ReleaseAnswer
-from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.shuffled_batch import Shuffler
 from wallflower.strategy.run.driver import Deadlines, run_session
 from wallflower.strategy.secure_sum import restore_session, server_session
@@ -52,15 +50,11 @@ class Node:
     party: str
     value: int
     cohort: ShuffledCohort
-    deposits: Deposits
     said: dict[bytes, bytes] = field(default_factory=dict)
 
     async def handle(self, body: bytes) -> bytes:
         if body not in self.said:
             self.said[body] = self.cohort.node_answer(self.party, body, self.value)
-            upload = self.cohort.uploads.get(self.party)
-            if upload is not None:
-                self.deposits.put(upload.greeting, upload.body)
         return self.said[body]
 
 
@@ -69,15 +63,13 @@ class World:
     """One cohort, its nodes and its shuffler."""
 
     folder: Path
-    direct: bool
     nodes: int = 6
 
     def __post_init__(self) -> None:
-        self.cohort = ShuffledCohort(shuffled_spec(self.nodes), direct=self.direct)
-        deposits = new_deposits(self.folder / "given")
-        self.giving = Giving(new_shuffler(self.folder / "given", deposits=deposits))
+        self.cohort = ShuffledCohort(shuffled_spec(self.nodes))
+        self.giving = Giving(new_shuffler(self.folder / "released"))
         self.handlers: dict[str, NodeHandler] = {
-            party: Node(party, 1 << (number % 6), self.cohort, deposits)
+            party: Node(party, 1 << (number % 6), self.cohort)
             for number, party in enumerate(self.cohort.parties)
         }
         self.handlers[SHUFFLER] = self.giving
@@ -107,14 +99,13 @@ def _unwrap(answer: Answer) -> bytes:
     return answer.body
 
 
-@pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize(
     ("stage", "heard"), [("submit", 0), ("submit", 3), ("submit", 6), ("release", 0)]
 )
 async def test_a_server_that_dies_before_the_heap_gets_the_same_sum(
-    stage: str, heard: int, direct: bool, tmp_path: Path
+    stage: str, heard: int, tmp_path: Path
 ) -> None:
-    world = World(tmp_path, direct)
+    world = World(tmp_path)
     port = MemoryTransport(world.handlers)
     with pytest.raises(CrashError):
         await world.run(CrashingPort(port, stage, heard))
@@ -124,11 +115,10 @@ async def test_a_server_that_dies_before_the_heap_gets_the_same_sum(
     assert len(world.giving.heaps) == 1
 
 
-@pytest.mark.parametrize("direct", [True, False])
 async def test_a_server_that_dies_with_the_heap_gets_no_second_one(
-    direct: bool, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    world = World(tmp_path, direct)
+    world = World(tmp_path)
     port = MemoryTransport(world.handlers)
     with pytest.raises(CrashError):
         await world.run(CrashingPort(port, "release", 1))
@@ -141,15 +131,12 @@ async def test_a_server_that_dies_with_the_heap_gets_no_second_one(
     assert len(world.giving.heaps) == 1
 
 
-@pytest.mark.parametrize("direct", [True, False])
-async def test_nodes_that_are_gone_or_fail_are_left_out(
-    direct: bool, tmp_path: Path
-) -> None:
+async def test_nodes_that_are_gone_or_fail_are_left_out(tmp_path: Path) -> None:
     class Failing:
         async def handle(self, body: bytes) -> bytes:
             raise ValueError
 
-    world = World(tmp_path, direct, nodes=10)
+    world = World(tmp_path, nodes=10)
     gone, failing = list(world.cohort.parties)[2:4]
     del world.handlers[gone]
     world.handlers[failing] = Failing()
@@ -160,11 +147,10 @@ async def test_nodes_that_are_gone_or_fail_are_left_out(
     assert outcome.total == 63 + 15 - 4 - 8
 
 
-@pytest.mark.parametrize("direct", [True, False])
 async def test_without_its_shuffler_a_cohort_is_void_and_blames_no_node(
-    direct: bool, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    world = World(tmp_path, direct)
+    world = World(tmp_path)
     del world.handlers[SHUFFLER]
     outcome = await world.run()
     assert isinstance(outcome, Void)

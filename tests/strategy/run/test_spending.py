@@ -22,10 +22,10 @@ from wallflower.strategy.run import spending
 from wallflower.strategy.run.cohort_spec import cohort_spec
 from wallflower.strategy.run.spending import (
     Spending,
-    group_of,
-    promise_of,
-    recount_spent,
-    spent_by,
+    build_promise,
+    describe_group,
+    read_spend,
+    recount_spend,
 )
 from wallflower.strategy.store.entries import CohortRecord, CohortTerms
 from wallflower.strategy.store.journal import Journal
@@ -61,8 +61,8 @@ def test_a_run_promises_what_its_weakest_cohort_does(turned: bool) -> None:
     strong = asked(20, mechanism="dist-rdp", scale="1")
     weak = asked(10_000, mechanism="dist-rdp", scale="1")
     cohorts = [strong, weak] if turned else [weak, strong]
-    said = Spending(cohorts).spent(1, test_mode=False)
-    assert said["approximate-epsilon"] == round_up(approximate_of(weak[0]))
+    spend = Spending(cohorts).compute(1, test_mode=False)
+    assert spend.approximate_epsilon == round_up(approximate_of(weak[0]))
     assert approximate_of(weak[0]) > approximate_of(strong[0]) + 1e-3
 
 
@@ -72,54 +72,52 @@ def test_the_epsilon_of_one_cohort_is_the_largest_of_all(turned: bool) -> None:
     cohorts = [asked(size, mechanism="dist-cdp", scale="1.5") for size in sizes]
     levels = [cohort_mechanism(spec).guarantee().epsilon for spec, _ in cohorts]
     assert len(set(levels)) == 2
-    said = Spending(cohorts[::-1] if turned else cohorts).spent(1, test_mode=False)
-    assert said["epsilon"] == str(max(level or 0 for level in levels))
+    spend = Spending(cohorts[::-1] if turned else cohorts).compute(1, test_mode=False)
+    assert spend.epsilon == max(level or 0 for level in levels)
 
 
 def test_a_pure_run_adds_up_what_the_busiest_user_spent() -> None:
-    said = Spending([asked(100)]).spent(3, test_mode=False)
-    assert said["total-epsilon"] == "3/10"
-    assert promise_of(said).epsilon == Fraction(3, 10)
-    assert promise_of(said).privacy_delta == 0
+    spend = Spending([asked(100)]).compute(3, test_mode=False)
+    assert spend.total_epsilon == Fraction(3, 10)
+    assert build_promise(spend).epsilon == Fraction(3, 10)
+    assert build_promise(spend).privacy_delta == 0
 
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_mixed_sums_state_what_mixing_adds_to_delta(times: int) -> None:
     mixed = SecureSumSettings(backend="shuffle", shuffle="mixed")
-    said = Spending([asked(100, sums=mixed)]).spent(times, test_mode=False)
-    assert said["mixing-delta"] == str(times * Fraction(1, 2**40))
-    assert said["total-epsilon"] == str(times * TENTH)
-    promise = promise_of(said)
+    spend = Spending([asked(100, sums=mixed)]).compute(times, test_mode=False)
+    assert spend.mixing_delta == times * Fraction(1, 2**40)
+    assert spend.total_epsilon == times * TENTH
+    promise = build_promise(spend)
     assert promise.privacy_delta == times / 2**40
     assert promise.trust == "shuffler"
     assert "at most 1 of 10 nodes work with the operator" in promise.sentence()
-    assert "mixing-delta" not in Spending([asked(100)]).spent(times, test_mode=False)
+    unmixed = Spending([asked(100)]).compute(times, test_mode=False)
+    assert "mixing-delta" not in unmixed.as_json()
 
 
 @pytest.mark.parametrize("mechanism", ["dist-rdp", "dist-cdp"])
 def test_returning_users_are_told_the_exact_composition(mechanism: str) -> None:
     cohorts = [asked(size, mechanism=mechanism) for size in (400, 800)]
-    said = Spending(cohorts).spent(10, test_mode=False)
+    spend = Spending(cohorts).compute(10, test_mode=False)
     mechanisms = [cohort_mechanism(spec) for spec, _ in cohorts]
     best = returning_users(mechanisms, 10, 1e-6)[0]
-    assert said["approximate-epsilon"] == round_up(best.epsilon)
-    assert float(said["approximate-epsilon"]) == pytest.approx(1.368, abs=1e-3)
+    assert spend.approximate_epsilon == round_up(best.epsilon)
+    assert float(spend.approximate_epsilon or 0) == pytest.approx(1.368, abs=1e-3)
 
 
 def test_the_condition_of_every_group_is_kept() -> None:
-    said = Spending([asked(400, 20), asked(800, 40), asked(400, 20)]).spent(
+    spend = Spending([asked(400, 20), asked(800, 40), asked(400, 20)]).compute(
         1, test_mode=False
     )
-    assert [(g["people"], g["honest"]) for g in said["groups"]] == [
-        (400, 320),
-        (800, 640),
-    ]
-    assert [(g["nodes"], g["colluding"]) for g in said["groups"]] == [(20, 2), (40, 4)]
+    assert [(g.people, g.honest) for g in spend.groups] == [(400, 320), (800, 640)]
+    assert [(g.nodes, g.colluding) for g in spend.groups] == [(20, 2), (40, 4)]
 
 
 def test_a_group_counts_the_nodes_it_was_really_spread_over() -> None:
     spec, _ = asked(400, 20)
-    assert group_of(spec, 21).colluding == 3  # ⌈21/10⌉
+    assert describe_group(spec, 21).colluding == 3  # ⌈21/10⌉
 
 
 async def test_the_record_says_who_must_be_honest_in_each_cohort(
@@ -128,16 +126,17 @@ async def test_the_record_says_who_must_be_honest_in_each_cohort(
     async with world(tmp_path) as there:
         await there.run()
         with Journal.read(there.run_dir) as journal:
-            rounds, said = journal.rounds(), recount_spent(journal)
+            rounds, spend = journal.rounds(), recount_spend(journal)
             specs = {
                 (spec.cohort_size, spec.honest_floor)
                 for cohort in journal.cohorts()
                 for spec in [CohortSpec.FromString(cohort.spec)]
             }
-    assert dict(rounds[-1].spent) == said
-    assert {(g["people"], g["honest"]) for g in said["groups"]} == specs
-    (key,) = said["keys"]
-    assert (key["nodes"], key["colluding"]) == (20, 2)  # ⌈20/10⌉
+    assert rounds[-1].spent == spend
+    assert {(g.people, g.honest) for g in spend.groups} == specs
+    assert spend.keys is not None
+    (key,) = spend.keys
+    assert (key.nodes, key.colluding) == (20, 2)  # ⌈20/10⌉
 
 
 async def test_what_was_spent_counts_who_was_asked_since_the_last_round(
@@ -146,7 +145,7 @@ async def test_what_was_spent_counts_who_was_asked_since_the_last_round(
     async with world(tmp_path) as there:
         await there.run()
         with Journal.resume(there.run_dir) as journal:
-            assert spent_by(journal) == recount_spent(journal)
+            assert read_spend(journal) == recount_spend(journal)
             one = journal.cohorts()[0]
             asked_again = {
                 node_id: users
@@ -159,9 +158,9 @@ async def test_what_was_spent_counts_who_was_asked_since_the_last_round(
                 "again", 99, 99, one.arm, 1, one.size, spec.SerializeToString()
             )
             journal.invite([CohortRecord.of(late, asked_again)])
-            said = spent_by(journal)
-            assert said == recount_spent(journal)
-    assert said["participations"] == 2
+            spend = read_spend(journal)
+            assert spend == recount_spend(journal)
+    assert spend.participations == 2
 
 
 def test_cohorts_that_promise_the_same_are_calibrated_once(
@@ -181,7 +180,7 @@ def test_cohorts_that_promise_the_same_are_calibrated_once(
         level = Fraction(1, 10**6 + number)
         spec.wrap_probability.CopyFrom(to_rational(level))
         run.add(spec, nodes)
-        alone.append(run.spent(1, test_mode=False))
+        alone.append(run.compute(1, test_mode=False))
     assert calibrated == ["c1", "c2"]
     assert alone[1:] == [alone[1]] * 198
-    assert len(alone[-1]["groups"]) == 2
+    assert len(alone[-1].groups) == 2

@@ -97,7 +97,7 @@ async def test_people_asked_before_a_restart_stay_counted(tmp_path: Path) -> Non
         last = standing(journal)
         assert [check for check in verify(journal) if not check.holds] == []
     assert last is not None
-    told = {"ab"[view["arm"]]: (view["users"], view["asked"]) for view in last.views}
+    told = {"ab"[view.arm]: (view.users, view.asked) for view in last.views}
     assert told == truth
 
 
@@ -117,7 +117,7 @@ async def test_an_arm_retired_after_a_void_group_keeps_who_was_asked(
         last = standing(journal)
     assert last is not None
     truth = counted(there.run_dir)
-    told = {"ab"[view["arm"]]: (view["users"], view["asked"]) for view in last.views}
+    told = {"ab"[view.arm]: (view.users, view.asked) for view in last.views}
     assert told == truth
     assert truth["a"][0] == 0 < truth["a"][1]
 
@@ -129,7 +129,9 @@ async def test_verify_recomputes_who_was_asked(
         return tuple(
             dataclasses.replace(
                 record,
-                views=tuple({**view, "asked": view["users"]} for view in record.views),
+                views=tuple(
+                    dataclasses.replace(view, asked=view.users) for view in record.views
+                ),
             )
             for record in rounds(self)
         )

@@ -107,7 +107,7 @@ def test_clients_that_move_to_a_new_process_after_every_stage_sum_the_same(
                 ClientKeyring("run-1", key_shares=cohort.keyrings[party].key_shares),
             )
             # What was answered before the move is answered alike after it.
-            assert cohort.clients[party].handle(body) == answer
+            assert cohort.clients[party].inspect(body).answer().body == answer
         step = cohort.server.advance()
     check(cohort, step)
 
@@ -130,7 +130,7 @@ def test_a_restored_client_refuses_a_second_different_request(backend: str) -> N
         ClientKeyring("run-1"),
     )
     with pytest.raises((ReplayedMessageError, WrongContextError)):
-        moved.handle(changed.messages["node-00000"])
+        moved.inspect(changed.messages["node-00000"]).answer()
 
 
 @pytest.mark.parametrize("lying", [False, True])
@@ -152,7 +152,9 @@ def test_a_node_that_advertised_anew_is_left_out_and_the_others_are_summed(
         ClientLimits(),
         ClientKeyring(cohort.spec.run_id),
     )
-    again.handle(step.messages[ended])  # the same request reaches its next process
+    again.inspect(
+        step.messages[ended]
+    ).answer()  # the same request reaches its next process
     cohort.clients[ended] = again
     step = cohort.server.advance()
     while isinstance(step, Ask):

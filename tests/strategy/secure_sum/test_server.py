@@ -166,7 +166,7 @@ def test_a_flipped_bit_in_a_request_is_refused(
     body = bytearray(ask.messages[party])
     body[offset % len(body)] ^= 1 << bit
     with pytest.raises((ProtocolError, RefusalError)):
-        cohort.clients[party].handle(bytes(body), Contribution(1, 1))
+        cohort.clients[party].inspect(bytes(body)).answer(Contribution(1, 1))
 
 
 @settings(max_examples=100, deadline=None)
@@ -189,8 +189,8 @@ def test_garbage_is_refused_by_both_sides(
         # A few bytes may be a valid message; it is then taken for what it says.
         assert up != garbage
     try:
-        cohort.clients[party].handle(
-            wrap(stage, context, "", party, garbage), Contribution(1, 1)
+        cohort.clients[party].inspect(wrap(stage, context, "", party, garbage)).answer(
+            Contribution(1, 1)
         )
     except (ProtocolError, RefusalError):
         return

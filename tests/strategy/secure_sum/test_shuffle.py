@@ -73,7 +73,7 @@ def test_a_heap_of_other_nodes_is_not_believed() -> None:
 
 def test_a_heap_that_leaves_too_many_out_is_not_believed() -> None:
     server, _ = ShuffledCohort(shuffled_spec()).submitted()
-    left_out = dict.fromkeys(range(5), "no-deposit")
+    left_out = dict.fromkeys(range(5), "not-authenticated")
     outcome = finished(server, ReleaseAnswer(left_out=left_out).SerializeToString())
     assert isinstance(outcome, Void)
     assert outcome.code == "heap-does-not-fit"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.strategy.store.test_journal import cohort, config, summed
 from wallflower.protocol.errors import JournalError
 from wallflower.strategy.store.differences import apply_changes, find_changes
-from wallflower.strategy.store.entries import RoundRecord
+from wallflower.strategy.store.entries import PrivacySpend, RoundRecord
 from wallflower.strategy.store.journal import Journal
 
 LEAF = st.none() | st.integers() | st.text(max_size=2) | st.lists(st.integers())
@@ -56,7 +56,7 @@ def state_after(number: int) -> dict[str, Any]:
 def write_rounds(journal: Journal, numbers: range) -> None:
     for number in numbers:
         journal.invite([cohort(f"c{number}", number)])
-        record = RoundRecord(number, (), state_after(number), {}, None)
+        record = RoundRecord(number, (), state_after(number), PrivacySpend(), None)
         journal.finish_round(record, [summed(f"c{number}")])
 
 
@@ -85,7 +85,7 @@ def test_a_state_that_loses_a_key_is_written_whole(tmp_path: Path) -> None:
     with Journal.create(tmp_path / "run", "r", config(), "local") as journal:
         for number, state in enumerate(({"a": 1, "b": 2}, {"a": 1}), 1):
             journal.invite([cohort(f"c{number}", number)])
-            record = RoundRecord(number, (), state, {}, None)
+            record = RoundRecord(number, (), state, PrivacySpend(), None)
             journal.finish_round(record, [summed(f"c{number}")])
         last = journal.last_round()
         assert last is not None

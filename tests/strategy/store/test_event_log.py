@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wallflower.strategy.bandit.policy import ArmView
+from wallflower.strategy.bandit.policy import ArmView, EliminationReason
 from wallflower.strategy.store import events
 from wallflower.strategy.store.event_log import (
     FILE_NAME,
@@ -17,7 +17,8 @@ from wallflower.strategy.store.event_log import (
     size,
 )
 
-VIEW = ArmView(0, 12, None, -math.inf, math.inf, False, 3, "trails arm 1")
+FAR = EliminationReason(1, 0.25, chance=0.01)
+VIEW = ArmView(0, 12, None, -math.inf, math.inf, False, 3, FAR)
 EVENTS: tuple[events.Event, ...] = (
     events.RunStarted("r", ("a", "b"), 3, 30, 30, 0),
     events.CohortEnded("c", 0, 1, 9, 1, "too-few", (("late", 2), ("x", 1)), 0.5),

@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,19 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from wallflower.protocol.errors import ConfigError, JournalError, UnavailableError
 from wallflower.protocol.files.sections import RewardSettings
+from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
     fingerprint_of,
 )
-from wallflower.strategy.store.entries import CohortRecord, RoundRecord, SumRecord
+from wallflower.strategy.store.entries import (
+    CohortRecord,
+    PrivacySpend,
+    RoundRecord,
+    SumRecord,
+)
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.store import RunLock
 
@@ -48,7 +55,9 @@ def summed(name: str) -> SumRecord:
 
 
 def finished(number: int) -> RoundRecord:
-    return RoundRecord(number, ({"arm": 0},), {"at": number}, {"epsilon": "1"}, None)
+    view = ArmView(0, 2, 0.5, 0.25, 0.75, active=True, eliminated_in=None)
+    spent = PrivacySpend("pure", 1, Fraction(1), Fraction(1))
+    return RoundRecord(number, (view,), {"at": number}, spent, None)
 
 
 @pytest.fixture

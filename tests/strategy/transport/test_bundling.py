@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from tests.support.port_contract import LONG_S, NodePortContract, gather
+from tests.support.transport_contract import LONG_S, TransportContract, gather
 from wallflower.protocol.messages.port import (
     Answer,
     NodeHandler,
@@ -23,7 +23,7 @@ from wallflower.strategy.transport.bundling import BundlingTransport
 from wallflower.strategy.transport.memory import MemoryTransport
 
 
-class TestBundlingPort(NodePortContract):
+class TestBundlingPort(TransportContract):
     @asynccontextmanager
     async def open_port(
         self, handlers: Mapping[str, NodeHandler]

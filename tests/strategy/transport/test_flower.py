@@ -13,9 +13,9 @@ import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from tests.support.port_contract import (
+from tests.support.transport_contract import (
     Echo,
-    NodePortContract,
+    TransportContract,
     gather,
     request,
 )
@@ -98,7 +98,7 @@ async def flower_port(
             await nodes.end()
 
 
-class TestFlowerPort(NodePortContract):
+class TestFlowerPort(TransportContract):
     @asynccontextmanager
     async def open_port(
         self, handlers: Mapping[str, NodeHandler]
@@ -113,7 +113,7 @@ class PolledGrid(InProcessGrid):
     notify = None  # type: ignore[assignment]
 
 
-class TestFlowerPortOnPolledGrid(NodePortContract):
+class TestFlowerPortOnPolledGrid(TransportContract):
     @asynccontextmanager
     async def open_port(
         self, handlers: Mapping[str, NodeHandler]

@@ -3,12 +3,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from tests.support.port_contract import Echo, StoppingPortContract, gather, request
+from tests.support.transport_contract import (
+    Echo,
+    StoppingTransportContract,
+    gather,
+    request,
+)
 from wallflower.protocol.messages.port import Answer, NodeHandler, NodeTransport
 from wallflower.strategy.transport.memory import MemoryTransport
 
 
-class TestMemoryPort(StoppingPortContract):
+class TestMemoryPort(StoppingTransportContract):
     @asynccontextmanager
     async def open_port(
         self, handlers: Mapping[str, NodeHandler]

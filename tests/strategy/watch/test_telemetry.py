@@ -9,7 +9,7 @@ import pytest
 
 from tests.strategy.watch.test_metrics import samples
 from wallflower.protocol.files.logs import JsonFormatter
-from wallflower.strategy.bandit.policy import ArmView
+from wallflower.strategy.bandit.policy import ArmView, EliminationReason
 from wallflower.strategy.store.events import (
     CohortAsked,
     CohortEnded,
@@ -25,7 +25,7 @@ from wallflower.strategy.watch.telemetry import RunLog, RunMetrics, fan_out
 # Of eight digits, so that no time stamp has them by chance.
 SECRETS = ("51234567", "21234567", "42718281", "61414213", "12236067", "31732050")
 VIEWS = (
-    ArmView(0, 90, 0.51234567, 0.42718281, 0.61414213, True, None, ""),
+    ArmView(0, 90, 0.51234567, 0.42718281, 0.61414213, True, None),
     ArmView(
         1,
         90,
@@ -34,7 +34,7 @@ VIEWS = (
         0.31732050,
         False,
         1,
-        "upper 0.31732050 < lower 0.42718281",
+        EliminationReason(0, 0.31732050, radius=0.42718281),
     ),
 )
 STORY: tuple[Event, ...] = (

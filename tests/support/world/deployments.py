@@ -20,7 +20,7 @@ from wallflower.clients.node.node import Node
 from wallflower.clients.node.one_time_answers import OneTimeAnswer
 from wallflower.clients.node.rollback_counter import Counter
 from wallflower.clients.transport.grpc_client import Invitation, attend
-from wallflower.engines.open_ledger import LedgeredTransport, hosted_ledger
+from wallflower.engines.population import LedgeredTransport, hosted_ledger
 from wallflower.protocol.errors import RefusalError, UnavailableError
 from wallflower.protocol.identity.certificates import (
     KeyPair,
@@ -29,7 +29,7 @@ from wallflower.protocol.identity.certificates import (
 )
 from wallflower.protocol.identity.tokens import RunTokens
 from wallflower.protocol.messages.port import NodeTransport
-from wallflower.results.hosted_ledger import check_hosted_ledger
+from wallflower.results.run_folder import check_hosted_ledger
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.sessions import make_session_factory
 from wallflower.strategy.store.events import Listen

@@ -19,8 +19,8 @@ from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.errors import WallflowerError
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.elimination import Elimination
+from wallflower.strategy.bandit.policies import policy_from_state
 from wallflower.strategy.bandit.policy import USERS_EXHAUSTED
-from wallflower.strategy.bandit.setup import restored_policy
 from wallflower.strategy.run.cohort_spec import everybody_suffices
 from wallflower.strategy.run.drawing import UserRegistry
 from wallflower.strategy.run.verify import verify
@@ -170,7 +170,7 @@ def _exhaustion(schedule: Schedule, journal: Journal, used: _Invited) -> Iterato
     registry.mark_invited(by_node.items())
     # What was wished for when it stopped: as planned, or as few as are worth asking.
     state = {**journal.rounds()[-1].policy_state, "finished": None, "limit": None}
-    policy = restored_policy(state)
+    policy = policy_from_state(state)
     assert isinstance(policy, Elimination)
     least = policy.spec.least_size(policy.batch)
     next_cohorts = [

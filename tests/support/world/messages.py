@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
-from tests.support.faulty_port import Faults, FaultyPort
+from tests.support.faulty_transport import Faults, FaultyTransport
 from tests.support.world.schedule import MESSAGE_FAULTS, Schedule
 from wallflower.protocol.messages.port import Answer, NodeId, NodeTransport, Request
 
@@ -38,7 +38,7 @@ class _UntilQuiet:
         injected: Counter[str],
     ) -> None:
         self._port = port
-        self._faulty = FaultyPort(port, faults, plan.seed)
+        self._faulty = FaultyTransport(port, faults, plan.seed)
         self._until = plan.quiet_at
         self._injected = injected
 

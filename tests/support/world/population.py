@@ -35,8 +35,6 @@ from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity, T
 from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow
 from wallflower.protocol.secure_sum.shuffle.plan import MIXED, PURE
 from wallflower.strategy.config import (
-    DIRECT,
-    RELAYED,
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
@@ -68,7 +66,6 @@ def config_of(schedule: Schedule) -> ExperimentConfig:
             dropout=Fraction(schedule.dropout),
             server=schedule.server,
             shuffle=MIXED if schedule.backend == SHUFFLE else PURE,
-            shuffler_route=DIRECT if schedule.direct else RELAYED,
         ),
         nodes=NodeSettings(schedule.nodes, schedule.users),
         rewards=RewardSettings(

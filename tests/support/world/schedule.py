@@ -28,8 +28,8 @@ KINDS = (
 )
 # In a list of kinds this word puts a shuffler into every world, and faults of its own.
 SHUFFLE = "shuffle"
-# A process dies when so many deposits came, cohorts were claimed, or heaps have left.
-PHASE_FAULTS = ("killed-at-deposit", "killed-at-claim", "killed-at-heap")
+# A process dies when so many cohorts were claimed, or shuffled batches have left.
+PHASE_FAULTS = ("killed-at-claim", "killed-at-heap")
 SHUFFLER_FAULTS = ("killed", "power-cut", "stopped", *PHASE_FAULTS)
 
 
@@ -70,7 +70,6 @@ class Schedule:
     gap: int  # between the best arm and the worst, in units of 1/1024
     blocking: bool  # rewards come from a plain function in a thread, not a coroutine
     faults: tuple[Fault, ...]
-    direct: bool = True  # nodes take their messages to the shuffler themselves
 
     def only(self, faults: Sequence[Fault]) -> Schedule:
         """Give the same world with these faults alone."""
@@ -147,8 +146,7 @@ def _shuffled(world: Schedule) -> Schedule:
         lasts = round(source.choice((0.2, 1.0, 5.0, 20.0)) * source.random(), 3)
         target = SHUFFLER
         if kind in PHASE_FAULTS:
-            at = float(source.randint(1, 6 * world.nodes if "deposit" in kind else 4))
+            at = float(source.randint(1, 4))
             target = source.choice((SHUFFLER, SHUFFLER, SERVER))
         faults.append(Fault(kind, at, target, lasts))
-    direct = source.random() < 2 / 3
-    return replace(world, backend=SHUFFLE, direct=direct, faults=tuple(faults))
+    return replace(world, backend=SHUFFLE, faults=tuple(faults))

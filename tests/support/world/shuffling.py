@@ -1,8 +1,7 @@
 """The shuffler of a world: the real one as a process of its own, and watched.
 
-A world hears when a deposit was taken, a cohort was written down as over and a heap
-has left, so that processes can die at these very moments; and how many heaps of each
-cohort were made.
+A world hears when a cohort was recorded as released and when its batch has left, so
+that processes can die at these very moments; and how often each cohort was released.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from tests.support.world.population import trust_of
 from tests.support.world.processes import PROCESS
 from tests.support.world.schedule import SHUFFLE, SHUFFLER, Schedule
 from wallflower.protocol.wire.shuffle_pb2 import Chunk, ReleaseAnswer, ReleaseRequest
-from wallflower.shuffler.deposits import Deposits
-from wallflower.shuffler.given import Given
-from wallflower.shuffler.home import OPERATOR, Home, open_home
+from wallflower.shuffler.home import OPERATOR, Home, ReleasedCohorts, open_home
 from wallflower.shuffler.service import Limits, Service
 from wallflower.shuffler.shuffled_batch import Shuffler
 from wallflower.strategy.transport.shuffler import ShufflerFiles, ShufflerPlace
@@ -35,7 +32,7 @@ def place_of(schedule: Schedule, world: Path) -> ShufflerPlace | None:
     home = world / SHUFFLER
     open_home(home, ["10.0.0.2"])
     files = ShufflerFiles.read(home / OPERATOR)
-    return ShufflerPlace(_ADDRESS, files, schedule.direct)
+    return ShufflerPlace(_ADDRESS, files)
 
 
 async def shuffle(
@@ -43,7 +40,8 @@ async def shuffle(
 ) -> None:
     """Be the shuffler, as `wallflower.shuffler.serve` does it, until the end."""
     home = open_home(folder, [])
-    service = _service(schedule, home, _Given(folder / "given", tell), tell, heaps)
+    released = _Released(folder / "released", tell)
+    service = _service(schedule, home, released, tell, heaps)
     await service.open(_ADDRESS)
     process = PROCESS.get()
     assert process is not None
@@ -52,19 +50,20 @@ async def shuffle(
 
 
 def _service(
-    schedule: Schedule, home: Home, given: Given, tell: Tell, heaps: Counter[str]
+    schedule: Schedule,
+    home: Home,
+    released: ReleasedCohorts,
+    tell: Tell,
+    heaps: Counter[str],
 ) -> Service:
-    limits = Limits()
-    deposits = _Deposits(home.key, given, home.token, limits.most_bytes)
-    deposits.tell = tell
-    shuffler = _Shuffler(home.key, given, trust_of(schedule), deposits)
+    shuffler = _Shuffler(home.key, released, trust_of(schedule))
     shuffler.heaps = heaps
-    service = _Service(shuffler, home.tls, home.token, limits, deposits)
+    service = _Service(shuffler, home.tls, home.token, Limits())
     service.tell = tell
     return service
 
 
-class _Given(Given):
+class _Released(ReleasedCohorts):
     def __init__(self, folder: Path, tell: Tell) -> None:
         super().__init__(folder)
         self._tell = tell
@@ -73,15 +72,6 @@ class _Given(Given):
         claimed = super().claim(context)
         self._tell("claim")
         return claimed
-
-
-class _Deposits(Deposits):
-    tell: Tell
-
-    def put(self, raw: bytes, body: bytes) -> tuple[bytes, bytes | None]:
-        taken = super().put(raw, body)
-        self.tell("deposit")
-        return taken
 
 
 class _Shuffler(Shuffler):

@@ -46,7 +46,6 @@ from tests.support.world.threads import (
     VirtualExecutor,
     VirtualThread,
 )
-from wallflower.clients.node import upload
 from wallflower.clients.rewards.threads import RewardThreads
 from wallflower.protocol.errors import JournalError, UnavailableError, WallflowerError
 from wallflower.strategy.store.events import Event
@@ -143,8 +142,6 @@ class _World:
             stack.enter_context(simulated_disks())
             stack.enter_context(self._network.installed())
             patch = mock.patch.object
-            chance = random.Random(f"courier {self.schedule.seed}")
-            stack.enter_context(patch(upload, "random", chance))
             stack.enter_context(patch(secrets, "token_bytes", drawn.randbytes))
             stack.enter_context(
                 patch(secrets, "token_hex", lambda count: drawn.randbytes(count).hex())

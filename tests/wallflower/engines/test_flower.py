@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from wallflower.engines import deployment as deployment_engine
+from wallflower.engines import flower as flower_engines
 from wallflower.engines import process as flower_process
-from wallflower.engines import simulation as simulation_engine
 from wallflower.engines.flower import app_folder, carry
 from wallflower.engines.process import FlowerSite, flower_environment
-from wallflower.engines.registry import EngineJob, check_options
+from wallflower.engines.registry import EngineJob, check_options, find_engine
 from wallflower.protocol.errors import (
     ConfigError,
     InputError,
@@ -161,15 +160,15 @@ def test_a_transport_that_an_engine_cannot_carry_is_refused(
     engine: str, kind: str
 ) -> None:
     config = dataclasses.replace(EXPERIMENT, transport=TransportSettings(kind=kind))
-    module = {"simulation": simulation_engine, "deployment": deployment_engine}[engine]
+    spec = find_engine(engine)
     with pytest.raises(InputError, match=rf'transport.kind is "{kind}"'):
-        module.check(config)
+        spec.check(config)
 
 
 def test_a_desk_beyond_loopback_needs_a_certificate() -> None:
     config = dataclasses.replace(EXPERIMENT, transport=TransportSettings(host="::"))
     with pytest.raises(InputError, match="loopback, unless certificate"):
-        deployment_engine.check(config)
+        flower_engines.check_deployment(config)
 
 
 def test_an_unknown_option_is_refused_with_the_near_miss() -> None:
@@ -181,7 +180,7 @@ async def test_a_superlink_is_named_or_addressed_not_both(tmp_path: Path) -> Non
     options = (("connection", "lab"), ("address", "127.0.0.1:1"))
     job = EngineJob(EXPERIMENT, tmp_path, "r", events.ignore, options)
     with pytest.raises(InputError, match="one of the two"):
-        await deployment_engine.run_deployment(job)
+        await flower_engines.run_deployment(job)
 
 
 SERVER = """

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from wallflower.cli import main
-from wallflower.strategy.bandit.setup import planned_floors
+from wallflower.strategy.bandit.policies import planned_floors
 from wallflower.strategy.config import load_config
 
 EXPERIMENT = """

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from wallflower.protocol.rewards.models import BernoulliRewards
-from wallflower.regret.any_policy import AnyPolicy
 from wallflower.regret.report import summary
 from wallflower.regret.setup import Prepared, build_engine
 from wallflower.regret.simulation import Simulation, run
+from wallflower.regret.users import AnyPolicy
 from wallflower.strategy.bandit import policies, spec
 from wallflower.strategy.bandit.elimination import Elimination
 from wallflower.strategy.bandit.spec import PolicySpec

@@ -24,10 +24,9 @@ from wallflower.protocol.rewards.models import (
     ReplayRewards,
     RewardModel,
 )
-from wallflower.regret.draws import CohortDraws
+from wallflower.regret.draws import CohortDraws, total_noise
 from wallflower.regret.elimination import FastElimination
 from wallflower.regret.index import FastIndex
-from wallflower.regret.noise import total_noise
 from wallflower.regret.simulation import Simulation, run
 from wallflower.regret.users import UsersEngine
 from wallflower.strategy.bandit.policy import CohortRequest

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import wallflower.regret.noise as module
+import wallflower.regret.draws as module
 from wallflower.protocol.noise.bits import SeededBits
 from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.noise.laws import (
@@ -18,7 +18,7 @@ from wallflower.protocol.noise.laws import (
     Skellam,
     SumOfDiscreteGaussians,
 )
-from wallflower.regret.noise import total_noise
+from wallflower.regret.draws import total_noise
 
 LAWS = {
     "laplace": DiscreteLaplace(Fraction(7)),

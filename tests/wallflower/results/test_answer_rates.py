@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wallflower.results.answer_rates import (
+from wallflower.results.cohorts import (
     ALARM,
     TILTS,
+    CohortRow,
     Stratum,
     answer_rates,
     homogeneity,
 )
-from wallflower.results.cohort_rows import CohortRow
 
 
 def row(

@@ -16,7 +16,7 @@ import wallflower
 from tests.support.run_fixtures import SMALL
 from tests.wallflower.results.test_page import made, rows
 from tests.wallflower.test_run_commands import invoke
-from wallflower.results.export import as_csv
+from wallflower.results.history import as_csv
 
 
 @pytest.fixture(scope="module")

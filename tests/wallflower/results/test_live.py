@@ -12,8 +12,8 @@ from wallflower.strategy.store import events
 
 ARMS = ("first", "second")
 VIEWS = (
-    ArmView(0, 100, 0.25, 0.1, 0.4, False, 1, "trails", asked=100),
-    ArmView(1, 100, 0.75, 0.6, 0.9, True, None, "", asked=100),
+    ArmView(0, 100, 0.25, 0.1, 0.4, False, 1, asked=100),
+    ArmView(1, 100, 0.75, 0.6, 0.9, True, None, asked=100),
 )
 STORY: tuple[events.Event, ...] = (
     events.RunStarted("run", ARMS, 10, 1000, 1000, 0),

@@ -16,8 +16,11 @@ import pytest
 from tests.support.failing_nodes import nodes_fail
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
-from wallflower.results.page import LARGEST_BYTES, content, in_words
+from wallflower.protocol.rewards.reward_range import RewardRange
+from wallflower.results.page import LARGEST_BYTES, content
+from wallflower.results.statements import describe_elimination
 from wallflower.results.view import count_people
+from wallflower.strategy.bandit.policy import EliminationReason
 from wallflower.strategy.store.journal import Journal
 
 FAILING = """
@@ -339,15 +342,8 @@ def test_nobody_lost_is_nothing_that_differs(undecided: Path) -> None:
 
 
 def test_a_small_chance_is_written_for_people() -> None:
-    reason = (
-        "trails arm 1 by 0.05677; the chance of such sums, were it as good as any, is "
-        "at most 3.7e-06"
-    )
-    assert in_words(reason, ["a", "b"]) == (
+    reason = EliminationReason(1, 0.05677, chance=3.7e-06)
+    assert describe_elimination(reason, ["a", "b"], RewardRange()) == (
         "0.05677 behind “b”; the chance of such sums, were it as good as any, is at "
         "most 3.7·10⁻⁶"
     )
-
-
-def test_a_reason_that_is_not_known_stays_as_it_is() -> None:
-    assert in_words("retired by the operator", ["a"]) == "retired by the operator"

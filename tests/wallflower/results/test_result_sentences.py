@@ -15,9 +15,9 @@ from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.engines.registry import ENGINES
 from wallflower.protocol.privacy.sentences import REHEARSAL
-from wallflower.results.annex import annex_of
 from wallflower.results.page import content, render
 from wallflower.results.result import RunResult, read_result
+from wallflower.results.statements import annex_of
 from wallflower.strategy.store.journal import Journal
 
 BOTH_HALVES = (
@@ -98,7 +98,7 @@ shuffle = "mixed"
 def test_result_record_and_page_of_a_mixed_run_state_its_delta(tmp_path: Path) -> None:
     run_dir = ran(tmp_path, ONE_BATCH.replace("\n[policy]", MIXED))
     result = result_of(run_dir)
-    assert result.spent["mixing-delta"] == str(Fraction(1, 2**40))
+    assert result.spent.mixing_delta == Fraction(1, 2**40)
     assert "differential privacy with ε = 1, δ = 2⁻⁴⁰" in result.sentence()
     assert "the shuffler does not work with the operator" in result.sentence()
     with Journal.read(run_dir) as journal:
@@ -129,7 +129,7 @@ def test_the_annex_adds_the_own_delta_to_that_of_a_conversion(
     proved = '[privacy]\nmechanism = "dist-rdp"\n[secure-sum]\ninputs = "proved"\n'
     run_dir = ran(tmp_path, ONE_BATCH + proved)
     result = result_of(run_dir)
-    assert Fraction(result.spent["truncation-delta"]) > 0
+    assert result.spent.truncation_delta > 0
     with Journal.read(run_dir) as journal:
         facts = dict(annex_of(journal, result).facts)
     assert "at δ = 1.00001e-06" in facts[fact]

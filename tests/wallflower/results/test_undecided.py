@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import re
-from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,10 +14,10 @@ import pytest
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.results.test_page import UNDECIDED, Page
 from tests.wallflower.test_run_commands import invoke
-from wallflower.planning.typical import LONGEST, RUNS, typical_users
-from wallflower.results import undecided as results_undecided
-from wallflower.results.export import load_run
-from wallflower.results.undecided import View, still_needed
+from wallflower.planning.future import LONGEST, RUNS, typical_users
+from wallflower.results import endings as results_endings
+from wallflower.results.endings import still_needed
+from wallflower.results.history import load_run
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.bandit.spec import PolicySpec
 from wallflower.strategy.config import load_config
@@ -26,10 +25,10 @@ from wallflower.strategy.config import load_config
 INDEX = SMALL.replace("[policy]\nfirst-batch = 40", '[policy]\nname = "dp-imed"')
 
 
-def view(arm: int, estimate: float | None, around: float, out: int | None) -> View:
+def view(arm: int, estimate: float | None, around: float, out: int | None) -> ArmView:
     middle = 0.5 if estimate is None else estimate
     bounds = middle - around, middle + around
-    return asdict(ArmView(arm, 400, estimate, *bounds, out is None, out, ""))
+    return ArmView(arm, 400, estimate, *bounds, out is None, out)
 
 
 BEST, RIVAL, OUT = (view(0, 0.6, 0.15, None), view(1, 0.4, 0.1, None), view(2, 0, 0, 1))
@@ -114,7 +113,7 @@ def test_where_simulations_are_undecided_too_it_says_how_far_they_went(
     ids=["one is left", "one was never heard"],
 )
 def test_nothing_is_estimated_where_nothing_can_be(
-    views: tuple[View, ...], tmp_path: Path
+    views: tuple[ArmView, ...], tmp_path: Path
 ) -> None:
     assert still_needed(load_config(write(tmp_path)), views) is None
 
@@ -174,7 +173,7 @@ def test_an_experiment_of_many_small_rounds_is_simulated_in_few(
         assert runs == RUNS
         return typical_users(policy, base, gap, runs)
 
-    monkeypatch.setattr(results_undecided, "typical_users", simulated)
+    monkeypatch.setattr(results_endings, "typical_users", simulated)
     many = SMALL.replace("first-batch = 40", "first-batch = 40\nratio = 1.000001")
     needed = still_needed(load_config(write(tmp_path, many)), (BEST, RIVAL, OUT))
     assert needed is not None
@@ -200,7 +199,7 @@ def test_an_experiment_of_many_arms_is_simulated_a_few_times(
     def simulated(*asked: object) -> None:
         counts.append(int(str(asked[-1])))
 
-    monkeypatch.setattr(results_undecided, "typical_users", simulated)
+    monkeypatch.setattr(results_endings, "typical_users", simulated)
     views = [
         view(number, 0.5 + (number == 0) / 10, 0.2, None) for number in range(arms)
     ]

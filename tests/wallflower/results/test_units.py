@@ -7,10 +7,8 @@ import dataclasses
 import io
 import json
 import re
-from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -19,12 +17,11 @@ from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.results.test_page import Page
 from tests.wallflower.test_run_commands import invoke
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
-from wallflower.results.export import load_run
+from wallflower.results.endings import still_needed
+from wallflower.results.history import load_run
 from wallflower.results.live import RunView
-from wallflower.results.undecided import still_needed
-from wallflower.results.units import reason_in_unit, view_in_unit
-from wallflower.results.view import print_result
-from wallflower.strategy.bandit.policy import ArmView
+from wallflower.results.view import describe_reason, print_result, values_in_unit
+from wallflower.strategy.bandit.policy import ArmView, EliminationReason
 from wallflower.strategy.config import load_config
 from wallflower.strategy.store import events
 
@@ -33,8 +30,8 @@ PAID = SMALL.replace(
     "means = [0.1, 0.9, 0.2]",
     'range = [-50, 150]\nunit = "€"\nmeans = [-30, 130, -10]',
 )
-FAR = "trails arm 1 by 0.1359 > radius 0.121"
-UNLIKELY = "trails arm 1 by 0.05677; the chance of such sums, were it as good, is 0.01"
+FAR = EliminationReason(1, 0.1359, radius=0.121)
+UNLIKELY = EliminationReason(1, 0.05677, chance=0.01)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +43,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def recorded(run_dir: Path) -> tuple[Mapping[str, Any], ...]:
+def recorded(run_dir: Path) -> tuple[ArmView, ...]:
     last = load_run(run_dir).result.last
     assert last is not None
     return last.views
@@ -60,8 +57,9 @@ def test_the_terminal_shows_means_and_intervals_in_the_unit(
     monkeypatch.setattr("wallflower.results.view.console", lambda: out)
     print_result(load_run(run_dir).result)
     for view in recorded(run_dir):
-        low, high = (200 * view[end] - 50 for end in ("lower", "upper"))
-        assert f" {200 * view['estimate'] - 50:.2f} € " in text.getvalue()
+        low, high = (200 * end - 50 for end in (view.lower, view.upper))
+        assert view.estimate is not None
+        assert f" {200 * view.estimate - 50:.2f} € " in text.getvalue()
         assert f" {low:.2f} – {high:.2f} € " in text.getvalue()
 
 
@@ -77,7 +75,7 @@ def test_bars_run_from_one_end_of_the_range_to_the_other(
 
 async def test_the_table_of_a_run_under_way_is_in_the_unit() -> None:
     view = RunView(("first",), EUROS)
-    shown = (ArmView(0, 100, 0.25, 0.1, 0.4, True, None, "", asked=100),)
+    shown = (ArmView(0, 100, 0.25, 0.1, 0.4, True, None, asked=100),)
     await view.listen(events.RoundFinished(1, shown, 200, 95, 105, None, 1.25))
     text = io.StringIO()
     Console(file=text, width=120).print(view._render())
@@ -92,9 +90,9 @@ def test_json_has_arms_in_the_unit_and_states_range_and_unit(run_dir: Path) -> N
     assert (told["range"], told["unit"]) == ([-50.0, 150.0], "€")
     for arm, view in zip(told["arms"], recorded(run_dir), strict=True):
         for field in ("estimate", "lower", "upper"):
-            assert arm[field] == pytest.approx(200 * view[field] - 50)
-        assert arm["reason"] == reason_in_unit(view["reason"], EUROS)
-        assert arm["users"] == view["users"]
+            assert arm[field] == pytest.approx(200 * getattr(view, field) - 50)
+        assert arm["reason"] == describe_reason(view.reason, EUROS)
+        assert arm["users"] == view.users
 
 
 def test_the_history_in_json_is_in_the_unit_as_well(run_dir: Path) -> None:
@@ -111,7 +109,7 @@ def test_an_export_is_in_the_unit_and_states_range_and_unit(run_dir: Path) -> No
     assert (row["range_low"], row["range_high"], row["unit"]) == ("-50.0", "150.0", "€")
     view = recorded(run_dir)[-1]
     for field in ("estimate", "lower", "upper"):
-        in_unit = pytest.approx(200 * view[field] - 50)
+        in_unit = pytest.approx(200 * getattr(view, field) - 50)
         assert told["rounds"][-1][field] == float(row[field]) == in_unit
         assert getattr(load_run(run_dir).rounds[-1], field) == in_unit
 
@@ -122,30 +120,37 @@ def test_json_without_a_range_stays_as_it_is(tmp_path: Path) -> None:
     told = load_run(tmp_path / "run").result.as_json()
     assert not {"range", "unit"} & set(told)
     for arm, view in zip(told["arms"], recorded(tmp_path / "run"), strict=True):
-        assert {key: arm[key] for key in view} == view
+        shown = values_in_unit(view, DEFAULT_RANGE)
+        assert {key: arm[key] for key in shown} == shown
+        assert (arm["estimate"], arm["lower"]) == (view.estimate, view.lower)
 
 
 def test_a_reason_gives_its_differences_in_the_unit() -> None:
-    assert reason_in_unit(FAR, EUROS) == "trails arm 1 by 27.18 € > radius 24.20 €"
-    assert reason_in_unit(UNLIKELY, EUROS) == UNLIKELY.replace("0.05677", "11.35 €")
-    assert reason_in_unit(FAR, DEFAULT_RANGE) == FAR
+    assert describe_reason(FAR, EUROS) == "trails arm 1 by 27.18 € > radius 24.20 €"
+    assert describe_reason(UNLIKELY, EUROS) == (
+        "trails arm 1 by 11.35 €; the chance of such sums, were it as good as any, is "
+        "at most 0.01"
+    )
+    assert (
+        describe_reason(FAR, DEFAULT_RANGE) == "trails arm 1 by 0.1359 > radius 0.121"
+    )
 
 
 def test_the_reason_of_a_person_stays_as_they_wrote_it() -> None:
-    view = dataclasses.asdict(ArmView(0, 1, 0.5, 0.0, 1.0, False, 1, FAR, True))
-    assert view_in_unit(view, EUROS)["reason"] == FAR
+    view = ArmView(0, 1, 0.5, 0.0, 1.0, False, 1, retired=True, note="a rash")
+    assert values_in_unit(view, EUROS)["reason"] == "a rash"
 
 
 def test_an_arm_that_was_not_heard_has_no_mean_in_the_unit_either() -> None:
-    view = dataclasses.asdict(ArmView(0, 0, None, 0.0, 1.0, True, None, ""))
-    shown = view_in_unit(view, EUROS)
+    view = ArmView(0, 0, None, 0.0, 1.0, True, None)
+    shown = values_in_unit(view, EUROS)
     assert (shown["estimate"], shown["lower"], shown["upper"]) == (None, -50.0, 150.0)
 
 
 def test_what_another_experiment_would_take_is_said_in_the_unit(tmp_path: Path) -> None:
     views = [
-        dataclasses.asdict(ArmView(0, 400, 0.6, 0.45, 0.75, True, None, "")),
-        dataclasses.asdict(ArmView(1, 400, 0.4, 0.3, 0.5, True, None, "")),
+        ArmView(0, 400, 0.6, 0.45, 0.75, True, None),
+        ArmView(1, 400, 0.4, 0.3, 0.5, True, None),
     ]
     needed = still_needed(load_config(write(tmp_path, PAID)), views)
     assert needed is not None
@@ -167,8 +172,8 @@ def test_the_page_shows_means_and_intervals_in_the_unit(
     shown = {(row[2], row[3]) for row in page.table("Estimates after")}
     assert shown == {
         (
-            f"{200 * view['estimate'] - 50:.2f} €",
-            f"{200 * view['lower'] - 50:.2f} – {200 * view['upper'] - 50:.2f} €",
+            f"{200 * (view.estimate or 0.0) - 50:.2f} €",
+            f"{200 * view.lower - 50:.2f} – {200 * view.upper - 50:.2f} €",
         )
         for view in recorded(run_dir)
     }
@@ -210,14 +215,14 @@ def test_a_unit_leaves_room_for_names_and_numbers_on_a_narrow_terminal(
     assert unit in text.getvalue()
     assert all(f"● {name} " in text.getvalue() for name in "abc")
     for view in recorded(run_dir):
-        low, high = (200 * view[end] - 50 for end in ("lower", "upper"))
+        low, high = (200 * end - 50 for end in (view.lower, view.upper))
         assert f" {low:.2f} – {high:.2f}" in text.getvalue()
 
 
 async def test_a_long_unit_stands_above_the_table_of_a_run_under_way() -> None:
     kronor = dataclasses.replace(EUROS, unit="Swedish kronor a day")
     view = RunView(("first",), kronor)
-    shown = (ArmView(0, 100, 0.25, 0.1, 0.4, True, None, "", asked=100),)
+    shown = (ArmView(0, 100, 0.25, 0.1, 0.4, True, None, asked=100),)
     await view.listen(events.RoundFinished(1, shown, 200, 95, 105, None, 1.25))
     text = io.StringIO()
     Console(file=text, width=60).print(view._render(60))

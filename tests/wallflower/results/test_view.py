@@ -13,7 +13,7 @@ from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.marks import mark_of
 from wallflower.protocol.secure_sum.session import SERVER, Finding
-from wallflower.results.export import load_run
+from wallflower.results.history import load_run
 from wallflower.results.view import print_result
 
 LONG = SMALL.replace('"b"', '"a rather long name of an arm"')
@@ -45,8 +45,8 @@ def test_a_result_fits_its_terminal_and_no_number_is_cut(
     assert "…" not in said
     assert result.last is not None
     for view in result.last.views:
-        assert f"{view['lower']:.3f} – {view['upper']:.3f}" in said
-        assert f"{view['estimate']:.3f}" in said
+        assert f"{view.lower:.3f} – {view.upper:.3f}" in said
+        assert f"{view.estimate:.3f}" in said
 
 
 def test_only_a_wide_terminal_has_room_for_bars(

@@ -1,9 +1,8 @@
 """Honest but curious: what server and shuffler each have does not link anybody.
 
-The link would be from a node to one of its messages. Tickets join a node's name (which
-the server knows) with its messages (which the shuffler holds), so neither may be left
-anywhere with the other. Looked at are logs, files and all living objects; memory that
-was freed is not wiped (docs/shuffling.md).
+The link would be from a node to one of its messages. The server knows names and
+encrypted batches, the shuffler their messages; neither may have both. The tests search
+logs, files and all living objects; freed memory is not wiped (docs/shuffling.md).
 """
 
 from __future__ import annotations
@@ -18,22 +17,15 @@ import pytest
 from tests.support.shuffled_sums import (
     KEY,
     ShuffledCohort,
-    deposited,
     finished,
-    new_deposits,
     new_shuffler,
     shuffled_spec,
     started,
 )
 from tests.wallflower.shuffler.test_service import asked
-from wallflower.clients.node.upload import deliver
+from wallflower.protocol.secure_sum.envelope import unwrap
 from wallflower.protocol.secure_sum.session import SecureSum
-from wallflower.protocol.secure_sum.shuffle.deposits import (
-    TICKET_BYTES,
-    deposit_info,
-    reference,
-)
-from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan
+from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan, unnamed_info
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
 from wallflower.protocol.wire.shuffle_pb2 import (
     ReleaseAnswer,
@@ -48,13 +40,13 @@ def mixed(**options: object) -> ShuffledCohort:
     return ShuffledCohort(spec, **options)  # type: ignore[arg-type]
 
 
-def opened(cohort: ShuffledCohort, key: OpeningKey = KEY) -> dict[str, bytes]:
-    """Give every node's ticket and messages, as they lie in the shuffler's box."""
-    found = {}
-    for party, upload in cohort.uploads.items():
-        greeting, deposit = deposited(upload)
-        found[party] = key.open(deposit.sealed, deposit_info(greeting.context))
-    return found
+def opened(
+    cohort: ShuffledCohort, request: bytes, key: OpeningKey = KEY
+) -> dict[str, bytes]:
+    """Return every node's messages, as the shuffler has them in its memory."""
+    server_key = ReleaseRequest.FromString(request).sealing_key
+    place = unnamed_info(unwrap(cohort.answers["node-00000"]).context, server_key)
+    return {party: key.open(cohort.batch(party), place) for party in cohort.parties}
 
 
 def living(*roots: object) -> bytes:
@@ -84,35 +76,28 @@ def pieces(body: bytes) -> list[bytes]:
 def test_what_lives_in_the_shuffler_after_a_release_is_of_nobody(
     tmp_path: Path,
 ) -> None:
-    cohort, deposits = mixed(direct=True), new_deposits(tmp_path)
+    cohort = mixed()
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
-    for upload in cohort.uploads.values():
-        deposits.put(upload.greeting, upload.body)
-    before = living(deposits)
-    shuffler = new_shuffler(tmp_path, deposits=deposits)
-    shuffler.release(request)
-    after = living(shuffler, deposits)
-    for party, body in opened(cohort).items():
-        assert body[:TICKET_BYTES] in before  # the search finds what is there
-        assert party.encode() not in before  # no name, even while it collects
+    shuffler = new_shuffler(tmp_path)
+    answer = ReleaseAnswer.FromString(shuffler.release(request))
+    before, after = living([answer.heap]), living(shuffler)
+    for party, body in opened(cohort, request).items():
+        assert pieces(body)[0] in before  # the search finds what is there
         assert party.encode() not in after
         assert not any(piece in after for piece in pieces(body))
 
 
-@pytest.mark.parametrize("direct", [True, False], ids=["dialled", "relayed"])
-def test_the_shuffler_is_never_told_a_name(direct: bool) -> None:
-    cohort = mixed(direct=direct)
+def test_the_shuffler_is_never_told_a_name() -> None:
+    cohort = mixed()
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
     assert b"node-00003" in living(server)  # the search finds what is there
-    heard = [request, *(upload.body for upload in cohort.uploads.values())]
-    for party in cohort.parties:
-        assert not any(party.encode() in said for said in heard)
+    assert not any(party.encode() in request for party in cohort.parties)
 
 
 def test_the_order_in_which_batches_are_told_is_not_that_of_the_nodes() -> None:
-    cohort = mixed(direct=True)
+    cohort = mixed()
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
     release = ReleaseRequest.FromString(request)
@@ -121,64 +106,41 @@ def test_the_order_in_which_batches_are_told_is_not_that_of_the_nodes() -> None:
 
 
 def test_how_many_users_a_node_has_is_told_beside_its_batch_and_not_with_it() -> None:
-    cohort = ShuffledCohort(shuffled_spec(5), direct=True)
+    cohort = ShuffledCohort(shuffled_spec(5))
     cohort.parties = {"node-00000": 1, "node-00001": 3, "node-00002": 2}
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
     assert list(ReleaseRequest.FromString(request).users) == [3, 2, 1]
 
 
-def test_of_deposits_the_server_learns_whose_are_missing_and_no_more(
-    tmp_path: Path,
-) -> None:
-    cohort, deposits = mixed(direct=True), new_deposits(tmp_path)
+def test_what_the_server_keeps_has_no_message(tmp_path: Path) -> None:
+    cohort = mixed()
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
-    del cohort.uploads["node-00007"]
-    # When, in which order and how often they were brought is not told on.
-    for upload in (*reversed(cohort.uploads.values()), *cohort.uploads.values()):
-        deposits.put(upload.greeting, upload.body)
-    body = new_shuffler(tmp_path, deposits=deposits).release(request)
-    answer = ReleaseAnswer.FromString(body)
-    listed = sorted(map(cohort.batch, cohort.parties))
-    missing = listed.index(cohort.batch("node-00007"))
-    assert dict(answer.left_out) == {missing: "no-deposit"}
-    answer.ClearField("left_out")
-    assert [field.name for field, _ in answer.ListFields()] == ["heap"]
-    assert isinstance(finished(server, body), SecureSum)
-    assert dict(server.out) == {"node-00007": "no-deposit"}
-
-
-def test_what_the_server_keeps_has_no_message_and_no_ticket(tmp_path: Path) -> None:
-    cohort, deposits = mixed(direct=True), new_deposits(tmp_path)
-    server, request = cohort.submitted()
-    assert isinstance(request, bytes)
-    for upload in cohort.uploads.values():
-        deposits.put(upload.greeting, upload.body)
     kept = server.snapshot() + living(server)  # what the spool has, and memory
     assert b"node-00003" in kept
-    for body in opened(cohort).values():
+    for body in opened(cohort, request).values():
         assert not any(piece in kept for piece in pieces(body))
-    heap = new_shuffler(tmp_path, deposits=deposits).release(request)
+    heap = new_shuffler(tmp_path).release(request)
     assert isinstance(finished(server, heap), SecureSum)
     left = living(server)
     assert not any(
-        piece in left for body in opened(cohort).values() for piece in pieces(body)
+        piece in left
+        for body in opened(cohort, request).values()
+        for piece in pieces(body)
     )
 
 
 def test_a_heap_is_in_no_order_of_its_nodes(tmp_path: Path) -> None:
-    cohort, deposits = mixed(direct=True), new_deposits(tmp_path)
+    cohort = mixed()
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
-    for upload in cohort.uploads.values():
-        deposits.put(upload.greeting, upload.body)
-    body = new_shuffler(tmp_path, deposits=deposits).release(request)
+    body = new_shuffler(tmp_path).release(request)
     heap = ReleaseAnswer.FromString(body).heap
     plan = ShufflePlan.of(cohort.spec, NODES)
     size, owner = plan.message_bytes, {}
-    for party, lying in opened(cohort).items():
-        for start in range(TICKET_BYTES, len(lying), size):
+    for party, lying in opened(cohort, request).items():
+        for start in range(0, len(lying), size):
             owner[lying[start : start + size]] = party
     order = [owner[heap[at : at + size]] for at in range(0, len(heap), size)]
     together = sum(a == b for a, b in itertools.pairwise(order))
@@ -198,8 +160,6 @@ async def test_logs_and_files_of_a_shufflers_process_name_nobody(
             cohort = mixed(place=place)
             server, request = cohort.submitted()
             assert isinstance(request, bytes)
-            for upload in cohort.uploads.values():
-                await deliver(upload)
             outcome = finished(server, (await asked(place, request)).body)
             assert isinstance(outcome, SecureSum)
         finally:
@@ -211,7 +171,7 @@ async def test_logs_and_files_of_a_shufflers_process_name_nobody(
         for path in home.rglob("*")
         if path.is_file()
     )
-    for party, body in opened(cohort, key).items():
+    for party, body in opened(cohort, request, key).items():
         assert party.encode() not in written
         for piece in pieces(body):
             assert piece not in written
@@ -219,23 +179,3 @@ async def test_logs_and_files_of_a_shufflers_process_name_nobody(
     # Who connected is not written down either.
     assert b"ipv4" not in written
     assert b"127.0.0.1" not in (tmp_path / "log").read_bytes()
-
-
-def test_both_together_read_a_node_that_its_own_noise_alone_hides() -> None:
-    # The documented loss: what the server knows deposits by, the shuffler's box while
-    # it holds them, the server's key.
-    cohort = mixed(direct=True)
-    server, request = cohort.submitted()
-    assert isinstance(request, bytes)
-    release = ReleaseRequest.FromString(request)
-    context = server.context  # type: ignore[attr-defined]
-    box = {
-        reference(body[:TICKET_BYTES], context, release.sealing_key): body[
-            TICKET_BYTES:
-        ]
-        for body in opened(cohort).values()
-    }
-    lying = box[cohort.batch("node-00003")]
-    bodies = server._bodies(lying)  # type: ignore[attr-defined]
-    plan = ShufflePlan.of(cohort.spec, NODES)
-    assert plan.read(bodies, 1) == cohort.values["node-00003"]

@@ -5,24 +5,20 @@ from __future__ import annotations
 import os
 import signal
 from asyncio.subprocess import Process
-from dataclasses import replace
 from pathlib import Path
 
 import grpc
-import pytest
 
 from tests.support.shuffled_sums import (
     ShuffledCohort,
-    deposited,
     finished,
     shuffled_spec,
     started,
 )
 from tests.wallflower.shuffler.test_service import asked, bearer
-from wallflower.clients.node.upload import deliver
-from wallflower.protocol.errors import RefusalError
+from wallflower.protocol.secure_sum.envelope import unwrap
 from wallflower.protocol.secure_sum.session import SecureSum, Void
-from wallflower.protocol.secure_sum.shuffle.deposits import deposit_info
+from wallflower.protocol.secure_sum.shuffle.plan import unnamed_info
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
 from wallflower.protocol.wire.shuffle_pb2 import (
     Chunk,
@@ -35,23 +31,17 @@ from wallflower.strategy.transport.shuffler import ShufflerPlace
 # Run in the process before anything else: it ends when a cohort was just written down.
 ENDS_AFTER_THE_CLAIM = """
 import os, signal
-from wallflower.shuffler.given import Given
-claim = Given.claim
+from wallflower.shuffler.home import ReleasedCohorts
+claim = ReleasedCohorts.claim
 def claim_and_end(self, context):
     claim(self, context)
     os.kill(os.getpid(), signal.SIGKILL)
-Given.claim = claim_and_end
+ReleasedCohorts.claim = claim_and_end
 """
 
 
-def cohort_at(place: ShufflerPlace, *, direct: bool = True) -> ShuffledCohort:
-    there = ShufflerPlace(place.address, place.files, direct)
-    return ShuffledCohort(shuffled_spec(mechanism="dist-dp"), place=there)
-
-
-async def brought(cohort: ShuffledCohort) -> None:
-    for upload in cohort.uploads.values():
-        await deliver(upload)
+def cohort_at(place: ShufflerPlace) -> ShuffledCohort:
+    return ShuffledCohort(shuffled_spec(mechanism="dist-dp"), place=place)
 
 
 async def killed(process: Process) -> None:
@@ -65,7 +55,7 @@ async def stopped(process: Process) -> None:
 
 
 def is_given(home: Path) -> int:
-    return len(list((home / "given").iterdir()))
+    return len(list((home / "released").iterdir()))
 
 
 def leaves_nothing(home: Path, cohort: ShuffledCohort, request: bytes) -> None:
@@ -73,39 +63,12 @@ def leaves_nothing(home: Path, cohort: ShuffledCohort, request: bytes) -> None:
     lying = b"".join(p.read_bytes() for p in home.rglob("*") if p.is_file())
     key = OpeningKey(HYBRID, (home / "shuffler.key").read_bytes())
     release = ReleaseRequest.FromString(request)
-    parts = list(release.unnamed)
+    context = unwrap(cohort.answers["node-00000"]).context
+    place = unnamed_info(context, release.sealing_key)
+    parts = [*release.unnamed, *(key.open(batch, place) for batch in release.unnamed)]
     assert parts
-    for upload in cohort.uploads.values():
-        greeting, deposit = deposited(upload)
-        opened = key.open(deposit.sealed, deposit_info(greeting.context))
-        parts += [deposit.sealed, opened]
     for part in parts:
         assert not any(part[i : i + 16] in lying for i in range(0, len(part), 16))
-
-
-async def test_killed_while_it_collects_it_has_nothing_and_gives_no_heap(
-    tmp_path: Path,
-) -> None:
-    process, place = await started(tmp_path)
-    cohort = cohort_at(place)
-    server, request = cohort.submitted()
-    assert isinstance(request, bytes)
-    await brought(cohort)
-    await killed(process)
-    assert is_given(tmp_path) == 0
-    leaves_nothing(tmp_path, cohort, request)
-    again, place = await started(tmp_path)
-    try:
-        outcome = finished(server, (await asked(place, request)).body)
-        assert isinstance(outcome, Void)
-        assert "floor-not-met" in outcome.detail
-        # The cohort is over: what arrives late is in no heap either.
-        assert is_given(tmp_path) == 1
-        late = cohort.uploads["node-00000"]
-        with pytest.raises(RefusalError, match="failed-precondition"):
-            await deliver(replace(late, address=place.address, receipt=b""))
-    finally:
-        await stopped(again)
 
 
 async def test_killed_between_claim_and_release_no_heap_is_ever_given(
@@ -115,7 +78,6 @@ async def test_killed_between_claim_and_release_no_heap_is_ever_given(
     cohort = cohort_at(place)
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
-    await brought(cohort)
     answer = await asked(place, request)
     assert answer.failure == "shuffler-unavailable"
     assert await process.wait() == -signal.SIGKILL
@@ -124,7 +86,7 @@ async def test_killed_between_claim_and_release_no_heap_is_ever_given(
     again, place = await started(tmp_path)
     try:
         body = (await asked(place, request)).body
-        assert "given before" in ReleaseAnswer.FromString(body).refusal
+        assert "released before" in ReleaseAnswer.FromString(body).refusal
         assert isinstance(finished(server, body), Void)
     finally:
         await stopped(again)
@@ -135,14 +97,13 @@ async def test_killed_after_the_release_it_gives_no_second_heap(tmp_path: Path) 
     cohort = cohort_at(place)
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
-    await brought(cohort)
     body = (await asked(place, request)).body
     await killed(process)
     leaves_nothing(tmp_path, cohort, request)
     again, place = await started(tmp_path)
     try:
         second = ReleaseAnswer.FromString((await asked(place, request)).body)
-        assert "given before" in second.refusal
+        assert "released before" in second.refusal
         assert not second.heap
     finally:
         await stopped(again)
@@ -155,7 +116,7 @@ async def test_killed_while_the_server_hands_over_it_claims_nothing_and_can_go_o
     tmp_path: Path,
 ) -> None:
     process, place = await started(tmp_path)
-    cohort = cohort_at(place, direct=False)
+    cohort = cohort_at(place)
     server, request = cohort.submitted()
     assert isinstance(request, bytes)
     credentials = grpc.ssl_channel_credentials(place.files.authority)

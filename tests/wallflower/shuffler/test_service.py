@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -17,13 +16,10 @@ from tests.support.shuffled_sums import (
     finished,
     shuffled_spec,
 )
-from wallflower.clients.node.upload import deliver
-from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.messages.port import Answer, Request
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.wire.shuffle_pb2 import Chunk
-from wallflower.shuffler.deposits import Deposits
 from wallflower.shuffler.home import open_home
 from wallflower.shuffler.service import SERVICE, Limits, Service
 from wallflower.shuffler.shuffled_batch import Shuffler
@@ -44,24 +40,16 @@ def request_body() -> bytes:
 
 @asynccontextmanager
 async def serving(
-    folder: Path,
-    limits: Limits | None = None,
-    box: type[Deposits] = Deposits,
+    folder: Path, limits: Limits | None = None
 ) -> AsyncIterator[tuple[ShufflerPlace, Service]]:
     home = open_home(folder, ["127.0.0.1"])
-    deposits = box(KEY, home.given, home.token)
-    service = Service(
-        Shuffler(KEY, home.given, None, deposits),
-        home.tls,
-        home.token,
-        limits or Limits(),
-        deposits,
-    )
+    shuffler = Shuffler(KEY, home.released, None)
+    service = Service(shuffler, home.tls, home.token, limits or Limits())
     port = await service.open("127.0.0.1:0")
     try:
         files = ShufflerFiles.read(folder / "operator")
         files = ShufflerFiles(KEY.public, files.authority, files.token)
-        yield ShufflerPlace(f"127.0.0.1:{port}", files, direct=True), service
+        yield ShufflerPlace(f"127.0.0.1:{port}", files), service
     finally:
         await service.close()
 
@@ -99,7 +87,7 @@ async def test_who_does_not_show_the_token_is_not_let_in(
         labels = {"why": "token"}
         name = "wallflower_shuffler_refused_calls_total"
         assert service.registry.get_sample_value(name, labels) == 1
-    assert not list((tmp_path / "given").iterdir())
+    assert not list((tmp_path / "released").iterdir())
 
 
 async def test_another_shufflers_certificate_is_not_believed(
@@ -119,7 +107,7 @@ async def test_more_than_the_limit_is_refused_and_claims_nothing(
     async with serving(tmp_path, limits=limits) as (place, _):
         answer = await asked(place, request_body)
     assert answer.failure == "shuffler-resource-exhausted"
-    assert not list((tmp_path / "given").iterdir())
+    assert not list((tmp_path / "released").iterdir())
 
 
 async def test_more_cohorts_than_agreed_are_refused(
@@ -154,112 +142,15 @@ async def test_health_is_told_to_everybody(tmp_path: Path) -> None:
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def direct(place: ShufflerPlace) -> ShuffledCohort:
-    cohort = ShuffledCohort(shuffled_spec(mechanism="dist-dp"), place=place)
-    cohort.submitted()
-    return cohort
-
-
-def counted(service: Service, why: str) -> float | None:
-    name = "wallflower_shuffler_refused_calls_total"
-    return service.registry.get_sample_value(name, {"why": why})
-
-
-async def test_nodes_take_their_messages_there_themselves(tmp_path: Path) -> None:
-    async with serving(tmp_path) as (place, service):
-        cohort = ShuffledCohort(shuffled_spec(mechanism="dist-dp"), place=place)
-        server, request = cohort.submitted()
-        assert isinstance(request, bytes)
-        for upload in cohort.uploads.values():
-            await deliver(upload)
-        held = "wallflower_shuffler_held_bytes"
-        assert (service.registry.get_sample_value(held) or 0) > 0
-        answer = await asked(place, request)
-        assert service.registry.get_sample_value(held) == 0
-        taken = service.registry.get_sample_value("wallflower_shuffler_deposits_total")
-        assert taken == len(cohort.uploads)
-    outcome = finished(server, answer.body)
-    assert isinstance(outcome, SecureSum)
-    assert outcome.total == sum(cohort.values.values())
-
-
-async def test_a_deposit_without_admission_is_not_let_in(tmp_path: Path) -> None:
-    async with serving(tmp_path) as (place, service):
-        files = ShufflerFiles(place.files.public_key, place.files.authority, b"guess")
-        cohort = direct(ShufflerPlace(place.address, files, direct=True))
-        with pytest.raises(RefusalError, match="unauthenticated"):
-            await deliver(cohort.uploads["node-00000"])
-        assert counted(service, "not-authenticated") == 1
-
-
-async def test_a_deposit_without_admission_is_not_waited_for(tmp_path: Path) -> None:
-    async with serving(tmp_path, Limits(deposit_s=0.2)) as (place, service):
+async def test_nodes_have_nothing_to_call_there(tmp_path: Path) -> None:
+    """Only the operator fills the shuffler's memory, whatever a node sends."""
+    async with serving(tmp_path) as (place, _):
         credentials = grpc.ssl_channel_credentials(place.files.authority)
         async with grpc.aio.secure_channel(place.address, credentials) as channel:
-            deposit = channel.stream_unary(f"/{SERVICE}/Deposit", None, None)
-            call: Any = deposit(None)
-            # It has sent nothing but its headers.
-            assert await call.code() == grpc.StatusCode.UNAUTHENTICATED
-        assert counted(service, "not-authenticated") == 1
-
-
-class _Pretending(Deposits):
-    def put(self, raw: bytes, body: bytes) -> tuple[bytes, bytes | None]:
-        return bytes(32), None
-
-
-async def test_who_does_not_hold_the_pinned_key_is_found_out(tmp_path: Path) -> None:
-    async with serving(tmp_path, box=_Pretending) as (place, _):
-        cohort = direct(place)
-        with pytest.raises(RefusalError) as caught:
-            await deliver(cohort.uploads["node-00000"])
-    assert caught.value.code == "shuffler-not-genuine"
-
-
-@pytest.mark.parametrize(
-    ("limits", "why", "word"),
-    [
-        (Limits(deposits_per_s=0), "too-fast", "resource-exhausted"),
-        (Limits(deposit_bytes=1000), "too-large", "invalid-argument"),
-    ],
-)
-async def test_nodes_come_no_faster_and_with_no_more_than_agreed(
-    limits: Limits, why: str, word: str, tmp_path: Path
-) -> None:
-    async with serving(tmp_path, limits) as (place, service):
-        cohort = direct(place)
-        with pytest.raises(RefusalError, match=word):
-            await deliver(cohort.uploads["node-00000"], pauses_s=())
-        assert counted(service, why) == 1
-
-
-async def test_who_is_turned_away_comes_again_and_is_let_in(tmp_path: Path) -> None:
-    async with serving(tmp_path, Limits(deposits_per_s=1)) as (place, service):
-        cohort = direct(place)
-        await deliver(cohort.uploads["node-00000"])
-        await deliver(cohort.uploads["node-00001"], pauses_s=[0.5] * 20)
-        assert (counted(service, "too-fast") or 0) >= 1
-
-
-async def test_deposits_that_nobody_releases_are_destroyed(tmp_path: Path) -> None:
-    async with serving(tmp_path, Limits(hold_s=0)) as (place, service):
-        cohort = direct(place)
-        await deliver(cohort.uploads["node-00000"])
-        with pytest.raises(RefusalError, match="failed-precondition"):
-            await deliver(cohort.uploads["node-00001"])
-        assert counted(service, "replayed-message") == 1
-        held = "wallflower_shuffler_held_bytes"
-        assert service.registry.get_sample_value(held) == 0
-
-
-async def test_a_shuffler_that_is_not_there_is_a_refusal_by_name(
-    tmp_path: Path,
-) -> None:
-    async with serving(tmp_path) as (place, _):
-        cohort = direct(place)
-    with pytest.raises(RefusalError) as caught:
-        await deliver(cohort.uploads["node-00000"], pauses_s=())
-    assert caught.value.code == "shuffler-unreachable"
+            call = channel.unary_unary(f"/{SERVICE}/Deposit", None, None)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call(b"a batch")
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_a_folder_whose_making_was_cut_short_is_made_again(tmp_path: Path) -> None:

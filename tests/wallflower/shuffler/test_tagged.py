@@ -15,7 +15,6 @@ from tests.support.secure_sums import Enrolment
 from tests.support.shuffled_sums import (
     ShuffledCohort,
     finished,
-    new_deposits,
     new_shuffler,
     shuffled_spec,
 )
@@ -30,7 +29,6 @@ from wallflower.strategy.secure_sum import server_session
 VICTIM = "node-00003"
 NODES = 10
 Change = Callable[[SubmitRequest], None]
-ROUTES = pytest.mark.parametrize("direct", [True, False], ids=["dialled", "relayed"])
 MODES = pytest.mark.parametrize("mechanism", ["shuffle-dp", "dist-dp"])
 
 
@@ -54,20 +52,17 @@ class Marking(ShuffledCohort):
         return super().node_answer(party, body, value)
 
 
-def marking(
-    change: Change, mechanism: str, *, direct: bool, malicious: bool = True
-) -> Marking:
+def marking(change: Change, mechanism: str, *, malicious: bool = True) -> Marking:
     spec = shuffled_spec(NODES, mechanism=mechanism, malicious=malicious)
-    cohort = Marking(spec, Enrolment(), direct=direct)
+    cohort = Marking(spec, Enrolment())
     cohort.change = change
     return cohort
 
 
-@ROUTES
 @MODES
 @pytest.mark.parametrize("malicious", [True, False], ids=["named", "unnamed"])
 def test_messages_for_a_key_that_only_one_node_was_given_are_in_no_heap(
-    direct: bool, mechanism: str, malicious: bool, tmp_path: Path
+    mechanism: str, malicious: bool, tmp_path: Path
 ) -> None:
     plan = ShufflePlan.of(shuffled_spec(NODES, mechanism=mechanism), NODES)
     mark = OpeningKey.generate(plan.seal)
@@ -75,15 +70,10 @@ def test_messages_for_a_key_that_only_one_node_was_given_are_in_no_heap(
     def other_key(request: SubmitRequest) -> None:
         request.sealing_key = mark.public
 
-    cohort = marking(other_key, mechanism, direct=direct, malicious=malicious)
-    deposits = None
+    cohort = marking(other_key, mechanism, malicious=malicious)
     server, asked = cohort.submitted()
     assert isinstance(asked, bytes)
-    if direct:
-        deposits = new_deposits(tmp_path)
-        for upload in cohort.uploads.values():
-            deposits.put(upload.greeting, upload.body)
-    body = new_shuffler(tmp_path, cohort.enrolment, deposits).release(asked)
+    body = new_shuffler(tmp_path, cohort.enrolment).release(asked)
     answer = ReleaseAnswer.FromString(body)
     size, keyring = plan.message_bytes, cohort.keyring
     info = seal_info(server.context, keyring.shuffler)  # type: ignore[attr-defined]
@@ -99,20 +89,8 @@ def test_messages_for_a_key_that_only_one_node_was_given_are_in_no_heap(
     assert list(server.out) == [VICTIM]
 
 
-def test_a_node_with_an_admission_of_its_own_is_not_let_in(tmp_path: Path) -> None:
-    def other_admission(request: SubmitRequest) -> None:
-        request.admission = bytes(len(request.admission))
-
-    cohort = marking(other_admission, "dist-dp", direct=True)
-    cohort.submitted()
-    victim = cohort.uploads[VICTIM]
-    with pytest.raises(AuthenticationError, match="without admission"):
-        new_deposits(tmp_path).put(victim.greeting, victim.body)
-
-
-@ROUTES
-def test_all_nodes_of_a_cohort_are_told_the_same(direct: bool) -> None:
-    cohort = marking(lambda _: None, "dist-dp", direct=direct)
+def test_all_nodes_of_a_cohort_are_told_the_same() -> None:
+    cohort = marking(lambda _: None, "dist-dp")
     step = server_session(
         cohort.spec, cohort.parties, trust=cohort.trust, keyring=cohort.keyring
     ).start()

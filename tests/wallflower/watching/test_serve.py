@@ -1,148 +1,185 @@
-"""Where the live page may listen, and what it asks for there."""
+"""Attacks on the live page: other names, other sites, frames, endless headers."""
 
 from __future__ import annotations
 
-import datetime
+import asyncio
 import socket
-import stat
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
+from tests.support.half_requests import BEGINNING, half_requests
+from tests.support.siege import most_memory
 from tests.wallflower.test_run_commands import invoke
-from wallflower.protocol.errors import ConfigError, InputError, UnavailableError
-from wallflower.protocol.identity.certificates import (
-    make_authority,
-    make_server_certificate,
+from tests.wallflower.test_watch_command import address_in, finished, started
+from wallflower.protocol.errors import UnavailableError
+from wallflower.watching.serve import LoopbackGuard, open_socket
+
+__all__ = ["finished"]  # a fixture
+
+PATHS = ("/", "/runs/1/", "/runs/1/events", "/live.js", "/nothing")
+HALF = 220
+MOST_BYTES = 20 * 2**20
+
+
+async def show_secret(request: Request) -> PlainTextResponse:
+    return PlainTextResponse("the run")
+
+
+def send(method: str, path: str, **more: Any) -> httpx.Response:
+    guard = LoopbackGuard(Starlette(routes=[Route("/{path:path}", show_secret)]))
+
+    async def request() -> httpx.Response:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(guard), base_url="http://127.0.0.1:8642"
+        ) as client:
+            return await client.request(method, path, **more)
+
+    return asyncio.run(request())
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:9000", "127.0.0.1:1", "[::1]:8642", "LOCALHOST"]
 )
-from wallflower.watching.serve import (
-    Place,
-    allowed_names,
-    check,
-    is_loopback,
-    listening,
-    token_of,
+def test_loopback_answers_to_its_own_names_on_any_port(host: str) -> None:
+    assert send("GET", "/", headers={"host": host}).text == "the run"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8642",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "evil.example#localhost",
+        "[::1].evil.example",
+        "localhost@evil.example",
+        "",
+        "0.0.0.0",
+    ],
 )
-
-NOW = datetime.datetime.now(datetime.UTC)
-
-
-def pair(
-    folder: Path, *hosts: str, now: datetime.datetime = NOW, name: str = "tls"
-) -> tuple[Path, Path]:
-    made = make_server_certificate(
-        make_authority("test", now=now, days=3), hosts, now=now, days=3
-    )
-    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-    certificate.write_bytes(made.certificate)
-    key.write_bytes(made.private_key)
-    return certificate, key
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7"])
-@pytest.mark.parametrize("given", [(), ("tls",), ("token",)])
-def test_elsewhere_than_loopback_tls_and_a_token_are_both_needed(
-    host: str, given: tuple[str, ...], tmp_path: Path
+@pytest.mark.parametrize("path", PATHS)
+def test_a_name_that_was_made_to_point_here_learns_nothing(
+    host: str, path: str
 ) -> None:
-    certificate, key = pair(tmp_path, "page.example")
-    place = Place(
-        host,
-        certificate=certificate if "tls" in given else None,
-        private_key=key if "tls" in given else None,
-        token_file=tmp_path / "token" if "token" in given else None,
+    answer = send("GET", path, headers={"host": host})
+    assert (answer.status_code, "the run" in answer.text) == (421, False)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize("mode", ["no-cors", "cors", "same-origin"])
+def test_another_website_opens_no_stream_and_embeds_nothing(
+    site: str, mode: str
+) -> None:
+    headers = {"sec-fetch-site": site, "sec-fetch-mode": mode}
+    answer = send("GET", "/runs/1/events", headers=headers)
+    assert (answer.status_code, "the run" in answer.text) == (403, False)
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_another_website_may_link_to_the_page() -> None:
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert send("GET", "/", headers=headers).text == "the run"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_can_be_done_but_looking(method: str) -> None:
+    assert send(method, "/runs/1/").status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("status", "method", "headers"),
+    [
+        (200, "GET", {}),
+        (403, "GET", {"sec-fetch-site": "cross-site"}),
+        (405, "POST", {}),
+        (421, "GET", {"host": "evil.example"}),
+    ],
+)
+def test_every_answer_forbids_scripts_of_others_frames_and_copies(
+    status: int, method: str, headers: dict[str, str]
+) -> None:
+    answer = send(method, "/", headers=headers)
+    assert answer.status_code == status
+    policy = dict(
+        part.strip().split(" ", 1)
+        for part in answer.headers["content-security-policy"].split(";")
     )
-    with pytest.raises(InputError, match="TLS and a token"):
-        check(place)
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == "'self'"
+    assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
 
 
-def test_the_command_refuses_before_anything_listens(tmp_path: Path) -> None:
-    code, said = invoke("watch", tmp_path, "--host", "0.0.0.0")
+def test_the_command_has_no_option_for_other_hosts(tmp_path: Path) -> None:
+    code, text = invoke("watch", tmp_path, "--host", "0.0.0.0")
     assert code == 2
-    assert "without --certificate and --private-key and without --token-file" in said
+    assert "No such option" in text
 
 
-def test_elsewhere_with_tls_and_a_token_is_allowed(tmp_path: Path) -> None:
-    certificate, key = pair(tmp_path, "page.example")
-    check(Place("0.0.0.0", None, certificate, key, tmp_path / "token"))
+def test_the_page_listens_on_loopback_alone() -> None:
+    with open_socket(0) as listener:
+        assert listener.getsockname()[0] == "127.0.0.1"
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_loopback_needs_nothing(host: str) -> None:
-    assert is_loopback(host)
-    check(Place(host))
-
-
-def test_a_name_that_also_means_another_address_is_not_loopback(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = [(2, 1, 6, "", (address, 0)) for address in ("127.0.0.1", "192.0.2.7")]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    assert not is_loopback("both.example")
-
-
-def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
-    certificate, _ = pair(tmp_path, "a.example")
-    _, key = pair(tmp_path, "a.example", name="other")
-    with pytest.raises(InputError, match="its key"):
-        check(Place(certificate=certificate, private_key=key))
-
-
-def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
-    old = NOW - datetime.timedelta(days=30)
-    certificate, key = pair(tmp_path, "a.example", now=old)
-    with pytest.raises(InputError, match="expired"):
-        check(Place(certificate=certificate, private_key=key))
-
-
-def test_half_a_pair_is_refused(tmp_path: Path) -> None:
-    certificate, _ = pair(tmp_path, "a.example")
-    with pytest.raises(InputError, match="together"):
-        check(Place(certificate=certificate))
-
-
-def test_elsewhere_the_page_answers_to_the_names_of_its_certificate(
-    tmp_path: Path,
-) -> None:
-    certificate, key = pair(tmp_path, "page.example", "192.0.2.7")
-    names = allowed_names(Place("0.0.0.0", None, certificate, key, tmp_path / "t"))
-    asked = ("page.example", "192.0.2.7", "evil.example", "127.0.0.1", "", "é")
-    assert [names(name) for name in asked] == [True, True, *[False] * 4]
-
-
-def test_a_token_is_made_once_for_this_account_alone(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    first = token_of(path)
-    assert len(first) >= 32
-    assert token_of(path) == first
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_a_token_that_could_be_guessed_is_refused_without_being_told(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "token"
-    path.write_text("hunter2\n")
-    path.chmod(0o600)
-    with pytest.raises(InputError, match="7 characters") as refused:
-        token_of(path)
-    assert "hunter2" not in str(refused.value)
-
-
-def test_a_token_that_everybody_may_read_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text("x" * 40)
-    path.chmod(0o644)
-    with pytest.raises(ConfigError, match="readable by everybody"):
-        token_of(path)
-
-
-def test_a_wished_port_that_is_taken_is_refused_and_the_usual_one_gives_way(
+def test_a_chosen_port_that_is_taken_is_refused_and_the_default_gives_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         with pytest.raises(UnavailableError, match=f"127.0.0.1:{taken} "):
-            listening(Place(port=taken))
+            open_socket(taken)
         monkeypatch.setattr("wallflower.watching.serve.DEFAULT_PORT", taken)
-        with listening(Place()) as opened:
-            assert opened.getsockname()[1] != taken
+        with open_socket(None) as listener:
+            assert listener.getsockname()[1] != taken
+
+
+@pytest.fixture
+def page(finished: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    with started("watch", finished, "--port", "0") as process:
+        assert process.stdout is not None
+        port = urlsplit(address_in(process.stdout.readline())).port
+        assert port is not None
+        yield process, port
+
+
+async def read_status(port: int) -> bytes:
+    """Request the page; return the first line of the answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(BEGINNING + b"Connection: close\r\n\r\n")
+    line = await reader.readline()
+    writer.transport.abort()
+    return line
+
+
+async def test_half_requests_shut_nobody_out(
+    page: tuple[subprocess.Popen[str], int],
+) -> None:
+    _, port = page
+    async with half_requests(port, HALF):
+        for _ in range(5):
+            assert b" 307 " in await read_status(port)
+
+
+async def test_endless_headers_are_not_kept(
+    page: tuple[subprocess.Popen[str], int],
+) -> None:
+    process, port = page
+    assert b" 307 " in await read_status(port)
+    before = await most_memory(process.pid, 0.5)
+    async with half_requests(port, 20, header_bytes=24 * 2**20):
+        held = await most_memory(process.pid, 1.0) - before
+        assert held < MOST_BYTES, f"{held / 2**20:.0f} MiB"
+        assert b" 307 " in await read_status(port)

@@ -29,7 +29,7 @@ STARTED = events.RunStarted("run", ARMS, 12, 720, 720, 0)
 ROUND = events.RoundStarted(1, 1, (0, 1, 2), 120)
 ASKED = events.CohortAsked("c1", 1, 1, 1, 1, 40, 12)
 HEARD = events.CohortProgress("c1", 1, "contribute", 5, 12)
-VIEWS = tuple(ArmView(n, 40, 0.5, 0.2, 0.8, True, None, "", asked=40) for n in range(3))
+VIEWS = tuple(ArmView(n, 40, 0.5, 0.2, 0.8, True, None, asked=40) for n in range(3))
 FINISHED = events.RoundFinished(1, VIEWS, 120, 120, 0, None, 1.0)
 
 

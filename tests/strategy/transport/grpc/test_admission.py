@@ -30,7 +30,7 @@ from tests.support.intruder import (
     intruder_at,
     proof_of,
 )
-from tests.support.port_contract import Echo, gather, request
+from tests.support.transport_contract import Echo, gather, request
 from wallflower.clients.transport.grpc_client import attend
 from wallflower.protocol.errors import AuthenticationError, InputError
 from wallflower.protocol.identity.certificates import (

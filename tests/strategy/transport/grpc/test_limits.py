@@ -24,7 +24,7 @@ from tests.support.grpc_fixtures import (
     open_office,
 )
 from tests.support.intruder import channel_to, hello_of, intruder_at
-from tests.support.port_contract import Echo, gather, request
+from tests.support.transport_contract import Echo, gather, request
 from wallflower.clients.transport.grpc_client import attend
 from wallflower.listening.limits import (
     Blame,

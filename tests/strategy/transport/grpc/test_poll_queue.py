@@ -18,7 +18,7 @@ from tests.support.grpc_fixtures import (
 )
 from tests.support.intruder import good_token
 from tests.support.polling_nodes import Hall, Visit, call, make_poll
-from tests.support.port_contract import Echo, gather, request
+from tests.support.transport_contract import Echo, gather, request
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import STATUS
 from wallflower.protocol.messages.describe import describe_body

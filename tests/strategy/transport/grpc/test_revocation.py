@@ -17,7 +17,7 @@ from tests.support.grpc_fixtures import (
 from tests.support.intruder import (
     intruder_at,
 )
-from tests.support.port_contract import Echo, gather, request
+from tests.support.transport_contract import Echo, gather, request
 from wallflower.clients.transport.grpc_client import attend
 from wallflower.protocol.errors import AuthenticationError, ConfigError
 from wallflower.protocol.files.watched import RevokedSerials

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 
 from tests.support.grpc_fixtures import open_office
-from tests.support.port_contract import StoppingPortContract
+from tests.support.transport_contract import StoppingTransportContract
 from wallflower.protocol.messages.port import NodeHandler, NodeTransport
 
 
-class TestDesk(StoppingPortContract):
+class TestDesk(StoppingTransportContract):
     """The port contract over loopback gRPC with TLS and real nodes."""
 
     def open_port(

@@ -12,9 +12,9 @@ from tests.strategy.run.test_driver import stages_of
 from tests.support.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.support.grpc_fixtures import FAST, House, attending, faster, open_grpc_server
 from tests.support.intruder import intruder_at
-from tests.support.port_contract import LONG_S, Echo, gather, request
 from tests.support.secure_sums import NODE_BACKENDS
 from tests.support.sum_nodes import Sum, SumNode, one_hot
+from tests.support.transport_contract import LONG_S, Echo, gather, request
 from wallflower.protocol.messages.port import Answer, NodeHandler
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.wire import node_pb2

@@ -23,7 +23,7 @@ from tests.support.grpc_fixtures import (
     House,
     open_grpc_server,
 )
-from tests.support.port_contract import Echo
+from tests.support.transport_contract import Echo
 from wallflower.clients.rewards.service import ServiceRewards
 from wallflower.clients.rewards.source import LostRewardError, Pull
 from wallflower.clients.transport.grpc_client import attend

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.support.grpc_fixtures import FAST, QUICK, House
-from tests.support.port_contract import Echo, gather, request
+from tests.support.transport_contract import Echo, gather, request
 from wallflower.clients.transport.grpc_client import Invitation, attend
 from wallflower.protocol.errors import AuthenticationError
 from wallflower.protocol.identity.tokens import RunToken, RunTokens

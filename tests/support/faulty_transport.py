@@ -88,7 +88,7 @@ class _Fate:
     source: random.Random
 
 
-class FaultyPort:
+class FaultyTransport:
     """A `NodeTransport` between a caller and `inner` that injects `faults`.
 
     Parameters

@@ -1,26 +1,95 @@
-"""What can be said where no arm is left alone: what it would take, or what it was for.
+"""What a result means where an arm was retired by hand, or no arm is left alone.
 
-A run that is over cannot go on: its levels were shared out over its horizon. So what it
-would still take is another experiment on new people with the arms that are left. How
-many it typically asks is simulated, exactly in law, from estimates and intervals that
-the record has released: nobody is asked and no privacy is spent.
+An arm that somebody retires leaves the race without having lost it. Others may have
+fallen to it before, and were never compared with the arms that are left. So a winner is
+the best of the arms that were left when the last one was retired, and of no others.
+
+A run that ended undecided cannot continue: its levels were shared out over its horizon.
+What it would still take is another experiment on new people with the arms that are
+left. How many it typically asks is simulated, exactly in law, from estimates and
+intervals that the record has released: nobody is asked and no privacy is spent.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from wallflower.planning.typical import LONGEST, RUNS, typical_users
+from wallflower.planning.future import LONGEST, RUNS, typical_users
+from wallflower.policy_text import describe_purpose
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
-from wallflower.strategy.bandit.setup import policy_spec
-from wallflower.strategy.bandit.spec import ELIMINATION, purpose
+from wallflower.strategy.bandit.policies import policy_spec
+from wallflower.strategy.bandit.policy import ArmView
+from wallflower.strategy.bandit.spec import ELIMINATION
 from wallflower.strategy.config import ExperimentConfig
 
-View = Mapping[str, Any]  # an `ArmView`
+
+@dataclass(frozen=True, slots=True)
+class RetiredArm:
+    """An arm taken out by hand from round `before_round` on, at Unix second `at`."""
+
+    arm: str
+    before_round: int
+    reason: str
+    at: float
+
+    def in_words(self) -> str:
+        """Say when and why.
+
+        Examples
+        --------
+        >>> RetiredArm("a", 3, "rash", 0.0).in_words()
+        '"a" was retired by hand before round 3 (rash)'
+        """
+        return (
+            f'"{self.arm}" was retired by hand before round {self.before_round} '
+            f"({self.reason})"
+        )
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Join words as a sentence does.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def compared(views: Sequence[ArmView]) -> int:
+    """Count the arms that were left when the last one was retired by hand."""
+    since = max(view.eliminated_in or 0 for view in views if view.retired)
+    return sum(
+        view.active or (not view.retired and (view.eliminated_in or 0) > since)
+        for view in views
+    )
+
+
+def winner_meaning(
+    winner: str, views: Sequence[ArmView], chance: str
+) -> tuple[str, str]:
+    """Say what the winner is the best of, and with what chance it is not."""
+    arms = compared(views)
+    if arms == 1:
+        return (
+            f"{winner} is the only arm left after a retirement by hand.",
+            "It was not compared to the end with what was retired, nor with arms that "
+            "had fallen to that.",
+        )
+    return (
+        f"{winner} is the best of the {arms} arms left after the last retirement by "
+        "hand.",
+        "For each of them, the chance that it fell to one that is no better is at most "
+        f"{chance}. Nothing is said of arms retired, or fallen before.",
+    )
+
+
 # Rounds that grow by less are simulated as if they grew by this: a run of a thousand
 # rounds would take a hundred thousand of them to look at a hundred times its people.
 _LEAST_RATIO = Fraction(3, 2)
@@ -104,12 +173,15 @@ class StillNeeded:
         return self.measured.with_unit(f"{self.measured.difference(gap):,.12g}")
 
 
-def still_needed(config: ExperimentConfig, views: Sequence[View]) -> StillNeeded | None:
+def still_needed(
+    config: ExperimentConfig, views: Sequence[ArmView]
+) -> StillNeeded | None:
     """Estimate it; None where nothing was seen or nothing is to be decided."""
-    left = [view for view in views if view["active"]]
+    left = [view for view in views if view.active]
     if config.policy.name != ELIMINATION or len(left) < 2:
         return None
-    if any(view["estimate"] is None for view in left):
+    estimates = [view.estimate for view in left if view.estimate is not None]
+    if len(estimates) < len(left):
         return None
     policy = dataclasses.replace(policy_spec(config), arms=len(left)).resolved()
     grown = policy.ratio is not None and policy.ratio < _LEAST_RATIO
@@ -117,7 +189,7 @@ def still_needed(config: ExperimentConfig, views: Sequence[View]) -> StillNeeded
         policy = dataclasses.replace(policy, ratio=_LEAST_RATIO)
     # With many arms a single experiment is a mean over many of them already.
     runs = max(_FEWEST, min(RUNS, _MOST_ARMS // len(left)))
-    next_best, best = sorted(float(view["estimate"]) for view in left)[-2:]
+    next_best, best = sorted(estimates)[-2:]
     base, gap = _rate(next_best), _digits(best - next_best)
     widest, floor = max(_lead_at_most(view, left) for view in left)
     return StillNeeded(
@@ -137,26 +209,26 @@ def still_needed(config: ExperimentConfig, views: Sequence[View]) -> StillNeeded
 
 
 def index_outcome(
-    config: ExperimentConfig, views: Sequence[View], marks: str = '""'
+    config: ExperimentConfig, views: Sequence[ArmView], marks: str = '""'
 ) -> tuple[str, str]:
     """Say what came of an index policy, and what such a policy is for.
 
     `marks` are the two quotation marks of where it is said.
     """
     names = config.experiment.arms
-    most = max(views, key=lambda view: int(view["asked"]))
-    everybody = sum(int(view["asked"]) for view in views)
+    most = max(views, key=lambda view: view.asked)
+    everybody = sum(view.asked for view in views)
     return (
-        f"{names[most['arm']].join(marks)} was given to most people: "
-        f"{most['asked']:,} of {everybody:,}.",
-        purpose(config.policy.name),
+        f"{names[most.arm].join(marks)} was given to most people: "
+        f"{most.asked:,} of {everybody:,}.",
+        describe_purpose(config.policy.name),
     )
 
 
-def _lead_at_most(view: View, left: Sequence[View]) -> tuple[Fraction, Fraction]:
+def _lead_at_most(view: ArmView, left: Sequence[ArmView]) -> tuple[Fraction, Fraction]:
     """Give how far an arm can be ahead of all others, and where those then are."""
-    floor = max(float(other["lower"]) for other in left if other is not view)
-    return _digits(float(view["upper"]) - floor), _rate(floor)
+    floor = max(other.lower for other in left if other is not view)
+    return _digits(view.upper - floor), _rate(floor)
 
 
 def _digits(gap: float) -> Fraction:

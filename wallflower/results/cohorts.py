@@ -1,9 +1,9 @@
-"""Do people answer equally often whatever they were shown? One level for the whole run.
+"""Every cohort of a run as a row, and whether arms differ in how many people answer.
 
-Arms of one round are asked at the same time, so without an influence of the arm on who
-answers every way to spread a round's losses over its arms is equally likely. Let an arm
-have n of the N units of a round, of which L are lost. For any tilt θ the number X that
-the arm loses then has, with q = L/N and s = n/N,
+Arms of one round are asked at the same time. So without an influence of the arm on who
+answers, every way to spread a round's losses over its arms is equally likely. Let an
+arm have n of the N units of a round, of which L are lost. For any tilt θ the number X
+that the arm loses then has, with q = L/N and s = n/N,
 
     E e^{θX} ≤ min{(1 + q(e^θ−1))ⁿ, (1 + s(e^θ−1))ᴸ, e^{θn}(1 + s(e^{−θ}−1))ᴺ⁻ᴸ}
 
@@ -11,25 +11,121 @@ the arm loses then has, with q = L/N and s = n/N,
 are then spread more evenly. So e^{θX} over this bound has a mean of at most one given
 all earlier rounds. Its product over the rounds is a supermartingale, and so is the
 average over arms and tilts. By Ville's inequality the average ever reaches 1/α with a
-chance of at most α, however often somebody looks: 1 over its largest value is a p-value
-for the whole run, and an alarm never goes away.
+chance of at most α, however often somebody looks. So 1 over its largest value is a
+p-value for the whole run, and an alarm never goes away.
 
-People on one node are lost together when it vanishes and people of one cohort when it
-is void. So three levels are looked at, each in its own unit: cohorts (each attempt
+People on one node are lost together when it vanishes, and people of one cohort when it
+is void. So three levels are tested, each in its own unit: cohorts (each attempt
 apart), nodes of cohorts with a sum, people on nodes that are in a sum.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wallflower.results.cohort_rows import CohortRow
-from wallflower.strategy.store.entries import SUMMED, VOID
+from wallflower.protocol.secure_sum.session import Finding
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.strategy.store.entries import SUMMED, VOID, StoredCohort
+from wallflower.strategy.store.journal import Journal
+
+UNDER_WAY = "under-way"
+
+
+@dataclass(frozen=True, slots=True)
+class CohortRow:
+    """One attempt to get one arm's sum.
+
+    Attributes
+    ----------
+    state : ``summed``, ``void`` or ``invited``; `why` says why it is void.
+    invited : people asked, less those whose node refused before anybody saw the arm.
+    in_sum : people on the nodes that are in the sum; `answered` of them did.
+    losses : people who were asked and are in no sum, by reason.
+    """
+
+    cohort: str
+    round: int
+    batch: int
+    arm: str
+    attempt: int
+    state: str
+    why: str
+    invited: int
+    returned: int
+    answered: int
+    nodes: int
+    nodes_in_sum: int
+    in_sum: int
+    honest_floor: int
+    quorum: int
+    losses: Mapping[str, int]
+    findings: tuple[Finding, ...]
+
+    @property
+    def drawn(self) -> int:
+        """People to whom the arm was assigned, whether they saw it or not."""
+        return self.invited + self.returned
+
+    @property
+    def lost(self) -> int:
+        """People who were asked and are in no sum."""
+        return self.invited - self.answered
+
+
+def cohort_rows(journal: Journal) -> Iterable[CohortRow]:
+    """Yield every attempt to get one arm's sum, in the order of the record."""
+    names = journal.config.experiment.arms
+    asked = journal.count_invited()
+    returned: dict[str, set[str]] = {}
+    for cohort_id, node_id, _ in journal.returned():
+        returned.setdefault(cohort_id, set()).add(node_id)
+    blame = journal.blame()
+    for cohort in journal.cohorts():
+        nodes = asked.get(cohort.cohort_id, {})
+        back = returned.get(cohort.cohort_id, set())
+        yield _cohort(cohort, nodes, back, blame.get(cohort.cohort_id, ()), names)
+
+
+def _cohort(
+    cohort: StoredCohort,
+    nodes: Mapping[str, int],
+    returned: set[str],
+    findings: Sequence[Finding],
+    names: Sequence[str],
+) -> CohortRow:
+    spec = CohortSpec.FromString(cohort.spec)
+    summed = () if cohort.result is None else cohort.result.nodes
+    answered = 0 if cohort.result is None else cohort.result.survivors
+    given_back = sum(nodes[node_id] for node_id in returned)
+    invited = sum(nodes.values()) - given_back
+    losses = Counter(cohort.losses)
+    losses[cohort.reason or UNDER_WAY] += invited - answered - losses.total()
+    return CohortRow(
+        cohort=cohort.cohort_id,
+        round=cohort.round_number,
+        batch=cohort.batch,
+        arm=names[cohort.arm],
+        attempt=cohort.attempt,
+        state=cohort.state,
+        why=cohort.reason,
+        invited=invited,
+        returned=given_back,
+        answered=answered,
+        nodes=len(nodes) - len(returned),
+        nodes_in_sum=len(summed),
+        in_sum=sum(nodes[node_id] for node_id in summed),
+        honest_floor=spec.honest_floor,
+        quorum=spec.quorum,
+        losses=dict(sorted((+losses).items())),
+        findings=tuple(findings),
+    )
+
 
 ALARM = 0.001  # a healthy run is ever called unhealthy in less than one of a thousand
 # Differences in the logarithm of the odds to be lost: from 1.6 % to a factor of 55.

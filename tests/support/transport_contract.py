@@ -3,7 +3,7 @@ class.
 
 A subclass says how to open a port over given handlers::
 
-    class TestMemoryPort(NodePortContract):
+    class TestMemoryPort(TransportContract):
         @asynccontextmanager
         async def open_port(self, handlers): yield MemoryPort(handlers)
 """
@@ -79,7 +79,7 @@ async def abandon(port: NodeTransport, held: Echo) -> None:
         await asyncio.wait([asking])
 
 
-class NodePortContract:
+class TransportContract:
     """One behaviour a test; `open_port` is the adapter's."""
 
     def open_port(
@@ -207,7 +207,7 @@ class NodePortContract:
         assert asyncio.all_tasks() <= before
 
 
-class StoppingPortContract(NodePortContract):
+class StoppingTransportContract(TransportContract):
     """For adapters that can tell a node to stop: abandoned work really ends."""
 
     async def test_closing_early_stops_the_handlers_nobody_waits_for(self) -> None:
