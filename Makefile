@@ -250,7 +250,7 @@ check-regret: env  ## regret of 20,000 instances a cell against the oracle table
 	$(BIN)/python -m benchmarks.regret
 
 figures: env  ## the pictures of docs/results.md
-	$(BIN)/wallflower figures --output docs/figures
+	$(BIN)/python -m benchmarks.figures --output docs/figures
 
 bench-run: bench-env  ## whole experiments against Flower's stock SecAgg+: users/s, messages; a part: SIZES=32 PARTS=stock,local
 	$(BIN)/python -W ignore -m benchmarks.run $(if $(SIZES),--sizes $(SIZES)) $(if $(PARTS),--parts $(PARTS))

@@ -1,8 +1,8 @@
 """``make bench-decide``: users until one arm is left, beside other rules.
 
 Bernoulli rewards, p = 0.01, T = 10⁸, mean over 200 instances (seed 5) with its standard
-error. `tight` and `pair` are `dist-dp`, exactly simulated; `pair` is the radius that
-pays for the variance of ½ whatever the means are. DP-SE (Sajed and Sheffet 2019) and
+error. `tight` and `pair` are `dist-dp`, exactly simulated; `pair` is the radius of
+`benchmarks.pair_radius`, which pays for the largest variance. DP-SE (Sajed and Sheffet 2019) and
 AdaP-TT (Azize et al. 2023) are our implementations, which trust a server. ">": some
 runs were undecided at T. The settings of the test (weights 0.8/0.05, tilts 0.5 and 1.5,
 shares 1/(b + 5), aims of batches t − 2 to t + 3) were chosen on other instances:
@@ -19,8 +19,8 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -29,11 +29,12 @@ from numpy.typing import NDArray
 
 from benchmarks.adap_tt import AdapTopTwo
 from benchmarks.decide_costs import costs
-from benchmarks.published_dp_se import SlippedDpSe
+from benchmarks.dp_se import FastDpSe, SlippedDpSe
+from benchmarks.pair_radius import PairElimination
 from deploy.harness.report import write_between_marks
 from wallflower.protocol.rewards.models import BernoulliRewards
 from wallflower.regret.setup import build_engine
-from wallflower.regret.simulation import Simulation, run
+from wallflower.regret.simulation import Engine, Simulation, run
 from wallflower.strategy.bandit.spec import PolicySpec
 
 Means = tuple[float, ...]
@@ -100,16 +101,14 @@ class Cell:
         return f"{means}, ε = {float(self.epsilon):g}"
 
     def row(self) -> str:
-        """Give a line of the table."""
+        """Return a line of the table."""
         means, epsilon = self.name.split(", ε = ")
         users = (self.tight, self.pair, self.dp_se, self.adap)
         return "| " + " | ".join([means, epsilon, *map(str, users)]) + " |"
 
 
-def simulation(
-    means: Means, epsilon: Fraction, instances: int, **changes: str
-) -> Simulation:
-    """Put the experiments of a cell together."""
+def build_simulation(means: Means, epsilon: Fraction, instances: int) -> Simulation:
+    """Return the experiments of a cell."""
     spec = PolicySpec(
         policy="elimination",
         arms=len(means),
@@ -119,42 +118,44 @@ def simulation(
         failure_probability=P,
     )
     model = BernoulliRewards(np.tile(means, instances))
-    return Simulation(replace(spec, **changes), model, instances, SEED)  # type: ignore[arg-type]
+    return Simulation(spec, model, instances, SEED)
 
 
-def simulated(what: Simulation, published: bool = False) -> Users:
-    """Play one of our engines; `published`: DP-SE with its published slip."""
-    result = run(SlippedDpSe(what) if published else build_engine(what))
+def simulate(build: Callable[[Simulation], Engine], simulation: Simulation) -> Users:
+    """Play a simulation on one of our engines."""
+    result = run(build(simulation))
     undecided = int((~result.decided).sum())
     wrong = int(result.best_dropped.sum())
     return Users(result.asked.astype(np.float64), undecided, wrong)
 
 
-def played(means: Means, epsilon: Fraction, instances: int) -> tuple[Cell, list[str]]:
+def play_cell(
+    means: Means, epsilon: Fraction, instances: int
+) -> tuple[Cell, list[str]]:
     """Play every rule on a cell; the lines say how the peers' checks went."""
     adap = AdapTopTwo(means, float(epsilon), float(P), instances, SEED).run(HORIZON)
     undecided, wrong = int((~adap.decided).sum()), int(adap.wrong.sum())
-    central = simulation(means, epsilon, instances, mechanism="dp-se")
+    simulation = build_simulation(means, epsilon, instances)
     cell = Cell(
         means,
         epsilon,
-        simulated(simulation(means, epsilon, instances)),
-        simulated(simulation(means, epsilon, instances, radius="pair")),
-        simulated(central),
+        simulate(build_engine, simulation),
+        simulate(PairElimination, simulation),
+        simulate(FastDpSe, simulation),
         Users(adap.users, undecided, wrong),
     )
     lines = []
     if means in PUBLISHED:
         figures = PUBLISHED[means][EPSILONS.index(epsilon)]
-        ours = (adap.counted, simulated(central, published=True).asked)
+        ours = (adap.counted, simulate(SlippedDpSe, simulation).asked)
         for name, figure, asked in zip(
             ("AdaP-TT", "DP-SE"), figures, ours, strict=True
         ):
-            lines.append(checked(f"{name} of {cell.name}", figure, asked))
+            lines.append(check_peer(f"{name} of {cell.name}", figure, asked))
     return cell, lines
 
 
-def checked(name: str, figure: int, asked: NDArray[np.float64]) -> str:
+def check_peer(name: str, figure: int, asked: NDArray[np.float64]) -> str:
     """Compare our mean with the published mean of 4 runs."""
     error = float(asked.std()) * math.sqrt(1 / PUBLISHED_RUNS + 1 / len(asked))
     # Doublings make runs of few distinct lengths: a spread of 0 says little.
@@ -168,7 +169,7 @@ def checked(name: str, figure: int, asked: NDArray[np.float64]) -> str:
 
 
 def verdict(cells: Sequence[Cell]) -> list[str]:
-    """Say for each goal whether it is met."""
+    """Return a line for each goal: whether it is met."""
     worst = max(cells, key=lambda cell: cell.tight.mean / cell.pair.mean)
     ratio = worst.tight.mean / worst.pair.mean
     mark = "" if ratio <= MOST_ABOVE_PAIR else " MISSED"
@@ -209,7 +210,7 @@ def main() -> int:
         cells = []
         for means in ROWS:
             for epsilon in EPSILONS:
-                cell, checks = played(means, epsilon, arguments.instances)
+                cell, checks = play_cell(means, epsilon, arguments.instances)
                 cells.append(cell)
                 lines += checks
                 table.append(cell.row())

@@ -16,8 +16,8 @@ _ARMS, _BATCHES = 64, 30
 _REPEATS = 3  # the least of them: others share the machine
 
 
-def deciding() -> float:
-    """Seconds to decide the last of 30 rounds of 64 arms, in which 63 arms fall."""
+def time_decision() -> float:
+    """Return the seconds to decide the last of 30 rounds of 64 arms, in which 63 arms fall."""
     from wallflower.strategy.bandit.policies import build_policy
     from wallflower.strategy.bandit.policy import CohortSum
     from wallflower.strategy.bandit.spec import PolicySpec
@@ -54,22 +54,24 @@ def deciding() -> float:
     return seconds
 
 
-def simulating(radius: str) -> float:
-    """Seconds for 200 experiments of T = 10⁹ with ten arms."""
+def time_simulation(rule: str) -> float:
+    """Return the seconds of 200 experiments of T = 10⁹ with ten arms."""
+    from benchmarks.pair_radius import PairElimination
     from wallflower.protocol.rewards.models import GaussianRewards
     from wallflower.regret.setup import build_engine, drawn_means
     from wallflower.regret.simulation import Simulation, run
     from wallflower.strategy.bandit.spec import PolicySpec
 
-    spec = PolicySpec("elimination", 10, 10**9, "dist-dp", Fraction(1), radius=radius)
+    spec = PolicySpec("elimination", 10, 10**9, "dist-dp", Fraction(1))
     model = GaussianRewards(drawn_means("easy", 200, 10, 0).ravel(), 0.1)
     start = time.process_time()
-    run(build_engine(Simulation(spec, model, 200, 0)))
+    build = PairElimination if rule == "pair" else build_engine
+    run(build(Simulation(spec, model, 200, 0)))
     return time.process_time() - start
 
 
-def cold_command(bytecode: str) -> float:
-    """Seconds of one ``wallflower simulate`` of 10⁶ users, from start to end.
+def time_cold_command(bytecode: str) -> float:
+    """Return the seconds of one ``wallflower simulate`` of 10⁶ users, from start to end.
 
     Compiled modules lie in `bytecode` from the first call on, as after an installation.
     """
@@ -94,17 +96,17 @@ def least(measure: Any, *arguments: str) -> float:
 
 
 def costs() -> Iterator[str]:
-    """Give a line for every cost with its goal."""
-    seconds = least(deciding)
+    """Return a line for every cost with its goal."""
+    seconds = least(time_decision)
     mark = "" if seconds < 1 else " MISSED"
     what = f"deciding a round of {_ARMS} arms with {_BATCHES} pooled batches"
     yield f"{what}: {seconds:.2f} s (goal 1){mark}"
-    tight, pair = least(simulating, "tight"), least(simulating, "pair")
+    tight, pair = least(time_simulation, "tight"), least(time_simulation, "pair")
     mark = "" if tight <= 2 * pair else " MISSED"
     what = "simulating 200 experiments of T = 10⁹"
     yield f"{what}: {tight:.2f} s, {pair:.2f} s by pair alone (goal twice){mark}"
     with tempfile.TemporaryDirectory(prefix="wf-bytecode-") as bytecode:
-        seconds = least(cold_command, bytecode)
+        seconds = least(time_cold_command, bytecode)
     mark = "" if seconds < 1 else " MISSED"
     what = "one cold `wallflower simulate`, T = 10⁶"
     yield f"{what}: {seconds:.2f} s (goal 1){mark}"

@@ -29,11 +29,10 @@ from typing import Any
 import psutil
 
 from wallflower.clients.node.ledger import Ledger
-from wallflower.engines.flower import LOG_FILE
+from wallflower.engines.flower import LOG_FILE, run_simulation
 from wallflower.engines.population import hosted_nodes
 from wallflower.engines.process import flwr_run, simulation_superlink
 from wallflower.engines.registry import EngineJob
-from wallflower.engines.flower import run_simulation
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.protocol.messages.port import Answer, NodeId, NodeTransport, Request
 from wallflower.protocol.secure_sum.threat import Sizes, Threat, sparse_graph_size

@@ -11,7 +11,7 @@ from tests.support.run_fixtures import SMALL
 from wallflower.clients.rewards.local import reward_source
 from wallflower.engines import flower
 from wallflower.figures.plan import FIGURES
-from wallflower.figures.plot import draw
+from wallflower.figures.plot import draw_figure
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.strategy.config import load_config
@@ -41,4 +41,4 @@ def test_flowers_simulation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def test_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     without(monkeypatch, "matplotlib")
     with pytest.raises(UnavailableError, match=r"wallflower\[figures\]"):
-        draw(FIGURES[0], {}, tmp_path, "", 1)
+        draw_figure(FIGURES[0], {}, tmp_path, "", 1)

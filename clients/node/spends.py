@@ -1,24 +1,73 @@
-"""What one node's spends add up to, and what its users may still spend."""
+"""What spends, prices and one-time answers are, and what users may still spend.
+
+A node says who cannot pay a price. For many prices, that would tell what each person
+has left. So a run has one price, whatever its cohorts cost exactly, and only a few
+different prices get an answer within `PRICE_WINDOW_DAYS`. Both are written down: a new
+process does not begin anew.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from sys import intern
+from typing import Protocol, TypeAlias
 
 from wallflower.clients.consent import ClientPolicy
-from wallflower.clients.node.prices import Price, largest_cost
 from wallflower.protocol.accounting.account import NOTHING, Account, Cost, cost_of
-from wallflower.protocol.errors import BudgetError, RefusalError
+from wallflower.protocol.cohort import from_rational
+from wallflower.protocol.errors import BudgetError, RefusalError, TermsError
 from wallflower.protocol.messages.port import USER_REPEATED, USER_UNKNOWN
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+
+PRICE_WINDOW_DAYS = 30
+CONNECTED = "connected"  # a stage of no cohort: the run has a gRPC server
+
+Amount: TypeAlias = tuple[str, Fraction, Fraction]  # kind, ε, own δ
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What each cohort of a run costs a user at most.
+
+    Attributes
+    ----------
+    cost : of any cohort that the node's policy accepts at the run's ε. It does not
+        depend on a cohort's size, which the server chooses.
+    most : different prices that may be answered within `PRICE_WINDOW_DAYS`.
+    """
+
+    run_id: str
+    cost: Cost
+    most: int
+
+    @property
+    def amount(self) -> Amount:
+        """What tells prices apart."""
+        return self.cost.kind, self.cost.epsilon, self.cost.privacy_delta
+
+
+@dataclass(frozen=True, slots=True)
+class OneTimeAnswer:
+    """One answer of one node; `digest` is of the request and of the answer."""
+
+    node_id: str
+    run_id: str
+    cohort_id: str
+    stage: str
+    digest: bytes
+
+    @classmethod
+    def connection(cls, node_id: str, run_id: str) -> OneTimeAnswer:
+        """Return the entry that a run's work goes through a gRPC server."""
+        return cls(node_id, run_id, "", CONNECTED, b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +78,9 @@ class Spend:
     ----------
     cost : to each of the users; costs of all kinds go into one account.
     most_epsilon : what a user may spend in all, as ε of (ε, δ)-DP.
-    privacy_delta : the δ at which it is reckoned.
+    privacy_delta : the δ of that total.
     most_participations : how often a user may take part in one run.
-    price : of the run; whoever cannot pay it is not asked, whatever this cohort costs.
+    price : of the run; who cannot pay it is left out, whatever this cohort costs.
     """
 
     node_id: str
@@ -43,6 +92,32 @@ class Spend:
     privacy_delta: Fraction
     most_participations: int
     price: Price
+
+
+class NodeLedger(Protocol):
+    """What a node needs of its ledger; `Ledger` keeps it in a file."""
+
+    async def spend(self, entry: Spend) -> None:
+        """Write a spend, or raise RefusalError; returns when it is on disk."""
+        ...
+
+    async def prepare(self, entry: Spend) -> Mapping[str, str]:
+        """Return the users who could not make a spend now, each with its code."""
+        ...
+
+    async def record_answer(self, answer: OneTimeAnswer) -> None:
+        """Write an answer that is given once, or raise RefusalError."""
+        ...
+
+    async def has_answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
+        """Return whether a cohort was answered before."""
+        ...
+
+    async def latest_cohorts(
+        self, node_id: str, run_id: str, most: int
+    ) -> Sequence[str]:
+        """Return the cohorts of a run that a node answered last."""
+        ...
 
 
 @dataclass(slots=True)
@@ -62,22 +137,22 @@ class NodeAccount:
             self.spent[user] = self.spent.get(user, NOTHING).plus(cost)
             times[user] = times.get(user, 0) + 1
 
-    def unable(self, entry: Spend) -> dict[str, str]:
+    def find_unable(self, entry: Spend) -> dict[str, str]:
         """Return the users who cannot make this spend, each with the refusal's code."""
 
         @cache  # many users have the same history, and most have none
-        def refusal_of(account: Account, times: int) -> str:
+        def refusal_code(account: Account, times: int) -> str:
             try:
                 check_user(account, times, entry)
             except RefusalError as refusal:
                 return refusal.code
             return ""
 
-        if not self.spent and not refusal_of(NOTHING, 0):
+        if not self.spent and not refusal_code(NOTHING, 0):
             return {}
         times = self.taken_part.get(entry.run_id, {})
         codes = (
-            (user, refusal_of(self.spent.get(user, NOTHING), times.get(user, 0)))
+            (user, refusal_code(self.spent.get(user, NOTHING), times.get(user, 0)))
             for user in entry.users
         )
         return {user: code for user, code in codes if code}
@@ -90,7 +165,7 @@ class NodeAccount:
     def check(self, entry: Spend) -> None:
         """Refuse a spend that must not be."""
         if (entry.run_id, entry.cohort_id) in self.cohorts:
-            raise repeated(entry.cohort_id)
+            raise cohort_repeated(entry.cohort_id)
         if len(set(entry.users)) != len(entry.users):
             raise RefusalError(USER_REPEATED, "a user is named twice in one cohort")
         times = self.taken_part.get(entry.run_id, {})
@@ -105,7 +180,7 @@ def make_spend(
     mechanism: CohortMechanism,
     users: tuple[str, ...],
 ) -> Spend:
-    """Return what a cohort asks of these users, held against their node's policy."""
+    """Return what a cohort costs these users, under their node's policy."""
     return Spend(
         node_id=node_id,
         run_id=intern(spec.run_id),  # the nodes of a process keep one text
@@ -123,13 +198,32 @@ def make_spend(
     )
 
 
-def able_users(
+def largest_cost(
+    spec: CohortSpec, mechanism: CohortMechanism, smallest_cohort: int
+) -> Cost:
+    """Return what any cohort of at least so many users costs at the spec's terms."""
+    exact = cost_of(mechanism, spec.proved_inputs)
+    if exact.kind == "none":
+        return exact
+    epsilon = from_rational("epsilon", spec.epsilon)
+    return _largest_cost(exact.kind, epsilon, exact.privacy_delta, smallest_cohort)
+
+
+@lru_cache(maxsize=1024)
+def _largest_cost(
+    kind: str, epsilon: Fraction, privacy_delta: Fraction, smallest_cohort: int
+) -> Cost:
+    largest = Cost.at_most(kind, epsilon, smallest_cohort)
+    return replace(largest, privacy_delta=privacy_delta)
+
+
+def select_able_users(
     users: Sequence[str],
     members: Collection[str],
     against: Mapping[str, str],
     dropped: dict[str, int],
 ) -> tuple[str, ...]:
-    """Return the users who may be asked; count the others in `dropped`, by reason.
+    """Return the users who may take part; count the others in `dropped`, by reason.
 
     Each person is taken out alone, before anybody is shown the arm. Raises RefusalError
     where nobody is left, with the most frequent reason.
@@ -148,17 +242,24 @@ def able_users(
             able.append(user)
     if not able:
         code = max(reasons, key=reasons.__getitem__, default=USER_REPEATED)
-        raise RefusalError(code, "no user of this node may be asked")
+        raise RefusalError(code, "no user of this node may take part")
     dropped.update(reasons)
     return tuple(able)
 
 
-def repeated(cohort_id: str) -> RefusalError:
-    """Refuse to answer a cohort a second time."""
+def cohort_repeated(cohort_id: str) -> RefusalError:
+    """Return the refusal to answer a cohort a second time."""
     return RefusalError(
         "cohort-repeated",
         f"cohort {cohort_id} was answered before; it is answered once",
     )
+
+
+def check_same_price(known: Amount, price: Price) -> TermsError | None:
+    """Return a refusal where a run's price is not what it was before."""
+    if known == price.amount:
+        return None
+    return TermsError("price-changed", "this run had another price before")
 
 
 def check_user(before: Account, times: int, entry: Spend) -> None:
@@ -175,10 +276,10 @@ def check_user(before: Account, times: int, entry: Spend) -> None:
 def check_budget(before: Account, entry: Spend) -> None:
     """Refuse a spend where the run's price takes a total over what was agreed to.
 
-    Who agreed to a mechanism that promises nothing has no ε to keep to; afterwards
-    nothing that is promised can be kept either. The exact cost is at most the price:
-    were it compared instead, a server could vary it by the size of its cohorts, and
-    learn from the refusals what is left.
+    Users who agreed to a mechanism that promises nothing have no ε to keep to, and
+    afterwards no promise can be kept. The exact cost is at most the price. Were it
+    compared instead, a server could vary it by the size of its cohorts, and learn from
+    the refusals what is left.
     """
     cost = entry.price.cost
     if cost.kind == "none":
@@ -191,11 +292,11 @@ def check_budget(before: Account, entry: Spend) -> None:
         raise BudgetError("any", "nothing: an answer without noise was given", "all")
     raise BudgetError(
         f"ε = {round_up(total - spent)} more",
-        f"{_rounded_down(max(entry.most_epsilon - spent, Fraction(0)))} "
+        f"{_round_down(max(entry.most_epsilon - spent, Fraction(0)))} "
         f"(at δ = {float(entry.privacy_delta):g})",
         round_up(total - entry.most_epsilon),
     )
 
 
-def _rounded_down(value: Fraction) -> str:
+def _round_down(value: Fraction) -> str:
     return f"{math.floor(value * 10_000) / 10_000:g}"

@@ -1,4 +1,4 @@
-"""The mechanisms of a trusted server: `central-dp`, `dp-se` and `non-private`."""
+"""The mechanisms of a trusted server: `central-dp` and `non-private`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from wallflower.protocol.privacy.mechanism import (
     register,
 )
 
-# The baselines of the literature do not round rewards. Randomized rounding to 1/1024
-# is unbiased and adds at most 2⁻²² to the variance of a reward.
+# A bandit without privacy does not round rewards. Randomized rounding to 1/1024 is
+# unbiased and adds at most 2⁻²² to the variance of a reward.
 _FINE_PRECISION = 1024
 
 
@@ -109,39 +109,6 @@ class PureCentral(Mechanism):
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """One discrete Laplace noise, whoever answers."""
         return SQRT2 / float(self.epsilon), 1 / float(self.epsilon)
-
-
-@register
-class SajedSheffet(Mechanism):
-    """The central baseline DP-SE of Sajed and Sheffet 2019.
-
-    Guarantee: (ε, 0)-DP of everything the server publishes. Unit of privacy: one user,
-    one reward. Neighbours: the same users, one reward replaced by any other in [0, 1].
-    Trust: the server, which sees every reward. Theorem: Sajed and Sheffet 2019,
-    Thm 4.1, with the Laplace mechanism on each arm's sum, sensitivity 1.
-
-    g = 1024 whatever n; server noise Lap_ℤ(g/ε), that is Lap(1/ε) in units of reward.
-
-    Deviation: the original adds continuous Laplace noise, which floats can not draw
-    privately (Mironov 2012). Discrete Laplace noise on the grid 1/1024 is (ε, 0)-DP
-    exactly, and its standard deviation differs by less than 10⁻⁷ of itself for ε ≤ 1.
-    """
-
-    name = "dp-se"
-    label = "DP-SE"
-    noise = "The server adds discrete Laplace noise to the sum."
-
-    def calibrate(
-        self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
-    ) -> CohortMechanism:
-        """One noise on the sum, whoever answers."""
-        return _trusted(
-            self.epsilon,
-            cohort_size,
-            honest_floor,
-            _FINE_PRECISION,
-            wrap_probability,
-        )
 
 
 @register

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 
-from wallflower.protocol.errors import ConfigError
+from wallflower.protocol.errors import ConfigError, UnavailableError
 from wallflower.protocol.messages.port import Answer, NodeId, NodeTransport, Request
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
@@ -20,6 +20,7 @@ from wallflower.strategy.config import SecureSumSettings
 
 _METHOD = "/wallflower.v1.Shuffler/Release"
 _CHUNK_BYTES = 1 << 20
+_CONNECT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +133,23 @@ def stated_shuffler(settings: SecureSumSettings) -> ShufflerPlace | None:
 async def shuffled(
     port: NodeTransport, place: ShufflerPlace | None
 ) -> AsyncIterator[NodeTransport]:
-    """Reach the shuffler beside the nodes while inside; the port itself without."""
+    """Add the shuffler to the transport while inside; without one, return it as it is.
+
+    Raises UnavailableError if the shuffler does not answer: no user may be charged for
+    a sum that it could not release.
+    """
     if place is None:
         yield port
         return
     credentials = grpc.ssl_channel_credentials(place.files.authority)
     options = [("grpc.max_receive_message_length", 2 * _CHUNK_BYTES)]
     async with grpc.aio.secure_channel(place.address, credentials, options) as channel:
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                await channel.channel_ready()
+        except TimeoutError:
+            raise UnavailableError(
+                f"the shuffler at {place.address} did not answer within "
+                f"{_CONNECT_S:g} s; start it, or correct secure-sum.shuffler"
+            ) from None
         yield ShufflerTransport(port, channel, place.files.token)

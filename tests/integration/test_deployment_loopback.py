@@ -142,4 +142,4 @@ def test_a_deployments_messages_go_through_the_shuffler(
     result = json.loads(told.stdout)
     assert result["guarantee"]["mixing-delta"] == str(Fraction(1, 2**40))
     # Every cohort that was asked went through the shuffler, once.
-    assert len(list((home / "given").iterdir())) == result["cohorts"]["asked"]
+    assert len(list((home / "released").iterdir())) == result["cohorts"]["asked"]

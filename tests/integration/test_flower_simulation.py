@@ -14,7 +14,6 @@ from tests.support.operator_counts import counts_of
 from tests.support.shuffled_sums import started
 from wallflower.engines.flower import run_simulation
 from wallflower.engines.registry import EngineJob
-from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.strategy.config import (
     ExperimentSettings,
@@ -26,21 +25,6 @@ from wallflower.strategy.config import (
 from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
-
-
-async def simulated(job: EngineJob) -> None:
-    """Run on Ray; a machine that was too busy for its 30 s to start gets them again."""
-    try:
-        await run_simulation(job)
-    except UnavailableError as error:
-        if "Exit Code: 700" not in str(error) or _asked(job):
-            raise
-        await run_simulation(job)
-
-
-def _asked(job: EngineJob) -> bool:
-    with Journal.read(job.run_dir) as journal:
-        return bool(journal.cohorts())
 
 
 # Slow: as below, and a shuffler of its own process.
@@ -68,12 +52,12 @@ async def test_flowers_simulation_sends_its_nodes_to_the_shuffler(
     run_dir = tmp_path / "run"
     Journal.create(run_dir, "run", experiment, "simulation").close()
     try:
-        await simulated(EngineJob(experiment, run_dir, "run", events.ignore))
+        await run_simulation(EngineJob(experiment, run_dir, "run", events.ignore))
     finally:
         process.terminate()
         await process.wait()
     assert [users for _, users in decided(run_dir).values()] == [12, 12]
-    assert len(list((tmp_path / "shuffler" / "given").iterdir())) == 2
+    assert len(list((tmp_path / "shuffler" / "released").iterdir())) == 2
     with Journal.read(run_dir) as journal:
         assert all(check.holds for check in verify(journal))
 
@@ -96,7 +80,7 @@ async def test_flowers_simulation_agrees_with_the_other_engines_on_every_sum(
     await engine_run("fast", experiment, fast)
     Journal.create(flower, "run", experiment, "simulation").close()
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    await simulated(EngineJob(experiment, flower, "run", listen))
+    await run_simulation(EngineJob(experiment, flower, "run", listen))
 
     assert best(flower) == [False, True, False]
     assert sums(local) == sums(flower)
@@ -138,7 +122,7 @@ async def test_outcomes_change_no_count_of_flowers_simulation(tmp_path: Path) ->
         )
         run_dir = tmp_path / name
         Journal.create(run_dir, "run", experiment, "simulation").close()
-        await simulated(EngineJob(experiment, run_dir, "run", events.ignore))
+        await run_simulation(EngineJob(experiment, run_dir, "run", events.ignore))
         found.append(await asyncio.to_thread(counts_of, run_dir))
     same, mixed = found
     assert same == mixed

@@ -28,7 +28,7 @@ def figures(
     from wallflower.engines.stopping import interruptible
     from wallflower.figures import power
     from wallflower.figures.plan import FIGURES
-    from wallflower.figures.set import make_figures
+    from wallflower.figures.plot import make_figures
     from wallflower.progress import progress_bar
     from wallflower.protocol.files.sections import one_of
     from wallflower.protocol.numbers import whole

@@ -60,6 +60,7 @@ from wallflower.strategy.transport.grpc.host import enrolment_key, grpc_certific
 
 _log = logging.getLogger(__name__)
 LOG_FILE = "flower.log"
+_SIMULATION_FAILED = "Exit Code: 700"  # Flower's, for any failure of its engine
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -101,7 +102,7 @@ async def carry(
                 over.set()
     except BaseExceptionGroup as failures:
         raise first_error(failures) from None
-    _judge(job, run, tail)
+    _raise_failure(job, run, tail)
 
 
 def _show_failure(line: str, shown: set[str]) -> None:
@@ -132,12 +133,18 @@ async def _relay(job: EngineJob, over: asyncio.Event, start: int) -> None:
         await job.listen(event)
 
 
-def _judge(job: EngineJob, run: FlowerRun, tail: deque[str]) -> None:
-    """Raise the error that the ServerApp noted, or that Flower knows of."""
+def _raise_failure(job: EngineJob, run: FlowerRun, tail: deque[str]) -> None:
+    """Raise the error that the ServerApp noted, or that Flower knows of, if any."""
     note = job.run_dir / FAILURE_FILE
     if note.exists():
-        raise _noted(json.loads(note.read_text(encoding="utf-8")))
+        raise _rebuild_error(json.loads(note.read_text(encoding="utf-8")))
     if not run.completed:
+        if any(_SIMULATION_FAILED in line for line in tail) and not _has_asked(job):
+            raise UnavailableError(
+                "Ray, which Flower's simulation needs, did not start; nobody was "
+                "asked. The machine may lack memory or processor time. See "
+                f"{job.run_dir / LOG_FILE}, or run with --engine local: it needs no Ray"
+            )
         last = next((line for line in reversed(tail) if "ERROR" in line), "")
         raise UnavailableError(
             f"Flower's run {run.run_id} ended as {run.status}; see "
@@ -145,8 +152,13 @@ def _judge(job: EngineJob, run: FlowerRun, tail: deque[str]) -> None:
         )
 
 
-def _noted(note: Mapping[str, str | int]) -> WallflowerError:
-    """Make the error again that ended the ServerApp, with its exit code.
+def _has_asked(job: EngineJob) -> bool:
+    with Journal.read(job.run_dir) as journal:
+        return bool(journal.cohorts())
+
+
+def _rebuild_error(note: Mapping[str, str | int]) -> WallflowerError:
+    """Return the error that ended the ServerApp, with its exit code.
 
     Its class may live in a module that only the ServerApp imports.
     """
@@ -160,12 +172,12 @@ def _noted(note: Mapping[str, str | int]) -> WallflowerError:
 
 _LOOK_S = 0.5
 # A server that ends in order frees the lock before it leaves its last note.
-_LAST_WORDS_S = 5.0
+_GRACE_S = 5.0
 
 
 @asynccontextmanager
 async def while_server_lives(run_dir: Path) -> AsyncIterator[None]:
-    """Do what is inside; raise UnavailableError if the run's server dies meanwhile."""
+    """Run the block; raise UnavailableError if the run's server dies meanwhile."""
     inside = asyncio.current_task()
     assert inside is not None
     died = False
@@ -182,7 +194,7 @@ async def while_server_lives(run_dir: Path) -> AsyncIterator[None]:
     except asyncio.CancelledError:
         if died and inside.uncancel() == 0:
             raise UnavailableError(
-                f"the ServerApp of {run_dir} died without a word (was it killed?); "
+                f"the ServerApp of {run_dir} died without a message (was it killed?); "
                 "finished rounds are kept"
             ) from None
         raise
@@ -193,34 +205,34 @@ async def while_server_lives(run_dir: Path) -> AsyncIterator[None]:
 
 
 async def _wait_for_death(run_dir: Path) -> None:
-    """Return when a server was there, is gone, and left no word about its end."""
-    while not _is_served(run_dir):  # noqa: ASYNC110 (a lock is asked, it does not tell)
+    """Return when a server held the lock, is gone, and left no note about its end."""
+    while not _is_served(run_dir):  # noqa: ASYNC110 (a lock sends no notice)
         await asyncio.sleep(_LOOK_S)
     while True:
         await asyncio.sleep(_LOOK_S)
         if not _is_served(run_dir):
-            await asyncio.sleep(_LAST_WORDS_S)
+            await asyncio.sleep(_GRACE_S)
             if _is_served(run_dir):
                 continue
-            if not await asyncio.to_thread(_has_last_words, run_dir):
+            if not await asyncio.to_thread(_ended_in_order, run_dir):
                 return
-            await asyncio.Event().wait()  # it ended in order: Flower will say so
+            await asyncio.Event().wait()  # it ended in order: Flower reports it
 
 
 def _is_served(run_dir: Path) -> bool:
     with contextlib.suppress(WallflowerError):
         return RunLock.is_held(run_dir)
-    return True  # nothing can be told from a lock that cannot be opened
+    return True  # a lock that cannot be opened shows nothing
 
 
-def _has_last_words(run_dir: Path) -> bool:
-    """Tell whether a server that is gone ended in order."""
+def _ended_in_order(run_dir: Path) -> bool:
+    """Check whether a server that is gone ended in order."""
     if (run_dir / FAILURE_FILE).exists() or pausing.asked(run_dir):
         return True
     with contextlib.suppress(WallflowerError), Journal.read(run_dir) as journal:
         last = standing(journal)
         return last is not None and last.finished is not None
-    return True  # the record itself cannot be read, which is said elsewhere
+    return True  # an unreadable record is reported elsewhere
 
 
 def check_simulation(config: ExperimentConfig) -> None:

@@ -4,7 +4,7 @@
 running after the run, and all runs of a user share one port and one ``~/.flwr``. So a
 simulation of ours gets its own SuperLink on a free port with its own FLWR_HOME below
 the run directory, the run's status is read from ``flwr ls``, and everything that was
-started is stopped, children first asked, then killed.
+started is stopped: first by SIGTERM, then by SIGKILL.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from wallflower.protocol.errors import UnavailableError
 CONNECTION = "wallflower"  # the name of our connection in Flower's config.toml
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
+_RAY_START_S = 300  # Ray's own limit, 30 s, is too short on a busy machine
 _STARTED = re.compile(r"Successfully started run (\d+)")
 
 
@@ -46,7 +47,7 @@ class FlowerSite:
     own: bool = False
 
 
-def program(name: str) -> str:
+def find_program(name: str) -> str:
     """Find one of Flower's programs beside this Python, else on the path."""
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.exists() else shutil.which(name)
@@ -59,7 +60,7 @@ def program(name: str) -> str:
 
 
 def flower_environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
-    """Make the environment of Flower's programs: quiet, offline, own home."""
+    """Return the environment of Flower's programs: quiet, offline, own home."""
     return {
         **os.environ,
         # Flower starts its own helpers by name: they must be this Python's.
@@ -69,6 +70,7 @@ def flower_environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_raylet_start_wait_time_s": str(_RAY_START_S),
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning per actor
         "PYTHONUNBUFFERED": "1",
         **extra,
@@ -90,7 +92,7 @@ def write_connection(home: Path, address: str, lines: Sequence[str]) -> None:
 
 
 def free_port() -> int:
-    """Give a TCP port that is free on loopback now."""
+    """Return a TCP port that is free on loopback now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -111,7 +113,7 @@ async def simulation_superlink(directory: Path) -> AsyncIterator[FlowerSite]:
     try:
         with log_path.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *(program("flower-superlink"), "--insecure", "--simulation"),
+                *(find_program("flower-superlink"), "--insecure", "--simulation"),
                 *("--isolation", "subprocess", "--host", "127.0.0.1"),
                 *("--port", str(port), "--disable-runtime-dependency-installation"),
                 env=environment,
@@ -121,7 +123,7 @@ async def simulation_superlink(directory: Path) -> AsyncIterator[FlowerSite]:
                 start_new_session=True,  # Ctrl-C is ours to handle, not the child's
             )
         try:
-            await _until_listening(process, port, log_path)
+            await _wait_until_listening(process, port, log_path)
             yield FlowerSite(environment, own=True)
         finally:
             await stop_tree(process)
@@ -129,10 +131,10 @@ async def simulation_superlink(directory: Path) -> AsyncIterator[FlowerSite]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-async def _until_listening(
+async def _wait_until_listening(
     process: asyncio.subprocess.Process, port: int, log_path: Path
 ) -> None:
-    """Wait until the SuperLink accepts connections, or say why it does not."""
+    """Wait until the SuperLink accepts connections; raise UnavailableError if not."""
     try:
         async with asyncio.timeout(_START_TIMEOUT_S):
             while process.returncode is None:
@@ -149,7 +151,7 @@ async def _until_listening(
 
 
 async def stop_tree(process: asyncio.subprocess.Process) -> None:
-    """Stop a child and all its descendants: asked first, then killed."""
+    """Stop a child and all its descendants: by SIGTERM first, then by SIGKILL."""
     try:
         parent = psutil.Process(process.pid)
         below = parent.children(recursive=True)
@@ -176,7 +178,7 @@ async def _start(
     site: FlowerSite, arguments: Sequence[str]
 ) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        program("flwr"),
+        find_program("flwr"),
         *arguments,
         env=dict(site.environment),
         stdin=asyncio.subprocess.DEVNULL,
@@ -188,7 +190,7 @@ async def _start(
 
 
 async def flwr(site: FlowerSite, *arguments: str) -> tuple[int, str]:
-    """Run one `flwr` command to its end; give exit code and output."""
+    """Run one `flwr` command to its end; return its exit code and output."""
     process = await _start(site, arguments)
     try:
         output, _ = await process.communicate()
@@ -207,7 +209,7 @@ class FlowerRun:
 
     @property
     def completed(self) -> bool:
-        """Tell whether Flower saw the ServerApp return normally."""
+        """Whether Flower saw the ServerApp return normally."""
         return self.status == "finished:completed"
 
 
@@ -261,11 +263,11 @@ async def flwr_run(
         raise
     if not run_id:
         raise UnavailableError(f"`flwr run` did not start the app: {last}")
-    return FlowerRun(run_id, await _settled_status(site, run_id))
+    return FlowerRun(run_id, await _wait_for_final_status(site, run_id))
 
 
-async def _settled_status(site: FlowerSite, run_id: str) -> str:
-    """Ask for the status until it is final: the log may end a moment earlier."""
+async def _wait_for_final_status(site: FlowerSite, run_id: str) -> str:
+    """Return the final status: the log may end a moment before the run does."""
     status = "unknown"
     for _ in range(10):
         status = await run_status(site, run_id)
@@ -276,15 +278,15 @@ async def _settled_status(site: FlowerSite, run_id: str) -> str:
 
 
 async def run_status(site: FlowerSite, run_id: str) -> str:
-    """Give the status that Flower has for a run, such as ``finished:completed``."""
+    """Return the status that Flower has for a run, such as ``finished:completed``."""
     name = [site.connection] if site.connection else []
     _, output = await flwr(site, "ls", *name, "--run-id", run_id, "--format", "json")
-    runs = _json_in(output).get("runs") or []
+    runs = _parse_json(output).get("runs") or []
     return str(runs[0].get("status", "unknown")) if runs else "unknown"
 
 
-def _json_in(output: str) -> dict[str, Any]:
-    """Find the JSON object in a command's output, which may start with notices."""
+def _parse_json(output: str) -> dict[str, Any]:
+    """Return the JSON object in a command's output, which may start with notices."""
     start = output.find("{")
     if start < 0:
         return {}

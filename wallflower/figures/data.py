@@ -22,7 +22,7 @@ from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.sentences import power
 from wallflower.protocol.rewards.models import synthetic_rewards
 from wallflower.regret.report import guarantee_of
-from wallflower.regret.setup import build_engine, drawn_means
+from wallflower.regret.setup import drawn_means
 from wallflower.regret.simulation import Doubles, Simulation, run
 
 POINTS = 60
@@ -49,7 +49,7 @@ class Curve:
             yield tuple(f"{value:.8g}" for value in values)
 
 
-def settings_of(
+def list_settings(
     panel: Panel, series: Series, instances: int, seed: int
 ) -> dict[str, Any]:
     """Everything that decides a curve."""
@@ -66,11 +66,11 @@ def settings_of(
     }
 
 
-def curve(
+def load_curve(
     panel: Panel, series: Series, instances: int, seed: int, cache: Path
 ) -> Curve:
     """Give a curve from its file, or simulate it and write the file."""
-    settings = settings_of(panel, series, instances, seed)
+    settings = list_settings(panel, series, instances, seed)
     text = json.dumps(settings, sort_keys=True)
     path = cache / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.csv"
     if path.exists():
@@ -97,7 +97,7 @@ def write_figure_csv(
     _write(path, [f"# {header}"], ("panel", "series", *_COLUMNS), rows)
 
 
-def promise(series: Series) -> str:
+def describe_promise(series: Series) -> str:
     """The (ε, δ) that a curve's users get, for its label."""
     found = guarantee_of(series.spec.resolved())
     if found["kind"] == "none":
@@ -113,7 +113,7 @@ def _simulate(panel: Panel, series: Series, instances: int, seed: int) -> Curve:
     spec = series.spec
     means = drawn_means(panel.instance, instances, spec.arms, seed).ravel()
     model = synthetic_rewards(panel.rewards, means, REWARD_DEVIATION)
-    result = run(build_engine(Simulation(spec, model, instances, seed)))
+    result = run(series.engine(Simulation(spec, model, instances, seed)))
     users = np.geomspace(min(1000, spec.horizon), spec.horizon, POINTS)
     average = result.regret_at(users) / users
     low, high = np.quantile(average, (0.1, 0.9), axis=0)

@@ -7,9 +7,12 @@ is the correct one (docs/results.md says what differs from the published curves)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from wallflower.regret.setup import build_engine
+from wallflower.regret.simulation import Engine, Simulation
 from wallflower.strategy.bandit.spec import PolicySpec
 
 ARMS = 10
@@ -20,10 +23,11 @@ REWARD_DEVIATION = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One curve: a label and the policy behind it."""
+    """One curve: a label, the policy behind it, and the engine that plays it."""
 
     label: str
     spec: PolicySpec
+    engine: Callable[[Simulation], Engine] = build_engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ def _series(label: str, horizon: int, epsilon: Fraction, **changes: object) -> S
 
 
 def _paper(label: str, horizon: int, epsilon: Fraction, **changes: object) -> Series:
-    """A curve as in the paper: its radius, batches 4^b."""
+    """Return a curve as in the paper: its radius, batches 4^b."""
     settings = {"radius": "paper", "ratio": Fraction(4), **changes}
     return _series(label, horizon, epsilon, **settings)
 
@@ -71,7 +75,6 @@ def _distributed(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
         _paper("Dist-DP-SE", horizon, epsilon),
         _paper("Dist-RDP-SE, s = 10", horizon, epsilon, **rdp),
         _paper("Dist-RDP-SE, s = 100", horizon, epsilon, scale=Fraction(100), **rdp),
-        _series("DP-SE", horizon, epsilon, mechanism="dp-se"),
     )
 
 
@@ -89,20 +92,16 @@ def _trust_models(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
 
 
 def _radii(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
-    last = {"ratio": Fraction(2), "first_batch": 2, "pooling": False}
     return (
         _paper("paper radius, batches 2^b", horizon, epsilon, ratio=Fraction(2)),
-        _series("tight radius, last batch, 2^b", horizon, epsilon, **last),
-        _series("tight radius, pooled, 1.5^b", horizon, epsilon),
+        _series("tight test, batches 1.5^b", horizon, epsilon),
         _series("same without privacy", horizon, epsilon, mechanism="non-private"),
     )
 
 
 def _policies(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
     return (
-        _series("DP-SE (trusted server)", horizon, epsilon, mechanism="dp-se"),
         _series("elimination, tight", horizon, epsilon),
-        _series("dp-klucb", horizon, epsilon, policy="dp-klucb"),
         _series("dp-imed", horizon, epsilon, policy="dp-imed"),
     )
 
@@ -156,7 +155,7 @@ FIGURES = (
     Figure(
         "added-radius",
         "added",
-        "Dist-DP: the paper's radius, the tight radius, pooling (large gaps), K = 10",
+        "Dist-DP: the paper's radius and the tight test (large gaps), K = 10",
         _panels("easy", 10**6, _radii),
     ),
     Figure(

@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from wallflower.figures.plot import STYLES, prepared_pyplot, saved
+from wallflower.figures.plot import STYLES, load_pyplot, save_drawing
 from wallflower.planning.outlook import DEFAULTS
 from wallflower.planning.power import (
     Grid,
@@ -63,7 +63,7 @@ def check_picture(path: Path) -> None:
         raise InputError("picture", path, "a name that ends in .svg or .png")
     if not path.parent.is_dir():
         raise InputError("picture", path, "a file in a folder that exists")
-    prepared_pyplot()
+    load_pyplot()
 
 
 def draw_power(
@@ -74,7 +74,7 @@ def draw_power(
     measured: RewardRange = DEFAULT_RANGE,
 ) -> None:
     """Draw the cells; a file's suffix, svg or png, says how."""
-    plt = prepared_pyplot()
+    plt = load_pyplot()
     rates = list(dict.fromkeys(cell.base_rate for cell in cells))
     drawing, axes = plt.subplots(
         1, len(rates), figsize=(4.4 * len(rates), 4.2), sharey=True, squeeze=False
@@ -89,7 +89,7 @@ def draw_power(
     axes[0][0].set_ylabel("users until one arm is left")
     drawing.suptitle(title)
     drawing.tight_layout()
-    saved(drawing, paths, title, settings)
+    save_drawing(drawing, paths, title, settings)
 
 
 def _panel(axis: Any, cells: Sequence[PowerCell]) -> None:

@@ -7,14 +7,14 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from wallflower.engines.process import program
+from wallflower.engines.process import find_program
 from wallflower.protocol.errors import InputError, UnavailableError
 
 
 def _flwr(*arguments: str) -> str:
     try:
         done = subprocess.run(
-            [program("flwr"), *arguments],
+            [find_program("flwr"), *arguments],
             capture_output=True,
             text=True,
             check=False,

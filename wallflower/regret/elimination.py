@@ -191,23 +191,31 @@ class FastElimination:
             accounts.close(row, "horizon", self._assignment(row, batch))
 
     def _assignment(self, row: int | np.intp, batch: int) -> dict[int, int]:
-        """Give the users who are not aggregated, as `Elimination.assignment` does."""
+        """Return who is not aggregated, by arm, as `Elimination.assignment` does."""
+        if self._spec.radius != "paper":
+            return self._assign_to_leader(row)
+        active = np.flatnonzero(self._active[row])
+        size = self._schedule.size(batch)
+        return assign_in_blocks(active, size, self.accounts.remaining(row))
+
+    def _assign_to_leader(self, row: int | np.intp) -> dict[int, int]:
         left = self.accounts.remaining(row)
         active = np.flatnonzero(self._active[row])
-        if self._spec.radius != "paper":
-            if not self._played:
-                return {int(active[0]): left}
-            last = self._played
-            heard = self._heard_of(last, int(self._last_size[row, active[0]]))
-            users = self._evidence.delivered(heard, last).users
-            sums = np.stack([group[row, active] for group in self._sums], axis=1)
-            estimates = self._evidence.estimates(users, sums)
-            return {int(active[np.argmax(estimates)]): left}
-        return in_blocks(active, self._schedule.size(batch), left)
+        if not self._played:
+            return {int(active[0]): left}
+        last = self._played
+        heard = self._heard_of(last, int(self._last_size[row, active[0]]))
+        users = self._evidence.delivered(heard, last).users
+        sums = np.stack([group[row, active] for group in self._sums], axis=1)
+        estimates = self._evidence.estimates(users, sums)
+        return {int(active[np.argmax(estimates)]): left}
 
 
-def in_blocks(active: NDArray[np.intp], size: int, left: int) -> dict[int, int]:
-    """Algorithm 1 at the horizon: arm after arm, `size` users each, while they last."""
+def assign_in_blocks(active: NDArray[np.intp], size: int, left: int) -> dict[int, int]:
+    """Return users by arm: `size` for one arm after the other, while they last.
+
+    Algorithm 1 does so when it reaches T within a batch.
+    """
     assigned: dict[int, int] = {}
     for arm in active:
         assigned[int(arm)] = min(size, left)

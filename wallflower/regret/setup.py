@@ -28,7 +28,6 @@ from wallflower.protocol.rewards.tables import (
     looks_like_table,
     read_reward_table,
 )
-from wallflower.regret.dp_se import FastDpSe
 from wallflower.regret.elimination import FastElimination
 from wallflower.regret.index import FastIndex
 from wallflower.regret.simulation import Doubles, Engine, Simulation
@@ -41,7 +40,6 @@ Value = TypeVar("Value")
 
 ENGINES = ("fast", "users")
 INSTANCES = {"easy": (0.25, 0.75), "hard": (0.45, 0.55)}
-BASELINE = "dp-se"
 # Policies whose law is known here; others are asked themselves, cohort by cohort.
 _FAST: dict[str, Callable[[Simulation], Engine]] = {
     ELIMINATION: FastElimination,
@@ -135,14 +133,8 @@ def prepare(request: Request) -> Prepared:
 
 
 def build_engine(simulation: Simulation, name: str = "fast") -> Engine:
-    """Choose by engine and policy; the baseline ``dp-se`` brings its own policy."""
+    """Return the engine for a policy, by the engine's name."""
     spec = simulation.spec
-    if spec.mechanism == BASELINE:
-        if name != "fast" or spec.policy != ELIMINATION:
-            asked = f"{name} with {spec.policy}"
-            allowed = f"fast with {ELIMINATION} for the baseline {BASELINE}"
-            raise InputError("engine", asked, allowed)
-        return FastDpSe(simulation)
     if name == "fast" and spec.policy in _FAST:
         return _FAST[spec.policy](simulation)
     # These run a node's own code, whose imports a fast engine need not wait for.

@@ -13,11 +13,16 @@ from tests.support.shuffled_sums import (
     new_shuffler,
     shuffled_spec,
 )
-from wallflower.protocol.errors import InputError, ReplayedMessageError
+from wallflower.protocol.errors import (
+    InputError,
+    MalformedMessageError,
+    ReplayedMessageError,
+)
+from wallflower.protocol.secure_sum.envelope import unwrap, wrap
 from wallflower.protocol.secure_sum.session import Ask, SecureSum, Void
 from wallflower.protocol.secure_sum.shuffle.mixing import shares_for
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER, ShufflePlan
-from wallflower.protocol.wire.shuffle_pb2 import ReleaseAnswer
+from wallflower.protocol.wire.shuffle_pb2 import ReleaseAnswer, SubmitAnswer
 from wallflower.strategy.secure_sum import (
     ServerKeyring,
     restore_session,
@@ -42,6 +47,22 @@ def test_without_a_shuffler_nobody_is_asked() -> None:
 def test_a_node_cannot_be_called_like_the_shuffler() -> None:
     with pytest.raises(InputError):
         server_session(shuffled_spec(), {SHUFFLER: 1, **names(4)})
+
+
+@pytest.mark.parametrize("longer", [-1, 1, 1_000_000])
+def test_a_batch_has_the_length_that_all_have(longer: int) -> None:
+    """One node fills neither the server's memory nor the shuffler's."""
+    cohort = ShuffledCohort(shuffled_spec())
+    cohort.submitted()
+    sent = unwrap(cohort.answers["node-00000"])
+    answer = SubmitAnswer.FromString(sent.payload)
+    server = server_session(cohort.spec, cohort.parties, keyring=cohort.keyring)
+    server.start()
+    answer.batch = bytes(len(answer.batch) + longer)
+    payload = answer.SerializeToString()
+    body = wrap(sent.stage, sent.context, "node-00000", "", payload)
+    with pytest.raises(MalformedMessageError, match="wrong length"):
+        server.receive("node-00000", body)
 
 
 @pytest.mark.parametrize("word", ["shuffler-unavailable", "shuffler-timeout"])

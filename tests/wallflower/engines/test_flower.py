@@ -48,7 +48,9 @@ class Launch:
         self.run_dir.mkdir()
         self.heard: list[events.Event] = []
         self._folder = folder
-        monkeypatch.setattr(flower_process, "program", lambda name: str(folder / name))
+        monkeypatch.setattr(
+            flower_process, "find_program", lambda name: str(folder / name)
+        )
 
     def flower_does(self, during_run: str, status: str) -> None:
         path = self._folder / "flwr"
@@ -84,6 +86,23 @@ async def test_events_of_the_server_app_reach_the_listener(launch: Launch) -> No
     )
     await launch.carry()
     assert launch.heard == [STARTED]
+
+
+async def test_a_simulation_whose_ray_cannot_start_ends_with_one_sentence(
+    launch: Launch,
+) -> None:
+    Journal.create(launch.run_dir, "r", EXPERIMENT, "simulation").close()
+    launch.flower_does("print('ERROR: Exit Code: 700')", "finished:failed")
+    with pytest.raises(UnavailableError, match="Ray, .* did not start") as caught:
+        await launch.carry()
+    assert "nobody was asked" in str(caught.value)
+    assert "--engine local" in str(caught.value)
+    assert "700" not in str(caught.value)
+
+
+def test_ray_gets_more_time_to_start_than_its_own_limit(tmp_path: Path) -> None:
+    environment = flower_environment(tmp_path, {})
+    assert int(environment["RAY_raylet_start_wait_time_s"]) > 30
 
 
 async def test_the_app_gets_experiment_run_directory_and_engine(

@@ -14,7 +14,6 @@ from wallflower.engines.process import (
     FlowerSite,
     flower_environment,
     flwr_run,
-    program,
     run_status,
     simulation_superlink,
     stop_tree,
@@ -35,7 +34,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a folder whose programs are found before Flower's."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    monkeypatch.setattr(flower_process, "program", lambda name: str(folder / name))
+    monkeypatch.setattr(flower_process, "find_program", lambda name: str(folder / name))
     return folder
 
 
@@ -44,12 +43,12 @@ def site(home: Path) -> FlowerSite:
 
 
 def test_flowers_programs_are_found_beside_this_python() -> None:
-    assert Path(program("flwr")).parent == Path(sys.executable).parent
+    assert Path(find_program("flwr")).parent == Path(sys.executable).parent
 
 
 def test_a_missing_program_is_named_with_what_to_do() -> None:
     with pytest.raises(UnavailableError, match=r'"flwr-nonesuch" .*install Wallflower'):
-        program("flwr-nonesuch")
+        find_program("flwr-nonesuch")
 
 
 def test_the_connection_file_is_what_flower_reads(tmp_path: Path) -> None:

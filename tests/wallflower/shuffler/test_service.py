@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.support.shuffled_sums import (
     finished,
     shuffled_spec,
 )
+from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.messages.port import Answer, Request
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
@@ -23,6 +25,7 @@ from wallflower.protocol.wire.shuffle_pb2 import Chunk
 from wallflower.shuffler.home import open_home
 from wallflower.shuffler.service import SERVICE, Limits, Service
 from wallflower.shuffler.shuffled_batch import Shuffler
+from wallflower.strategy.transport import shuffler
 from wallflower.strategy.transport.memory import MemoryTransport
 from wallflower.strategy.transport.shuffler import (
     ShufflerFiles,
@@ -43,8 +46,8 @@ async def serving(
     folder: Path, limits: Limits | None = None
 ) -> AsyncIterator[tuple[ShufflerPlace, Service]]:
     home = open_home(folder, ["127.0.0.1"])
-    shuffler = Shuffler(KEY, home.released, None)
-    service = Service(shuffler, home.tls, home.token, limits or Limits())
+    releasing = Shuffler(KEY, home.released, None)
+    service = Service(releasing, home.tls, home.token, limits or Limits())
     port = await service.open("127.0.0.1:0")
     try:
         files = ShufflerFiles.read(folder / "operator")
@@ -91,13 +94,27 @@ async def test_who_does_not_show_the_token_is_not_let_in(
 
 
 async def test_another_shufflers_certificate_is_not_believed(
-    tmp_path: Path, request_body: bytes
+    tmp_path: Path, request_body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_home(tmp_path / "other", ["127.0.0.1"])
     other = ShufflerFiles.read(tmp_path / "other" / "operator")
+    monkeypatch.setattr(shuffler, "_CONNECT_S", 1.0)
     async with serving(tmp_path / "own") as (place, _):
-        answer = await asked(ShufflerPlace(place.address, other), request_body)
-    assert answer.failure == "shuffler-unavailable"
+        with pytest.raises(UnavailableError, match="did not answer"):
+            await asked(ShufflerPlace(place.address, other), request_body)
+
+
+async def test_a_shuffler_that_cannot_be_reached_is_noticed_before_people_are_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shuffler, "_CONNECT_S", 0.2)
+    async with serving(tmp_path) as (place, _):
+        pass
+    entered = False
+    with pytest.raises(UnavailableError, match=re.escape(place.address)):
+        async with shuffled(MemoryTransport({}), place):
+            entered = True  # nodes would be asked from here on
+    assert not entered
 
 
 async def test_more_than_the_limit_is_refused_and_claims_nothing(

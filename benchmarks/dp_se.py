@@ -1,28 +1,47 @@
-"""The baseline DP-SE of Sajed and Sheffet (2019), on many instances at once.
+"""The peer DP-SE of Sajed and Sheffet (2019), on many instances at once.
 
-Central model: a trusted server sees every reward. In epoch e, with D = 2^−e and |S|
+Central model: a trusted server sees every reward and adds Laplace noise of scale 1/ε to
+the sum, here discrete Laplace noise on the grid 1/1024. In epoch e, with D = 2^−e and |S|
 active arms, each gets R = 1 + ⌈max(32 ln(8|S|e²/β)/D², 8 ln(4|S|e²/β)/(Dε))⌉ new pulls;
 an arm is dropped when it trails by more than 2h + 2c.
 
 Deviation: the published simulation adds one Laplace draw to all arms, which cancels in
 every comparison; here each arm gets its own.
+
+`SlippedDpSe` is DP-SE as the code published with Azize et al. 2023 plays it, with one
+slip: it divides the sum of an epoch by the pulls of all epochs so far, which shrinks
+every gap. With the slip, ours must give the figures of that code.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
+from wallflower.protocol.noise.laws import DiscreteLaplace
+from wallflower.protocol.privacy.calibration import modulus_for
+from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.privacy.trusted import TrustedCohort
 from wallflower.regret.draws import CohortDraws
-from wallflower.regret.elimination import in_blocks
-from wallflower.regret.simulation import Accounts, Simulation, SimulationResult
+from wallflower.regret.elimination import assign_in_blocks
+from wallflower.regret.simulation import (
+    Accounts,
+    Integers,
+    Simulation,
+    SimulationResult,
+)
 from wallflower.strategy.bandit.failure_budget import Shares
+
+# Rewards are not rounded in the original; this adds 2⁻²² to their variance at most.
+_PRECISION = 1024
 
 
 def epoch_size(epoch: int, active: int, epsilon: float, beta: float) -> int:
-    """R: new pulls of each active arm in an epoch."""
+    """Return R, the new pulls of each active arm in an epoch."""
     odds = active * epoch**2 / beta
     sampling = 32 * math.log(8 * odds) * 4.0**epoch
     privacy = 8 * math.log(4 * odds) * 2.0**epoch / epsilon
@@ -32,14 +51,27 @@ def epoch_size(epoch: int, active: int, epsilon: float, beta: float) -> int:
 def epoch_radius(
     epoch: int, active: int, epsilon: float, beta: float, size: int
 ) -> float:
-    """h + c: half of the lead that drops an arm."""
+    """Return h + c, half of the lead that drops an arm."""
     odds = active * epoch**2 / beta
     sampling = math.sqrt(math.log(8 * odds) / (2 * size))
     return sampling + math.log(4 * odds) / (size * epsilon)
 
 
+def calibrate_epoch(size: int, epsilon: Fraction, wrap: Fraction) -> TrustedCohort:
+    """Return a cohort of an epoch: bare sums and one noise of the server."""
+    bound = DiscreteLaplace(_PRECISION / epsilon).two_sided_bound(wrap)
+    return TrustedCohort(
+        cohort_size=size,
+        honest_floor=size,
+        precision=_PRECISION,
+        noise_bound=bound,
+        modulus=modulus_for(size, _PRECISION, bound),
+        epsilon=epsilon,
+    )
+
+
 class FastDpSe:
-    """Plays DP-SE on every instance; the spec's mechanism must be ``dp-se``."""
+    """Plays DP-SE on every instance at the ε and p of its spec."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
@@ -68,7 +100,7 @@ class FastDpSe:
             yield accounts.part_done
 
     def result(self) -> SimulationResult:
-        """Tell what is known so far."""
+        """Return what is known so far."""
         return self._accounts.result(
             self._estimates,
             np.clip(self._estimates - self._radii, 0.0, 1.0),
@@ -84,7 +116,7 @@ class FastDpSe:
         for row in rows:
             if count * size > accounts.remaining(row):
                 active = np.flatnonzero(self._active[row])
-                left = in_blocks(active, size, accounts.remaining(row))
+                left = assign_in_blocks(active, size, accounts.remaining(row))
                 accounts.close(row, "horizon", left)
             else:
                 playing[row] = self._active[row]
@@ -92,7 +124,7 @@ class FastDpSe:
         if not len(instances):
             return
         wrap = Shares(self._spec.failure_probability).wrap(epoch, self._spec.arms)
-        cohort = self._spec.calibrated(size, size, wrap)
+        cohort = calibrate_epoch(size, self._spec.epsilon, wrap)
         totals = self._draws.totals(instances * self._spec.arms + arms, cohort)
         self._estimates[playing] = totals / (cohort.precision * size)
         radius = epoch_radius(epoch, count, epsilon, beta, size)
@@ -102,3 +134,28 @@ class FastDpSe:
         losers = playing & (best - self._estimates > 2 * radius)
         self._active &= ~losers
         self._eliminated[losers] = epoch
+
+
+class SlippedDpSe(FastDpSe):
+    """Plays DP-SE on sums that are too small by the slip."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation)
+        self._draws = _SlippedDraws(simulation, self._accounts)
+
+
+class _SlippedDraws(CohortDraws):
+    def __init__(self, simulation: Simulation, accounts: Accounts) -> None:
+        super().__init__(simulation.model, simulation.seed)
+        self._accounts = accounts
+
+    def totals(
+        self,
+        arms: NDArray[np.intp],
+        cohort: CohortMechanism,
+        survivors: int | None = None,
+    ) -> Integers:
+        sums = super().totals(arms, cohort, survivors)
+        before = self._accounts.pulls.ravel()[arms]
+        part = cohort.cohort_size / (cohort.cohort_size + before)
+        return np.asarray(np.rint(sums * part), dtype=np.int64)
