@@ -24,9 +24,9 @@ from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.flower_config import experiment, run_directory
 from wallflower.strategy.private_bandit import PrivateBandit, engine_of
 from wallflower.strategy.server_app_files import FAILURE_FILE
-from wallflower.strategy.store import blame, events
+from wallflower.strategy.store import events
 from wallflower.strategy.store.event_log import EventLog
-from wallflower.strategy.store.losses import in_words
+from wallflower.strategy.store.losses import describe_findings, describe_losses
 
 app = ServerApp()
 
@@ -83,13 +83,18 @@ def _tell(event: events.Event) -> None:
     elif isinstance(event, events.TermsRefused):
         log(logging.WARNING, "%s; going on without them", event.text)
     elif isinstance(event, events.KeyGenerated) and event.findings:
-        said = blame.in_words(event.findings)
+        said = describe_findings(event.findings)
         log(logging.WARNING, "dealing %s: %s", event.dealing_id, said)
     elif isinstance(event, events.CohortEnded) and event.void is not None:
-        why = in_words(dict(event.losses))
+        why = describe_losses(dict(event.losses))
         words = event.cohort_id, event.void, why
         log(logging.WARNING, "cohort %s is void: %s; users lost: %s", *words)
-        log(logging.WARNING, "cohort %s: %s", words[0], blame.in_words(event.findings))
+        log(
+            logging.WARNING,
+            "cohort %s: %s",
+            words[0],
+            describe_findings(event.findings),
+        )
     elif isinstance(event, events.ArmRetired):
         log(
             logging.WARNING,

@@ -14,15 +14,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from wallflower.clients.node.ledger_chain import Chain
-from wallflower.clients.node.rollback_counter import Counter
+from wallflower.clients.node.rollback_counter import RollbackCounter, TransactionChain
 
 
 def adopt(ledger: Path, counter: Path) -> None:
     """Make the counter fit the ledger as it is."""
     address = f"{ledger.resolve().as_uri()}?mode=rw"
     with contextlib.closing(sqlite3.connect(address, uri=True)) as database:
-        Chain(database, Counter(counter)).adopt()
+        TransactionChain(database, RollbackCounter(counter)).adopt()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

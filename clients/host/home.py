@@ -36,9 +36,9 @@ from wallflower.clients.host.lock import node_lock
 from wallflower.clients.host.outcome_counts import add_counts
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
-from wallflower.clients.node.one_time_answers import OneTimeAnswer
-from wallflower.clients.node.rollback_counter import Counter
+from wallflower.clients.node.rollback_counter import RollbackCounter
 from wallflower.clients.node.sessions import SessionStore
+from wallflower.clients.node.spends import OneTimeAnswer
 from wallflower.clients.rewards.local import TableRewards, reward_source
 from wallflower.clients.rewards.ready import check_test_users
 from wallflower.clients.rewards.source import RewardsOf
@@ -183,7 +183,7 @@ class NodeHome:
 
     def ledger(self) -> Ledger:
         """Open the node's ledger; refused if it is not where its counter says."""
-        return Ledger(self.path / "ledger.sqlite", Counter(self._counter))
+        return Ledger(self.path / "ledger.sqlite", RollbackCounter(self._counter))
 
     def trust(self) -> Trust | None:
         """Whom this node believes, as of now; None without an enrolment key."""
@@ -243,7 +243,7 @@ async def poll_server(
     """
     run_id = invitation.run_id
     with node_lock(home.path), home.ledger() as ledger:
-        await ledger.claim(OneTimeAnswer.attendance(home.name, run_id))
+        await ledger.record_answer(OneTimeAnswer.connection(home.name, run_id))
         store = SessionStore(home.path)
         try:
             node = home.node(ledger, store)
@@ -302,7 +302,9 @@ class HomeProvider:
                 return "invited"
             return await poll_server(home, invitation, stay=True) or "left"
         with home.ledger() as ledger:
-            await ledger.claim(OneTimeAnswer.attendance(home.name, invitation.run_id))
+            await ledger.record_answer(
+                OneTimeAnswer.connection(home.name, invitation.run_id)
+            )
             node = home.node(ledger)
             node.only_run = invitation.run_id
             return await attend(invitation, home.identity, node)
@@ -322,7 +324,7 @@ async def _check_route(ledger: Ledger, name: str, body: bytes) -> None:
         run_id = NodeRequest.FromString(body).run_id
     except DecodeError:
         raise MalformedMessageError("a request is not a NodeRequest") from None
-    if await ledger.attended(name, run_id):
+    if await ledger.has_connected(name, run_id):
         raise RefusalError(
             "run-attended",
             "this node attends the run's gRPC server and takes no messages",

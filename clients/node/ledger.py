@@ -176,11 +176,8 @@ class Ledger(Closing):
     async def record_answer(self, answer: OneTimeAnswer) -> None:
         """Write down an answer that is given once; returns when it is on disk.
 
-        Raises
-        ------
-        RefusalError
-            Another answer was given before, or the ledger cannot be written: then
-            nothing may leave the node.
+        Raises RefusalError if another answer was given before, or the ledger cannot be
+        written: then nothing may leave the node.
         """
         await self._thread.submit(answer)
 
@@ -194,12 +191,9 @@ class Ledger(Closing):
     async def spend(self, entry: Spend) -> None:
         """Write a spend; returns when it is on disk.
 
-        Raises
-        ------
-        RefusalError
-            The cohort was answered before, a user took part too often, the budget does
-            not suffice (`BudgetError`), or the ledger cannot be written: then nothing
-            may leave the node.
+        Raises RefusalError if the cohort was answered before, a user took part too
+        often, the budget does not suffice (`BudgetError`), or the ledger cannot be
+        written: then nothing may leave the node.
         """
         await self._thread.submit(entry)
 
@@ -299,16 +293,9 @@ class Ledger(Closing):
         if time.monotonic() < self._unavailable_until:
             raise RefusalError(_UNAVAILABLE, f"ledger {self._path} cannot be written")
         try:
-            self._database.execute(f"PRAGMA busy_timeout = {_READY_MS}")
-            try:
-                self._database.execute("BEGIN IMMEDIATE")
-            finally:
-                self._database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-            try:
+            with tables.brief_lock(self._database, _READY_MS, _BUSY_MS):
                 if self._chain is not None:
                     self._chain.check()
-            finally:
-                self._database.execute("ROLLBACK")
             self._probed = True
         except (OSError, sqlite3.Error) as error:
             self._unavailable_until = time.monotonic() + 1
@@ -386,18 +373,15 @@ class Ledger(Closing):
             if isinstance(entry, OneTimeAnswer):
                 return tables.append_answer(self._database, entry)
             if isinstance(entry, Price):
-                return self._enter_price(entry)
+                refusal = tables.append_price(self._database, entry)
+                if refusal is None:
+                    self._prices[entry.run_id] = entry.amount
+                return refusal
             return self._enter_spend(entry, rows)
         except (OSError, sqlite3.Error):
             raise  # of the file, and so of the whole transaction
         except Exception as error:
             return _writing_error(error)
-
-    def _enter_price(self, price: Price) -> RefusalError | None:
-        refusal = tables.append_price(self._database, price)
-        if refusal is None:
-            self._prices[price.run_id] = price.amount
-        return refusal
 
     def _enter_spend(
         self, entry: Spend, rows: list[tables.SpendRow]

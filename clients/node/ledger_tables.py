@@ -96,6 +96,22 @@ def create_tables(database: sqlite3.Connection) -> None:
     database.execute(f"PRAGMA user_version = {_VERSION}")
 
 
+@contextmanager
+def brief_lock(
+    database: sqlite3.Connection, wait_ms: int, usual_ms: int
+) -> Iterator[None]:
+    """Hold the write lock and write nothing; other processes are waited for briefly."""
+    database.execute(f"PRAGMA busy_timeout = {wait_ms}")
+    try:
+        database.execute("BEGIN IMMEDIATE")
+    finally:
+        database.execute(f"PRAGMA busy_timeout = {usual_ms}")
+    try:
+        yield
+    finally:
+        database.execute("ROLLBACK")
+
+
 # --- spends ---------------------------------------------------------------------------
 
 
@@ -189,8 +205,9 @@ def add_answers_after(
         "ORDER BY number",
         (number,),
     )
-    for number, node_id, run_id, cohort_id in rows:
+    for last, node_id, run_id, cohort_id in rows:
         answered.add((intern(node_id), intern(run_id), intern(cohort_id)))
+        number = last
     return number
 
 

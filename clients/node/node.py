@@ -17,11 +17,16 @@ from dataclasses import dataclass, replace
 from google.protobuf.message import DecodeError
 
 from wallflower.clients.consent import ClientPolicy, check_range, check_window
-from wallflower.clients.node.ledger import Ledger
-from wallflower.clients.node.one_time_answers import OneTimeAnswer
 from wallflower.clients.node.randomizer import Randomize
 from wallflower.clients.node.sessions import MemorySessions, Sessions
-from wallflower.clients.node.spends import Spend, able_users, make_spend, repeated
+from wallflower.clients.node.spends import (
+    NodeLedger,
+    OneTimeAnswer,
+    Spend,
+    cohort_repeated,
+    make_spend,
+    select_able_users,
+)
 from wallflower.clients.rewards.ready import refuse_while_down
 from wallflower.clients.rewards.source import Pull, Rewards, pull_rewards
 from wallflower.protocol.errors import (
@@ -85,7 +90,7 @@ class NodeParts:
 
     source: Rewards
     policy: ClientPolicy
-    ledger: Ledger
+    ledger: NodeLedger
     open_session: Callable[[CohortSpec], ClientSession]
     randomize: Randomize
     forget: Callable[[str, str], None] = lambda run_id, cohort_id: None
@@ -242,7 +247,7 @@ class Node:
         if task.WhichOneof("kind") != "stage" or spec.cohort_id in self._begun:
             return False
         try:
-            return not await self._parts.ledger.answered(
+            return not await self._parts.ledger.has_answered(
                 self.node_id, spec.run_id, spec.cohort_id
             )
         except UnavailableError:
@@ -293,8 +298,10 @@ class Node:
         """Write down an answer that is given once, before anything of it leaves."""
         if answer.one_time_stage is not None:
             spec = stage.spec
-            fingerprint = digest("wallflower/v1/claim", stage.message, answer.body)
-            await self._parts.ledger.claim(
+            fingerprint = digest(
+                "wallflower/v1/one-time-answer", stage.message, answer.body
+            )
+            await self._parts.ledger.record_answer(
                 OneTimeAnswer(
                     self.node_id,
                     spec.run_id,
@@ -323,8 +330,10 @@ class Node:
         return request
 
     async def _check_new(self, spec: CohortSpec) -> None:
-        if await self._parts.ledger.answered(self.node_id, spec.run_id, spec.cohort_id):
-            raise repeated(spec.cohort_id)
+        if await self._parts.ledger.has_answered(
+            self.node_id, spec.run_id, spec.cohort_id
+        ):
+            raise cohort_repeated(spec.cohort_id)
 
     async def _obtain_value(
         self,
@@ -354,7 +363,7 @@ class Node:
                 "beyond-capacity",
                 f"{len(users)} users; certified for {self._parts.capacity}",
             )
-        users = able_users(users, self._members, against, dropped)
+        users = select_able_users(users, self._members, against, dropped)
         request.check_users(len(users))
         await self._parts.ledger.spend(replace(spend, users=users))
         pulled = await pull_rewards(

@@ -6,8 +6,8 @@ state, replaced, or continued in two copies does not fit its counter. The counte
 names the machine, where that has an identity: a folder copied to another machine does
 not fit either.
 
-Two slots, each with a checksum: what is written takes the place of the older state, so a
-torn write leaves the last whole one.
+Two slots, each with a checksum: a write replaces the older state, so a torn write
+leaves the last whole one.
 
 In the ledger's file each transaction adds a link: its number, and a head that no other
 history has. After the commit the counter learns both. Before the next one, and whenever

@@ -24,11 +24,10 @@ from wallflower.strategy.run.pending_cohorts import PendingCohorts
 from wallflower.strategy.run.recruiting import Recruited
 from wallflower.strategy.run.requests import Closings, CohortTraffic
 from wallflower.strategy.store import events
-from wallflower.strategy.store.blame import told
-from wallflower.strategy.store.cohort_ids import sign_cohort_id
+from wallflower.strategy.store.chain import sign_cohort_id
 from wallflower.strategy.store.entries import CohortRecord, SumRecord
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.losses import losses
+from wallflower.strategy.store.losses import count_losses, select_findings
 
 _CLOSING_TIMEOUT_S = 10.0
 _PROGRESS_EVERY_S = 0.2
@@ -185,9 +184,9 @@ class CohortRunner:
         self.tally.asked[record.arm] -= returned
         summed = end.survivors if isinstance(end, SecureSum) else None
         void = None if isinstance(end, SecureSum) else end.code
-        why = losses(used, summed, survivors, session.out, asked.traffic.reported)
+        why = count_losses(used, summed, survivors, session.out, asked.traffic.reported)
         self.tally.losses.update(why)
-        findings = told(void, session.findings)
+        findings = select_findings(void, session.findings)
         if void is not None:
             await self._journal.call(
                 self._journal.void, record.cohort_id, void, why, findings

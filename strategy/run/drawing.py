@@ -33,8 +33,7 @@ from wallflower.strategy.run.sharing import (
     fullest_level,
     share_out,
 )
-from wallflower.strategy.store.askable import Askable
-from wallflower.strategy.store.entries import Met
+from wallflower.strategy.store.entries import Askable, Met
 
 Key = TypeVar("Key")
 # One row a node: users, those available, invitations so far.

@@ -23,9 +23,10 @@ from wallflower.strategy.run.cohort_spec import threat_of
 from wallflower.strategy.run.driver import Deadlines, run_dealing
 from wallflower.strategy.run.pending_cohorts import SessionFactory
 from wallflower.strategy.run.requests import Closings, CohortTraffic
-from wallflower.strategy.store import blame, events
+from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import DEALING, DealingRecord
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.losses import select_findings
 
 
 class DealingFailedError(UnavailableError):
@@ -119,7 +120,7 @@ class KeyGeneration:
             session, self._port, traffic.wrap, traffic.unwrap, self._deadlines
         )
         void = None if isinstance(outcome, KeyReady) else outcome.code
-        findings = blame.told(void, session.findings)
+        findings = select_findings(void, session.findings)
         record = DealingRecord(
             dealing_id=dealing_id,
             nodes=len(nodes),

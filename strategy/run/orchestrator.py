@@ -47,11 +47,11 @@ from wallflower.strategy.run.run_state import (
 from wallflower.strategy.run.sharing import UsersExhaustedError
 from wallflower.strategy.run.spending import Spending
 from wallflower.strategy.run.terms import Terms, TermsRefusedError
-from wallflower.strategy.store import events, pausing
+from wallflower.strategy.store import events, operator_requests
 from wallflower.strategy.store.chain import PAUSED, WAITING
 from wallflower.strategy.store.entries import RoundRecord, SumRecord
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.losses import in_words
+from wallflower.strategy.store.losses import describe_losses
 from wallflower.strategy.store.spool import Spool
 
 
@@ -170,7 +170,7 @@ class Orchestrator:
             await heed(self._journal, policy, number, self._listen)
             if policy.finished is not None:
                 break
-            if pausing.asked(self._journal.run_dir):
+            if operator_requests.is_pause_requested(self._journal.run_dir):
                 await self._journal.call(self._journal.note_stopped, PAUSED, number)
                 break
             await self._round(number, policy)
@@ -228,7 +228,7 @@ class Orchestrator:
         if not sums:
             raise UnavailableError(
                 f"no cohort of round {number} gave a sum; users lost so far: "
-                f"{in_words(self._tally.losses)} (see `wallflower status "
+                f"{describe_losses(self._tally.losses)} (see `wallflower status "
                 f"{self._journal.run_dir}`). When the cause is mended, resume the run"
             )
         outcomes = [outcome for outcome, _ in sums]

@@ -42,8 +42,7 @@ from wallflower.strategy.run.terms import (
     refused_text,
 )
 from wallflower.strategy.store import events
-from wallflower.strategy.store.askable import ADVICE
-from wallflower.strategy.store.entries import Met
+from wallflower.strategy.store.entries import BUDGET_ADVICE, Met
 from wallflower.strategy.store.journal import Journal
 
 _LOOK_S = 0.25  # ports are asked who is there, they do not tell
@@ -323,10 +322,10 @@ class Recruiter:
     def too_few(self, number: int, error: UsersExhaustedError) -> UnavailableError:
         """Say that a round cannot be asked of the people who can be asked."""
         askable = self._registry.askable()
-        change = f"{ADVICE}. Or " if askable.left_out else ""
+        change = f"{BUDGET_ADVICE}. Or " if askable.left_out else ""
         return UnavailableError(
             f"the nodes known have too few users for round {number} ({error}). "
-            f"{askable.sentence()} {change}let more nodes attend, then resume: "
+            f"{askable.describe()} {change}let more nodes attend, then resume: "
             f"wallflower resume {self._journal.run_dir}"
         )
 

@@ -12,7 +12,6 @@ from wallflower.protocol.secure_sum.stages import asks_once
 from wallflower.protocol.wire.node_pb2 import Description
 from wallflower.strategy.run.drawing import UserRegistry
 from wallflower.strategy.run.requests import describe_request, description_of
-from wallflower.strategy.store.cohort_ids import check_answered
 from wallflower.strategy.store.journal import Journal
 
 _log = logging.getLogger(__name__)
@@ -107,7 +106,7 @@ class RollCall:
             for cohort_id in said.answered[:_MOST_ANSWERED]
         ]
         if answered:
-            await self._journal.call(check_answered, self._journal, answered)
+            await self._journal.call(self._journal.check_answered, answered)
         # In one order whatever the network did: a seeded draw must repeat itself.
         for node in sorted(described):
             said = described[node]

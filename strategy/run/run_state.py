@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.policies import policy_for, policy_from_state
 from wallflower.strategy.bandit.policy import Arm, ArmView, Policy
-from wallflower.strategy.store import events, retiring
+from wallflower.strategy.store import events, operator_requests
 from wallflower.strategy.store.chain import LIMITED, RETIRED, ROUND, Entry, limit_of
 from wallflower.strategy.store.entries import PrivacySpend, Retirement, RoundRecord
 from wallflower.strategy.store.journal import Journal
@@ -83,7 +83,7 @@ async def heed(
     journal: Journal, policy: Policy, number: int, listen: events.Listen
 ) -> None:
     """Retire the arms that somebody asked to retire while the last round was asked."""
-    for arm, reason in retiring.asked(journal.run_dir).items():
+    for arm, reason in operator_requests.read_retirements(journal.run_dir).items():
         if arm >= len(policy.arms()):
             continue  # no file of ours
         try:
@@ -106,4 +106,4 @@ async def heed(
                     head=head,
                 )
             )
-        retiring.forget(journal.run_dir, arm)
+        operator_requests.withdraw_retirement(journal.run_dir, arm)

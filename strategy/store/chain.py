@@ -11,6 +11,7 @@ tail that was cut off shows by a head that the chain does not have.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import sqlite3
 import time
@@ -227,3 +228,23 @@ def _hash(content: Sequence[object]) -> str:
 def _foreign(value: object) -> object:
     """Write bytes, which damage puts in the place of text, unlike any text."""
     return {"bytes": bytes.hex(value)} if isinstance(value, bytes) else repr(value)
+
+
+_CODE_DIGITS = 20  # hexadecimal: 2⁻⁸⁰ for every guess
+_LONGEST_ID = 200
+
+
+def sign_cohort_id(key: bytes, name: str) -> str:
+    """Return the id of a cohort that is about to be written down and invited."""
+    return f"{name}-{_code(key, name)}"
+
+
+def is_own_id(key: bytes, cohort_id: str) -> bool:
+    """Say whether an id was made with this key."""
+    name, _, code = cohort_id[:_LONGEST_ID].rpartition("-")
+    return hmac.compare_digest(_code(key, name).encode(), code.encode())
+
+
+def _code(key: bytes, name: str) -> str:
+    made = hmac.digest(key, name.encode(), hashlib.sha256)
+    return made.hex()[:_CODE_DIGITS]

@@ -32,6 +32,49 @@ class Met(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Askable:
+    """People who can be asked once more, as their nodes said.
+
+    Nodes leave out whoever has no budget left for the run's terms, or took part as
+    often as they agreed to. How much anybody has left is not known to the server.
+
+    Attributes
+    ----------
+    people : everybody whom the nodes described.
+    left_out : of them whom their node leaves out, and whom this run may ask otherwise.
+    able : of them who can be asked.
+    """
+
+    people: int
+    left_out: int
+    able: int
+
+    @classmethod
+    def count(cls, met: Mapping[str, Met], asked_fully: int) -> Askable:
+        """Count who of the nodes known can be asked; so many were asked enough."""
+        people = sum(node.users for node in met.values())
+        left_out = sum(node.left_out for node in met.values())
+        return cls(people, left_out, max(0, people - left_out - asked_fully))
+
+    def describe(self) -> str:
+        """Return how many can be asked, and why others cannot."""
+        text = f"{self.able:,} of {self.people:,} people can still be asked under "
+        if not self.left_out:
+            return f"{text}these terms."
+        return (
+            f"{text}these terms; {self.left_out:,} are left out by their nodes: their "
+            "budget does not allow it."
+        )
+
+
+# What an operator can do when too few can be asked.
+BUDGET_ADVICE = (
+    "Budgets are for ever: begin a run with a smaller privacy.epsilon or with other "
+    "people, or let the nodes' policies allow a larger total"
+)
+
+
+@dataclass(frozen=True, slots=True)
 class CohortTerms:
     """One attempt to fill one wish; `spec` is the `CohortSpec` every client gets."""
 

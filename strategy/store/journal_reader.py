@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ from wallflower.protocol.secure_sum.session import Finding
 from wallflower.strategy.config import ExperimentConfig, config_from_canonical
 from wallflower.strategy.store import chain, event_log
 from wallflower.strategy.store.entries import (
+    Askable,
     DealingRecord,
     Met,
     PrivacySpend,
@@ -65,7 +66,7 @@ class JournalReader(RunStore):
 
     @property
     def cohort_key(self) -> bytes:
-        """The key of the run's cohort ids; see `strategy.store.cohort_ids`."""
+        """The key of the run's cohort ids; see `sign_cohort_id`."""
         with self._reading("cohort-key"):
             return bytes.fromhex(self._meta("cohort-key"))
 
@@ -146,6 +147,22 @@ class JournalReader(RunStore):
         """The ids of every cohort ever asked."""
         return {cohort_id for (cohort_id,) in self.rows("SELECT cohort_id FROM cohort")}
 
+    def check_answered(self, answered: Iterable[str]) -> None:
+        """Raise JournalError where nodes answered a cohort that the journal lacks.
+
+        Ids that this run did not make are no evidence: a node may invent them, and a
+        run directory that was deleted must not block a new run of the same name.
+        """
+        known, key = self.cohort_ids(), self.cohort_key
+        for cohort_id in sorted(set(answered) - known):
+            if chain.is_own_id(key, cohort_id):
+                raise JournalError(
+                    f"{self.path} has no cohort {cohort_id}, which nodes have "
+                    "answered: it is an older copy. People asked since then have "
+                    "spent, so nobody is asked; put back the newest files, or begin a "
+                    "new run"
+                )
+
     def blame(self) -> dict[str, list[Finding]]:
         """What is known of who caused what, by cohort."""
         found: dict[str, list[Finding]] = {}
@@ -166,6 +183,13 @@ class JournalReader(RunStore):
         """Every node that ever described its users, with what it said last."""
         rows = self.rows("SELECT node_id, users, left_out FROM node ORDER BY meeting")
         return {node_id: Met(*said) for node_id, *said in rows}
+
+    def count_askable(self) -> Askable:
+        """Count who can still be asked, as the nodes said last."""
+        most = self.config.privacy.max_participations
+        often = self.count_participations()
+        fully = sum(people for times, people in often.items() if times >= most)
+        return Askable.count(self.met(), fully)
 
     def used(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Every invitation but those that were returned: cohort, node, users."""

@@ -1,4 +1,9 @@
-"""How the journal's tables look, and how values become their texts."""
+"""How the journal's tables look, and how values become their texts.
+
+A policy's state is written by difference: a round writes what it changed. A change has
+the keys whose values are new. Where both values are mappings, it has the change of the
+one to the other.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,10 @@ import dataclasses
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.strategy.bandit.policy import ArmView, EliminationReason
-from wallflower.strategy.store.differences import apply_changes, find_changes
 from wallflower.strategy.store.entries import DealingRecord, SumRecord
 
 # Also counts up when a policy decides otherwise by the same sums: a record is judged by
@@ -217,3 +221,44 @@ def write_findings(
         "INSERT INTO blame VALUES (?, ?, ?, ?)",
         [(cohort_id, one.party, one.kind, one.word) for one in findings],
     )
+
+
+Json: TypeAlias = Mapping[str, Any]
+
+
+def find_changes(before: Json, after: Json) -> dict[str, Any] | None:
+    """Return what makes `before` into `after`; None where a key is gone.
+
+    Examples
+    --------
+    >>> find_changes({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 4}, "d": 3})
+    {'a': {'c': 4}}
+    >>> find_changes({"a": {"b": 1}}, {"a": {}}) is None
+    True
+    """
+    if before.keys() - after.keys():
+        return None
+    changes: dict[str, Any] = {}
+    for key, value in after.items():
+        if key in before and before[key] == value:
+            continue
+        changes[key] = value
+        if isinstance(value, dict) and isinstance(before.get(key), dict):
+            inside = find_changes(before[key], value)
+            if inside is None:
+                return None
+            changes[key] = inside
+    return changes
+
+
+def apply_changes(before: Json, changes: Json) -> dict[str, Any]:
+    """Return the mapping that `find_changes` was given as the later one.
+
+    What did not change is shared with `before`, which stays as it is.
+    """
+    after = dict(before)
+    for key, value in changes.items():
+        old = after.get(key)
+        both = isinstance(value, dict) and isinstance(old, dict)
+        after[key] = apply_changes(old, value) if both and old is not None else value
+    return after

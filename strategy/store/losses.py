@@ -1,9 +1,15 @@
-"""Why users who were asked are in no sum: every one of them counted under one reason.
+"""Why users who were asked are in no sum, and who caused a void cohort.
 
-Nodes say how many of their users were not shown the arm, and why (no budget left);
-whoever was shown it is in the node's answer, so that no count follows from an outcome.
-The secure sum knows why whole nodes are out; the rest did not answer, or answered in a
-cohort that was given up. Never who: only how many.
+Every lost user is counted under one reason. Nodes say how many of their users were not
+shown the arm, and why (no budget left). Whoever was shown it is in the node's answer,
+so that no count follows from an outcome. The secure sum knows why whole nodes are out.
+The rest did not answer, or answered in a cohort that was given up. Only counts are
+kept, never names of users.
+
+A node that sent what no honest node sends is named for it. A node that was silent or
+refused is named as out. Where the same numbers could come from one node or from
+another, both are suspects and neither is guilty: a contributor whose shares lie on no
+polynomial makes a member's honest tally look wrong.
 """
 
 from __future__ import annotations
@@ -13,6 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wallflower.protocol.messages.port import BEFORE_SHOWN, NodeId
+from wallflower.protocol.secure_sum.session import (
+    OUT,
+    SENT,
+    SERVER,
+    SUSPECT,
+    UNKNOWN,
+    Finding,
+)
 from wallflower.protocol.wire.node_pb2 import LostUsers
 
 NO_ANSWER = "no-answer"
@@ -43,7 +57,7 @@ class Reported:
         self.by_node[node_id] = +counts
 
 
-def losses(
+def count_losses(
     asked: Mapping[NodeId, tuple[str, ...]],
     summed: Sequence[NodeId] | None,
     survivors: int,
@@ -91,13 +105,59 @@ def _fitted(counts: Counter[str], lost: int) -> Mapping[str, int]:
     return dict(sorted((+counts).items()))
 
 
-def in_words(counts: Mapping[str, int]) -> str:
+def describe_losses(counts: Mapping[str, int]) -> str:
     """List reasons, the most frequent first.
 
     Examples
     --------
-    >>> in_words({"no-answer": 3, "budget-exceeded": 1200})
+    >>> describe_losses({"no-answer": 3, "budget-exceeded": 1200})
     '1,200 budget-exceeded, 3 no-answer'
     """
     most_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{users:,} {reason}" for reason, users in most_first)
+
+
+_MOST_NAMED = 5
+_LEADS = {
+    SENT: "broke the rules",
+    SUSPECT: "it or another, which cannot be known",
+    OUT: "not there",
+}
+
+
+def select_findings(
+    void: str | None, findings: Sequence[Finding]
+) -> tuple[Finding, ...]:
+    """Give what to write down: all where it came to nothing, else broken rules alone.
+
+    `void` is the code of a Void, None for a sum or a key.
+    """
+    if void is None:
+        return tuple(one for one in findings if one.kind in (SENT, SUSPECT))
+    return tuple(findings) or (Finding("", UNKNOWN, void),)
+
+
+def describe_findings(findings: Sequence[Finding]) -> str:
+    """Say who caused it.
+
+    Examples
+    --------
+    >>> describe_findings([Finding("a", "sent", "unusable-key"), Finding("b", "out", "late")])
+    'broke the rules: a (unusable-key); not there: b (late)'
+    >>> describe_findings([Finding("", "unknown", "inconsistent-tallies")])
+    'who caused it cannot be known (inconsistent-tallies)'
+    """
+    parts = []
+    for kind, lead in _LEADS.items():
+        names = [f"{one.party} ({one.word})" for one in findings if one.kind == kind]
+        if names:
+            more = len(names) - _MOST_NAMED
+            rest = f" and {more} more" if more > 0 else ""
+            parts.append(f"{lead}: {', '.join(names[:_MOST_NAMED])}{rest}")
+    parts += [
+        f"the server itself ({one.word})" for one in findings if one.kind == SERVER
+    ]
+    unknown = [one.word for one in findings if one.kind == UNKNOWN]
+    if unknown:
+        parts.append(f"who caused it cannot be known ({unknown[0]})")
+    return "; ".join(parts)

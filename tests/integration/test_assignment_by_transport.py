@@ -19,7 +19,7 @@ from tests.integration.test_nodes_away_and_unwilling import (
     carry_out,
     experiment,
 )
-from wallflower.clients.node.ledger_reading import spends_of
+from wallflower.clients.node.ledger_tables import read_spends
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.results.run_folder import ledger_path
 from wallflower.strategy.config import PolicySettings
@@ -51,7 +51,7 @@ def test_every_node_gives_every_arm_of_a_draw_the_same_number_up_to_one(
         draw_of = {c.cohort_id: (c.draw, c.arm) for c in journal.cohorts()}
     given: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     arms: defaultdict[int, set[int]] = defaultdict(set)
-    for (cohort_id, node_id), users in spends_of(ledger_path(run_dir), run_id).items():
+    for (cohort_id, node_id), users in read_spends(ledger_path(run_dir), run_id).items():
         draw, arm = draw_of[cohort_id]
         arms[draw].add(arm)
         given[draw, node_id][arm] += len(users)

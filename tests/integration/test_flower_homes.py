@@ -31,7 +31,6 @@ from wallflower.strategy.config import (
 )
 from wallflower.strategy.private_bandit import PrivateBandit
 from wallflower.strategy.store import events
-from wallflower.strategy.store.askable import read_askable
 from wallflower.strategy.store.journal import Journal
 
 NAMES = tuple(f"clinic-{number}" for number in range(6))
@@ -185,7 +184,7 @@ def test_the_next_run_asks_only_people_who_have_not_spent_their_budget(
         asked = {(node, user) for _, node, users in journal.used() for user in users}
     with Journal.read(tmp_path / "second") as journal:
         again = {(node, user) for _, node, users in journal.used() for user in users}
-        askable = read_askable(journal)
+        askable = journal.count_askable()
     assert not asked & again
     assert askable.left_out == len(asked)
 

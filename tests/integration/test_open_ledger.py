@@ -74,7 +74,7 @@ def delete_with_counter(run_dir: Path) -> None:
 
 def empty(run_dir: Path) -> None:
     with closing(sqlite3.connect(run_dir / "ledger.sqlite")) as database, database:
-        for table in ("claim", "spend"):
+        for table in ("answer", "spend"):
             database.execute(f"DROP TRIGGER {table}_is_not_removed")
             database.execute(f"DELETE FROM {table}")
 

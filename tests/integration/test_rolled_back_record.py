@@ -17,12 +17,12 @@ import pytest
 from tests.integration.test_flower_homes import NAMES, experiment, homes, run
 from tests.integration.test_flower_homes import keys as keys  # a fixture
 from tests.support.orchestration import Altered, World, world
-from wallflower.clients.node.ledger_reading import read_accounts
+from wallflower.clients.node.ledger_tables import read_accounts
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.errors import JournalError
 from wallflower.protocol.wire.node_pb2 import NodeAnswer
 from wallflower.strategy.store import events
-from wallflower.strategy.store.cohort_ids import is_own_id, sign_cohort_id
+from wallflower.strategy.store.chain import is_own_id, sign_cohort_id
 from wallflower.strategy.store.journal import Journal
 
 KINDS = ("flower", "grpc", "visits")

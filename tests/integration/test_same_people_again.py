@@ -22,9 +22,8 @@ from tests.integration.test_nodes_away_and_unwilling import (
     experiment,
 )
 from wallflower.clients.node.ledger import Ledger
-from wallflower.clients.node.ledger_reading import spends_of
-from wallflower.clients.node.prices import Price
-from wallflower.clients.node.spends import Spend
+from wallflower.clients.node.ledger_tables import read_spends
+from wallflower.clients.node.spends import Price, Spend
 from wallflower.engines.population import hosted_ledger
 from wallflower.protocol.accounting.account import Cost
 from wallflower.protocol.errors import UnavailableError
@@ -35,7 +34,6 @@ from wallflower.strategy.config import (
     PrivacySettings,
 )
 from wallflower.strategy.run.verify import verify
-from wallflower.strategy.store.askable import read_askable
 from wallflower.strategy.store.events import Event, RoundFinished
 from wallflower.strategy.store.journal import Journal
 
@@ -129,7 +127,7 @@ def test_people_without_budget_are_never_drawn(
         last = journal.last_round()
         assert last is not None
         assert last.finished == "users-exhausted"
-        askable = read_askable(journal)
+        askable = journal.count_askable()
     # Who was not asked could not fill another round; nobody is left out twice.
     assert askable.left_out == sum(map(len, spent.values()))
     assert askable.people == NODES * USERS
@@ -147,7 +145,7 @@ def test_a_third_experiment_finds_nobody_and_says_so(
         with Journal.read(tmp_path / name) as journal:
             asked = sum(len(users) for _, _, users in journal.invitations())
             run_id = journal.run_id
-        spends = spends_of(tmp_path / "people.sqlite", run_id)
+        spends = read_spends(tmp_path / "people.sqlite", run_id)
         assert sum(map(len, spends.values())) == asked > NODES * USERS / 2
     with pytest.raises(UnavailableError) as ended:
         carry_out_here(half, tmp_path / "third", monkeypatch)
@@ -156,7 +154,7 @@ def test_a_third_experiment_finds_nobody_and_says_so(
     assert "smaller privacy.epsilon" in str(ended.value)
     with Journal.read(tmp_path / "third") as journal:
         assert list(journal.invitations()) == []
-        askable = read_askable(journal)
+        askable = journal.count_askable()
     # Everybody who was asked twice is left out, and nobody else.
     assert askable.able + askable.left_out == NODES * USERS
     assert askable.left_out > 0
@@ -237,4 +235,4 @@ def test_people_without_budget_are_not_drawn_after_a_restart_either(
         for _, node, users in journal.invitations():
             assert not set(users) & set(spent.get(node, ()))
         assert max(cohort.round_number for cohort in journal.cohorts()) > 1
-        assert read_askable(journal).left_out == 180
+        assert journal.count_askable().left_out == 180

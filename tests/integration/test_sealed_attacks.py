@@ -236,7 +236,7 @@ async def test_nobody_seals_under_a_key_that_the_server_swapped(
             assert not await cohort.ask(party, body)
     for party in (VICTIM, THIEF):
         with run.homes[party].ledger() as ledger:  # no reward was taken for it
-            assert await ledger.spent(party, "u0") == NOTHING
+            assert await ledger.read_account(party, "u0") == NOTHING
 
 
 # -- dealers and members -------------------------------------------------------------

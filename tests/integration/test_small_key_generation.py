@@ -46,4 +46,4 @@ async def test_nobody_seals_under_a_key_that_the_colluders_dealt_each_other(
         for party in NAMES[:4]:
             assert not await cohort.ask(party, ask.messages[party])
     with homes[NAMES[0]].ledger() as ledger:  # no reward was taken for it
-        assert await ledger.spent(NAMES[0], "u0") == NOTHING
+        assert await ledger.read_account(NAMES[0], "u0") == NOTHING

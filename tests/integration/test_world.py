@@ -31,7 +31,7 @@ from tests.support.world.threads import (
     block,
 )
 from wallflower.clients.node.ledger import Ledger
-from wallflower.clients.node.rollback_counter import Counter, CounterState
+from wallflower.clients.node.rollback_counter import RollbackCounter, CounterState
 from wallflower.clients.node.spends import Spend
 from wallflower.strategy.bandit.policy import Policy
 from wallflower.strategy.run.cohort_spec import everybody_suffices
@@ -275,7 +275,7 @@ def test_a_write_that_tore_is_gone_and_those_before_it_are_there(
 
 
 def test_a_counter_that_tore_says_what_it_said_before(tmp_path: Path) -> None:
-    counter = Counter(tmp_path / "ledger.counter")
+    counter = RollbackCounter(tmp_path / "ledger.counter")
     marks = [
         CounterState(b"l" * 16, number, bytes([number]) * 32, bytes(32))
         for number in (4, 5, 6)

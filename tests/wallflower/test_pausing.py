@@ -25,7 +25,7 @@ from wallflower.engines.registry import EngineJob
 from wallflower.engines.stopping import FINISHING, run_until_told, seconds_until
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.config import load_config
-from wallflower.strategy.store import events, pausing
+from wallflower.strategy.store import events, operator_requests
 
 # Six people an arm and so sure a test: one round decided in 0 of 20,000 simulations.
 SLOW = (
@@ -68,7 +68,10 @@ def test_the_round_under_way_finishes_and_nobody_who_was_asked_is_lost(
         while not (tmp_path / "go.asked").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         stop(process, run_dir)
-        while not pausing.asked(run_dir) and time.monotonic() < deadline:
+        while (
+            not operator_requests.is_pause_requested(run_dir)
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.05)
         go.touch()
         _, said = process.communicate(timeout=60)
@@ -99,7 +102,7 @@ def test_a_run_that_nobody_works_on_cannot_be_paused(tmp_path: Path) -> None:
     assert invoke("run", write(tmp_path), "--run-dir", run_dir)[0] == 0
     code, said = invoke("pause", run_dir)
     assert (code, "no server works on" in said) == (4, True)
-    assert not pausing.asked(run_dir)
+    assert not operator_requests.is_pause_requested(run_dir)
 
 
 @pytest.mark.parametrize("clock", ["25:00", "6:30", "noon", "06:30:01"])
@@ -138,7 +141,7 @@ async def told(
     async def engine(job: EngineJob) -> None:
         nonlocal ended
         await job.listen(heard)
-        while not pausing.asked(job.run_dir):  # noqa: ASYNC110 (a file tells nobody)
+        while not operator_requests.is_pause_requested(job.run_dir):  # noqa: ASYNC110 (a file tells nobody)
             await asyncio.sleep(0.01)
         ended = True
 

@@ -28,7 +28,7 @@ from wallflower.strategy.config import (
     PolicySettings,
     load_config,
 )
-from wallflower.strategy.store import events, retiring
+from wallflower.strategy.store import events, operator_requests
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_retired_is_refused_and_nothing_is_written(
     assert (code, why in said) == (2, True), said
     with Journal.read(run_dir) as journal:
         assert journal.head == before
-    assert retiring.asked(run_dir) == {}
+    assert operator_requests.read_retirements(run_dir) == {}
 
 
 @pytest.mark.parametrize("reason", ["", "  ", "\x1b[31mred", "x" * 501])

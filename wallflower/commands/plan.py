@@ -13,7 +13,7 @@ from wallflower.commands.usage import is_given
 if TYPE_CHECKING:
     from wallflower.planning.power import Grid
     from wallflower.planning.request import PlanRequest
-    from wallflower.strategy.store.askable import Askable
+    from wallflower.strategy.store.entries import Askable
 
 # Numbers are taken as text and read exactly: 0.1 means 1/10, and 1e6 is a whole number.
 _Number = str

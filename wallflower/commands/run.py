@@ -207,7 +207,7 @@ def _show(command: str, result: RunResult, output: str) -> None:
         return
     print_result(result)
     if command == "status" or result.askable.left_out:
-        print_line(result.askable.sentence())
+        print_line(result.askable.describe())
     # Lines to be copied: a terminal folds them without breaking them.
     if result.finished is None:
         _require_resumable(Path(result.run_dir))

@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node, NodeParts
-from wallflower.clients.node.one_time_answers import OneTimeAnswer
 from wallflower.clients.node.randomizer import real_randomizer, seeded_randomizer
-from wallflower.clients.node.spends import Spend
+from wallflower.clients.node.spends import OneTimeAnswer, Spend
 from wallflower.engines.population import (
     agreed_policy,
     check_rewards,
@@ -74,7 +72,7 @@ async def run_fast(job: EngineJob) -> None:
 
 def _nodes(config: ExperimentConfig) -> Mapping[NodeId, Node]:
     source, seed = reward_sources(config), config.test.noise_seed
-    policy, ledger = agreed_policy(config, (_ANY_SHUFFLER,)), _NoLedger()
+    policy, ledger = agreed_policy(config, (_ANY_SHUFFLER,)), _RehearsalLedger()
     real = real_randomizer()
     return {
         name: Node(
@@ -94,19 +92,10 @@ def _nodes(config: ExperimentConfig) -> Mapping[NodeId, Node]:
     }
 
 
-class _NoLedger(Ledger):
-    """Keeps nothing: nobody's budget is spent by a rehearsal."""
+class _RehearsalLedger:
+    """A `NodeLedger` that keeps nothing: a rehearsal spends nobody's budget."""
 
-    def __init__(self) -> None:
-        return
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-    async def ready(self) -> None:
-        """Always."""
-
-    async def answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
+    async def has_answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
         """Never: the journal asks nobody twice."""
         return False
 
@@ -123,7 +112,7 @@ class _NoLedger(Ledger):
     async def spend(self, entry: Spend) -> None:
         """Write nothing."""
 
-    async def claim(self, claim: OneTimeAnswer) -> None:
+    async def record_answer(self, answer: OneTimeAnswer) -> None:
         """Write nothing."""
 
 

@@ -53,7 +53,7 @@ from wallflower.results.run_folder import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.run_state import standing
 from wallflower.strategy.server_app_files import FAILURE_FILE
-from wallflower.strategy.store import event_log, pausing
+from wallflower.strategy.store import event_log, operator_requests
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.store import RunLock
 from wallflower.strategy.transport.grpc.host import enrolment_key, grpc_certificates
@@ -227,7 +227,9 @@ def _is_served(run_dir: Path) -> bool:
 
 def _ended_in_order(run_dir: Path) -> bool:
     """Check whether a server that is gone ended in order."""
-    if (run_dir / FAILURE_FILE).exists() or pausing.asked(run_dir):
+    if (run_dir / FAILURE_FILE).exists() or operator_requests.is_pause_requested(
+        run_dir
+    ):
         return True
     with contextlib.suppress(WallflowerError), Journal.read(run_dir) as journal:
         last = standing(journal)

@@ -65,7 +65,7 @@ def _ledger(home: NodeHome) -> Iterator[CheckLine]:
         yield CheckLine("ledger", OK, "none yet: nobody here has spent anything")
         return
     with home.ledger() as ledger:
-        asyncio.run(ledger.ready())
+        asyncio.run(ledger.check_writable())
     yield CheckLine("ledger", OK, "where its counter says")
 
 

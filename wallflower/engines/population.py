@@ -17,9 +17,9 @@ from pathlib import Path
 from wallflower.clients.consent import ClientPolicy, load_policy
 from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.ledger import Ledger
-from wallflower.clients.node.ledger_reading import read_accounts
+from wallflower.clients.node.ledger_tables import read_accounts
 from wallflower.clients.node.node import Node
-from wallflower.clients.node.rollback_counter import Counter
+from wallflower.clients.node.rollback_counter import RollbackCounter
 from wallflower.clients.node.spends import NodeAccount, make_spend
 from wallflower.clients.rewards.local import (
     TableRewards,
@@ -38,8 +38,7 @@ from wallflower.results.run_folder import ledger_path
 from wallflower.strategy.bandit.policies import policy_for
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.cohort_spec import cohort_spec, floor_rule
-from wallflower.strategy.store.askable import Askable, askable_of
-from wallflower.strategy.store.entries import Met
+from wallflower.strategy.store.entries import Askable, Met
 from wallflower.strategy.transport.shuffler import ShufflerFiles
 
 _CERTIFICATE_DAYS = 30
@@ -229,9 +228,9 @@ def hosted_ledger(run_dir: Path, shared: Path | None = None) -> Ledger:
     `shared` is the file of ``nodes.ledger``, which several experiments write to.
     """
     if shared is not None:
-        return Ledger(shared, Counter(shared.with_suffix(".counter")))
+        return Ledger(shared, RollbackCounter(shared.with_suffix(".counter")))
     # Not flushed: what a power cut may lose of the counter, the journal has.
-    counter = Counter(run_dir / "ledger.counter", durable=False)
+    counter = RollbackCounter(run_dir / "ledger.counter", durable=False)
     return Ledger(ledger_path(run_dir), counter)
 
 
@@ -250,7 +249,7 @@ class LedgeredTransport:
     async def nodes(self) -> Sequence[NodeId]:
         """Name the nodes; UnavailableError where the ledger is locked or full."""
         try:
-            await self._ledger.ready()
+            await self._ledger.check_writable()
         except RefusalError as refusal:
             raise UnavailableError(
                 f"{refusal.detail}; nobody was invited: free it and `resume`"
@@ -278,7 +277,7 @@ def hosted_people(
     for name, size in zip(names, sizes, strict=True):
         users = users_of(source(name), size)
         spend = make_spend(policy, name, spec, mechanism, users)
-        unable = accounts.get(name, NodeAccount()).unable(spend)
+        unable = accounts.get(name, NodeAccount()).find_unable(spend)
         people[name] = Met(len(users), len(unable))
     return people
 
@@ -288,4 +287,4 @@ def count_askable(config: ExperimentConfig) -> Askable | None:
     path = config.nodes.ledger
     if path is None or config.rewards is None or not path.exists():
         return None
-    return askable_of(hosted_people(config), 0)
+    return Askable.count(hosted_people(config), 0)

@@ -49,7 +49,7 @@ from wallflower.strategy.run.cohort_spec import (
     floor_rule,
 )
 from wallflower.strategy.run.drawing import UserRegistry
-from wallflower.strategy.store.askable import ADVICE, askable_of
+from wallflower.strategy.store.entries import BUDGET_ADVICE, Askable
 from wallflower.strategy.transport.grpc.host import enrolment_key
 from wallflower.version import __version__
 
@@ -165,9 +165,9 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
     registry = UserRegistry(config.privacy.max_participations)
     people = hosted_people(config, _own_shuffler(config))
     registry.know(people)
-    askable = askable_of(people, 0)
+    askable = Askable.count(people, 0)
     if askable.left_out and not everybody_suffices(registry, config, next_cohorts):
-        raise ConfigError("nodes.ledger", f"{askable.sentence()} {ADVICE}")
+        raise ConfigError("nodes.ledger", f"{askable.describe()} {BUDGET_ADVICE}")
     if not everybody_suffices(registry, config, next_cohorts):
         raise ConfigError(
             "nodes",
@@ -181,7 +181,7 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
     yield _ok(
         "users",
         f"{there:,} users on {config.nodes.count} nodes; the first batch asks "
-        f"{needed:,} of them{f'. {askable.sentence()}' if askable.left_out else ''}",
+        f"{needed:,} of them{f'. {askable.describe()}' if askable.left_out else ''}",
     )
 
 

@@ -27,7 +27,7 @@ from wallflower.results.result import RunResult, read_result
 from wallflower.results.run_folder import RUNS, advise, check_resumable, find_run
 from wallflower.strategy.config import ExperimentConfig, load_config
 from wallflower.strategy.run.run_state import next_round
-from wallflower.strategy.store import pausing, retiring
+from wallflower.strategy.store import operator_requests
 from wallflower.strategy.store.entries import Retirement
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.store import RunLock
@@ -164,7 +164,7 @@ def _carry_out(
 ) -> RunResult:
     if config.test_mode:
         sys.stderr.write(f"{TEST_MODE}\n")
-    pausing.forget(directory)
+    operator_requests.withdraw_pause(directory)
     with ExitStack() as stack:
         if page:
             address = stack.enter_context(page_beside(directory))
@@ -182,7 +182,7 @@ def _carry_out(
             raise
     with Journal.read(directory) as journal:
         result = read_result(journal)
-    if result.finished is None and pausing.asked(directory):
+    if result.finished is None and operator_requests.is_pause_requested(directory):
         raise PausedRun(directory, result.rounds)
     if result.finished is None:
         raise UnavailableError(
@@ -200,7 +200,7 @@ def pause_run(run: str) -> Path:
         raise UnavailableError(
             f"no server works on {directory}: there is nothing to pause"
         )
-    pausing.ask(directory)
+    operator_requests.request_pause(directory)
     return directory
 
 
@@ -217,7 +217,7 @@ def retire_arm(run: str, name: str, reason: str) -> str:
         journal.check_whole()
         arm = _in_the_race(journal, name)
     if RunLock.is_held(directory):  # whoever works on it is asked
-        retiring.ask(directory, arm, words)
+        operator_requests.request_retirement(directory, arm, words)
         return f'"{name}" is retired when the round under way is over'
     with Journal.resume(directory) as journal:
         number, policy = next_round(journal)

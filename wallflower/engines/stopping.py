@@ -19,7 +19,7 @@ from typing import Any
 
 from wallflower.engines.registry import Engine, EngineJob
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.store import events, pausing
+from wallflower.strategy.store import events, operator_requests
 
 FINISHING = "stops after this round; Ctrl-C again stops at once and loses its users"
 Say = Callable[[str], None]
@@ -62,10 +62,12 @@ class _Told:
 
     def after_the_round(self) -> None:
         """Stop when the round is over; at once where none is, or the second time."""
-        if not self._under_way or pausing.asked(self._job.run_dir):
+        if not self._under_way or operator_requests.is_pause_requested(
+            self._job.run_dir
+        ):
             self._stop()
             return
-        pausing.ask(self._job.run_dir)
+        operator_requests.request_pause(self._job.run_dir)
         self._say(FINISHING)
 
 

@@ -22,7 +22,7 @@ from wallflower.protocol.accounting.exact import Bound
 from wallflower.protocol.numbers import counted, round_up
 from wallflower.protocol.privacy.sentences import MUST_BE_HONEST, percent, power
 from wallflower.protocol.rewards.reward_range import RewardRange
-from wallflower.strategy.store.askable import Askable
+from wallflower.strategy.store.entries import Askable
 
 _BATCHES = (
     "batch",
@@ -56,7 +56,7 @@ def print_plan(plan: Plan, output: str, askable: Askable | None = None) -> None:
         return
     _print_page(plan)
     if askable is not None:
-        print_text(page(), askable.sentence())
+        print_text(page(), askable.describe())
 
 
 # --- JSON

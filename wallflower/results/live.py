@@ -16,8 +16,8 @@ from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.results.view import arm_cells, bar_width, describe_long_unit, headings
 from wallflower.strategy.bandit.policy import ArmView
-from wallflower.strategy.store import blame, events
-from wallflower.strategy.store.losses import in_words
+from wallflower.strategy.store import events
+from wallflower.strategy.store.losses import describe_findings, describe_losses
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -234,17 +234,17 @@ class RunView:
         if event.void is not None:
             self._line(f"  no key for sealed sums ({event.void})")
         if event.findings:
-            self._line(f"    {blame.in_words(event.findings)}")
+            self._line(f"    {describe_findings(event.findings)}")
 
     def _ended(self, event: events.CohortEnded) -> None:
         if event.void is not None:
-            reasons = in_words(dict(event.losses))
+            reasons = describe_losses(dict(event.losses))
             self._line(
                 f"  {self._arms[event.arm]}: cohort void ({event.void}"
                 f"{'; users lost: ' + reasons if reasons else ''})"
             )
         if event.findings:
-            self._line(f"    {blame.in_words(event.findings)}")
+            self._line(f"    {describe_findings(event.findings)}")
 
     def _finished(self, event: events.RoundFinished) -> None:
         left = [self._arms[view.arm] for view in event.views if view.active]

@@ -29,9 +29,9 @@ from wallflower.results.run_folder import ledger_checks
 from wallflower.results.statements import REASONS, annex_of, describe_end, verdict
 from wallflower.results.view import count_people
 from wallflower.strategy.run.verify import verify
-from wallflower.strategy.store import blame
 from wallflower.strategy.store.entries import VOID
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.losses import describe_findings
 from wallflower.version import __version__
 
 LARGEST_BYTES = 300_000
@@ -184,7 +184,7 @@ def _environment() -> Environment:
         clock=_clock,
         duration=_duration,
         reason=lambda word: REASONS.get(word, word.replace("-", " ")),
-        blamed=blame.in_words,
+        blamed=describe_findings,
         chance=_chance,
         percent=_percent,
     )

@@ -36,17 +36,18 @@ from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.reach import Reach, Stranded, read_reach, stranded_by
 from wallflower.strategy.run.run_state import standing
 from wallflower.strategy.run.spending import build_promise, read_spend
-from wallflower.strategy.store import blame, retiring
-from wallflower.strategy.store.askable import Askable, read_askable
+from wallflower.strategy.store import operator_requests
 from wallflower.strategy.store.chain import RETIRED, WAITING
 from wallflower.strategy.store.entries import (
     SUMMED,
     VOID,
+    Askable,
     PrivacySpend,
     RoundRecord,
     StoredCohort,
 )
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.losses import describe_findings
 
 # Engines that host everybody: the machine they run on holds every outcome.
 REHEARSALS = ("fast", "local", "simulation")
@@ -295,7 +296,7 @@ class RunResult:
                 {
                     "cohort": cohort_id,
                     "void": reason or None,
-                    "in_words": blame.in_words(findings),
+                    "in_words": describe_findings(findings),
                     "findings": [dataclasses.asdict(one) for one in findings],
                 }
                 for cohort_id, reason, findings in self.blame
@@ -350,7 +351,7 @@ def read_result(journal: Journal) -> RunResult:
         waiting=journal.last_entry().kind == WAITING,
         losses=_losses(asked, cohorts),
         missing=find_missing(journal, last),
-        askable=read_askable(journal),
+        askable=journal.count_askable(),
         blame=tuple(
             (one.dealing_id, one.reason, one.findings)
             for one in journal.dealings()
@@ -364,7 +365,9 @@ def read_result(journal: Journal) -> RunResult:
         reach=read_reach(journal),
         retired=_retired(journal),
         retiring=tuple(
-            arms[arm] for arm in retiring.asked(journal.run_dir) if arm < len(arms)
+            arms[arm]
+            for arm in operator_requests.read_retirements(journal.run_dir)
+            if arm < len(arms)
         ),
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from wallflower.clients.node.ledger_reading import spends_of
+from wallflower.clients.node.ledger_tables import read_spends
 from wallflower.protocol.errors import JournalError, WallflowerError
 from wallflower.protocol.numbers import counted
 from wallflower.strategy.run.checks import Check, checked
@@ -39,7 +39,7 @@ def hosted_spends(journal: Journal) -> Spends | None:
     """
     path = path_of(journal)
     if path.exists():
-        return spends_of(path, journal.run_id)
+        return read_spends(path, journal.run_id)
     if is_ledger_gone(journal):
         raise JournalError(describe_gone(journal))
     return None

@@ -18,9 +18,8 @@ from wallflower.protocol.privacy.sentences import percent
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.strategy.bandit.policy import ArmView, EliminationReason
-from wallflower.strategy.store import blame
 from wallflower.strategy.store.entries import DEALING
-from wallflower.strategy.store.losses import in_words
+from wallflower.strategy.store.losses import describe_findings, describe_losses
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -198,14 +197,14 @@ def print_result(result: RunResult) -> None:
         f"{counted(result.rounds, 'round')}, {counted(result.cohorts, 'cohort')} "
         f"({result.void} void, {result.open} under way); users "
         f"invited {result.invited:,}, answered {result.answered:,}{asked}, lost "
-        f"{lost:,}{': ' + in_words(result.lost) if lost else ''}",
+        f"{lost:,}{': ' + describe_losses(result.lost) if lost else ''}",
     )
     for cohort_id, reason, findings in result.blame[-_MOST_BLAMED:]:
         done = "dealt" if cohort_id.startswith(DEALING) else "summed"
         how = "void" if reason else done
         if reason and all(one.word != reason for one in findings):
             how = f"void, {reason}"  # where nothing else gives it
-        print_text(out, f"{cohort_id} ({how}): {blame.in_words(findings)}")
+        print_text(out, f"{cohort_id} ({how}): {describe_findings(findings)}")
     out.print()
     print_text(out, result.sentence())
     print_text(out, f"Head of the record: {result.head}")

@@ -25,7 +25,7 @@ from wallflower.results.history import ArmRow, arm_rows
 from wallflower.results.live import OpenCohort, UnderWay
 from wallflower.results.result import ENDINGS, RunResult
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.store import event_log, events, pausing
+from wallflower.strategy.store import event_log, events, operator_requests
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.store import RunLock
 
@@ -146,7 +146,7 @@ class WatchedRun:
         before = self._served, self._pausing
         with contextlib.suppress(OSError):
             self._served = RunLock.is_held(self._directory)
-        self._pausing = pausing.asked(self._directory)
+        self._pausing = operator_requests.is_pause_requested(self._directory)
         self._seen = self._seen or event_log.written_at(self._directory)
         return before != (self._served, self._pausing)
 
@@ -306,7 +306,7 @@ def _describe_askable(result: RunResult | None) -> str:
     """Say how many people can still be asked by the record, or nothing."""
     if result is None or not result.askable.people:
         return ""
-    return result.askable.sentence()
+    return result.askable.describe()
 
 
 def _words(

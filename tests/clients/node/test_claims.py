@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wallflower.clients.node.ledger import Ledger
-from wallflower.clients.node.one_time_answers import OneTimeAnswer
+from wallflower.clients.node.spends import OneTimeAnswer
 from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.identity.canonical import digest
 
@@ -20,7 +20,7 @@ def tally(
 
 async def refused(ledger: Ledger, claim: OneTimeAnswer) -> str:
     with pytest.raises(RefusalError) as caught:
-        await ledger.claim(claim)
+        await ledger.record_answer(claim)
     return caught.value.code
 
 
@@ -28,10 +28,10 @@ async def test_the_same_answer_to_the_same_request_may_leave_again(
     tmp_path: Path,
 ) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        await ledger.claim(tally())
-        await ledger.claim(tally())
+        await ledger.record_answer(tally())
+        await ledger.record_answer(tally())
     with sqlite3.connect(tmp_path / "ledger") as database:
-        assert database.execute("SELECT count(*) FROM claim").fetchone() == (1,)
+        assert database.execute("SELECT count(*) FROM answer").fetchone() == (1,)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ async def test_a_second_different_answer_never_leaves_also_after_a_restart(
     other: OneTimeAnswer, tmp_path: Path
 ) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        await ledger.claim(tally())
+        await ledger.record_answer(tally())
         assert await refused(ledger, other) == "cohort-already-answered"
     with Ledger(tmp_path / "ledger") as ledger:
         assert await refused(ledger, other) == "cohort-already-answered"
@@ -56,8 +56,8 @@ async def test_a_second_different_answer_never_leaves_also_after_a_restart(
 async def test_of_two_answers_in_two_processes_one_leaves(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as one, Ledger(tmp_path / "ledger") as two:
         outcomes = await asyncio.gather(
-            one.claim(tally(answer=b"one")),
-            two.claim(tally(answer=b"two")),
+            one.record_answer(tally(answer=b"one")),
+            two.record_answer(tally(answer=b"two")),
             return_exceptions=True,
         )
     assert sorted(isinstance(o, RefusalError) for o in outcomes) == [False, True]
@@ -65,23 +65,23 @@ async def test_of_two_answers_in_two_processes_one_leaves(tmp_path: Path) -> Non
 
 async def test_claims_are_each_nodes_own(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        await ledger.claim(tally())
-        await ledger.claim(tally(answer=b"mine", node="m"))
+        await ledger.record_answer(tally())
+        await ledger.record_answer(tally(answer=b"mine", node="m"))
         assert await refused(ledger, tally(answer=b"mine")) == "cohort-already-answered"
 
 
 async def test_a_claimed_cohort_counts_as_answered(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        await ledger.claim(tally())
-        assert await ledger.answered("n", "run", "cohort")
-        assert not await ledger.answered("m", "run", "cohort")
+        await ledger.record_answer(tally())
+        assert await ledger.has_answered("n", "run", "cohort")
+        assert not await ledger.has_answered("m", "run", "cohort")
 
 
 async def test_a_claim_can_be_neither_changed_nor_removed(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        await ledger.claim(tally())
+        await ledger.record_answer(tally())
     with sqlite3.connect(tmp_path / "ledger") as database:
-        for statement in ("DELETE FROM claim", "UPDATE claim SET digest = x''"):
+        for statement in ("DELETE FROM answer", "UPDATE answer SET digest = x''"):
             with pytest.raises(sqlite3.IntegrityError, match="for ever"):
                 database.execute(statement)
 
@@ -90,16 +90,16 @@ async def test_attendance_of_a_run_is_remembered_for_that_node_and_run(
     tmp_path: Path,
 ) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        await ledger.claim(OneTimeAnswer.attendance("n", "run"))
+        await ledger.record_answer(OneTimeAnswer.connection("n", "run"))
     with Ledger(tmp_path / "ledger") as ledger:
-        assert await ledger.attended("n", "run")
-        assert not await ledger.attended("n", "another")
-        assert not await ledger.attended("m", "run")
+        assert await ledger.has_connected("n", "run")
+        assert not await ledger.has_connected("n", "another")
+        assert not await ledger.has_connected("m", "run")
 
 
 async def test_nothing_a_server_names_a_cohort_looks_like_attendance(
     tmp_path: Path,
 ) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        await ledger.claim(OneTimeAnswer("n", "run", "", "open", b"digest"))
-        assert not await ledger.attended("n", "run")
+        await ledger.record_answer(OneTimeAnswer("n", "run", "", "open", b"digest"))
+        assert not await ledger.has_connected("n", "run")

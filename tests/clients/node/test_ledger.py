@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from wallflower.clients.node.ledger import Ledger
-from wallflower.clients.node.one_time_answers import OneTimeAnswer
-from wallflower.clients.node.prices import Price
-from wallflower.clients.node.spends import Spend
+from wallflower.clients.node.spends import OneTimeAnswer, Price, Spend
 from wallflower.protocol.accounting.account import NOTHING, Cost
 from wallflower.protocol.errors import BudgetError, RefusalError, UnavailableError
 
@@ -46,7 +44,7 @@ def spend(
 
 
 async def pure_total(ledger: Ledger, user: str) -> Fraction | None:
-    return (await ledger.spent("n", user)).total(TINY)
+    return (await ledger.read_account("n", user)).total(TINY)
 
 
 async def test_a_spend_is_remembered_after_a_restart(tmp_path: Path) -> None:
@@ -54,8 +52,8 @@ async def test_a_spend_is_remembered_after_a_restart(tmp_path: Path) -> None:
         await ledger.spend(spend())
     with Ledger(tmp_path / "ledger") as ledger:
         assert await pure_total(ledger, "u1") == HALF
-        assert await ledger.answered("n", "r", "c1")
-        assert not await ledger.answered("n", "r", "c2")
+        assert await ledger.has_answered("n", "r", "c1")
+        assert not await ledger.has_answered("n", "r", "c2")
 
 
 async def test_a_spend_that_waits_when_the_ledger_closes_is_written(
@@ -68,7 +66,7 @@ async def test_a_spend_that_waits_when_the_ledger_closes_is_written(
     ledger.close()
     await waits
     with Ledger(path) as again:
-        assert await again.answered("n", "r", "c1")
+        assert await again.has_answered("n", "r", "c1")
 
 
 def test_a_commit_is_flushed_to_the_disk_before_it_returns(tmp_path: Path) -> None:
@@ -109,7 +107,7 @@ async def test_a_refused_spend_costs_nobody_anything(tmp_path: Path) -> None:
         await ledger.spend(spend("c1", ("u1",), epsilon=Fraction(1)))
         with pytest.raises(BudgetError):
             await ledger.spend(spend("c2", ("u1", "u2")))
-        assert await ledger.spent("n", "u2") == NOTHING
+        assert await ledger.read_account("n", "u2") == NOTHING
 
 
 async def test_a_user_takes_part_in_a_run_as_often_as_agreed(tmp_path: Path) -> None:
@@ -169,7 +167,7 @@ async def test_the_own_delta_of_a_spend_is_a_column_of_the_ledger(
         rows = database.execute("SELECT delta FROM spend ORDER BY number").fetchall()
     assert rows == [(str(own),), ("0",)]
     with Ledger(path) as ledger:
-        spends = (await ledger.spent("n", "u1")).spends
+        spends = (await ledger.read_account("n", "u1")).spends
     assert [(one.epsilon, one.privacy_delta) for one, _ in spends] == [
         (TENTH, 0),
         (HALF, own),
@@ -215,9 +213,9 @@ async def test_what_cannot_be_written_is_refused_to_nobody_else(tmp_path: Path) 
         assert (first, third) == (None, None)
         assert isinstance(second, RefusalError)
         assert second.code == "ledger-unavailable"
-        assert await ledger.spent("b", "u1") == NOTHING
+        assert await ledger.read_account("b", "u1") == NOTHING
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert await ledger.spent("c", "u1") != NOTHING
+        assert await ledger.read_account("c", "u1") != NOTHING
 
 
 async def test_a_row_that_nobody_understands_is_no_reason_to_wait_for_ever(
@@ -246,7 +244,7 @@ async def test_another_process_cannot_spend_the_same_budget(tmp_path: Path) -> N
         "    asyncio.run(ledger.spend(spend()))"
     )
     with Ledger(path) as ledger:
-        assert not await ledger.answered("n", "r", "c1")
+        assert not await ledger.has_answered("n", "r", "c1")
         await asyncio.to_thread(
             subprocess.run, [sys.executable, "-c", other], check=True, timeout=60
         )
@@ -282,7 +280,7 @@ async def test_a_full_disk_refuses_and_counts_nothing(tmp_path: Path) -> None:
             await ledger.spend(spend("c2", many))
         assert refused.value.code == "ledger-unavailable"
         ledger._thread.call(lambda: limit(pages + 1000))
-        assert await ledger.spent("n", "user-1") == NOTHING
+        assert await ledger.read_account("n", "user-1") == NOTHING
         await ledger.spend(spend("c2", many))
 
 
@@ -352,13 +350,13 @@ async def test_what_a_spend_would_be_refused_for_is_said_before_and_costs_nothin
         dear = spend(users=("u1", "u2"), epsilon=Fraction(2), run="another")
         against = await ledger.prepare(dear)
         assert against == dict.fromkeys(("u1", "u2"), "budget-exceeded")
-        assert not await ledger.answered("n", "r", "c1")
+        assert not await ledger.has_answered("n", "r", "c1")
         assert await pure_total(ledger, "u1") == 0
 
 
 async def test_a_cohort_with_a_claim_is_not_prepared_again(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
-        await ledger.claim(OneTimeAnswer("n", "r", "c1", "open", b"digest"))
+        await ledger.record_answer(OneTimeAnswer("n", "r", "c1", "open", b"digest"))
         with pytest.raises(RefusalError, match="cohort-repeated"):
             await ledger.prepare(spend("c1"))
         assert await ledger.prepare(spend("c2")) == {}

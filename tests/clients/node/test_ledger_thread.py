@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wallflower.clients.node.ledger_thread import LedgerThread
+from wallflower.clients.node.ledger import LedgerThread
 
 
 class Recorded:
@@ -27,9 +27,9 @@ class Recorded:
 async def _waiting_behind_one(
     thread: LedgerThread[int], recorded: Recorded, works: Sequence[int]
 ) -> list[asyncio.Task[Any]]:
-    first = asyncio.create_task(thread.done(0))
+    first = asyncio.create_task(thread.submit(0))
     await asyncio.to_thread(recorded.begun.wait, 30)
-    tasks = [asyncio.create_task(thread.done(work)) for work in works]
+    tasks = [asyncio.create_task(thread.submit(work)) for work in works]
     await asyncio.sleep(0)  # all of them wait now
     recorded.may_begin.set()
     await first
@@ -66,7 +66,7 @@ async def test_work_that_fails_as_a_whole_leaves_nobody_waiting() -> None:
 
     thread = LedgerThread(broken)
     try:
-        together = asyncio.gather(*map(thread.done, range(3)), return_exceptions=True)
+        together = asyncio.gather(*map(thread.submit, range(3)), return_exceptions=True)
         told = await asyncio.wait_for(together, 30)
         assert [type(one) for one in told] == 3 * [KeyError]
     finally:
@@ -90,7 +90,7 @@ async def test_whoever_asks_in_the_same_turn_of_the_loop_is_served_in_one_go() -
     recorded.may_begin.set()
     thread = LedgerThread(recorded)
     try:
-        assert await asyncio.gather(*map(thread.done, range(200))) == [
+        assert await asyncio.gather(*map(thread.submit, range(200))) == [
             10 * work for work in range(200)
         ]
         assert recorded.goes == [200]
@@ -102,12 +102,12 @@ async def test_what_waits_when_the_thread_is_closed_is_still_done() -> None:
     recorded = Recorded()
     recorded.may_begin.set()
     thread = LedgerThread(recorded)
-    asked = asyncio.create_task(thread.done(7))
+    asked = asyncio.create_task(thread.submit(7))
     await asyncio.sleep(0)  # it waits; the thread begins in the next turn of the loop
     thread.close(lambda: None)
     assert await asked == 70
     with pytest.raises(RuntimeError, match="closed"):
-        await thread.done(8)
+        await thread.submit(8)
 
 
 def test_a_loop_that_stands_still_holds_up_no_other() -> None:
@@ -116,10 +116,10 @@ def test_a_loop_that_stands_still_holds_up_no_other() -> None:
     thread = LedgerThread(recorded)
     still = asyncio.new_event_loop()
     try:
-        asked = still.create_task(thread.done(1))
+        asked = still.create_task(thread.submit(1))
         still.call_soon(still.stop)  # before the turn in which the thread would begin
         still.run_forever()
-        assert asyncio.run(thread.done(2)) == 20
+        assert asyncio.run(thread.submit(2)) == 20
         assert recorded.goes == [2]
         assert still.run_until_complete(asked) == 10
     finally:

@@ -125,7 +125,7 @@ class Site:
         return list(NodeAnswer.FromString(body).answers)
 
     async def spent(self, node: str, user: str) -> Fraction | None:
-        account = await self.ledger.spent(node, user)
+        account = await self.ledger.read_account(node, user)
         return account.total(Fraction(1, 10**12))
 
 
@@ -272,7 +272,7 @@ async def test_an_arm_is_shown_only_after_its_spend_is_on_disk(tmp_path: Path) -
         (shown,) = there.source.pulled
         with Ledger(there.path) as file:  # as another process reads it
             for user in shown.users:
-                account = await file.spent(shown.node_id, user)
+                account = await file.read_account(shown.node_id, user)
                 assert account.total(Fraction(1, 10**12)) == Fraction(1, 2)
         there.source.hold.set()
         end, refused = await playing

@@ -12,7 +12,7 @@ import pytest
 from tests.clients.node.test_node import RUN, Site, cohort, play, site
 from tests.clients.node.test_node_users import play_in
 from wallflower.clients.consent import ClientPolicy
-from wallflower.clients.node.prices import WINDOW_DAYS
+from wallflower.clients.node.spends import PRICE_WINDOW_DAYS
 from wallflower.protocol.accounting.account import NOTHING, Cost, cost_of
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.messages.left_out import mark_users, unpack_left_out
@@ -149,7 +149,7 @@ async def test_a_server_that_bisects_a_budget_over_many_runs_gets_few_answers(
         # Prices that were asked before stay answered, also in new runs.
         assert left_out(await offer(there, "honest", HALF)) == []
         # After a month other prices may be asked.
-        late = time.time() + (WINDOW_DAYS + 1) * 86_400
+        late = time.time() + (PRICE_WINDOW_DAYS + 1) * 86_400
         monkeypatch.setattr(time, "time", lambda: late)
         assert left_out(await offer(there, "later", Fraction(5, 8))) == []
 

@@ -12,15 +12,15 @@ import pytest
 from wallflower.clients.host.adopt_ledger import main as adopt
 from wallflower.clients.node import rollback_counter as counters
 from wallflower.clients.node.ledger import Ledger
-from wallflower.clients.node.one_time_answers import OneTimeAnswer
-from wallflower.clients.node.rollback_counter import Counter
+from wallflower.clients.node.rollback_counter import RollbackCounter
+from wallflower.clients.node.spends import OneTimeAnswer
 from wallflower.protocol.errors import RefusalError, UnavailableError
 
 NAME = "ledger.sqlite"
 
 
 def opened(home: Path, apart: Path | None = None) -> Ledger:
-    return Ledger(home / NAME, Counter((apart or home) / "ledger.counter"))
+    return Ledger(home / NAME, RollbackCounter((apart or home) / "ledger.counter"))
 
 
 def tally(answer: bytes, cohort: str = "c") -> OneTimeAnswer:
@@ -29,7 +29,7 @@ def tally(answer: bytes, cohort: str = "c") -> OneTimeAnswer:
 
 async def answer(home: Path, claim: OneTimeAnswer, apart: Path | None = None) -> None:
     with opened(home, apart) as ledger:
-        await ledger.claim(claim)
+        await ledger.record_answer(claim)
 
 
 def copied(home: Path, to: Path) -> Path:
@@ -54,7 +54,7 @@ def delete(home: Path) -> None:
 def empty(home: Path) -> None:
     """Take the rows away and leave the rest, as a hand with a shell would."""
     with sqlite3.connect(home / NAME) as database:
-        for table in ("claim", "spend"):
+        for table in ("answer", "spend"):
             database.execute(f"DROP TRIGGER {table}_is_not_removed")
             database.execute(f"DELETE FROM {table}")
 
@@ -63,7 +63,7 @@ async def test_a_ledger_and_its_counter_go_on_together(tmp_path: Path) -> None:
     for number in range(3):
         await answer(tmp_path, tally(b"sum", f"c{number}"))
     with opened(tmp_path) as ledger:
-        assert [await ledger.answered("n", "run", f"c{n}") for n in range(4)] == [
+        assert [await ledger.has_answered("n", "run", f"c{n}") for n in range(4)] == [
             *(True, True, True),
             False,
         ]
@@ -109,9 +109,9 @@ async def test_a_copy_is_noticed_between_two_answers_of_one_process(
     await answer(one, tally(b"sum", "before"), apart)
     copied(one, two)
     with opened(one, apart) as first, opened(two, apart) as second:
-        await first.claim(tally(b"sum"))
+        await first.record_answer(tally(b"sum"))
         with pytest.raises(RefusalError, match="ledger-rolled-back"):
-            await second.claim(tally(b"sum without the victim"))
+            await second.record_answer(tally(b"sum without the victim"))
 
 
 async def test_a_copy_that_came_further_elsewhere_does_not_take_the_place(
@@ -149,7 +149,7 @@ async def test_a_ledger_whose_counter_is_gone_answers_nothing(tmp_path: Path) ->
 
 async def test_a_ledger_from_before_counters_gets_one(tmp_path: Path) -> None:
     with Ledger(tmp_path / NAME) as old:
-        await old.claim(tally(b"sum"))
+        await old.record_answer(tally(b"sum"))
     await answer(tmp_path, tally(b"sum"))
     with pytest.raises(RefusalError):
         await answer(tmp_path, tally(b"another"))
@@ -165,8 +165,8 @@ async def test_a_commit_without_its_counter_is_no_reason_for_alarm(
     (tmp_path / "ledger.counter").write_bytes(before)
     await answer(tmp_path, tally(b"sum", "c3"))
     with opened(tmp_path) as ledger:
-        assert await ledger.answered("n", "run", "c2")
-        assert await ledger.answered("n", "run", "c3")
+        assert await ledger.has_answered("n", "run", "c2")
+        assert await ledger.has_answered("n", "run", "c3")
 
 
 async def test_a_torn_counter_falls_back_to_the_mark_before(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ async def test_a_torn_counter_falls_back_to_the_mark_before(tmp_path: Path) -> N
     content = bytearray(path.read_bytes())
     content[3] ^= 1  # in the slot of even numbers, the last that was written
     path.write_bytes(content)
-    mark = Counter(path).read()
+    mark = RollbackCounter(path).read()
     assert mark is not None
     assert mark.number == 3
     await answer(tmp_path, tally(b"sum", "c4"))
@@ -185,7 +185,7 @@ async def test_a_torn_counter_falls_back_to_the_mark_before(tmp_path: Path) -> N
 def test_one_torn_write_after_the_other_leaves_the_last_whole_mark(
     tmp_path: Path,
 ) -> None:
-    counter = Counter(tmp_path / "counter")
+    counter = RollbackCounter(tmp_path / "counter")
     marks = [
         counters.CounterState(b"l" * 16, n, bytes([n]) * 32, bytes(32))
         for n in range(1, 12)
@@ -205,7 +205,7 @@ def test_one_torn_write_after_the_other_leaves_the_last_whole_mark(
 async def test_the_counter_never_goes_back(tmp_path: Path) -> None:
     for number in range(3):
         await answer(tmp_path, tally(b"sum", f"c{number}"))
-    counter = Counter(tmp_path / "ledger.counter")
+    counter = RollbackCounter(tmp_path / "ledger.counter")
     mark, written = counter.read(), counter.path.read_bytes()
     assert mark is not None
     for number in (1, mark.number):

@@ -16,8 +16,7 @@ from wallflower.protocol.privacy.honest_floor import FloorRule
 from wallflower.protocol.wire.node_pb2 import Accepted
 from wallflower.strategy.run.drawing import Draw, UserRegistry
 from wallflower.strategy.run.sharing import Composition, UsersExhaustedError
-from wallflower.strategy.store.askable import Askable
-from wallflower.strategy.store.entries import Met
+from wallflower.strategy.store.entries import Askable, Met
 
 TENTH = Fraction(1, 10)
 

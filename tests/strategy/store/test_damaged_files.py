@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.strategy.store.test_journal import cohort, config, finished, summed
-from wallflower.clients.node.ledger_reading import spends_of
+from wallflower.clients.node.ledger_tables import read_spends
 from wallflower.protocol.errors import JournalError, UnavailableError
-from wallflower.strategy.store import event_log, pausing, retiring
+from wallflower.strategy.store import event_log, operator_requests
 from wallflower.strategy.store.events import RoundFinished
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.store import RunLock
@@ -37,19 +37,19 @@ def run_dir(tmp_path: Path) -> Path:
 def test_a_wish_to_retire_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "retire-0").write_bytes(b"\xff")
     with pytest.raises(JournalError, match=r"retire-0 .* by `wallflower retire`"):
-        retiring.asked(tmp_path)
+        operator_requests.read_retirements(tmp_path)
 
 
 def test_a_wish_to_retire_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "retire-0").mkdir()
     with pytest.raises(JournalError, match=r"retire-0 .* by `wallflower retire`"):
-        retiring.asked(tmp_path)
+        operator_requests.read_retirements(tmp_path)
 
 
 def test_a_wish_to_pause_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pause").mkdir()
     with pytest.raises(UnavailableError, match="pause cannot be removed"):
-        pausing.forget(tmp_path)
+        operator_requests.withdraw_pause(tmp_path)
 
 
 @pytest.mark.parametrize("look", [event_log.so_far, event_log.read_heads])
@@ -113,7 +113,7 @@ def test_a_ledger_with_unreadable_users_is_refused(users: str, tmp_path: Path) -
         database.execute("INSERT INTO spend VALUES ('r', 'c', 'n', ?)", (users,))
         database.commit()
     with pytest.raises(UnavailableError, match=r"ledger\.sqlite cannot be read"):
-        spends_of(path, "r")
+        read_spends(path, "r")
 
 
 def change(run_dir: Path, statement: str, value: object) -> None:

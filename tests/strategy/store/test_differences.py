@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.strategy.store.test_journal import cohort, config, summed
 from wallflower.protocol.errors import JournalError
-from wallflower.strategy.store.differences import apply_changes, find_changes
 from wallflower.strategy.store.entries import PrivacySpend, RoundRecord
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.journal_rows import apply_changes, find_changes
 
 LEAF = st.none() | st.integers() | st.text(max_size=2) | st.lists(st.integers())
 STATE = st.recursive(

@@ -311,7 +311,7 @@ def _unwritten(rows: Rows, stage: CohortStage, answer: bytes) -> str:
     if facts.takes_reward and cohort not in {one for one, _ in rows.spends}:
         return f"an answer of stage {facts.name} left without its spend"
     if facts.given_once:
-        said = digest("wallflower/v1/claim", stage.message, answer)
+        said = digest("wallflower/v1/one-time-answer", stage.message, answer)
         if (cohort, facts.name, said) not in rows.one_time_answers:
             return f"an answer of stage {facts.name} left without its claim"
     return ""
@@ -327,7 +327,7 @@ def _read_rows(path: Path) -> Rows:
     with sqlite3.connect(path) as database:
         spends = database.execute("SELECT cohort_id, users FROM spend ORDER BY 1")
         one_time_answers = database.execute(
-            "SELECT cohort_id, stage, digest FROM claim ORDER BY 1, 2"
+            "SELECT cohort_id, stage, digest FROM answer ORDER BY 1, 2"
         )
         rows = Rows(tuple(spends), tuple(one_time_answers))
     database.close()

@@ -21,7 +21,7 @@ from tests.support.machines.settings import (
     lied_plus,
     lied_sealed,
 )
-from wallflower.clients.node import one_time_answers, spends
+from wallflower.clients.node import ledger_tables, spends
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
 from wallflower.clients.secure_sum import (
@@ -107,9 +107,9 @@ _PLANTS = (
         "a member opens a cohort as often as it is asked",
         faults.ONCE,
         (
-            (Ledger, "answered", _never),
-            (one_time_answers, "append", lambda *_: None),
-            (ClientMachine, "_answered", lambda *_: None),
+            (Ledger, "has_answered", _never),
+            (ledger_tables, "append_answer", lambda *_: None),
+            (ClientMachine, "_stored_answer", lambda *_: None),
         ),
         _sealed_once,
     ),

@@ -17,8 +17,8 @@ from tests.support.world.schedule import GRPC, Schedule, node_names
 from tests.support.world.shuffling import place_of
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
-from wallflower.clients.node.one_time_answers import OneTimeAnswer
-from wallflower.clients.node.rollback_counter import Counter
+from wallflower.clients.node.spends import OneTimeAnswer
+from wallflower.clients.node.rollback_counter import RollbackCounter
 from wallflower.clients.transport.grpc_client import Invitation, attend
 from wallflower.engines.population import LedgeredTransport, hosted_ledger
 from wallflower.protocol.errors import RefusalError, UnavailableError
@@ -169,8 +169,8 @@ async def live(
     invitation = Invitation(_ADDRESS, _certificate().certificate, RUN, token)
     while True:
         try:
-            with Ledger(home / LEDGER, Counter(home / "ledger.counter")) as ledger:
-                await ledger.claim(OneTimeAnswer.attendance(name, RUN))
+            with Ledger(home / LEDGER, RollbackCounter(home / "ledger.counter")) as ledger:
+                await ledger.record_answer(OneTimeAnswer.connection(name, RUN))
                 node = make(schedule, name, ledger, shown, pins)
                 node.only_run = RUN
                 if await attend(invitation, identities[name], node) == "finished":

@@ -93,7 +93,7 @@ async def test_a_simulation_whose_ray_cannot_start_ends_with_one_sentence(
 ) -> None:
     Journal.create(launch.run_dir, "r", EXPERIMENT, "simulation").close()
     launch.flower_does("print('ERROR: Exit Code: 700')", "finished:failed")
-    with pytest.raises(UnavailableError, match="Ray, .* did not start") as caught:
+    with pytest.raises(UnavailableError, match=r"Ray, .* did not start") as caught:
         await launch.carry()
     assert "nobody was asked" in str(caught.value)
     assert "--engine local" in str(caught.value)
@@ -227,7 +227,7 @@ async def test_a_server_that_is_killed_is_noticed_before_flower_says_so(
     launch.flower_does(
         server_does(killed, launch.run_dir) + "time.sleep(1000)", "running"
     )
-    with pytest.raises(UnavailableError, match="died without a word"):
+    with pytest.raises(UnavailableError, match="died without a message"):
         await launch.carry()
 
 

@@ -12,6 +12,7 @@ from wallflower.engines import process as flower_process
 from wallflower.engines.process import (
     FlowerRun,
     FlowerSite,
+    find_program,
     flower_environment,
     flwr_run,
     run_status,

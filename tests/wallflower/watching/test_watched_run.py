@@ -17,7 +17,7 @@ from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import load_config
-from wallflower.strategy.store import events, pausing
+from wallflower.strategy.store import events, operator_requests
 from wallflower.strategy.store.entries import Met
 from wallflower.strategy.store.event_log import EventLog
 from wallflower.strategy.store.journal import Journal
@@ -120,7 +120,7 @@ async def test_a_wish_to_pause_is_shown(run_dir: Path) -> None:
     with Journal.resume(run_dir):
         async with watched(run_dir) as watcher:
             await watcher.tell(STARTED, ROUND)
-            pausing.ask(run_dir)
+            operator_requests.request_pause(run_dir)
             await watcher.shows("now", "It stops after this round, as it was asked.")
 
 

@@ -1,7 +1,9 @@
-"""The wish to retire an arm by hand: a file in the run directory for each arm.
+"""What an operator asks of a run under way: to pause, or to retire an arm.
 
-Whoever works on the run, in any process, heeds it when the round under way is over. It
-outlives a crash: an arm that harms people must not come back by a restart.
+A request is a file in the run directory, so that it reaches a server in any process,
+Flower's included. The server applies it when the round under way is over. A request to
+retire an arm outlives a crash: an arm that harms people must not come back by a
+restart.
 """
 
 from __future__ import annotations
@@ -12,10 +14,38 @@ from pathlib import Path
 from wallflower.protocol.errors import JournalError, UnavailableError
 from wallflower.protocol.files.private import write_anew
 
+PAUSE_FILE = "pause"
+
+
+def request_pause(run_dir: Path) -> None:
+    """Ask whoever works on the run to stop after the round under way."""
+    try:
+        (run_dir / PAUSE_FILE).touch(mode=0o600)
+    except OSError as error:
+        raise UnavailableError(
+            f"{run_dir / PAUSE_FILE} cannot be written ({error.strerror})"
+        ) from None
+
+
+def is_pause_requested(run_dir: Path) -> bool:
+    """Tell whether somebody asked."""
+    return (run_dir / PAUSE_FILE).exists()
+
+
+def withdraw_pause(run_dir: Path) -> None:
+    """Take the wish back."""
+    try:
+        (run_dir / PAUSE_FILE).unlink(missing_ok=True)
+    except OSError as error:
+        raise UnavailableError(
+            f"{run_dir / PAUSE_FILE} cannot be removed ({error.strerror}); take it away"
+        ) from None
+
+
 _PREFIX = "retire-"
 
 
-def ask(run_dir: Path, arm: int, reason: str) -> None:
+def request_retirement(run_dir: Path, arm: int, reason: str) -> None:
     """Ask whoever works on the run to retire an arm; the file is there whole."""
     path = _path(run_dir, arm)
     try:
@@ -24,7 +54,7 @@ def ask(run_dir: Path, arm: int, reason: str) -> None:
         raise UnavailableError(f"{path} cannot be written ({error.strerror})") from None
 
 
-def asked(run_dir: Path) -> Mapping[int, str]:
+def read_retirements(run_dir: Path) -> Mapping[int, str]:
     """Give the arms that somebody asked to retire, with the reasons, in order.
 
     Raise JournalError for a wish that cannot be read: it is never passed over.
@@ -37,7 +67,7 @@ def asked(run_dir: Path) -> Mapping[int, str]:
     return dict(sorted(found.items()))
 
 
-def forget(run_dir: Path, arm: int) -> None:
+def withdraw_retirement(run_dir: Path, arm: int) -> None:
     """Take the wish away: it is in the journal, or could not be fulfilled."""
     _path(run_dir, arm).unlink(missing_ok=True)
 
