@@ -58,12 +58,12 @@ def time_simulation(rule: str) -> float:
     """Return the seconds of 200 experiments of T = 10⁹ with ten arms."""
     from benchmarks.pair_radius import PairElimination
     from wallflower.protocol.rewards.models import GaussianRewards
-    from wallflower.regret.setup import build_engine, drawn_means
+    from wallflower.regret.setup import build_engine, draw_means
     from wallflower.regret.simulation import Simulation, run
     from wallflower.strategy.bandit.spec import PolicySpec
 
     spec = PolicySpec("elimination", 10, 10**9, "dist-dp", Fraction(1))
-    model = GaussianRewards(drawn_means("easy", 200, 10, 0).ravel(), 0.1)
+    model = GaussianRewards(draw_means("easy", 200, 10, 0).ravel(), 0.1)
     start = time.process_time()
     build = PairElimination if rule == "pair" else build_engine
     run(build(Simulation(spec, model, 200, 0)))

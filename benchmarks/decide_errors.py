@@ -31,8 +31,7 @@ from deploy.harness.report import write_between_marks
 from wallflower.protocol.privacy.mechanism import REGISTRY, mechanism_class
 from wallflower.protocol.rewards.models import BernoulliRewards
 from wallflower.regret.elimination import FastElimination
-from wallflower.regret.setup import BASELINE, build_engine
-from wallflower.regret.simulation import Simulation, run
+from wallflower.regret.simulation import Simulation
 from wallflower.strategy.bandit.spec import PolicySpec
 
 P = Fraction(1, 50)
@@ -165,19 +164,14 @@ def played(field: Field, times: int, runs: int) -> Row:
     means = np.full((runs, field.arms), field.base)
     means[:, 0] += field.lead
     simulation = Simulation(spec, BernoulliRewards(means.ravel()), runs, SEED)
-    if field.mechanism == BASELINE:  # which has rules of its own
-        fell = run(build_engine(simulation)).eliminated_in
-    else:
-        whole = field.survivors == _ALL
-        pattern = PATTERNS[field.survivors]
-        engine = (
-            FastElimination(simulation)
-            if whole
-            else UnevenElimination(simulation, pattern)
-        )
-        for _ in engine.steps():
-            pass
-        fell = engine.eliminated_in
+    engine = (
+        FastElimination(simulation)
+        if field.survivors == _ALL
+        else UnevenElimination(simulation, PATTERNS[field.survivors])
+    )
+    for _ in engine.steps():
+        pass
+    fell = engine.eliminated_in
     # Where all are equal arm 0 stands for the best: p is promised to each.
     return Row(field, times, int((fell[:, 0] > 0).sum()), runs)
 

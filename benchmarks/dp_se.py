@@ -22,7 +22,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from wallflower.protocol.noise.laws import DiscreteLaplace
+from wallflower.protocol.noise.laplace import DiscreteLaplace
 from wallflower.protocol.privacy.calibration import modulus_for
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.privacy.trusted import TrustedCohort

@@ -17,15 +17,12 @@ import numpy as np
 
 from benchmarks.report import Row, keep, show
 from wallflower.protocol.noise.bits import OsBits, SeededBits
-from wallflower.protocol.noise.laws import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NegativeBinomialDifference,
-    Polya,
-    Skellam,
-)
+from wallflower.protocol.noise.counts import Polya
+from wallflower.protocol.noise.difference import NegativeBinomialDifference
+from wallflower.protocol.noise.gaussian import DiscreteGaussian, Skellam
+from wallflower.protocol.noise.laplace import DiscreteLaplace
+from wallflower.protocol.noise.law import LadderLaw
 from wallflower.protocol.noise.table import CertifiedTable
-from wallflower.protocol.noise.tabulated import LadderLaw
 
 ROUNDS = 7
 DRAWS = 400_000

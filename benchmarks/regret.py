@@ -19,7 +19,7 @@ from benchmarks.dp_se import FastDpSe
 from benchmarks.index import plain_imed, plain_schedule
 from benchmarks.pair_radius import PairElimination
 from wallflower.protocol.rewards.models import GaussianRewards
-from wallflower.regret.setup import build_engine, drawn_means
+from wallflower.regret.setup import build_engine, draw_means
 from wallflower.regret.simulation import Engine, Simulation, run
 from wallflower.strategy.bandit.spec import PolicySpec
 
@@ -51,7 +51,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=20261116)
     arguments = parser.parse_args()
     count, seed = arguments.instances, arguments.seed
-    means = drawn_means("easy", count, 10, seed).ravel()
+    means = draw_means("easy", count, 10, seed).ravel()
     model = GaussianRewards(means, 0.1)
     print(f"{count} instances, seed {seed}; regret ± s.e. (ratio to oracle)")
     print(f"{'':30}" + "".join(f"{f'ε = {float(e):g}':>24}" for e in EPSILONS))

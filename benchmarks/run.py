@@ -44,7 +44,7 @@ from wallflower.strategy.config import (
     SecureSumSettings,
 )
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.store import events
 from wallflower.strategy.store.chain import INVITED, ROUND
 from wallflower.strategy.store.journal import Journal

@@ -32,10 +32,10 @@ from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER, ShufflePlan
 from wallflower.protocol.secure_sum.threat import Threat, quorum_for
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.regret.setup import build_engine, drawn_means
+from wallflower.regret.setup import build_engine, draw_means
 from wallflower.regret.simulation import Simulation, run
 from wallflower.strategy.bandit.spec import PolicySpec
-from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.transport.memory import MemoryTransport
 from wallflower.strategy.transport.shuffler import (
     ShufflerFiles,
@@ -105,7 +105,7 @@ def one_user(mode: str, users: int, place: ShufflerPlace) -> Row:
     """Measure what one user of a cohort sends, and what it costs."""
     spec = spec_of(mode, users)
     opener = make_session_factory(spec.run_id, None, place)
-    server = opener(spec, dict.fromkeys(names(users), 1))
+    server = opener.open(spec, dict.fromkeys(names(users), 1))
     step = server.start()
     assert isinstance(step, Ask)
     party = names(users)[0]
@@ -128,7 +128,7 @@ async def through(users: int, folder: Path) -> Row:
     """Send a mixed cohort through a shuffler's process, timed."""
     async with shuffler(folder / "home") as (process, place):
         spec = spec_of("mixed", users)
-        server = make_session_factory(spec.run_id, None, place)(
+        server = make_session_factory(spec.run_id, None, place).open(
             spec, dict.fromkeys(names(users), 1)
         )
         step = server.start()
@@ -187,7 +187,7 @@ def regret(instances: int) -> list[Row]:
     """Play the same instances under both mechanisms; the goal is a ratio of 1.05."""
     rows: list[Row] = []
     for level in (Fraction(1, 10), Fraction(1, 2), Fraction(1)):
-        means = drawn_means("easy", instances, 10, 1).ravel()
+        means = draw_means("easy", instances, 10, 1).ravel()
         model = synthetic_rewards("bernoulli", means)
         found = {}
         for mechanism in MODES.values():

@@ -13,8 +13,13 @@ from dataclasses import replace
 from fractions import Fraction
 
 from benchmarks.report import Row, keep, show
-from wallflower.protocol.noise.certificate import CertificateError, certify
-from wallflower.protocol.noise.radix import RadixPlan, RadixTables, uncertified_tables
+from wallflower.protocol.noise.radix import (
+    CertificateError,
+    RadixPlan,
+    RadixTables,
+    certify,
+    uncertified_tables,
+)
 from wallflower.protocol.privacy.mechanism import mechanism_named
 
 EXPONENTS = range(6, 17)

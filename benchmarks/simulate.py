@@ -32,7 +32,7 @@ Peer = Callable[[np.ndarray[Any, Any], int], None]
 def simulated(horizon: int, instances: int, equal: bool) -> float:
     """Processor seconds to simulate `instances` experiments of `horizon` users."""
     from wallflower.protocol.rewards.models import GaussianRewards
-    from wallflower.regret.setup import build_engine, drawn_means
+    from wallflower.regret.setup import build_engine, draw_means
     from wallflower.regret.simulation import Simulation, run
     from wallflower.strategy.bandit.spec import PolicySpec
 
@@ -45,7 +45,7 @@ def simulated(horizon: int, instances: int, equal: bool) -> float:
         Fraction(1),
         failure_probability=Fraction(1, 10),
     )
-    means = drawn_means("easy", instances, ARMS, 0).ravel()
+    means = draw_means("easy", instances, ARMS, 0).ravel()
     if equal:
         means = np.full(instances * ARMS, 0.5)
     model = GaussianRewards(means, 0.1)

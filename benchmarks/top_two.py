@@ -31,7 +31,7 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.decide import EPSILONS, HORIZON, ROWS, Means, simulation
+from benchmarks.decide import EPSILONS, HORIZON, ROWS, Means, build_simulation
 from wallflower.regret.draws import CohortDraws
 from wallflower.regret.elimination import groups
 from wallflower.regret.setup import build_engine
@@ -337,7 +337,7 @@ def main() -> None:
     errors = 0
     for means in ROWS:
         for epsilon in EPSILONS:
-            what = simulation(means, epsilon, instances)
+            what = build_simulation(means, epsilon, instances)
             users, undecided, wrong = TopTwo(what).run()
             before = run(build_engine(what)).asked.mean()
             name = " ".join(f"{mean:g}" for mean in means)

@@ -34,7 +34,7 @@ from wallflower.strategy.config import (
 )
 from wallflower.strategy.run.common_nodes import CommonNodes, find_unlike_rounds
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.store.entries import VOID
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.transport.memory import MemoryTransport

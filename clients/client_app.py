@@ -34,6 +34,7 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.files.logs import installed_from, log_context
 from wallflower.protocol.identity.tokens import RunToken
 from wallflower.protocol.messages import flower as flower_record
+from wallflower.protocol.refusals import RefusalCode
 
 log = logging.getLogger("wallflower.flower")
 
@@ -201,7 +202,7 @@ class _Nodes:
             )
         if name == _SIMULATED and not in_simulation():
             raise RefusalError(
-                "no-home",
+                RefusalCode.NO_HOME,
                 f"a SuperNode with a {PARTITION} and no home would take its users' "
                 "terms, rewards and noise from the server; outside a simulation start "
                 f"it with --node-config '{HOME}=\"…\"'",
@@ -241,7 +242,9 @@ def _guarded(function: Callable[[], Result]) -> Result:
         return function()
     except RefusalError as refusal:
         log.warning("refused: %s", refusal)
-        raise RefusalError(refusal.code, "the node's log says more") from None
+        raise RefusalError(
+            RefusalCode(refusal.code), "the node's log says more"
+        ) from None
     except ProtocolError:
         raise  # about the message alone, in constant words
     except WallflowerError as error:

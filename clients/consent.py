@@ -25,6 +25,7 @@ from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.identical import Same
 from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.rewards.outcome_window import OutcomeWindow
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.protocol.secure_sum.backends import (
@@ -127,33 +128,33 @@ class ClientPolicy:
         """Do what `check` remembers."""
         if spec.mechanism not in self.mechanisms:
             raise TermsError(
-                "mechanism-not-allowed",
+                RefusalCode.MECHANISM_NOT_ALLOWED,
                 f"{spec.mechanism[:50]} is not among {', '.join(self.mechanisms)}",
             )
         self.check_arms([spec.arm_name])
         self._check_backend(spec)
         if spec.backend == SHUFFLE and not self.shufflers:
-            raise TermsError("shuffler-not-known", "no shuffler is agreed to")
+            raise TermsError(RefusalCode.SHUFFLER_NOT_KNOWN, "no shuffler is agreed to")
         try:
             mechanism = cohort_mechanism(spec)
             epsilon = from_rational("epsilon", spec.epsilon)
         except InputError as error:
-            raise TermsError("bad-cohort", str(error)) from None
+            raise TermsError(RefusalCode.BAD_COHORT, str(error)) from None
         if epsilon > self.largest_epsilon:
             raise TermsError(
-                "epsilon-too-large",
+                RefusalCode.EPSILON_TOO_LARGE,
                 f"requested {epsilon}, allowed at most {self.largest_epsilon}",
             )
         if spec.cohort_size < self.smallest_cohort:
             raise TermsError(
-                "cohort-too-small",
+                RefusalCode.COHORT_TOO_SMALL,
                 f"{spec.cohort_size} users, allowed at least {self.smallest_cohort}",
             )
         self._check_trust(spec)
         may_fail = spec.proved_inputs or mechanism.guarantee().privacy_delta > 0
         if may_fail and self.privacy_delta < SMALLEST_PROVED_DELTA:
             raise TermsError(
-                "delta-too-small",
+                RefusalCode.DELTA_TOO_SMALL,
                 "proofs of range and mixing cost a δ of 2⁻⁴⁰ each time; this node's "
                 f"total is below {float(SMALLEST_PROVED_DELTA):g}",
             )
@@ -168,7 +169,7 @@ class ClientPolicy:
         for name in names:
             if self.arms is not None and name not in self.arms:
                 raise TermsError(
-                    "arm-not-allowed",
+                    RefusalCode.ARM_NOT_ALLOWED,
                     f"{name[:50]} is not among {', '.join(self.arms)}",
                 )
 
@@ -176,17 +177,19 @@ class ClientPolicy:
         """Refuse to deal a key for sums that this node's users would not agree to."""
         self._check_backend(spec)
         if spec.backend != SEALED:
-            raise TermsError("backend-not-allowed", f"{spec.backend} deals no keys")
+            raise TermsError(
+                RefusalCode.BACKEND_NOT_ALLOWED, f"{spec.backend} deals no keys"
+            )
         try:
             check_threat(spec.threat)
         except InputError as error:
-            raise TermsError("bad-cohort", str(error)) from None
+            raise TermsError(RefusalCode.BAD_COHORT, str(error)) from None
         self._check_threat(spec)
 
     def _check_backend(self, spec: CohortSpec) -> None:
         if spec.backend not in self.backends:
             raise TermsError(
-                "backend-not-allowed",
+                RefusalCode.BACKEND_NOT_ALLOWED,
                 f"{spec.backend[:50]} is not among {', '.join(self.backends)}",
             )
 
@@ -194,7 +197,7 @@ class ClientPolicy:
         least = self.smallest_floor_fraction
         if spec.honest_floor * least.denominator < spec.cohort_size * least.numerator:
             raise TermsError(
-                "floor-too-low",
+                RefusalCode.FLOOR_TOO_LOW,
                 f"noise carried by {spec.honest_floor} of {spec.cohort_size} users, "
                 f"allowed at least the fraction {least}",
             )
@@ -202,7 +205,7 @@ class ClientPolicy:
         # The largest ⌈γN⌉ of N nodes hold at least γn users, whatever their sizes.
         if spec.quorum - spec.honest_floor < corrupt * spec.cohort_size:
             raise TermsError(
-                "quorum-too-low",
+                RefusalCode.QUORUM_TOO_LOW,
                 f"a quorum of {spec.quorum} leaves no room for corrupt users beside "
                 f"{spec.honest_floor} honest ones",
             )
@@ -217,13 +220,14 @@ class ClientPolicy:
         )
         if corrupt < self.smallest_corrupt:
             raise TermsError(
-                "threat-too-weak",
+                RefusalCode.THREAT_TOO_WEAK,
                 f"withstands {corrupt} corrupt nodes, allowed at least "
                 f"{self.smallest_corrupt}",
             )
         if self.malicious_server and not threat.malicious_server:
             raise TermsError(
-                "threat-too-weak", "the server is trusted to keep to the protocol"
+                RefusalCode.THREAT_TOO_WEAK,
+                "the server is trusted to keep to the protocol",
             )
         return corrupt
 
@@ -242,10 +246,11 @@ def check_range(agreed: RewardRange, spec: CohortSpec) -> None:
     try:
         stated = from_range(spec)
     except InputError as error:
-        raise TermsError("bad-cohort", str(error)) from None
+        raise TermsError(RefusalCode.BAD_COHORT, str(error)) from None
     if stated != agreed:
         raise TermsError(
-            "range-differs", f"the cohort's range is {stated}, this node's {agreed}"
+            RefusalCode.RANGE_DIFFERS,
+            f"the cohort's range is {stated}, this node's {agreed}",
         )
 
 
@@ -256,7 +261,7 @@ def check_window(own: OutcomeWindow, spec: CohortSpec) -> None:
     """
     if not own.allows(spec.window_ms):
         raise TermsError(
-            "window-too-short",
+            RefusalCode.WINDOW_TOO_SHORT,
             f"the cohort's window is {spec.window_ms / 1000:g} s, this node's "
             f"{own.limit_s:g} s",
         )

@@ -18,8 +18,7 @@ from wallflower.protocol.privacy.mechanism import (
     mechanism_class,
     mechanism_named,
 )
-from wallflower.protocol.privacy.mixed import MIXABLE, MixedCohort
-from wallflower.protocol.privacy.shuffled import PureShuffled
+from wallflower.protocol.privacy.shuffled import MIXABLE, MixedCohort, PureShuffled
 from wallflower.protocol.rewards.outcome_window import LONGEST_WINDOW_S
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.secure_sum.backends import SHUFFLE
@@ -112,7 +111,7 @@ def check_pairing(mechanism: str, backend: str) -> None:
     """Refuse a mechanism whose promise rests on another kind of sum.
 
     What `shuffle-dp` says, and whom it says is trusted, is of a shuffler. A heap tells
-    more than the sum: `dist-dp` pays for that with a δ (`protocol.privacy.mixed`), and
+    more than the sum: `dist-dp` pays for that with a δ (`protocol.privacy.shuffled`), and
     of the other mechanisms nothing is proved.
     """
     pure = PureShuffled.name

@@ -31,6 +31,8 @@ import importlib
 from collections.abc import Iterable
 from types import ModuleType
 
+from wallflower.protocol.refusals import RefusalCode
+
 
 class WallflowerError(Exception):
     """Base of all errors raised on purpose."""
@@ -68,12 +70,11 @@ class ConfigError(InputError):
 class RefusalError(WallflowerError):
     """A client declines a request; the code travels back to the server.
 
-    `code` is a stable kebab-case word (``epsilon-too-large``), `detail` a sentence
-    that holds no secret.
+    `code` is a word of `RefusalCode`, `detail` a sentence that holds no secret.
     """
 
-    def __init__(self, code: str, detail: str) -> None:
-        self.code = code
+    def __init__(self, code: RefusalCode, detail: str) -> None:
+        self.code = code.value
         self.detail = detail
         super().__init__(f"{code}: {detail}")
 
@@ -87,7 +88,7 @@ class BudgetError(RefusalError):
 
     def __init__(self, requested: object, remaining: object, missing: object) -> None:
         super().__init__(
-            "budget-exceeded",
+            RefusalCode.BUDGET_EXCEEDED,
             f"requested {requested}, remaining {remaining}, {missing} too much",
         )
 
@@ -98,43 +99,43 @@ class ProtocolError(WallflowerError):
     `code` is a stable kebab-case word.
     """
 
-    code = "protocol-violation"
+    code: str = RefusalCode.PROTOCOL_VIOLATION.value
 
 
 class MalformedMessageError(ProtocolError):
     """Truncated, oversized, garbage or bit-flipped."""
 
-    code = "malformed-message"
+    code = RefusalCode.MALFORMED_MESSAGE.value
 
 
 class ReplayedMessageError(ProtocolError):
     """Seen before, or a second answer where one was due."""
 
-    code = "replayed-message"
+    code = RefusalCode.REPLAYED_MESSAGE.value
 
 
 class WrongContextError(ProtocolError):
     """Belongs to another run, cohort, stage, sender or roster."""
 
-    code = "wrong-context"
+    code = RefusalCode.WRONG_CONTEXT.value
 
 
 class AuthenticationError(ProtocolError):
     """A signature, certificate or token does not hold."""
 
-    code = "not-authenticated"
+    code = RefusalCode.NOT_AUTHENTICATED.value
 
 
 class UnusableKeyError(ProtocolError):
     """A public key of small order, or one that another party showed before."""
 
-    code = "unusable-key"
+    code = RefusalCode.UNUSABLE_KEY.value
 
 
 class BeyondCapacityError(ProtocolError):
     """A party speaks for more users than its certificate allows."""
 
-    code = "beyond-capacity"
+    code = RefusalCode.BEYOND_CAPACITY.value
 
 
 class CohortVoidError(WallflowerError):

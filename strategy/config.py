@@ -29,6 +29,7 @@ from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.rewards.tables import dealt_out
 from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE, check_backend
 from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
+from wallflower.protocol.secure_sum.threat import Threat
 
 TRANSPORTS = ("auto", "memory", "grpc", "flower")
 INPUTS = ("trusted", "proved")
@@ -146,6 +147,15 @@ class SecureSumSettings:
             raise InputError(
                 "corrupt + dropout", self.corrupt + self.dropout, "less than 1"
             )
+
+    @property
+    def threat(self) -> Threat:
+        """Whom the sums withstand."""
+        return Threat(
+            corrupt=self.corrupt,
+            dropout=self.dropout,
+            malicious_server=self.server == "malicious",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,20 +300,27 @@ def fingerprint_of(canonical: str) -> str:
 def load_config(path: Path) -> ExperimentConfig:
     """Read an experiment's TOML file; relative paths in it start at its folder.
 
-    Where one table holds all users, it says who lives where.
-
     Parameters
     ----------
     path : Path
         The file; what is wrong in it is named with file, key and what is allowed.
     """
-    table = read_toml(path)
-    config = settings_from(ExperimentConfig, table, str(path))
-    config = _anchored(config, path.parent)
+    return config_from_table(read_toml(path), path.parent, str(path))
+
+
+def config_from_table(
+    table: Mapping[str, Any], folder: Path, where: str
+) -> ExperimentConfig:
+    """Build an experiment from the tables of its file, with its folder and name.
+
+    Where one table of outcomes holds all users, it says who lives where.
+    """
+    config = settings_from(ExperimentConfig, table, where)
+    config = _anchored(config, folder)
     if config.rewards is None:
         return config
-    config = dataclasses.replace(config, rewards=config.rewards.beside(path.parent))
-    return _housed(config, "users" in table.get("nodes", {}), str(path))
+    config = dataclasses.replace(config, rewards=config.rewards.beside(folder))
+    return _housed(config, "users" in table.get("nodes", {}), where)
 
 
 def _housed(config: ExperimentConfig, stated: bool, where: str) -> ExperimentConfig:

@@ -37,8 +37,8 @@ from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.orchestrator import Orchestrator
+from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.run.run_state import standing
-from wallflower.strategy.run.sessions import make_session_factory
 from wallflower.strategy.simulated_trust import simulated_enrolment_key
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal

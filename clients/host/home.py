@@ -56,6 +56,7 @@ from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
 from wallflower.protocol.identity.tokens import INSTANCE_BYTES
 from wallflower.protocol.numbers import whole
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.rewards.outcome_window import NO_WINDOW
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE
 from wallflower.protocol.wire.node_pb2 import NodeRequest
@@ -326,6 +327,6 @@ async def _check_route(ledger: Ledger, name: str, body: bytes) -> None:
         raise MalformedMessageError("a request is not a NodeRequest") from None
     if await ledger.has_connected(name, run_id):
         raise RefusalError(
-            "run-attended",
+            RefusalCode.RUN_CONNECTED,
             "this node attends the run's gRPC server and takes no messages",
         )

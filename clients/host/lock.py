@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wallflower.protocol.errors import RefusalError
+from wallflower.protocol.refusals import RefusalCode
 
 
 @contextmanager
@@ -28,7 +29,8 @@ def node_lock(home: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise RefusalError(
-                "node-busy", "this node is still working on an earlier message"
+                RefusalCode.NODE_BUSY,
+                "this node is still working on an earlier message",
             ) from None
         yield
     finally:

@@ -41,8 +41,8 @@ from wallflower.protocol.errors import (
 )
 from wallflower.protocol.files.closing import Closing
 from wallflower.protocol.files.sqlite import open_database, transaction
+from wallflower.protocol.refusals import RefusalCode
 
-_UNAVAILABLE = "ledger-unavailable"
 # What reading a row raises that nobody could have written.
 _UNREADABLE = (ValueError, TypeError, ArithmeticError, RecursionError)
 _BUSY_MS = 30_000  # how long a spend waits for other processes …
@@ -291,7 +291,9 @@ class Ledger(Closing):
         if self._probed:
             return
         if time.monotonic() < self._unavailable_until:
-            raise RefusalError(_UNAVAILABLE, f"ledger {self._path} cannot be written")
+            raise RefusalError(
+                RefusalCode.LEDGER_UNAVAILABLE, f"ledger {self._path} cannot be written"
+            )
         try:
             with tables.brief_lock(self._database, _READY_MS, _BUSY_MS):
                 if self._chain is not None:
@@ -300,7 +302,8 @@ class Ledger(Closing):
         except (OSError, sqlite3.Error) as error:
             self._unavailable_until = time.monotonic() + 1
             raise RefusalError(
-                _UNAVAILABLE, f"ledger {self._path} cannot be written ({error})"
+                RefusalCode.LEDGER_UNAVAILABLE,
+                f"ledger {self._path} cannot be written ({error})",
             ) from None
 
     def _was_answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
@@ -398,7 +401,9 @@ class Ledger(Closing):
 
 
 def _writing_error(error: Exception) -> RefusalError:
-    return RefusalError(_UNAVAILABLE, f"the ledger cannot be written ({error})")
+    return RefusalError(
+        RefusalCode.LEDGER_UNAVAILABLE, f"the ledger cannot be written ({error})"
+    )
 
 
 def _run_query(query: _Query) -> Any:

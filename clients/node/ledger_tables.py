@@ -36,6 +36,7 @@ from wallflower.clients.node.spends import (
 from wallflower.protocol.accounting.account import Cost
 from wallflower.protocol.errors import RefusalError, TermsError, UnavailableError
 from wallflower.protocol.files.sqlite import read_database
+from wallflower.protocol.refusals import RefusalCode
 
 SpendRow: TypeAlias = tuple[str | int | float, ...]
 _VERSION = 4  # of the tables; another program's file is not touched
@@ -191,7 +192,7 @@ def append_answer(
     if bytes(row[0]) == answer.digest:
         return None
     return RefusalError(
-        "cohort-already-answered",
+        RefusalCode.COHORT_ALREADY_ANSWERED,
         f"stage {answer.stage} of cohort {answer.cohort_id} had its one answer",
     )
 
@@ -249,7 +250,7 @@ def append_price(database: sqlite3.Connection, price: Price) -> TermsError | Non
     different = {known[run_id] for run_id in recent}
     if price.amount not in different and len(different) >= price.most:
         return TermsError(
-            "too-many-prices",
+            RefusalCode.TOO_MANY_PRICES,
             f"{price.most} different prices were stated within {PRICE_WINDOW_DAYS} "
             "days, which is all that this node answers",
         )

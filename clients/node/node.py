@@ -41,6 +41,7 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.identity.canonical import digest
 from wallflower.protocol.messages.left_out import mark_users, pack_left_out
 from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.secure_sum.backends import MOST_USERS
@@ -176,7 +177,8 @@ class Node:
         try:
             if self.only_run not in (None, run_id):
                 raise RefusalError(
-                    "wrong-run", "this gRPC server is attended for another run"
+                    RefusalCode.WRONG_RUN,
+                    "this gRPC server is attended for another run",
                 )
             if kind == "describe":
                 answered = await self._parts.ledger.latest_cohorts(
@@ -198,11 +200,13 @@ class Node:
                 self._begun.discard(task.close.cohort_id)
                 self._parts.forget(run_id, task.close.cohort_id)
                 return TaskAnswer(task_id=task.task_id, closed=Closed())
-            raise RefusalError("unknown-task", "this node does not know such a task")
+            raise RefusalError(
+                RefusalCode.UNKNOWN_TASK, "this node does not know such a task"
+            )
         except (RefusalError, ProtocolError) as error:
             return await self._refuse(task, error, error.code)
         except (InputError, UnavailableError) as error:
-            return await self._refuse(task, error, "not-possible")
+            return await self._refuse(task, error, RefusalCode.NOT_POSSIBLE)
 
     async def _accept(self, run_id: str, offer: Offer) -> Accepted:
         """Agree to an offer and say which users cannot be asked; or refuse it."""
@@ -262,13 +266,15 @@ class Node:
         if is_dealing(spec):
             if self.visits:
                 raise RefusalError(
-                    "needs-a-stream", "this node only visits the gRPC server"
+                    RefusalCode.NEEDS_A_STREAM, "this node only visits the gRPC server"
                 )
             self._parts.policy.check_dealing(spec)
         else:
             mechanism = self._check_terms(spec)
         if spec.cohort_id not in self._locks and len(self._locks) >= MOST_OPEN_COHORTS:
-            raise RefusalError("too-many-cohorts", "cohorts are opened but not closed")
+            raise RefusalError(
+                RefusalCode.TOO_MANY_COHORTS, "cohorts are opened but not closed"
+            )
         # One stage of a cohort at a time: two copies of a request get one answer.
         lock = self._locks.setdefault(spec.cohort_id, asyncio.Lock())
         async with lock:
@@ -278,7 +284,8 @@ class Node:
                 session = self._parts.open_session(spec)
             elif session.spec != spec:
                 raise RefusalError(
-                    "cohort-changed", "the cohort's description changed between stages"
+                    RefusalCode.COHORT_CHANGED,
+                    "the cohort's description changed between stages",
                 )
             try:
                 request = await self._inspect(session, stage, new=new)
@@ -350,7 +357,8 @@ class Node:
         spec = stage.spec
         if spec.cohort_id in self._begun:
             raise RefusalError(
-                "cohort-repeated", "the users of this cohort were looked at before"
+                RefusalCode.COHORT_REPEATED,
+                "the users of this cohort were looked at before",
             )
         users = tuple(stage.users)
         spend = self._spend(spec, mechanism, users)
@@ -360,7 +368,7 @@ class Node:
         self._begun.add(spec.cohort_id)
         if len(users) > self._parts.capacity:
             raise RefusalError(
-                "beyond-capacity",
+                RefusalCode.BEYOND_CAPACITY,
                 f"{len(users)} users; certified for {self._parts.capacity}",
             )
         users = select_able_users(users, self._members, against, dropped)
@@ -403,4 +411,4 @@ class Node:
 
 def _check_run(spec: CohortSpec, run_id: str) -> None:
     if spec.run_id != run_id:
-        raise RefusalError("wrong-run", "the cohort belongs to another run")
+        raise RefusalError(RefusalCode.WRONG_RUN, "the cohort belongs to another run")

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from wallflower.clients.rewards.source import Doubles
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.noise.bits import OsBits, bernoulli
-from wallflower.protocol.noise.law import BitSource, Integers, NoiseLaw
+from wallflower.protocol.noise.bits import BitSource, Integers, OsBits, bernoulli
+from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.noise.table import STEADY
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.rewards.seeded import noise_bits

@@ -29,6 +29,7 @@ from pathlib import Path
 from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.files.private import private_directory, private_file
 from wallflower.protocol.identity.canonical import digest
+from wallflower.protocol.refusals import RefusalCode
 
 HEAD_BYTES = 32
 ID_BYTES = 16
@@ -43,7 +44,6 @@ SCHEMA = (
     ) STRICT""",
     "CREATE TABLE IF NOT EXISTS origin (id BLOB NOT NULL) STRICT",
 )
-_ROLLED_BACK = "ledger-rolled-back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,23 +193,29 @@ class TransactionChain:
         state = self._counter.read()  # first: the ledger may only be further
         where = f"its counter {self._counter.path}"
         if state is None:
-            raise RefusalError(_ROLLED_BACK, f"{where} is gone; was the ledger copied?")
+            raise RefusalError(
+                RefusalCode.LEDGER_ROLLED_BACK,
+                f"{where} is gone; was the ledger copied?",
+            )
         if state.ledger != self._id:
             raise RefusalError(
-                _ROLLED_BACK, f"{where} belongs to another one: was it replaced?"
+                RefusalCode.LEDGER_ROLLED_BACK,
+                f"{where} belongs to another one: was it replaced?",
             )
         machine = this_machine()
         if any(machine) and any(state.machine) and machine != state.machine:
-            raise RefusalError(_ROLLED_BACK, f"{where} was kept on another machine")
+            raise RefusalError(
+                RefusalCode.LEDGER_ROLLED_BACK, f"{where} was kept on another machine"
+            )
         number, _ = self._last()
         if state.number > number:
             raise RefusalError(
-                _ROLLED_BACK,
+                RefusalCode.LEDGER_ROLLED_BACK,
                 f"it ends at transaction {number}, {where} at {state.number}",
             )
         if self._head(state.number) != state.head:
             raise RefusalError(
-                _ROLLED_BACK,
+                RefusalCode.LEDGER_ROLLED_BACK,
                 f"from transaction {state.number} on it went on in another copy",
             )
         self._check_rows(number)
@@ -269,4 +275,7 @@ class TransactionChain:
         if row is not None and any(
             now < noted for now, noted in zip(self._rows(), row, strict=True)
         ):
-            raise RefusalError(_ROLLED_BACK, "rows of its last transaction are missing")
+            raise RefusalError(
+                RefusalCode.LEDGER_ROLLED_BACK,
+                "rows of its last transaction are missing",
+            )

@@ -22,9 +22,9 @@ from wallflower.clients.consent import ClientPolicy
 from wallflower.protocol.accounting.account import NOTHING, Account, Cost, cost_of
 from wallflower.protocol.cohort import from_rational
 from wallflower.protocol.errors import BudgetError, RefusalError, TermsError
-from wallflower.protocol.messages.port import USER_REPEATED, USER_UNKNOWN
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
 PRICE_WINDOW_DAYS = 30
@@ -167,7 +167,9 @@ class NodeAccount:
         if (entry.run_id, entry.cohort_id) in self.cohorts:
             raise cohort_repeated(entry.cohort_id)
         if len(set(entry.users)) != len(entry.users):
-            raise RefusalError(USER_REPEATED, "a user is named twice in one cohort")
+            raise RefusalError(
+                RefusalCode.USER_REPEATED, "a user is named twice in one cohort"
+            )
         times = self.taken_part.get(entry.run_id, {})
         for user in entry.users:
             check_user(self.spent.get(user, NOTHING), times.get(user, 0), entry)
@@ -233,16 +235,16 @@ def select_able_users(
     able = []
     for user in users:
         if user not in members:
-            reasons[USER_UNKNOWN] += 1
+            reasons[RefusalCode.USER_UNKNOWN] += 1
         elif named[user] > 1:
-            reasons[USER_REPEATED] += 1
+            reasons[RefusalCode.USER_REPEATED] += 1
         elif user in against:
             reasons[against[user]] += 1
         else:
             able.append(user)
     if not able:
-        code = max(reasons, key=reasons.__getitem__, default=USER_REPEATED)
-        raise RefusalError(code, "no user of this node may take part")
+        code = max(reasons, key=reasons.__getitem__, default=RefusalCode.USER_REPEATED)
+        raise RefusalError(RefusalCode(code), "no user of this node may take part")
     dropped.update(reasons)
     return tuple(able)
 
@@ -250,7 +252,7 @@ def select_able_users(
 def cohort_repeated(cohort_id: str) -> RefusalError:
     """Return the refusal to answer a cohort a second time."""
     return RefusalError(
-        "cohort-repeated",
+        RefusalCode.COHORT_REPEATED,
         f"cohort {cohort_id} was answered before; it is answered once",
     )
 
@@ -259,14 +261,14 @@ def check_same_price(known: Amount, price: Price) -> TermsError | None:
     """Return a refusal where a run's price is not what it was before."""
     if known == price.amount:
         return None
-    return TermsError("price-changed", "this run had another price before")
+    return TermsError(RefusalCode.PRICE_CHANGED, "this run had another price before")
 
 
 def check_user(before: Account, times: int, entry: Spend) -> None:
     """Refuse a spend of one user who took part in this run so many times before."""
     if times >= entry.most_participations:
         raise RefusalError(
-            USER_REPEATED,
+            RefusalCode.USER_REPEATED,
             f"a user took part {entry.most_participations} times in this run, "
             "which is all they agreed to",
         )

@@ -17,6 +17,7 @@ from typing import Protocol, TypeGuard
 
 from wallflower.clients.rewards.source import Pull, Rewards, pull_rewards
 from wallflower.protocol.errors import ConfigError, RefusalError, UnavailableError
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.rewards.outcome_window import NO_WINDOW
 from wallflower.protocol.rewards.reward_range import RewardRange
 
@@ -24,7 +25,6 @@ _log = logging.getLogger(__name__)
 
 READY_S = 10.0  # a source that takes longer to say is not ready
 CHECK = "check"  # stands for run, cohort and node in a question about test users
-DOWN = "reward-source-down"
 OUT_OF_RANGE = "reward-out-of-range"  # clipped in a run, refused of a test user
 
 
@@ -76,10 +76,11 @@ async def refuse_while_down(
         _log.warning(
             "reward source not ready: %s",
             error,
-            extra={"event": DOWN, "node_id": node_id},
+            extra={"event": RefusalCode.REWARD_SOURCE_DOWN.value, "node_id": node_id},
         )
         raise RefusalError(
-            DOWN, "the node's source of outcomes cannot be asked now"
+            RefusalCode.REWARD_SOURCE_DOWN,
+            "the node's source of outcomes cannot be asked now",
         ) from None
 
 

@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from wallflower.clients.secure_sum.key_share_store import KeyShareStore, MemoryKeyShares
 from wallflower.protocol.errors import RefusalError
-from wallflower.protocol.secure_sum.seals import pair_key
+from wallflower.protocol.refusals import RefusalCode
+from wallflower.protocol.secure_sum.keys import pair_key
 from wallflower.protocol.secure_sum.threat import Threat
 
 _MOST_PAIRS = 2**17
@@ -81,7 +82,8 @@ class ClientKeyring:
         """Take part in a cohort; refused the second time."""
         if cohort_id in self._claimed:
             raise RefusalError(
-                "cohort-already-answered", f"cohort {cohort_id} had its one answer"
+                RefusalCode.COHORT_ALREADY_ANSWERED,
+                f"cohort {cohort_id} had its one answer",
             )
         self._claimed.add(intern(cohort_id))
 

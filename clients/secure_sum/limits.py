@@ -7,7 +7,8 @@ from fractions import Fraction
 
 from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.identity.enrolment import Trust
-from wallflower.protocol.secure_sum.envelope import LARGEST_MESSAGE
+from wallflower.protocol.refusals import RefusalCode
+from wallflower.protocol.secure_sum.context import LARGEST_MESSAGE
 from wallflower.protocol.secure_sum.sealed.sizes import as_withstood
 from wallflower.protocol.secure_sum.threat import Threat, quorum_for
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -41,24 +42,27 @@ class ClientLimits:
     def check_spec(self, spec: CohortSpec, threat: Threat, trust: Trust | None) -> None:
         """Refuse a cohort whose description already falls short."""
         if self.require_enrolment and trust is None:
-            raise RefusalError("enrolment-required", "no enrolment key is configured")
+            raise RefusalError(
+                RefusalCode.ENROLMENT_REQUIRED, "no enrolment key is configured"
+            )
         if threat.malicious_server and trust is None:
             raise RefusalError(
-                "enrolment-required",
+                RefusalCode.ENROLMENT_REQUIRED,
                 "a malicious server can only be withstood with an enrolment key",
             )
         if self.require_malicious and not threat.malicious_server:
             raise RefusalError(
-                "threat-too-weak", "this node insists on withstanding a lying server"
+                RefusalCode.THREAT_TOO_WEAK,
+                "this node insists on withstanding a lying server",
             )
         if threat.corrupt < self.minimum_corrupt:
             raise RefusalError(
-                "threat-too-weak",
+                RefusalCode.THREAT_TOO_WEAK,
                 f"corrupt {threat.corrupt} is below this node's {self.minimum_corrupt}",
             )
         if spec.quorum < self.minimum_users:
             raise RefusalError(
-                "cohort-too-small",
+                RefusalCode.COHORT_TOO_SMALL,
                 f"quorum {spec.quorum} is below this node's {self.minimum_users} users",
             )
 
@@ -67,7 +71,8 @@ class ClientLimits:
         least = max(2, self.minimum_parties or 0)
         if parties < least:
             raise RefusalError(
-                "cohort-too-small", f"{parties} nodes; this node insists on {least}"
+                RefusalCode.COHORT_TOO_SMALL,
+                f"{parties} nodes; this node insists on {least}",
             )
 
     def check_dealing(self, threat: Threat, dealt: int, nodes: int) -> None:
@@ -79,7 +84,7 @@ class ClientLimits:
         self.check_size(dealt)
         if self.minimum_parties is None and not as_withstood(threat, dealt, nodes):
             raise RefusalError(
-                "dealing-too-small",
+                RefusalCode.DEALING_TOO_SMALL,
                 f"a key dealt among {dealt} nodes; of the {nodes} of this cohort "
                 f"{threat.corrupt_nodes(nodes)} may collude",
             )
@@ -93,6 +98,6 @@ class ClientLimits:
         needed = quorum_for(spec.honest_floor, roster, threat.corrupt)
         if spec.quorum < needed:
             raise RefusalError(
-                "quorum-too-small",
+                RefusalCode.QUORUM_TOO_LOW,
                 f"quorum {spec.quorum}; {needed} keep {spec.honest_floor} honest users",
             )

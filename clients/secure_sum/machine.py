@@ -25,16 +25,18 @@ from wallflower.protocol.errors import (
 )
 from wallflower.protocol.identity.canonical import check_name
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
-from wallflower.protocol.secure_sum.backends import MOST_USERS
+from wallflower.protocol.refusals import RefusalCode
+from wallflower.protocol.secure_sum.backends import MOST_USERS, StageFacts
 from wallflower.protocol.secure_sum.context import (
+    check_place,
     context_of,
     read_roster,
     roster_digest,
+    unwrap,
+    wrap,
 )
-from wallflower.protocol.secure_sum.envelope import check_place, unwrap, wrap
 from wallflower.protocol.secure_sum.keys import check_distinct, check_usable, verify
 from wallflower.protocol.secure_sum.session import Contribution, StageAnswer
-from wallflower.protocol.secure_sum.stages import StageFacts
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.secure_sum_pb2 import (
@@ -253,7 +255,9 @@ class ClientMachine(abc.ABC):
         if users > MOST_USERS or (
             listed is not None and users > listed.get(self.setting.party, 0)
         ):
-            raise RefusalError("too-many-users", "more users than were invited")
+            raise RefusalError(
+                RefusalCode.TOO_MANY_USERS, "more users than were invited"
+            )
 
     def _answer(
         self,
@@ -357,7 +361,7 @@ class _Fatal:
             return
         self._machine.close()
         if isinstance(error, InputError):
-            raise RefusalError("cohort-not-acceptable", str(error)) from None
+            raise RefusalError(RefusalCode.COHORT_NOT_ACCEPTABLE, str(error)) from None
 
 
 def listed_roster(note: RosterNote, *, required: bool) -> dict[str, int] | None:

@@ -18,7 +18,7 @@ from wallflower.protocol.secure_sum.backends import (
     SHUFFLE,
     check_backend,
 )
-from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.secure_sum.session import ClientSession, PartyId
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.sum_state_pb2 import ClientState

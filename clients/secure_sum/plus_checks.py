@@ -12,9 +12,13 @@ from wallflower.protocol.errors import (
     WrongContextError,
 )
 from wallflower.protocol.identity.enrolment import verify_signature
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.context import draw_order
-from wallflower.protocol.secure_sum.graph import ring_neighbours
-from wallflower.protocol.secure_sum.survivors import confirmation, read_survivors
+from wallflower.protocol.secure_sum.secagg_plus import (
+    confirmation,
+    read_survivors,
+    ring_neighbours,
+)
 from wallflower.protocol.secure_sum.threat import (
     COMPLETE_UP_TO,
     Sizes,
@@ -42,7 +46,7 @@ def check_neighbours(
         raise MalformedMessageError("the neighbours are incomplete or repeated")
     if party in neighbours or len(neighbours) != sizes.helpers:
         raise RefusalError(
-            "graph-degree",
+            RefusalCode.GRAPH_DEGREE,
             f"{len(neighbours)} neighbours; the threat asks for {sizes.helpers}",
         )
     if roster is not None:
@@ -84,7 +88,7 @@ def check_sharers(
         raise WrongContextError("a sender is not a neighbour")
     if len(senders) < threshold:
         raise RefusalError(
-            "too-few-neighbours", f"{len(senders)} shared; {threshold} needed"
+            RefusalCode.TOO_FEW_NEIGHBOURS, f"{len(senders)} shared; {threshold} needed"
         )
     if sharers is None:
         return
@@ -120,12 +124,12 @@ def check_standing(
     needed = least_contributors(threat, roster_size)
     if standing.parties < needed:
         raise RefusalError(
-            "set-too-small", f"{standing.parties} nodes; at least {needed}"
+            RefusalCode.SET_TOO_SMALL, f"{standing.parties} nodes; at least {needed}"
         )
     quorum = max(setting.spec.quorum, setting.limits.minimum_users)
     if standing.users < quorum:
         raise RefusalError(
-            "quorum-not-met", f"{standing.users} users; at least {quorum}"
+            RefusalCode.QUORUM_NOT_MET, f"{standing.users} users; at least {quorum}"
         )
     return listed
 
@@ -148,7 +152,8 @@ def check_unmask(
         raise WrongContextError("the neighbours are not those that shared")
     if len(present) < threshold:
         raise RefusalError(
-            "too-few-neighbours", f"{len(present)} are left; {threshold} needed"
+            RefusalCode.TOO_FEW_NEIGHBOURS,
+            f"{len(present)} are left; {threshold} needed",
         )
     if survivors is None:
         return

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from wallflower.clients.secure_sum.keyring import OwnKey
-from wallflower.protocol.secure_sum.context import read_roster, roster_bytes
-from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.context import parse, read_roster, roster_bytes
 from wallflower.protocol.wire.secure_sum_pb2 import ShareRequest, SurvivorSet
 from wallflower.protocol.wire.sum_state_pb2 import PlusState
 

@@ -26,8 +26,16 @@ from wallflower.protocol.errors import (
     RefusalError,
     WrongContextError,
 )
-from wallflower.protocol.secure_sum.backends import SEALED
-from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.refusals import RefusalCode
+from wallflower.protocol.secure_sum.backends import (
+    CHECK,
+    DEAL,
+    ENLIST,
+    SEAL,
+    SEALED,
+    stages_of,
+)
+from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.secure_sum.sealed import ranges
 from wallflower.protocol.secure_sum.sealed.cipher import (
     encrypt,
@@ -49,13 +57,6 @@ from wallflower.protocol.secure_sum.sealed.group import (
 )
 from wallflower.protocol.secure_sum.sealed.sizes import DealingSizes
 from wallflower.protocol.secure_sum.session import Contribution
-from wallflower.protocol.secure_sum.stages import (
-    CHECK,
-    DEAL,
-    ENLIST,
-    SEAL,
-    stages_of,
-)
 from wallflower.protocol.secure_sum.threat import least_contributors
 from wallflower.protocol.wire.sealed_pb2 import (
     CheckRequest,
@@ -143,12 +144,13 @@ class SealedClient(ClientMachine):
         needed = least_contributors(self.threat, self.roster_size)
         if request.contributors < needed:
             raise RefusalError(
-                "set-too-small", f"{request.contributors} nodes; at least {needed}"
+                RefusalCode.SET_TOO_SMALL,
+                f"{request.contributors} nodes; at least {needed}",
             )
         quorum = max(setting.spec.quorum, setting.limits.minimum_users)
         if request.users < quorum:
             raise RefusalError(
-                "quorum-not-met", f"{request.users} users; at least {quorum}"
+                RefusalCode.QUORUM_NOT_MET, f"{request.users} users; at least {quorum}"
             )
         if request.contributors > self.roster_size:
             raise WrongContextError("more contributors than the roster has nodes")
@@ -188,7 +190,7 @@ class SealedClient(ClientMachine):
         if allowed is not None and contribution.value not in allowed:
             # Less than once in 2^40 cohorts, for all rewards. Whether it happens
             # depends on them, which the δ of proved inputs pays for.
-            raise RefusalError("noise-out-of-range", "this node adds nothing")
+            raise RefusalError(RefusalCode.NOISE_OUT_OF_RANGE, "this node adds nothing")
 
     def _allowed_range(self, users: int) -> ranges.Range | None:
         """Return the values that so many users may add, where inputs are proved."""
@@ -256,7 +258,9 @@ def _opening_key(
     body = keyring.key_shares.read(dealing_id)
     if body is None:
         keyring.opening_keys.pop(dealing_id, None)
-        raise RefusalError("not-a-member", "this node holds no share of that key")
+        raise RefusalError(
+            RefusalCode.NOT_A_MEMBER, "this node holds no share of that key"
+        )
     threat = setting.spec.threat.SerializeToString(deterministic=True)
     asked = body, name, dealers, threat
     known = keyring.opening_keys.get(dealing_id)
@@ -281,16 +285,19 @@ def _summed_key(
         raise MalformedMessageError("the dealers are unsorted or repeat themselves")
     if len(dealers) < held.accepted:
         raise RefusalError(
-            "too-few-dealers", f"{len(dealers)} dealers; at least {held.accepted}"
+            RefusalCode.TOO_FEW_DEALERS,
+            f"{len(dealers)} dealers; at least {held.accepted}",
         )
     if not set(dealers) <= held.shares.keys():
-        raise RefusalError("no-share", "a dealer whose share this member does not hold")
+        raise RefusalError(
+            RefusalCode.NO_SHARE, "a dealer whose share this member does not hold"
+        )
     terms = Terms(held.context, held.committee, held.threshold)
     digests = {dealer: held.shares[dealer].statement for dealer in dealers}
     if dealing_name(terms, digests) != name:
         raise WrongContextError("the dealing has another name than its dealers give")
     key = sum(read_scalar(held.shares[dealer].share) for dealer in dealers) % ORDER
     if key == 0:
-        raise RefusalError("no-share", "the shares cancel each other")
+        raise RefusalError(RefusalCode.NO_SHARE, "the shares cancel each other")
     known = held.key if len(dealers) == len(held.shares) else b""
     return key, known or bytes(base(key))

@@ -11,8 +11,8 @@ from wallflower.protocol.errors import (
     WrongContextError,
 )
 from wallflower.protocol.identity.enrolment import Trust, verify_signature
-from wallflower.protocol.secure_sum.context import context_of
-from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.refusals import RefusalCode
+from wallflower.protocol.secure_sum.context import context_of, parse
 from wallflower.protocol.secure_sum.sealed.cipher import shows_sender, statement
 from wallflower.protocol.secure_sum.sealed.committee import (
     Seats,
@@ -95,7 +95,7 @@ def _proven(
         digests[said.dealer] = said.digest(terms)
     if len(digests) < seats.sizes.accepted:
         raise RefusalError(
-            "too-few-dealers",
+            RefusalCode.TOO_FEW_DEALERS,
             f"{len(digests)} dealers; at least {seats.sizes.accepted} rule out that "
             "all of them collude",
         )

@@ -17,7 +17,8 @@ from wallflower.protocol.errors import (
     RefusalError,
     WrongContextError,
 )
-from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.refusals import RefusalCode
+from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.secure_sum.sealed import feldman, tree
 from wallflower.protocol.secure_sum.sealed.committee import (
     Seats,
@@ -172,7 +173,7 @@ class DealingPart:
         holders = read_committee(body)
         if not sizes.threshold <= len(holders) <= sizes.members:
             raise RefusalError(
-                "committee-size",
+                RefusalCode.COMMITTEE_SIZE,
                 f"{len(holders)} members; the threat asks for {sizes.threshold} to "
                 f"{sizes.members}",
             )
@@ -211,7 +212,8 @@ class DealingPart:
             raise WrongContextError("a dealer was not drawn")
         if len(dealers) < sizes.accepted:
             raise RefusalError(
-                "too-few-dealers", f"{len(dealers)} dealers; at least {sizes.accepted}"
+                RefusalCode.TOO_FEW_DEALERS,
+                f"{len(dealers)} dealers; at least {sizes.accepted}",
             )
 
     def check(

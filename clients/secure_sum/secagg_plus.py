@@ -31,23 +31,34 @@ from wallflower.protocol.errors import (
     WrongContextError,
 )
 from wallflower.protocol.identity.enrolment import Certificate
-from wallflower.protocol.secure_sum.backends import SECAGG_PLUS
-from wallflower.protocol.secure_sum.envelope import parse
-from wallflower.protocol.secure_sum.keys import signed
-from wallflower.protocol.secure_sum.masking import mask_info, mask_value
-from wallflower.protocol.secure_sum.plus_seals import (
-    PLUS_SEAL_BYTES,
-    pack,
-    share_head,
-    share_info,
-    unpack,
+from wallflower.protocol.refusals import RefusalCode
+from wallflower.protocol.secure_sum.backends import (
+    ADVERTISE,
+    CONFIRM,
+    MASK,
+    SECAGG_PLUS,
+    SHARE,
+    stages_of,
 )
-from wallflower.protocol.secure_sum.seals import (
+from wallflower.protocol.secure_sum.context import parse
+from wallflower.protocol.secure_sum.keys import (
     SALT_BYTES,
     pair_key,
     seal,
+    signed,
     split,
     unseal,
+)
+from wallflower.protocol.secure_sum.secagg_plus import (
+    PLUS_SEAL_BYTES,
+    confirmation,
+    mask_info,
+    mask_value,
+    pack,
+    read_survivors,
+    share_head,
+    share_info,
+    unpack,
 )
 from wallflower.protocol.secure_sum.secret_shares import (
     SECRET_BYTES,
@@ -55,14 +66,6 @@ from wallflower.protocol.secure_sum.secret_shares import (
     share_secrets,
 )
 from wallflower.protocol.secure_sum.session import Contribution
-from wallflower.protocol.secure_sum.stages import (
-    ADVERTISE,
-    CONFIRM,
-    MASK,
-    SHARE,
-    stages_of,
-)
-from wallflower.protocol.secure_sum.survivors import confirmation, read_survivors
 from wallflower.protocol.secure_sum.threat import Sizes, Threat, graph_size
 from wallflower.protocol.wire.secure_sum_pb2 import (
     AdvertiseRequest,
@@ -275,7 +278,7 @@ class SecaggPlusClient(ClientMachine):
     def _confirm(self, survivors: SurvivorSet) -> bytes:
         """Sign who is in the sum; only one such set is ever signed."""
         if self.setting.identity is None:
-            raise RefusalError("enrolment-required", "this node cannot sign")
+            raise RefusalError(RefusalCode.ENROLMENT_REQUIRED, "this node cannot sign")
         self.memory.survivors = survivors
         text = confirmation(self.context, survivors)
         return ConfirmAnswer(

@@ -12,8 +12,9 @@ import hashlib
 from wallflower.clients.secure_sum.machine import ClientMachine, Reply
 from wallflower.protocol.errors import MalformedMessageError, RefusalError
 from wallflower.protocol.noise.bits import OsBits
-from wallflower.protocol.secure_sum.backends import SHUFFLE
-from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.refusals import RefusalCode
+from wallflower.protocol.secure_sum.backends import SHUFFLE, SUBMIT, stages_of
+from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.secure_sum.session import Contribution
 from wallflower.protocol.secure_sum.shuffle.plan import (
     ShufflePlan,
@@ -23,7 +24,6 @@ from wallflower.protocol.secure_sum.shuffle.plan import (
     unnamed_info,
 )
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, SealingKey, seal_info
-from wallflower.protocol.secure_sum.stages import SUBMIT, stages_of
 from wallflower.protocol.wire.secure_sum_pb2 import Envelope
 from wallflower.protocol.wire.shuffle_pb2 import SubmitAnswer, SubmitRequest
 
@@ -52,7 +52,7 @@ class ShuffleClient(ClientMachine):
         name = hashlib.sha256(shuffler_key).hexdigest()
         if name not in pinned:
             raise RefusalError(
-                "shuffler-not-known",
+                RefusalCode.SHUFFLER_NOT_KNOWN,
                 f"the shuffler {name[:16]} is not among the {len(pinned)} agreed to",
             )
 

@@ -20,8 +20,7 @@ from wallflower.protocol.accounting.truncation import PRIVACY_DELTA
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.identical import Same
 from wallflower.protocol.privacy.calibration import precision_for
-from wallflower.protocol.privacy.conversion import approximate_epsilon
-from wallflower.protocol.privacy.guarantee import Guarantee
+from wallflower.protocol.privacy.guarantee import Guarantee, approximate_epsilon
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.privacy.sentences import SENTENCE_DELTA
 

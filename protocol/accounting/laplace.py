@@ -22,8 +22,9 @@ from wallflower.protocol.accounting.shifted import (
 )
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.balls import Ball, ball, precision
+from wallflower.protocol.noise.difference import NegativeBinomialDifference
+from wallflower.protocol.noise.laplace import DiscreteLaplace
 from wallflower.protocol.noise.law import NoiseLaw
-from wallflower.protocol.noise.laws import DiscreteLaplace, NegativeBinomialDifference
 
 
 class ShiftedLaplaceParts(ShiftedNoise):

@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple, Protocol
 
+from wallflower.protocol.refusals import RefusalCode
+
 NodeId = str
 
 
 # Why a user is not shown an arm. Nodes count nobody else to the server: whoever was
 # shown it is in their answer.
-BUDGET_EXCEEDED = "budget-exceeded"
-USER_REPEATED = "user-repeated"
-USER_UNKNOWN = "user-unknown"
-BEFORE_SHOWN = frozenset((BUDGET_EXCEEDED, USER_REPEATED, USER_UNKNOWN))
+BEFORE_SHOWN: frozenset[str] = frozenset(
+    (
+        RefusalCode.BUDGET_EXCEEDED,
+        RefusalCode.USER_REPEATED,
+        RefusalCode.USER_UNKNOWN,
+    )
+)
 
 
 class Request(NamedTuple):

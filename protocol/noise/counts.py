@@ -12,21 +12,22 @@ from flint import arb
 
 from wallflower.protocol.noise.balls import (
     Ball,
+    Ladder,
     ball,
+    climb,
     nearest_double,
+    one_minus_exp,
     precision,
     scaled_floor,
 )
-from wallflower.protocol.noise.difference_recurrence import one_minus_exp
-from wallflower.protocol.noise.law import BitSource, Integers
-from wallflower.protocol.noise.masses import Ladder, climb
-from wallflower.protocol.noise.rejection import LogConcaveSampler
-from wallflower.protocol.noise.tabulated import (
+from wallflower.protocol.noise.bits import BitSource, Integers
+from wallflower.protocol.noise.law import (
     WIDEST_TABLE,
     LadderLaw,
     check_listable,
     positive_rational,
 )
+from wallflower.protocol.noise.rejection import LogConcaveSampler
 
 MOST_PARTS = 64  # shapes above are far from zero, where the recurrence starts
 _LARGEST_TABLED_MEAN = 1000

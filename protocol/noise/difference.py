@@ -9,31 +9,159 @@ from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from typing import ClassVar
 
-from flint import arb
+from flint import arb, ctx
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.noise.balls import Ball, ball, precision, scaled_floor
+from wallflower.protocol.noise.balls import (
+    Ball,
+    Ladder,
+    accuracy_after,
+    ball,
+    climb,
+    one_minus_exp,
+    precision,
+    scaled_floor,
+)
+from wallflower.protocol.noise.bits import BitSource, Integers
 from wallflower.protocol.noise.counts import (
     MOST_PARTS,
     Polya,
     check_shape_and_rate,
     log_two_sided,
 )
-from wallflower.protocol.noise.difference_recurrence import (
-    Descent,
-    Recurrence,
-    one_minus_exp,
-)
-from wallflower.protocol.noise.gauss_series import gauss_series
 from wallflower.protocol.noise.laplace import DiscreteLaplace
-from wallflower.protocol.noise.law import BitSource, Integers
-from wallflower.protocol.noise.masses import Ladder, accuracy_after, climb
-from wallflower.protocol.noise.tabulated import (
+from wallflower.protocol.noise.law import (
     LadderLaw,
     check_listable,
     far_out,
     far_out_argument,
 )
+
+# --- Gauss's function ₂F₁(R + extra, R + x; x + 1; e^{−2·rate}), enclosed.
+#
+# Its series has positive terms. Where they fall fast enough, adding them up takes two
+# milliseconds. Elsewhere flint subtracts two series in 1 − e^{−2·rate}. That loses about
+# three bits for each unit of x·rate, and where it lost half of all bits flint begins anew
+# with a routine that takes ten milliseconds or more. With bits to spare it takes less
+# than one.
+
+
+_LARGEST_SHAPE = 4  # more, and the terms grow before they fall
+_SMALLEST_RATE = Fraction(1, 40)
+_LOOK_EVERY = 32  # terms
+_SPARE_BITS = 64
+
+
+def gauss_series(shape: Fraction, rate: Fraction, x: int, extra: int) -> Ball:
+    """Enclose ₂F₁ at the working precision; x ≥ 0, extra 0 or 1."""
+    if shape <= _LARGEST_SHAPE and rate >= _SMALLEST_RATE:
+        return _summed(shape, rate, x, extra)
+    # With a larger shape less is lost than is spared.
+    spare = _SPARE_BITS + int(6 * x * rate) if shape <= _LARGEST_SHAPE else 0
+    with precision(ctx.prec + spare):
+        argument, parameter = (-2 * ball(rate)).exp(), ball(shape)
+        return argument.hypgeom_2f1(parameter + extra, parameter + x, arb(x + 1))
+
+
+def _summed(shape: Fraction, rate: Fraction, x: int, extra: int) -> Ball:
+    """Add terms up until the rest is below the last bit, and enclose the rest.
+
+    A term is the one before times z·(a/e)·(b/c), where a, b, c, e grow by one a step
+    (all held times the denominator of R). a/e and b/c tend to one from their side, so
+    max(a/e, 1)·max(b/c, 1)·z bounds the ratio of all terms to come.
+    """
+    step = shape.denominator
+    a, b = shape.numerator + extra * step, shape.numerator + x * step
+    c, e = (x + 1) * step, step
+    z, negligible = (-2 * ball(rate)).exp(), arb(2) ** -ctx.prec
+    term = total = arb(1)
+    while True:
+        for _ in range(_LOOK_EVERY):
+            term = term * (a * b) * z / (c * e)
+            total += term
+            a, b, c, e = a + step, b + step, c + step, e + step
+        ratio = ball(Fraction(max(a, e), e) * Fraction(max(b, c), c)) * z
+        if ratio < 1:
+            rest = term * ratio / (1 - ratio)
+            if rest < total * negligible:
+                return total + rest.union(arb(0))
+
+
+# --- The recurrence behind the difference of two Pólya draws.
+#
+# A_k = P(X = k) and C_k are (1−q)^{2R} times the coefficients of (1−qz)^{−R}(1−q/z)^{−R}
+# and of (1−qz)^{−R}(1−q/z)^{−R−1}. Comparing coefficients in z·dA/dz gives
+#
+#     A_{k−1} = [(k−R)·A_k + R(1−q²)·C_k] / (q(k−1+R)),   C_{k−1} = A_{k−1} + q·C_k,
+#
+# which is positive, hence stable downwards, for k ≥ R. For k < R a term is negative and
+# the lost bits are counted. C falls with k, so that its first value is its smallest. The
+# loop holds D_k = 2R(1−q²)·C_k times the denominator of R instead of C_k.
+
+
+@dataclass(slots=True)
+class Descent:
+    """A place k of the recurrence with A_k and D_k, both scaled and rounded down."""
+
+    place: int
+    mass: int
+    companion: int
+    lost_bits: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """Constants of the recurrence, scaled by 2^fine, each exact to the guard."""
+
+    shape: Fraction
+    fine: int
+    inverse: int
+    ratio: int
+    gap: int
+
+    @classmethod
+    def of(cls, shape: Fraction, rate: Fraction, guard_bits: int) -> Recurrence:
+        """Enclose 1/q, q and the numerator of R times 1−q²."""
+        # The smallest of them, q or 1−q², keeps all guard bits.
+        fine = guard_bits + 48 + math.ceil(3 * rate)
+        return cls(
+            shape,
+            fine,
+            scaled_floor(lambda: ball(rate).exp(), fine, guard_bits),
+            scaled_floor(lambda: (-ball(rate)).exp(), fine, guard_bits),
+            shape.numerator
+            * scaled_floor(lambda: one_minus_exp(2 * ball(rate)), fine, guard_bits),
+        )
+
+    def descend(self, state: Descent, steps: int) -> list[int]:
+        """Give A_{k−1}, A_{k−2}, …, so many of them, and move the state there.
+
+        Relative errors grow by at most five roundings a step, and below k = R by the
+        lost bits; from there on masses may also lie above the true ones.
+        """
+        top, bottom = self.shape.numerator, self.shape.denominator
+        fine, inverse, ratio, gap = self.fine, self.inverse, self.ratio, self.gap
+        mass, companion = state.mass, state.companion
+        factor = state.place * bottom - top
+        below = factor + 2 * top - bottom
+        masses: list[int] = []
+        for _ in range(steps):
+            if factor < 0:
+                state.lost_bits += _lost_bits(-factor * mass, companion)
+            mass = ((factor * mass + companion) * inverse >> fine) // below
+            companion = (gap * mass + ratio * companion) >> fine
+            masses.append(mass)
+            factor -= bottom
+            below -= bottom
+        state.place -= steps
+        state.mass, state.companion = mass, companion
+        return masses
+
+
+def _lost_bits(negative: int, positive: int) -> float:
+    """Bits of relative accuracy lost in positive − negative."""
+    return math.log2((positive + negative) / (positive - negative))
+
 
 _MOST_LADDER_PARTS = 2000  # each part costs two bits in all numbers
 _SMALL_LEVEL = Fraction(1, 1000)  # a bound that lies well outside the centre

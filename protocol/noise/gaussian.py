@@ -10,18 +10,17 @@ from typing import ClassVar
 
 from flint import arb, ctx
 
-from wallflower.protocol.noise.balls import Ball, ball, scaled_floor
+from wallflower.protocol.noise.balls import Ball, Ladder, ball, climb, scaled_floor
+from wallflower.protocol.noise.bits import BitSource, Integers
 from wallflower.protocol.noise.counts import Poisson
-from wallflower.protocol.noise.law import BitSource, Integers
-from wallflower.protocol.noise.masses import Ladder, climb
-from wallflower.protocol.noise.rejection import LogConcaveSampler
-from wallflower.protocol.noise.tabulated import (
+from wallflower.protocol.noise.law import (
     WIDEST_TABLE,
     LadderLaw,
     check_listable,
     far_out,
     positive_rational,
 )
+from wallflower.protocol.noise.rejection import LogConcaveSampler
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,11 @@ import numpy as np
 from flint import arb, fmpz_poly
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.noise.balls import Ball, ball, precision
+from wallflower.protocol.noise.balls import Ball, Ladder, ball, precision
+from wallflower.protocol.noise.bits import BitSource, Integers
 from wallflower.protocol.noise.gaussian import DiscreteGaussian
-from wallflower.protocol.noise.law import BitSource, Integers
-from wallflower.protocol.noise.masses import Ladder
+from wallflower.protocol.noise.law import LadderLaw
 from wallflower.protocol.noise.rejection import LogConcaveSampler
-from wallflower.protocol.noise.tabulated import LadderLaw
 
 # Convolving a sum of this variance takes about a second.
 _LARGEST_CONVOLVED_VARIANCE = 1 << 18

@@ -10,22 +10,23 @@ from typing import ClassVar
 
 from wallflower.protocol.noise.balls import (
     Ball,
+    Ladder,
     ball,
     certainly_at_most,
+    climb,
     nearest_double,
+    one_minus_exp,
     scaled_floor,
 )
+from wallflower.protocol.noise.bits import BitSource, Integers
 from wallflower.protocol.noise.counts import log_two_sided
-from wallflower.protocol.noise.difference_recurrence import one_minus_exp
-from wallflower.protocol.noise.law import BitSource, Integers
-from wallflower.protocol.noise.masses import Ladder, climb
-from wallflower.protocol.noise.rejection import LogConcaveSampler
-from wallflower.protocol.noise.tabulated import (
+from wallflower.protocol.noise.law import (
     WIDEST_TABLE,
     LadderLaw,
     check_listable,
     positive_rational,
 )
+from wallflower.protocol.noise.rejection import LogConcaveSampler
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,7 @@ import numpy as np
 from flint import arb
 
 from wallflower.protocol.noise.balls import Ball, certainly_at_most, precision
-from wallflower.protocol.noise.bits import uniform_integer
-from wallflower.protocol.noise.law import BitSource, Integers
+from wallflower.protocol.noise.bits import BitSource, Integers, uniform_integer
 
 
 class LogConcaveSampler:

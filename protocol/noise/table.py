@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.noise.law import BitSource, Integers
-from wallflower.protocol.noise.masses import Ladder
+from wallflower.protocol.noise.balls import Ladder
+from wallflower.protocol.noise.bits import BitSource, Integers
 
 _BLOCK = 1 << 15  # draws handled at once: all arrays of a block fit in a core's cache
 STEADY = 1 << 12  # draws up to which neither steps nor words depend on the values

@@ -8,12 +8,89 @@ cohort only, so parallel composition makes it the promise of the whole experimen
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import round_up
-from wallflower.protocol.privacy.conversion import approximate_epsilon
+
+# --- From a Rényi curve to (ε, δ).
+#
+# If D_α ≤ ε(α) then (ε, δ)-DP holds with
+# ε = ε(α) + ln(1/(αδ))/(α − 1) + ln(1 − 1/α) for every α > 1 (Canonne, Kamath and Steinke
+# 2020, Prop. 12; the paper's conversion lemma). Every order gives a valid ε, so a search
+# that misses the best order only gives a larger one.
+
+
+RenyiCurve = Callable[[float], float]
+
+
+def check_delta(privacy_delta: float) -> float:
+    """Refuse a δ outside (0, 1)."""
+    if not 0 < privacy_delta < 1:
+        raise InputError("privacy_delta", privacy_delta, "strictly between 0 and 1")
+    return privacy_delta
+
+
+def epsilon_at(divergence: float, order: float, privacy_delta: float) -> float:
+    """ε of (ε, δ)-DP that one point (α, ε(α)) of a Rényi curve gives."""
+    converted = (
+        divergence
+        - math.log(order * privacy_delta) / (order - 1)
+        + math.log1p(-1 / order)
+    )
+    return max(0.0, converted)
+
+
+def approximate_epsilon(
+    curve: RenyiCurve, privacy_delta: float, orders: Iterable[float] | None = None
+) -> float:
+    """Smallest ε over the orders; by default over all real orders up to 10⁶.
+
+    Examples
+    --------
+    >>> round(approximate_epsilon(lambda order: order * 0.5**2 / 2, 1e-6), 2)
+    2.42
+    """
+    check_delta(privacy_delta)
+    if orders is not None:
+        return min(epsilon_at(curve(a), a, privacy_delta) for a in orders)
+
+    def at(logarithm: float) -> float:
+        order = 1 + math.exp(logarithm)
+        return epsilon_at(curve(order), order, privacy_delta)
+
+    grid = [-6 + 0.1 * k for k in range(199)]
+    centre = min(grid, key=at)
+    return min(at(centre + 0.002 * k) for k in range(-50, 51))
+
+
+# --- What a statistical distance costs as a δ.
+#
+# If a law P′ differs from a law P that is ε-private by at most t in statistical distance,
+# whatever the input, then P′ is (ε, (1 + e^ε)·t)-private: P′(S) ≤ P(S) + t, and
+# P(S) ≤ e^ε·P₂(S) ≤ e^ε·(P₂′(S) + t).
+
+
+# Most that one cohort may add to δ, where something in it may fail.
+PRIVACY_DELTA = Fraction(1, 2**40)
+LARGEST_EPSILON = 32  # beyond it nothing is promised anyway, and e^ε has no end
+
+
+def distance_bits(epsilon: Fraction) -> int:
+    """Smallest σ with (1 + e^ε)·2^−σ ≤ 2⁻⁴⁰.
+
+    Examples
+    --------
+    >>> distance_bits(Fraction(1))
+    42
+    """
+    if epsilon > LARGEST_EPSILON:
+        raise InputError("epsilon", epsilon, f"at most {LARGEST_EPSILON} when mixed")
+    factor = math.ceil(1 + math.exp(epsilon) * (1 + 1e-9))
+    return (factor * PRIVACY_DELTA.denominator - 1).bit_length()
+
 
 KINDS = ("pure", "renyi", "concentrated", "none")
 TRUST = ("distributed", "shuffler", "server", "nobody")

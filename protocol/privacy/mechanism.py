@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import importlib
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
@@ -257,6 +258,7 @@ def _remembered(
     return mechanism.calibrate(cohort_size, honest_floor, wrap_probability)
 
 
+_MODULES = ("pure", "renyi", "shuffled", "trusted")
 REGISTRY: dict[str, type[Mechanism]] = {}
 
 
@@ -284,9 +286,9 @@ def mechanism_named(
 
 
 def mechanism_class(name: str) -> type[Mechanism]:
-    """Find what is registered under a name; raises InputError with the near miss."""
-    import wallflower.protocol.privacy.mechanisms  # noqa: F401
-
+    """Return what is registered under a name; raise InputError with the near miss."""
+    for module in _MODULES:  # imported on first use, since they import this module
+        importlib.import_module(f"wallflower.protocol.privacy.{module}")
     if name not in REGISTRY:
         known = ", ".join(REGISTRY)
         raise InputError(

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from wallflower.protocol.noise.laplace import DiscreteLaplace
 from wallflower.protocol.noise.law import NoiseLaw
-from wallflower.protocol.noise.laws import DiscreteLaplace
 from wallflower.protocol.privacy.calibration import SQRT2, modulus_for, precision_for
 from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import (

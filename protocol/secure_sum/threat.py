@@ -20,8 +20,7 @@ from functools import lru_cache
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import exact, round_up, whole
 from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE
-from wallflower.protocol.secure_sum.cuts import HalfWindows
-from wallflower.protocol.secure_sum.tails import Draw
+from wallflower.protocol.secure_sum.tails import Draw, HalfWindows
 from wallflower.protocol.wire import cohort_pb2
 
 GRINDING_BITS = 80

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.noise.bits import OsBits
-from wallflower.protocol.noise.law import BitSource
+from wallflower.protocol.noise.bits import BitSource, OsBits
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec

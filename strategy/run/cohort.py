@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import secrets
 import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
+from wallflower.protocol.cohort import to_range, to_rational
 from wallflower.protocol.messages.port import NodeId, NodeTransport
+from wallflower.protocol.privacy.honest_floor import Floor
+from wallflower.protocol.secure_sum.backends import backend_modulus, reward_stages
 from wallflower.protocol.secure_sum.session import SecureSum
-from wallflower.protocol.secure_sum.stages import reward_stages
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import CohortRequest, CohortSum
 from wallflower.strategy.config import ExperimentConfig
@@ -81,9 +84,9 @@ class CohortRunner:
     ----------
     journal : Journal
         Where void cohorts are noted.
-    port : NodePort
+    transport : NodeTransport
         How nodes are reached.
-    open_cohorts : OpenCohorts
+    open_cohorts : PendingCohorts
         Opens, keeps and restores the server's halves of secure sums.
     listen : events.Listen
         Hears every event.
@@ -95,14 +98,14 @@ class CohortRunner:
         self,
         journal: Journal,
         port: NodeTransport,
-        open_cohorts: PendingCohorts,
+        pending: PendingCohorts,
         listen: events.Listen,
         deadlines: Deadlines,
     ) -> None:
         self._journal = journal
         self._key = journal.cohort_key
         self._port = port
-        self._open = open_cohorts
+        self._pending = pending
         self._listen = listen
         self._deadlines = deadlines
         self.closings = Closings()
@@ -158,7 +161,7 @@ class CohortRunner:
         )
         ticker = asyncio.create_task(self._tell_progress(asked))
         try:
-            session, kept = await self._open.session(
+            session, kept = await self._pending.session(
                 asked.traffic.spec, asked.composition
             )
             end = await run_session(
@@ -191,7 +194,7 @@ class CohortRunner:
             await self._journal.call(
                 self._journal.void, record.cohort_id, void, why, findings
             )
-            await self._open.forget([record.cohort_id])
+            await self._pending.forget([record.cohort_id])
         await self._listen(
             events.CohortEnded(
                 cohort_id=record.cohort_id,
@@ -233,3 +236,41 @@ class CohortRunner:
                     len(asked.record.users),
                 )
             )
+
+
+def describe_cohort(
+    config: ExperimentConfig,
+    run_id: str,
+    cohort_request: CohortRequest,
+    floor: Floor,
+    attempt: int,
+) -> CohortSpec:
+    """Describe a cohort; its id is new for every attempt and never repeated.
+
+    Clients refuse a cohort id they answered before, also after their restart, so the
+    id carries randomness: a run directory that was deleted must not block a new run.
+    """
+    mechanism = config.mechanism().for_cohort(
+        floor.cohort_size, floor.honest_floor, cohort_request.wrap_probability
+    )
+    backend = config.secure_sum.backend
+    return CohortSpec(
+        run_id=run_id,
+        batch=cohort_request.batch,
+        arm=cohort_request.arm,
+        arm_name=config.experiment.arms[cohort_request.arm],
+        cohort_id=f"b{cohort_request.batch}-a{cohort_request.arm}-t{attempt}-{secrets.token_hex(6)}",
+        mechanism=config.privacy.mechanism,
+        epsilon=to_rational(config.privacy.epsilon),
+        scale=to_rational(config.privacy.scale),
+        wrap_probability=to_rational(cohort_request.wrap_probability),
+        cohort_size=floor.cohort_size,
+        honest_floor=floor.honest_floor,
+        quorum=floor.quorum,
+        backend=backend,
+        modulus=backend_modulus(backend, mechanism.modulus),
+        threat=config.secure_sum.threat.to_wire(),
+        proved_inputs=config.secure_sum.inputs == "proved",
+        reward_range=to_range(config.reward_range),
+        window_ms=config.window.stated_ms,
+    )

@@ -1,396 +1,398 @@
-"""Who is asked: users never asked before, spread over nodes.
+"""Draw the people of a round, and find how many can be asked at all.
 
-The registry knows every node's users by pseudonym and how often each was invited. A
-draw marks its users at once. They are unmarked only if no invitation was sent, or if
-their node said that it refused before it showed anybody the arm. Of nodes that are
-away since a restart it knows how many users they have: whether anybody is left is asked
-of everybody known, not of those who happen to be there.
+A cohort must have enough people who are surely honest and present, although its largest
+nodes collude or vanish. So a node that holds many more people than the others cannot
+give them all. How many can be asked is found by drawing: the same rounds, by the same
+code as in a run, with numbers in place of names.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence, Set
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TypeAlias, TypeVar
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from wallflower.protocol.errors import InputError, MalformedMessageError
-from wallflower.protocol.identity.canonical import check_name
-from wallflower.protocol.messages.left_out import mark_users, unpack_left_out
+from wallflower.protocol.errors import InputError
 from wallflower.protocol.messages.port import NodeId
-from wallflower.protocol.privacy.honest_floor import SPARE, Floor, FloorRule
-from wallflower.protocol.wire.node_pb2 import Accepted
-from wallflower.strategy.run.node_users import NodeAvailability, NodeUsers, Pseudonym
-from wallflower.strategy.run.sharing import (
-    Composition,
-    Counts,
-    Shares,
-    UsersExhaustedError,
-    fullest_level,
-    share_out,
+from wallflower.protocol.privacy.honest_floor import Floor, FloorRule
+from wallflower.strategy.bandit.policies import (
+    nodes_of_a_round,
+    policy_for,
+    policy_from_state,
 )
-from wallflower.strategy.store.entries import Askable, Met
+from wallflower.strategy.bandit.policy import (
+    USERS_EXHAUSTED,
+    CohortRequest,
+    CohortSum,
+    Policy,
+)
+from wallflower.strategy.bandit.spec import INDEX_POLICIES
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.run.node_users import CountedUsers, NodeAvailability
+from wallflower.strategy.run.registry import Draw, UserRegistry
+from wallflower.strategy.run.sharing import Composition, Shares, UsersExhaustedError
+from wallflower.strategy.store.journal_reader import JournalReader
 
-Key = TypeVar("Key")
-# One row a node: users, those available, invitations so far.
-Columns: TypeAlias = npt.NDArray[np.int64]
-LONGEST_PSEUDONYM = 128
-MOST_USERS_OF_A_NODE = 10_000_000
+_SEED = 0  # the same question has the same answer
+_SMALLER = (Fraction(1, 2), Fraction(0))  # parts of a stated fraction that are tried
+_LEAST_GAIN = Fraction(21, 20)  # a change that reaches fewer than 5 % more is not told
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """The users of one cohort, by node, and what the cohort can promise."""
+class Reach:
+    """Whom a run can ask if no arm falls early.
 
-    users: Mapping[NodeId, tuple[Pseudonym, ...]]
-    floor: Floor
-
-
-class UserRegistry:
-    """Every node's users, and who of them may still be invited.
-
-    What a round asks about everybody known is kept up to date node by node: a run over
-    many small nodes must not look at all of them in every round.
-
-    Parameters
+    Attributes
     ----------
-    max_participations : int
-        How often one user may be invited in this run.
-    seed : int | None
-        None draws from the operating system's entropy; a seed is for tests.
+    people : on all nodes.
+    wanted : of them, as far as the horizon goes.
+    asked : of them, at least once.
+    invitations : of them all, each time counted.
+    rounds : whole rounds of the planned sizes.
+    largest : people of the largest node.
+    nodes : how many there are.
+    ended : why the rounds end, as in a run's record.
     """
 
-    def __init__(self, max_participations: int, seed: int | None = None) -> None:
-        self._most = max_participations
-        self._random = np.random.default_rng(seed)
-        self._nodes: dict[NodeId, NodeUsers] = {}
-        self._earlier: dict[NodeId, Counter[Pseudonym]] = {}  # of nodes not seen yet
-        self._most_invited = 0
-        self._known: dict[NodeId, Met] = {}  # of every node, there or away
-        self._standing: dict[NodeId, NodeAvailability] = {}
-        self._alike: Counter[tuple[int, int, int]] = Counter()  # by `_facts`
-        self._busiest: Counter[int] = Counter()
-        self._open: set[NodeId] = set()  # there, with users who may be invited
-        self.visitors: set[NodeId] = set()  # nodes that come now and then
-
-    def __contains__(self, node_id: NodeId) -> bool:
-        return node_id in self._nodes
+    people: int
+    wanted: int
+    asked: int
+    invitations: int
+    rounds: int
+    largest: int
+    nodes: int
+    ended: str
 
     @property
-    def nodes(self) -> KeysView[NodeId]:
-        """Every node that described its users."""
-        return self._nodes.keys()
+    def never_asked(self) -> int:
+        """People whom no round can ask."""
+        return self.people - self.asked
 
-    @property
-    def known(self) -> Mapping[NodeId, Met]:
-        """Every node that ever described its users, with how many it has."""
-        return MappingProxyType(self._known)
 
-    @property
-    def population(self) -> int:
-        """All users of all nodes."""
-        return sum(len(node.names) for node in self._nodes.values())
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """People whom no round can ask because nodes are too unequal.
 
-    @property
-    def remaining(self) -> int:
-        """Users who may be invited at least once more."""
-        return self.left_on(self._nodes)
+    Attributes
+    ----------
+    reach : whom the nodes as they are can give.
+    changes : what would help, each with the people who could then be asked.
+    """
 
-    def askable(self) -> Askable:
-        """Count who of everybody known, there or away, can be asked once more."""
-        return Askable(
-            people=sum(met.users for met in self._known.values()),
-            left_out=sum(met.left_out for met in self._known.values()),
-            able=sum(standing.available for standing in self._standing.values()),
+    reach: Reach
+    changes: tuple[tuple[str, int], ...]
+
+    def describe(self) -> str:
+        """Say how many can be asked, why not all, and what would help."""
+        reach = self.reach
+        return (
+            f"{reach.asked:,} of {reach.wanted:,} people can be asked if no arm falls "
+            f"early. {self.reason} {self.advice}"
         )
 
-    def left_on(self, nodes: Iterable[NodeId]) -> int:
-        """Users of these nodes who may be invited at least once more."""
-        return sum(self._standing[n].available for n in nodes if n in self._open)
+    def describe_end(self) -> str:
+        """Say the same of a run that ended because of it."""
+        reach = self.reach
+        return (
+            f"Only {reach.asked:,} of {reach.wanted:,} people could be asked. "
+            f"{self.reason} {self.advice}"
+        )
 
     @property
-    def most_invited(self) -> int:
-        """How often the most invited user was invited."""
-        return max(self._most_invited, max(self._busiest, default=0))
+    def reason(self) -> str:
+        """Why the others cannot be asked."""
+        reach = self.reach
+        return (
+            f"The largest of {reach.nodes:,} nodes holds {reach.largest:,} people. A "
+            "group must keep enough surely honest people although its largest nodes "
+            "collude or vanish. So such a node can give only a part of its people."
+        )
 
-    def add_node(
-        self, node_id: NodeId, users: Sequence[Pseudonym], *, visits: bool = False
-    ) -> None:
-        """Take a node's own description of its users, and whether it only visits.
+    @property
+    def advice(self) -> str:
+        """What would help, with the people who could then be asked."""
+        parts = [f"{change} ({asked:,} people)" for change, asked in self.changes]
+        return f"What would help: {', '.join(parts)}."
 
-        Raises MalformedMessageError for one that cannot be true; the node is left out.
-        A second description of a known node is ignored: users cannot be renamed.
-        """
-        if node_id in self._nodes:
-            return
-        check_name(node_id)
-        names = tuple(users)
-        if not 0 < len(names) <= MOST_USERS_OF_A_NODE:
-            raise MalformedMessageError(f"node {node_id} describes {len(names)} users")
-        if len(set(names)) != len(names):
-            raise MalformedMessageError(f"node {node_id} names a user twice")
-        if any(not 0 < len(n) <= LONGEST_PSEUDONYM for n in names):
-            raise MalformedMessageError(
-                f"node {node_id} has an empty or long pseudonym"
-            )
-        self._nodes[node_id] = NodeUsers(names, self._most)
-        if visits:
-            self.visitors.add(node_id)
-        self._count(node_id, self._earlier.pop(node_id, Counter()))
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON types."""
+        return {
+            "people": self.reach.people,
+            "wanted": self.reach.wanted,
+            "can_be_asked": self.reach.asked,
+            "nodes": self.reach.nodes,
+            "largest_node": self.reach.largest,
+            "what_would_help": [
+                {"change": change, "can_be_asked": asked}
+                for change, asked in self.changes
+            ],
+        }
 
-    def know(self, nodes: Mapping[NodeId, Met]) -> None:
-        """Take from the journal which nodes there were, and what each said."""
-        for name, met in nodes.items():
-            if name not in self._nodes:
-                self._known[name] = met
-                self._look_at(name)
 
-    def leave_out(self, node_id: NodeId, told: Accepted) -> None:
-        """Draw nobody of a node who cannot be asked, as it said last.
+@lru_cache(maxsize=64)
+def count_reach(config: ExperimentConfig, sizes: tuple[int, ...]) -> Reach:
+    """Draw round after round from nodes of these sizes until nobody can be drawn.
 
-        What is told of other users than were described is no use; the node takes those
-        out itself whom it is asked for in vain. Raises MalformedMessageError for what
-        cannot be true.
-        """
-        node, out = self._nodes[node_id], None
-        if told.left_out and told.users == mark_users(node.names):
-            out = unpack_left_out(told.left_out, len(node.names))
-        node.leave_out(out, self._random)
-        self._look_at(node_id)
+    No arm falls. Which people a run draws is chance, so a run may ask a few more or
+    fewer.
+    """
+    registry = _CountedRegistry(config.privacy.max_participations, _SEED)
+    names = [f"node-{number}" for number in range(len(sizes))]
+    for name, users in zip(names, sizes, strict=True):
+        registry.add_count(name, users)
+    policy, rounds, ended = policy_for(config), 0, ""
+    while not ended:
+        whole = can_fill_round(registry, config, policy.next_cohorts())
+        if not whole:
+            limit = find_largest_limit(registry, config, policy)
+            if limit is None:
+                ended = USERS_EXHAUSTED
+                break
+            policy.limit(limit)
+        next_cohorts = policy.next_cohorts()
+        draws = draw_round(registry, config, next_cohorts, names)
+        policy.observe(
+            [_even_sum(*pair) for pair in zip(next_cohorts, draws, strict=True)]
+        )
+        rounds += whole
+        ended = policy.finished or ""
+    asked = [min(one.users, one.invitations) for one in registry.availabilities]
+    return Reach(
+        people=sum(sizes),
+        wanted=min(sum(sizes), config.horizon),
+        asked=sum(asked),  # nobody comes twice before everybody came once
+        invitations=sum(one.invitations for one in registry.availabilities),
+        rounds=rounds,
+        largest=max(sizes),
+        nodes=len(sizes),
+        ended=ended,
+    )
 
-    def leaves_out(self, users: Mapping[NodeId, Set[Pseudonym]]) -> bool:
-        """Say whether one of these users is left out by their node."""
-        return any(self._nodes[name].leaves_out(asked) for name, asked in users.items())
 
-    def mark_invited(
-        self, invited: Iterable[tuple[NodeId, Sequence[Pseudonym]]]
-    ) -> None:
-        """Count invitations of an earlier part of the run (from the journal).
+def read_reach(journal: JournalReader) -> Reach | None:
+    """Count who was asked of all people on the nodes that a run has met.
 
-        Nodes that are not there yet are remembered: whoever comes back later must not
-        be taken for new.
-        """
-        by_node: defaultdict[NodeId, Counter[Pseudonym]] = defaultdict(Counter)
-        for node_id, users in invited:
-            by_node[node_id].update(users)
-        for node_id, often in by_node.items():
-            self._most_invited = max(self._most_invited, *often.values())
-            if node_id in self._nodes:
-                self._count(node_id, often)
+    Whom their nodes leave out for want of budget is not counted.
+    """
+    met, last = journal.met(), journal.last_round()
+    sizes = [one.users - one.left_out for one in met.values()]
+    if not sizes or last is None:
+        return None
+    often = journal.count_participations()
+    return Reach(
+        people=sum(sizes),
+        wanted=min(sum(sizes), journal.config.horizon),
+        asked=sum(often.values()),
+        invitations=sum(times * people for times, people in often.items()),
+        rounds=last.number,
+        largest=max(sizes),
+        nodes=len(met),
+        ended=last.finished or "",
+    )
+
+
+def find_stranded(config: ExperimentConfig, sizes: tuple[int, ...]) -> Stranded | None:
+    """Return whom unequal nodes keep from being asked, and what would help.
+
+    None where as many could be asked if the nodes had equally many people.
+    """
+    reach = count_reach(config, sizes)
+    found = compare_with_equal_nodes(config, reach)
+    if found is None:
+        return None
+    milder = [
+        (text, count_reach(changed, sizes).asked) for text, changed in _milder(config)
+    ]
+    helpful = tuple(one for one in milder if _helps(one, reach))
+    return Stranded(reach, found.changes + helpful)
+
+
+def compare_with_equal_nodes(config: ExperimentConfig, reach: Reach) -> Stranded | None:
+    """Return the same of nodes that were drawn from; only equal nodes are tried."""
+    most = "everybody", min(reach.people, reach.wanted)
+    if not _helps(most, reach):
+        return None  # found without drawing round after round
+    each, more = divmod(reach.people, reach.nodes)
+    sizes = (each + 1,) * more + (each,) * (reach.nodes - more)
+    equal = "nodes of equal size", count_reach(config, sizes).asked
+    return Stranded(reach, (equal,)) if _helps(equal, reach) else None
+
+
+def _helps(change: tuple[str, int], reach: Reach) -> bool:
+    return change[1] > _LEAST_GAIN * reach.asked
+
+
+def _milder(config: ExperimentConfig) -> Iterator[tuple[str, ExperimentConfig]]:
+    """Return settings under which a group needs fewer people beyond its largest nodes.
+
+    A smaller stated fraction is a weaker promise: it must be true of the nodes.
+    """
+    stated = config.secure_sum
+    for key in ("dropout", "corrupt"):
+        for part in _SMALLER:
+            value = getattr(stated, key)
+            if not value:
                 continue
-            self._earlier.setdefault(node_id, Counter()).update(often)
-            if node_id in self._known:
-                self._look_at(node_id)
+            changed = dataclasses.replace(stated, **{key: value * part})
+            text = f"secure-sum.{key} = {float(value * part):g}"
+            yield text, dataclasses.replace(config, secure_sum=changed)
 
-    def _count(self, node_id: NodeId, often: Counter[Pseudonym]) -> None:
-        node = self._nodes[node_id]
-        if often:
-            node.counts += np.array([often[name] for name in node.names], np.uint16)
-        node.fill(self._random)
-        self._look_at(node_id)
 
-    def _look_at(self, node_id: NodeId) -> None:
-        """Take what became of a node into account."""
-        node, before = self._nodes.get(node_id), self._standing.get(node_id)
-        if node is None:
-            users, left_out = self._known[node_id]
-            asked = self._earlier.get(node_id, Counter()).values()
-            spent = sum(often >= self._most for often in asked)
-            now = NodeAvailability(users, max(0, users - spent - left_out), sum(asked))
-        else:
-            now = node.standing()
-            self._known[node_id] = Met(now.users, now.left_out)
-        if before is not None:
-            _less(self._alike, _facts(before))
-            _less(self._busiest, before.busiest)
-        self._standing[node_id] = now
-        self._alike[_facts(now)] += 1
-        self._busiest[now.busiest] += 1
-        here = node is not None and now.available > 0
-        (self._open.add if here else self._open.discard)(node_id)
+def _even_sum(cohort_request: CohortRequest, draw: Draw) -> CohortSum:
+    """Return a sum of which no arm falls: everybody answers ½ about every arm."""
+    people = draw.floor.cohort_size
+    return CohortSum(
+        batch=cohort_request.batch,
+        arm=cohort_request.arm,
+        cohort_size=people,
+        honest_floor=draw.floor.honest_floor,
+        survivors=people,
+        precision=2,
+        total=people,
+    )
 
-    def give_back(self, users: Mapping[NodeId, Sequence[Pseudonym]]) -> None:
-        """Unmark users who were drawn and never saw an arm."""
-        for name, given in users.items():
-            self._nodes[name].give_back(given, self._random)
-            self._look_at(name)
 
-    def choose(
-        self, users: int, most: int, among: Iterable[NodeId]
-    ) -> tuple[NodeId, ...]:
-        """Pick the nodes of a round: at most `most`, or as many as `users` need.
+class _CountedRegistry(UserRegistry):
+    """A registry of nodes whose people have no names."""
 
-        All arms of a round draw from the same nodes, because nodes may differ (clinics
-        do) and arms must not be told apart by them. Those with the most users left
-        come first, ties at random, so that nodes run dry together. Those that have run
-        dry are not picked: they carry no noise.
-        """
-        names = [name for name in among if name in self._open]
-        if not most or len(names) <= most:
-            return tuple(names)
-        order = self._random.permutation(len(names))
-        left = np.array([self._standing[n].available for n in names])[order]
-        by_left = np.argsort(-left, kind="stable")
-        held = np.cumsum(left[by_left])
-        enough = int(np.searchsorted(held, SPARE * users)) + 1
-        picked = order[by_left[: max(most, enough)]]
-        return tuple(names[index] for index in sorted(picked.tolist()))
+    def add_count(self, node_id: NodeId, users: int) -> None:
+        """Take a node with so many people."""
+        self._nodes[node_id] = CountedUsers((), self._most, users=users)
+        self._refresh_node(node_id)
 
-    def draw_round(
-        self,
-        size: int,
-        cohorts: int,
-        rule: FloorRule,
-        among: Iterable[NodeId],
-        composition: Composition,
-    ) -> list[Draw]:
-        """Draw a round's people as one set and deal them to its cohorts, or nobody.
-
-        Who is drawn, and who of a node gets into which cohort, is chance alone.
-
-        Parameters
-        ----------
-        size : users whom the policy wants in each cohort.
-        cohorts : how many are drawn; each gets as many users more as its floor needs.
-        rule : the floor the policy planned with.
-        among : nodes that can be reached now.
-        composition : how many people of each node take part.
-
-        Raises
-        ------
-        UsersExhaustedError
-            Too few users are left; nobody was marked.
-        InputError
-            The users that are left cannot meet any floor (too few nodes).
-        """
-        names = [name for name in among if name in self._nodes]
-        facts = [self._standing[name] for name in names]
-        capacity = self._capacity(_columns(facts), rule, composition)
-        spreads = composition.spreads(names, capacity, cohorts)
-        try:
-            shares = share_out(
-                size,
-                cohorts,
-                rule,
-                capacity=capacity,
-                spreads=spreads,
-                random=self._random,
-            )
-        except (UsersExhaustedError, InputError):
-            # Chance may fail where `suffices` promises that all can be shared out.
-            shares = share_out(
-                size, cohorts, rule, capacity=capacity, spreads=spreads, random=None
-            )
-            shares = shares.shuffled(self._random)
-        return self._take(names, shares)
-
-    def suffices(
-        self,
-        size: int,
-        cohorts: int,
-        rule: FloorRule,
-        composition: Composition,
-        without: Collection[NodeId] = (),
-    ) -> bool:
-        """Say whether everybody known, there or away, could fill these cohorts."""
-        found = self.floors_of_everybody(size, cohorts, rule, composition, without)
-        return found is not None
-
-    def floors_of_everybody(
-        self,
-        size: int,
-        cohorts: int,
-        rule: FloorRule,
-        composition: Composition,
-        without: Collection[NodeId] = (),
-    ) -> Sequence[Floor] | None:
-        """Return the floors of these cohorts if all nodes known were there.
-
-        None where everybody known could not fill them.
-        """
-        capacity = self._capacity(self._everybody(without), rule, composition)
-        spreads = composition.spreads((), capacity, cohorts)
-        try:
-            shares = share_out(
-                size, cohorts, rule, capacity=capacity, spreads=spreads, random=None
-            )
-        except (UsersExhaustedError, InputError):
-            return None
-        return shares.floors
-
-    def has_more_than(self, nodes: Collection[NodeId]) -> bool:
-        """Say whether a node that is not among these has users left."""
-        others = self._standing.keys() - nodes
-        return any(self._standing[name].available > 0 for name in others)
-
-    def nodes_left(self, without: Collection[NodeId] = ()) -> int:
-        """Count the nodes known, there or away, with users left."""
-        return len(self._everybody(without))
-
-    def people_left(self, rule: FloorRule, composition: Composition) -> int:
-        """Count who of everybody known may take part in one more round."""
-        return int(self._capacity(self._everybody(()), rule, composition).sum())
-
-    def _everybody(self, without: Collection[NodeId]) -> Columns:
-        """Return the facts of every node that has users left, one row each."""
-        alike = self._alike.copy()
-        for name in self._standing.keys() & without:
-            _less(alike, _facts(self._standing[name]))
-        # In an order that does not depend on who came when: `verify` finds the same.
-        kinds = sorted(facts for facts in alike if facts[1] > 0)
-        rows = np.array(kinds, np.int64).reshape(-1, 3)
-        return np.repeat(rows, [alike[facts] for facts in kinds], axis=0)
-
-    def _capacity(
-        self, nodes: Columns, rule: FloorRule, composition: Composition
-    ) -> Counts:
-        """Return how many people of each node may take part in one round."""
-        users, available, invitations = nodes.T
-        if not composition.in_proportion or not len(nodes):
-            return np.array(available)
-        sizes = (met.users for met in self._known.values())
-        everybody = np.fromiter(sizes, np.int64, len(self._known))
-        level = fullest_level(everybody, rule.corrupt, rule.dropout)
-        in_play = np.minimum(users, level) * self._most - invitations
-        return np.asarray(np.clip(in_play, 0, available))
+    @property
+    def availabilities(self) -> Collection[NodeAvailability]:
+        """Where every node stands."""
+        return self._availability.values()
 
     def _take(self, names: Sequence[NodeId], shares: Shares) -> list[Draw]:
-        """Draw each node's people and deal them, in random order, to the cohorts."""
-        more: defaultdict[int, list[int]] = defaultdict(list)
-        for cohort, nodes in enumerate(shares.more):
-            for place in nodes.tolist():
-                more[place].append(cohort)
-        users: list[dict[NodeId, tuple[Pseudonym, ...]]] = [{} for _ in shares.more]
-        people, each = shares.people, shares.each.tolist()
+        people = shares.people
         for place in np.flatnonzero(people).tolist():
-            name, node = names[place], self._nodes[names[place]]
-            taken = node.take(int(people[place]), self._random)
-            order = self._random.permutation(taken).tolist() if taken[1:] else taken
-            start = 0
-            for cohort, given in enumerate(users):
-                end = start + each[place] + (cohort in more[place])
-                if end > start:
-                    given[name] = tuple(node.names[i] for i in order[start:end])
-                start = end
-            self._look_at(name)
-        return [Draw(*pair) for pair in zip(users, shares.floors, strict=True)]
+            self._nodes[names[place]].take(int(people[place]), self._random)
+            self._refresh_node(names[place])
+        return [Draw({}, floor) for floor in shares.floors]
 
 
-def _facts(standing: NodeAvailability) -> tuple[int, int, int]:
-    return standing.users, standing.available, standing.invitations
+def make_floor_rule(config: ExperimentConfig, nodes: int) -> FloorRule:
+    """Give the floor to plan with when cohorts are spread over `nodes` nodes."""
+    stated = config.secure_sum
+    return FloorRule(nodes, stated.corrupt, stated.dropout)
 
 
-def _columns(standings: Sequence[NodeAvailability]) -> Columns:
-    rows = [_facts(standing) for standing in standings]
-    return np.array(rows, np.int64).reshape(-1, 3)
+def choose_composition(
+    config: ExperimentConfig, like: Mapping[NodeId, int] | None = None
+) -> Composition:
+    """Return how many people of each node a round of this experiment takes.
+
+    Elimination compares the arms of a round with each other. Index policies compare
+    cohorts of different rounds, which must all be drawn from the same mixture.
+    """
+    in_proportion = config.policy.name in INDEX_POLICIES
+    return Composition(in_proportion, None if in_proportion else like)
 
 
-def _less(counter: Counter[Key], key: Key) -> None:
-    """Count one down; what is counted no more is not there."""
-    counter[key] -= 1
-    if not counter[key]:
-        del counter[key]
+def draw_round(
+    registry: UserRegistry,
+    config: ExperimentConfig,
+    next_cohorts: Sequence[CohortRequest],
+    present: Collection[NodeId],
+    like: Mapping[NodeId, int] | None = None,
+) -> list[Draw]:
+    """Draw the users of a round's cohorts as one set; all or nobody.
+
+    Where the nodes picked first do not suffice after all, everyone present is drawn
+    from. `like` has the people of each node in a cohort of the same round: its nodes
+    are picked first, and where its composition cannot be had, another is.
+    """
+    size, cohorts = _size_of(next_cohorts), len(next_cohorts)
+    everyone = registry.choose_nodes(0, 0, present)
+    tries = [(everyone, choose_composition(config))]
+    most = nodes_of_a_round(config)
+    chosen = registry.choose_nodes(size * cohorts, most, present)
+    if len(chosen) < len(everyone):
+        tries.insert(0, (chosen, choose_composition(config)))
+    if like is not None:
+        alike = choose_composition(config, like)
+        same = tuple(name for name in everyone if name in like)
+        tries = [(same, alike), (everyone, alike), *tries]
+    for names, composition in tries[:-1]:
+        rule = make_floor_rule(config, len(names))
+        try:
+            return registry.draw_round(size, cohorts, rule, names, composition)
+        except (UsersExhaustedError, InputError):
+            continue
+    names, composition = tries[-1]
+    rule = make_floor_rule(config, len(names))
+    return registry.draw_round(size, cohorts, rule, names, composition)
+
+
+def can_fill_round(
+    registry: UserRegistry,
+    config: ExperimentConfig,
+    next_cohorts: Sequence[CohortRequest],
+    without: Collection[NodeId] = (),
+) -> bool:
+    """Say whether a round could be drawn if all nodes ever known were there."""
+    return find_floors(registry, config, next_cohorts, without) is not None
+
+
+def find_floors(
+    registry: UserRegistry,
+    config: ExperimentConfig,
+    next_cohorts: Sequence[CohortRequest],
+    without: Collection[NodeId] = (),
+) -> Sequence[Floor] | None:
+    """Return what a round's cohorts could promise if all nodes known were there.
+
+    None where everybody known does not suffice for the round.
+    """
+    rule = make_floor_rule(config, registry.count_nodes_left(without))
+    return registry.find_floors(
+        _size_of(next_cohorts),
+        len(next_cohorts),
+        rule,
+        composition=choose_composition(config),
+        without=without,
+    )
+
+
+def find_largest_limit(
+    registry: UserRegistry, config: ExperimentConfig, policy: Policy
+) -> int | None:
+    """Give the largest limit under which everybody known fills the next round.
+
+    Smaller rounds are tried in steps of 2 %, so up to so many may be left out.
+    None where even the smallest round that the policy would ask cannot be filled.
+    """
+    limited = policy_from_state(policy.state())
+    rule = make_floor_rule(config, registry.count_nodes_left())
+    users = registry.count_people_left(rule, choose_composition(config))
+    while True:
+        limited.limit(users)
+        next_cohorts = limited.next_cohorts()
+        if not next_cohorts:
+            return None
+        if can_fill_round(registry, config, next_cohorts):
+            return users
+        size = next_cohorts[0].size
+        users = min(users - 1, len(next_cohorts) * (size - max(1, size // 50)))
+
+
+def can_go_on(registry: UserRegistry, config: ExperimentConfig, policy: Policy) -> bool:
+    """Say whether everybody known fills the next round, as planned or a smaller one."""
+    if can_fill_round(registry, config, policy.next_cohorts()):
+        return True
+    return find_largest_limit(registry, config, policy) is not None
+
+
+def _size_of(next_cohorts: Sequence[CohortRequest]) -> int:
+    """Return how many users each cohort of a round wants: all want as many."""
+    sizes = {cohort_request.size for cohort_request in next_cohorts}
+    if len(sizes) != 1:
+        raise InputError("cohorts of a round", sorted(sizes), "of one size")
+    return sizes.pop()

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from wallflower.protocol.errors import InputError, ProtocolError
 from wallflower.protocol.messages.port import Answer, NodeTransport, Request
+from wallflower.protocol.secure_sum.backends import stage_named
 from wallflower.protocol.secure_sum.session import (
     Ask,
     KeyReady,
@@ -25,7 +26,6 @@ from wallflower.protocol.secure_sum.session import (
     Void,
 )
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
-from wallflower.protocol.secure_sum.stages import stage_named
 from wallflower.strategy.store.spool import CohortSpool, Loss, Receipt
 
 _log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ async def run_session(
     ----------
     session : ServerSession
         A fresh machine, or one restored from the snapshot that `spool` holds.
-    port : NodePort
+    transport : NodeTransport
         How parties are reached.
     wrap : Callable[[PartyId, str, bytes], Request]
         Make the request that carries a stage's message to a party. The request id must

@@ -19,7 +19,6 @@ from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
 from wallflower.protocol.secure_sum.session import KeyReady, Void
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.run.cohort_spec import threat_of
 from wallflower.strategy.run.driver import Deadlines, run_dealing
 from wallflower.strategy.run.pending_cohorts import SessionFactory
 from wallflower.strategy.run.requests import Closings, CohortTraffic
@@ -42,9 +41,9 @@ class KeyGeneration:
         The experiment.
     journal : Journal
         Where dealings are written down.
-    port : NodePort
+    transport : NodeTransport
         How nodes are reached.
-    open_session : OpenSession
+    sessions : SessionFactory
         Opens the server's half of a dealing, and knows the run's key.
     closings : Closings
         Tells members of a key that has come to its end to erase their shares.
@@ -57,14 +56,14 @@ class KeyGeneration:
         config: ExperimentConfig,
         journal: Journal,
         port: NodeTransport,
-        open_session: SessionFactory,
+        sessions: SessionFactory,
         closings: Closings,
         listen: events.Listen,
     ) -> None:
         self._config = config
         self._journal = journal
         self._port = port
-        self._open = open_session
+        self._sessions = sessions
         self._closings = closings
         self._listen = listen
         self._deadlines = Deadlines(config.transport.stage_timeout_s)
@@ -89,7 +88,7 @@ class KeyGeneration:
         if self._config.secure_sum.backend != SEALED:
             return
         async with self._lock:  # cohorts of all arms need it at the same time
-            key = self._open.dealt
+            key = self._sessions.shared_key
             if key is not None:
                 if key.usable(nodes) and key.serves(min(largest, len(nodes))):
                     return
@@ -112,10 +111,10 @@ class KeyGeneration:
         started = time.monotonic()
         dealing_id = f"{DEALING}{secrets.token_hex(8)}"
         spec = dealing_spec(
-            self._journal.run_id, dealing_id, threat_of(self._config), nodes
+            self._journal.run_id, dealing_id, self._config.secure_sum.threat, nodes
         )
         traffic = CohortTraffic(spec, {}, self._closings)
-        session = self._open(spec, nodes)
+        session = self._sessions.open(spec, nodes)
         outcome = await run_dealing(
             session, self._port, traffic.wrap, traffic.unwrap, self._deadlines
         )
@@ -147,7 +146,7 @@ class KeyGeneration:
 
     def close_ended(self) -> None:
         """Let members erase their shares of keys that no cohort needs any more."""
-        key = self._open.dealt
+        key = self._sessions.shared_key
         for dealing_id, members in self._ended.items():
             if key is None or dealing_id != key.dealing_id:
                 self._closings.add_dealing(dealing_id, members)
@@ -155,7 +154,7 @@ class KeyGeneration:
 
     def close_all(self) -> None:
         """Let members erase their shares: the run is over."""
-        key = self._open.dealt
+        key = self._sessions.shared_key
         self.close_ended()
         if key is not None:
             self._closings.add_dealing(key.dealing_id, key.members)

@@ -51,7 +51,7 @@ class NodeUsers:
     def __post_init__(self) -> None:
         self.counts = np.zeros(len(self.names), np.uint16)
 
-    def standing(self) -> NodeAvailability:
+    def summarize(self) -> NodeAvailability:
         """Sum the node up."""
         users, most = len(self.names), self.most
         # By far the most frequent case.
@@ -78,9 +78,9 @@ class NodeUsers:
         before = self._limited_counts() < self.most
         self.out = out
         if not np.array_equal(before, self._limited_counts() < self.most):
-            self.fill(random)
+            self.refill(random)
 
-    def leaves_out(self, users: Set[Pseudonym]) -> bool:
+    def has_left_out(self, users: Set[Pseudonym]) -> bool:
         """Say whether the node leaves one of these users out."""
         if self.out is None:
             return False
@@ -114,7 +114,7 @@ class NodeUsers:
             lagging = others[np.argsort(self.counts[others], kind="stable")]
             taken += [int(place) for place in lagging[: count - len(taken)]]
             self.counts[taken] += 1
-            self.fill(random)
+            self.refill(random)
             return taken
         self.counts[taken] += 1
         return taken
@@ -125,9 +125,9 @@ class NodeUsers:
         """Unmark users who were taken."""
         places = {user: place for place, user in enumerate(self.names)}
         self.counts[[places[user] for user in users]] -= 1
-        self.fill(random)
+        self.refill(random)
 
-    def fill(self, random: np.random.Generator) -> None:
+    def refill(self, random: np.random.Generator) -> None:
         """Find the least invited users anew."""
         counts = self._limited_counts()
         if len(self.names) == 1:  # a node of one user, of which there may be many
@@ -147,7 +147,7 @@ class CountedUsers(NodeUsers):
     users: int = 0
     invitations: int = 0
 
-    def standing(self) -> NodeAvailability:
+    def summarize(self) -> NodeAvailability:
         """Sum the node up: nobody is invited again before everybody was."""
         left = self.users * self.most - self.invitations
         busiest = -(-self.invitations // self.users)

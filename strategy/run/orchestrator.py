@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from wallflower.protocol.errors import UnavailableError, first_error
 from wallflower.protocol.messages.port import NodeTransport
 from wallflower.protocol.privacy.honest_floor import Floor
-from wallflower.protocol.secure_sum.stages import asks_once
+from wallflower.protocol.secure_sum.backends import asks_once
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
@@ -26,18 +26,22 @@ from wallflower.strategy.bandit.policy import (
     Policy,
 )
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.run.cohort import AskedCohort, CohortRunner, stage_deadlines
-from wallflower.strategy.run.cohort_spec import cohort_spec
+from wallflower.strategy.run.cohort import (
+    AskedCohort,
+    CohortRunner,
+    describe_cohort,
+    stage_deadlines,
+)
 from wallflower.strategy.run.common_nodes import CommonNodes, fill_together
-from wallflower.strategy.run.drawing import UserRegistry
 from wallflower.strategy.run.key_generation import DealingFailedError, KeyGeneration
+from wallflower.strategy.run.meeting import RollCall, Terms, TermsRefusedError
 from wallflower.strategy.run.pending_cohorts import PendingCohorts, SessionFactory
 from wallflower.strategy.run.recruiting import (
     NodesMissingError,
     Recruited,
     Recruiter,
 )
-from wallflower.strategy.run.roll_call import RollCall
+from wallflower.strategy.run.registry import UserRegistry
 from wallflower.strategy.run.run_state import (
     asked_by_arm,
     heed,
@@ -46,7 +50,6 @@ from wallflower.strategy.run.run_state import (
 )
 from wallflower.strategy.run.sharing import UsersExhaustedError
 from wallflower.strategy.run.spending import Spending
-from wallflower.strategy.run.terms import Terms, TermsRefusedError
 from wallflower.strategy.store import events, operator_requests
 from wallflower.strategy.store.chain import PAUSED, WAITING
 from wallflower.strategy.store.entries import RoundRecord, SumRecord
@@ -64,9 +67,9 @@ class Orchestrator:
         What the journal began with.
     journal : Journal
         Opened for writing; new, or of a run to go on with.
-    port : NodePort
+    transport : NodeTransport
         How nodes are reached.
-    open_session : OpenSession
+    sessions : SessionFactory
         Opens the server's half of a secure sum.
     listen : events.Listen
         Hears every event.
@@ -82,7 +85,7 @@ class Orchestrator:
         config: ExperimentConfig,
         journal: Journal,
         port: NodeTransport,
-        open_session: SessionFactory,
+        sessions: SessionFactory,
         listen: events.Listen = events.ignore,
         expected_nodes: int = 2,
         spool: Spool | None = None,
@@ -90,7 +93,7 @@ class Orchestrator:
         self._config = config
         self._journal = journal
         self._port = port
-        self._open = PendingCohorts(journal, open_session, spool)
+        self._pending = PendingCohorts(journal, sessions, spool)
         self._spool = spool
         self._listen = listen
         self._expected_nodes = expected_nodes
@@ -118,13 +121,13 @@ class Orchestrator:
             listen=listen,
         )
         self._runner = CohortRunner(
-            journal, port, self._open, listen, stage_deadlines(config)
+            journal, port, self._pending, listen, stage_deadlines(config)
         )
-        self._dealings = KeyGeneration(
+        self._key_generation = KeyGeneration(
             config,
             journal,
             port,
-            open_session=open_session,
+            sessions=sessions,
             closings=self._runner.closings,
             listen=listen,
         )
@@ -143,13 +146,13 @@ class Orchestrator:
     async def _run(self) -> None:
         number, policy = await self._journal.call(next_round, self._journal)
         over = policy.finished is not None
-        await self._open.recover(None if over else number)
+        await self._pending.recover(None if over else number)
         await self._roll_call.wait_for(
             self._expected_nodes, self._config.transport.join_timeout_s
         )
         await self._journal.call(self._mark_invited)
-        await self._recruiter.recall()
-        await self._dealings.recall()
+        await self._recruiter.restore_nodes()
+        await self._key_generation.recall()
         if over:
             return
         if self._spending:
@@ -183,7 +186,7 @@ class Orchestrator:
         self._registry.mark_invited((node_id, users) for _, node_id, users in used)
         nodes = self._journal.count_invited()
         self._tally.asked = asked_by_arm(self._journal)
-        under_way = sum(len(users) for one, _, users in used if one in self._open)
+        under_way = sum(len(users) for one, _, users in used if one in self._pending)
         for cohort in cohorts:
             spec = CohortSpec.FromString(cohort.spec)
             self._spending.add(spec, len(nodes.get(cohort.cohort_id, ())))
@@ -196,8 +199,8 @@ class Orchestrator:
         started = time.monotonic()
         resumed = [one for one in map(self._resumed, policy.next_cohorts()) if one]
         if not resumed:
-            await self._recruiter.shrink(number, policy)
-        await self._open.drop()
+            await self._recruiter.limit_round(number, policy)
+        await self._pending.drop()
         try:
             new = await self._ask_round(number, policy, resumed)
         except UsersExhaustedError as error:
@@ -235,7 +238,7 @@ class Orchestrator:
         records = [record for _, record in sums]
         # A policy may take long over many arms; nodes must still be served meanwhile.
         await asyncio.to_thread(policy.observe, outcomes)
-        if policy.finished is None and await self._recruiter.exhausted(policy):
+        if policy.finished is None and await self._recruiter.is_exhausted(policy):
             policy.stop(USERS_EXHAUSTED)
         await self._finish(number, policy, records, started)
 
@@ -253,7 +256,7 @@ class Orchestrator:
             try:
                 return await self._ask(number, rest, resumed)
             except UsersExhaustedError:
-                if resumed or not await self._recruiter.shrink(number, policy):
+                if resumed or not await self._recruiter.limit_round(number, policy):
                     raise
 
     async def _nobody_left(
@@ -264,7 +267,7 @@ class Orchestrator:
         Ordinarily the round before knew that it was the last.
         """
         if not any(asked_in == number for asked_in, _ in self._attempts):
-            raise self._recruiter.too_few(number, error) from None
+            raise self._recruiter.describe_shortage(number, error) from None
         policy.stop(USERS_EXHAUSTED)
         await self._finish(number, policy, [], started)
 
@@ -285,14 +288,14 @@ class Orchestrator:
                 self._spending.compute,
                 self._registry.most_invited,
                 test_mode=self._config.test_mode,
-                keys=tuple(self._dealings.sizes),
+                keys=tuple(self._key_generation.sizes),
             ),
             policy.finished,
         )
         head = await self._journal.call(self._journal.finish_round, record, sums)
         self._attempts.clear()
-        self._dealings.close_ended()
-        await self._open.forget(one.cohort_id for one in sums)
+        self._key_generation.close_ended()
+        await self._pending.forget(one.cohort_id for one in sums)
         await self._listen(
             events.RoundFinished(
                 number=number,
@@ -321,7 +324,7 @@ class Orchestrator:
 
         def describe(cohort_request: CohortRequest, floor: Floor) -> CohortSpec:
             attempt = self._attempts[number, cohort_request.arm] + 1
-            return cohort_spec(
+            return describe_cohort(
                 self._config, self._run_id, cohort_request, floor, attempt
             )
 
@@ -337,10 +340,10 @@ class Orchestrator:
 
     async def _have_key(self, found: Sequence[Recruited]) -> None:
         """See to it that the run has a key; without one nobody was drawn."""
-        willing = await self._recruiter.willing()
+        willing = await self._recruiter.list_willing()
         try:
             largest = max(len(one.draw.users) for one in found)
-            await self._dealings.ensure(willing, largest)
+            await self._key_generation.ensure(willing, largest)
         except DealingFailedError:
             for one in found:
                 self._registry.give_back(one.draw.users)
@@ -356,7 +359,7 @@ class Orchestrator:
 
     def _resumed(self, cohort_request: CohortRequest) -> AskedCohort | None:
         """Go on with the cohort that a restart interrupted after its set was closed."""
-        record = self._open.take(cohort_request)
+        record = self._pending.take(cohort_request)
         if record is None:
             return None
         spec = CohortSpec.FromString(record.spec)
@@ -392,9 +395,9 @@ class Orchestrator:
         """Let users be asked again whose node refused before they saw the arm."""
         traffic = asked.traffic
         for node_id, refusal in traffic.declined.items():
-            self._recruiter.terms.declined(node_id, traffic.spec, refusal)
+            self._recruiter.terms.note_refusal(node_id, traffic.spec, refusal)
         for node_id in traffic.returned.keys() | traffic.outdated:
-            self._recruiter.terms.unsure(node_id)
+            self._recruiter.terms.forget_acceptance(node_id)
         if traffic.returned:
             await self._journal.call(
                 self._journal.give_back, traffic.spec.cohort_id, traffic.returned
@@ -403,7 +406,7 @@ class Orchestrator:
 
     async def _close_all(self) -> None:
         """Tell nodes to forget their last cohorts; nothing depends on an answer."""
-        self._dealings.close_all()
+        self._key_generation.close_all()
         # Without a spool nodes end with the server, and so do their sessions.
         once = self._spool is None and asks_once(self._config.secure_sum.backend)
         await self._runner.close_all(self._run_id, shares_only=once)

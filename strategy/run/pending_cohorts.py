@@ -8,18 +8,26 @@ same. Any other cohort that was under way is void and its users stay used.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from wallflower.protocol.cohort import cohort_mechanism
+from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.messages.port import NodeId
+from wallflower.protocol.secure_sum.backends import is_closed
 from wallflower.protocol.secure_sum.session import SecureSum, ServerSession
-from wallflower.protocol.secure_sum.stages import is_closed
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import CohortRequest
-from wallflower.strategy.secure_sum.shared_key import SharedKey
+from wallflower.strategy.secure_sum import (
+    ServerKeyring,
+    restore_session,
+    server_session,
+)
+from wallflower.strategy.secure_sum.keyring import SharedKey
 from wallflower.strategy.store.entries import INVITED, CohortRecord, StoredCohort
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.spool import CohortSpool, Spool
+from wallflower.strategy.transport.shuffler import ShufflerPlace
 
 _STOPPED = "server-stopped"
 
@@ -27,14 +35,12 @@ _STOPPED = "server-stopped"
 class SessionFactory(Protocol):
     """Opens the server's half of a secure sum, anew or from a snapshot."""
 
-    def __call__(
-        self, spec: CohortSpec, parties: Mapping[NodeId, int], /
-    ) -> ServerSession:
+    def open(self, spec: CohortSpec, parties: Mapping[NodeId, int], /) -> ServerSession:
         """Open a session for a new cohort."""
         ...
 
     @property
-    def dealt(self) -> SharedKey | None:
+    def shared_key(self) -> SharedKey | None:
         """The key that sealed sums of the run are made under, if there is one."""
         ...
 
@@ -50,7 +56,7 @@ class PendingCohorts:
     ----------
     journal : Journal
         The run's record.
-    open_session : OpenSession
+    sessions : SessionFactory
         Opens and restores machines.
     spool : Spool, optional
         Where sessions are kept. Without one (nodes in the server's own process would
@@ -58,10 +64,10 @@ class PendingCohorts:
     """
 
     def __init__(
-        self, journal: Journal, open_session: SessionFactory, spool: Spool | None
+        self, journal: Journal, sessions: SessionFactory, spool: Spool | None
     ) -> None:
         self._journal = journal
-        self._open_session = open_session
+        self._sessions = sessions
         self._spool = spool
         self._closed: dict[int, CohortRecord] = {}  # by arm
 
@@ -117,8 +123,8 @@ class PendingCohorts:
         kept = self._place(spec)
         snapshot = None if kept is None else await kept.snapshot()
         if snapshot is not None:
-            return self._open_session.restore(snapshot), kept
-        return self._open_session(spec, parties), kept
+            return self._sessions.restore(snapshot), kept
+        return self._sessions.open(spec, parties), kept
 
     async def forget(self, cohort_ids: Iterable[str]) -> None:
         """Drop cohorts from the spool, once the journal has their end."""
@@ -147,3 +153,34 @@ class PendingCohorts:
             if cohort_id == cohort.cohort_id
         }
         return CohortRecord.of(cohort, users)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSessions:
+    """Opens sessions that share one keyring for the run."""
+
+    trust: Trust | None
+    keyring: ServerKeyring
+
+    def open(self, spec: CohortSpec, parties: Mapping[NodeId, int]) -> ServerSession:
+        """Open a session for a new cohort."""
+        return server_session(spec, parties, trust=self.trust, keyring=self.keyring)
+
+    @property
+    def shared_key(self) -> SharedKey | None:
+        """The key that sealed sums of the run are made under, if there is one."""
+        return self.keyring.dealt
+
+    def restore(self, snapshot: bytes) -> ServerSession:
+        """Go on with a session from its snapshot."""
+        return restore_session(snapshot, trust=self.trust, keyring=self.keyring)
+
+
+def make_session_factory(
+    run_id: str, trust: Trust | None, place: ShufflerPlace | None = None
+) -> RunSessions:
+    """Return the factory for one run; `place` where sums go through a shuffler."""
+    keyring = ServerKeyring(run_id)
+    if place is not None:
+        keyring.shuffler = place.files.public_key
+    return RunSessions(trust, keyring)

@@ -22,25 +22,25 @@ from wallflower.protocol.privacy.honest_floor import Floor
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import CohortRequest, Policy
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.run.cohort_spec import (
+from wallflower.strategy.run.drawing import (
+    can_fill_round,
+    can_go_on,
     draw_round,
-    everybody_suffices,
-    floors_of_everybody,
-    may_go_on,
-    who_is_left,
+    find_floors,
+    find_largest_limit,
 )
-from wallflower.strategy.run.drawing import Draw, UserRegistry
 from wallflower.strategy.run.driver import Refusal
-from wallflower.strategy.run.roll_call import RollCall
-from wallflower.strategy.run.sharing import UsersExhaustedError
-from wallflower.strategy.run.terms import (
+from wallflower.strategy.run.meeting import (
+    RollCall,
     Terms,
     TermsRefusedError,
-    agree_with_more,
-    by_terms,
-    not_ready,
-    refused_text,
+    describe_not_ready,
+    describe_passing,
+    describe_refusals,
+    refused_by_policy,
 )
+from wallflower.strategy.run.registry import Draw, UserRegistry
+from wallflower.strategy.run.sharing import UsersExhaustedError
 from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import BUDGET_ADVICE, Met
 from wallflower.strategy.store.journal import Journal
@@ -100,12 +100,12 @@ class Recruiter:
         self.terms = terms
         self._listen = listen
         self._met: dict[str, Met] = {}
-        self._told: frozenset[NodeId] = frozenset()
+        self._reported: frozenset[NodeId] = frozenset()
 
-    async def recall(self) -> None:
+    async def restore_nodes(self) -> None:
         """Learn from the journal which nodes there were before a restart."""
         self._met = await self._journal.call(self._journal.met)
-        self._registry.know(self._met)
+        self._registry.restore_nodes(self._met)
 
     async def recruit(
         self,
@@ -133,36 +133,36 @@ class Recruiter:
         against: dict[NodeId, Refusal] = {}
         asked_with: frozenset[NodeId] = frozenset()
         while True:
-            present = await self._look()
+            present = await self._refresh()
             if asked_with != frozenset(present):
                 asked_with = frozenset(present)
                 against = {}  # with other nodes there the terms are others
             willing = [node for node in present if node not in against]
-            found = self._drawn(next_cohorts, willing, describe, like)
+            found = self._draw(next_cohorts, willing, describe, like)
             if found is not None:
                 refused = await self._offer(found, willing)
                 if refused is None:
-                    await self._tell(against)
+                    await self._report_refusals(against)
                     return found
                 against |= refused
                 continue
-            passing = await self._passing(next_cohorts, present, against, describe)
-            reasons = (not_ready(against), agree_with_more(passing))
+            passing = await self._find_passing(next_cohorts, present, against, describe)
+            reasons = (describe_not_ready(against), describe_passing(passing))
             why = "; ".join(reason for reason in reasons if reason)
-            waiting = self._waiting(next_cohorts, present, why)
-            lasting = by_terms(against) - passing.keys()
+            waiting = self._waiting_event(next_cohorts, present, why)
+            lasting = refused_by_policy(against) - passing.keys()
             against = {node: against[node] for node in lasting}
             self._require_users(next_cohorts, against)
             if deadline is None:
                 deadline = loop.time() + self._config.transport.return_timeout_s
             if loop.time() >= deadline:
-                raise NodesMissingError(_missing(waiting, self._journal))
+                raise NodesMissingError(_describe_missing(waiting, self._journal))
             if told is None or (told.present, told.why) != (len(present), waiting.why):
                 told = waiting
                 await self._listen(waiting)
             await asyncio.sleep(min(_LOOK_S, max(0.0, deadline - loop.time())))
 
-    def _drawn(
+    def _draw(
         self,
         next_cohorts: Sequence[CohortRequest],
         nodes: Sequence[NodeId],
@@ -189,30 +189,32 @@ class Recruiter:
         drawn = {node for one in found for node in one.draw.users}
         refused = dict(await self.terms.offer(specs, sorted(drawn)))
         refused |= self._leave_out()
-        left_out = self._registry.leaves_out(_by_node(found))
+        left_out = self._registry.has_left_out(_group_by_node(found))
         if not refused and not left_out:
-            await self._write_met()
+            await self._record_met()
             return None
         for one in found:
             self._registry.give_back(one.draw.users)
-        if left_out or by_terms(refused):  # so will others: ask everyone at once
+        if left_out or refused_by_policy(
+            refused
+        ):  # so will others: ask everyone at once
             others = [node for node in willing if node not in drawn]
             refused |= await self.terms.offer(specs, others)
             refused |= self._leave_out()
-        await self._write_met()
+        await self._record_met()
         return refused
 
     def _leave_out(self) -> dict[NodeId, Refusal]:
         """Draw nobody whom nodes left out; return the nodes that talk nonsense."""
         refused = {}
-        for node, told in self.terms.take_told().items():
+        for node, told in self.terms.take_reports().items():
             try:
                 self._registry.leave_out(node, told)
             except MalformedMessageError as error:
                 refused[node] = Refusal(error.code)
         return refused
 
-    async def _passing(
+    async def _find_passing(
         self,
         next_cohorts: Sequence[CohortRequest],
         present: Sequence[NodeId],
@@ -224,33 +226,31 @@ class Recruiter:
         Fewer nodes carry less noise, which a policy may refuse. So the refusing nodes
         are offered the terms that the round would have if all nodes known were there.
         """
-        refusing = by_terms(against)
+        refusing = refused_by_policy(against)
         here = {n for n in present if n not in against or n in refusing}
         if not refusing or not self._registry.has_more_than(here):
             return {}
         lasting: frozenset[NodeId] = frozenset()
         while True:
-            floors = floors_of_everybody(
-                self._registry, self._config, next_cohorts, lasting
-            )
+            floors = find_floors(self._registry, self._config, next_cohorts, lasting)
             if floors is None:
                 return {}
             pairs = zip(next_cohorts, floors, strict=True)
             specs = [describe(cohort_request, floor) for cohort_request, floor in pairs]
             still = await self.terms.offer(specs, sorted(refusing - lasting))
-            if not by_terms(still):
+            if not refused_by_policy(still):
                 return {n: against[n] for n in refusing - lasting}
-            lasting |= by_terms(still)
+            lasting |= refused_by_policy(still)
 
-    async def _tell(self, against: Mapping[NodeId, Refusal]) -> None:
-        refusing = by_terms(against)
-        if refusing and refusing != self._told:
-            self._told = refusing
+    async def _report_refusals(self, against: Mapping[NodeId, Refusal]) -> None:
+        refusing = refused_by_policy(against)
+        if refusing and refusing != self._reported:
+            self._reported = refusing
             known = len(self._registry.known)
-            text = refused_text(against, known)
+            text = describe_refusals(against, known)
             await self._listen(events.TermsRefused(len(refusing), known, text))
 
-    async def shrink(self, number: int, policy: Policy) -> bool:
+    async def limit_round(self, number: int, policy: Policy) -> bool:
         """Limit a round to who is left, where everybody known does not suffice.
 
         Return whether it was limited.
@@ -258,46 +258,48 @@ class Recruiter:
         Newcomers are looked for first; the journal has the limit before anybody is
         asked.
         """
-        if everybody_suffices(self._registry, self._config, policy.next_cohorts()):
+        if can_fill_round(self._registry, self._config, policy.next_cohorts()):
             return False
-        await self._look()
-        if everybody_suffices(self._registry, self._config, policy.next_cohorts()):
+        await self._refresh()
+        if can_fill_round(self._registry, self._config, policy.next_cohorts()):
             return False
-        users = who_is_left(self._registry, self._config, policy)
+        users = find_largest_limit(self._registry, self._config, policy)
         if users is None:
             return False
         await self._journal.call(self._journal.note_limited, number, users)
         policy.limit(users)
         return True
 
-    async def exhausted(self, policy: Policy) -> bool:
+    async def is_exhausted(self, policy: Policy) -> bool:
         """Say whether nobody is left to ask; newcomers are looked for before.
 
         Where people are asked again their nodes say first whose budget is spent.
         """
         if self._config.privacy.max_participations > 1:
-            await self.terms.renew(await self._look())
+            await self.terms.renew(await self._refresh())
             self._leave_out()
-            await self._write_met()
-        if may_go_on(self._registry, self._config, policy):
+            await self._record_met()
+        if can_go_on(self._registry, self._config, policy):
             return False
-        await self._look()
-        return not may_go_on(self._registry, self._config, policy)
+        await self._refresh()
+        return not can_go_on(self._registry, self._config, policy)
 
-    async def willing(self) -> dict[NodeId, int]:
+    async def list_willing(self) -> dict[NodeId, int]:
         """Name the nodes that stay and refused no terms, with their users."""
-        present = await self._look()  # first: somebody may be there for the first time
+        present = (
+            await self._refresh()
+        )  # first: somebody may be there for the first time
         known = self._registry.known
-        out = self.terms.refusing | self._registry.visitors
+        out = self.terms.refusing | self._registry.polling_nodes
         return {node: known[node].users for node in present if node not in out}
 
-    async def _look(self) -> Sequence[str]:
+    async def _refresh(self) -> Sequence[str]:
         """See who is there, and write down whoever is there for the first time."""
         present = await self._roll_call.refresh()
-        await self._write_met()
+        await self._record_met()
         return present
 
-    async def _write_met(self) -> None:
+    async def _record_met(self) -> None:
         """Write down what nodes said of their users and the journal does not have."""
         known = self._registry.known
         new = {} if known == self._met else dict(known.items() - self._met.items())
@@ -308,20 +310,22 @@ class Recruiter:
     def _require_users(
         self, next_cohorts: Sequence[CohortRequest], against: Mapping[NodeId, Refusal]
     ) -> None:
-        if not everybody_suffices(self._registry, self._config, next_cohorts):
+        if not can_fill_round(self._registry, self._config, next_cohorts):
             wanted = sum(cohort_request.size for cohort_request in next_cohorts)
             raise UsersExhaustedError(wanted, self._registry.remaining)
-        if not everybody_suffices(self._registry, self._config, next_cohorts, against):
-            text = refused_text(against, len(self._registry.known))
+        if not can_fill_round(self._registry, self._config, next_cohorts, against):
+            text = describe_refusals(against, len(self._registry.known))
             raise TermsRefusedError(
                 f"{text}. Nobody was asked on these terms. Begin a run with others, or "
                 "let the nodes' policies allow them and resume this one: wallflower "
                 f"resume {self._journal.run_dir}"
             )
 
-    def too_few(self, number: int, error: UsersExhaustedError) -> UnavailableError:
+    def describe_shortage(
+        self, number: int, error: UsersExhaustedError
+    ) -> UnavailableError:
         """Say that a round cannot be asked of the people who can be asked."""
-        askable = self._registry.askable()
+        askable = self._registry.count_askable()
         change = f"{BUDGET_ADVICE}. Or " if askable.left_out else ""
         return UnavailableError(
             f"the nodes known have too few users for round {number} ({error}). "
@@ -329,20 +333,20 @@ class Recruiter:
             f"wallflower resume {self._journal.run_dir}"
         )
 
-    def _waiting(
+    def _waiting_event(
         self, next_cohorts: Sequence[CohortRequest], present: Sequence[str], why: str
     ) -> events.WaitingForNodes:
         return events.WaitingForNodes(
             present=len(present),
             known=len(self._registry.known),
             wanted=sum(cohort_request.size for cohort_request in next_cohorts),
-            available=self._registry.left_on(present),
+            available=self._registry.count_left(present),
             patience_s=self._config.transport.return_timeout_s,
             why=why,
         )
 
 
-def _by_node(found: Sequence[Recruited]) -> dict[NodeId, set[str]]:
+def _group_by_node(found: Sequence[Recruited]) -> dict[NodeId, set[str]]:
     """Return everybody drawn, by node: each node is looked at once."""
     drawn: dict[NodeId, set[str]] = {}
     for one in found:
@@ -351,7 +355,7 @@ def _by_node(found: Sequence[Recruited]) -> dict[NodeId, set[str]]:
     return drawn
 
 
-def _missing(waiting: events.WaitingForNodes, journal: Journal) -> str:
+def _describe_missing(waiting: events.WaitingForNodes, journal: Journal) -> str:
     return (
         f"waiting for nodes: {waiting.present} of {waiting.known} nodes are there"
         f"{waiting.why and f' ({waiting.why})'}, "

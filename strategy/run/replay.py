@@ -26,12 +26,12 @@ from wallflower.strategy.bandit.policy import (
 )
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.analyzer import decode
-from wallflower.strategy.run.cohort_spec import (
-    everybody_suffices,
-    may_go_on,
-    who_is_left,
+from wallflower.strategy.run.drawing import (
+    can_fill_round,
+    can_go_on,
+    find_largest_limit,
 )
-from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.run.registry import UserRegistry
 from wallflower.strategy.run.run_state import views_of
 from wallflower.strategy.store.chain import (
     INVITED,
@@ -170,9 +170,9 @@ class _Replay:
         if number != self._number:
             yield f"{where}, but says round {number}"
         config, registry = self._evidence.config, self._registry()
-        if everybody_suffices(registry, config, self._policy.next_cohorts()):
+        if can_fill_round(registry, config, self._policy.next_cohorts()):
             yield f"{where}, but all that was planned could be asked"
-        most = who_is_left(registry, config, self._policy)
+        most = find_largest_limit(registry, config, self._policy)
         if most is not None and most > users:
             yield f"{where}, but {most} may be asked"
         self._policy.limit(users)
@@ -239,7 +239,7 @@ class _Replay:
 
     def _somebody_left(self) -> Iterator[str]:
         """Say whether the users known would have sufficed for another round."""
-        if may_go_on(self._registry(), self._evidence.config, self._policy):
+        if can_go_on(self._registry(), self._evidence.config, self._policy):
             users = sum(met.users for met in self._known.values())
             yield (
                 f"ends {USERS_EXHAUSTED}, but enough of the {users} users may be asked"
@@ -248,7 +248,7 @@ class _Replay:
     def _registry(self) -> UserRegistry:
         """Who could be asked at this place of the chain, as far as it says."""
         registry = UserRegistry(self._evidence.config.privacy.max_participations)
-        registry.know(self._known)
+        registry.restore_nodes(self._known)
         registry.mark_invited(
             (node_id, users)
             for cohorts in self._asked.values()

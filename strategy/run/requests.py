@@ -11,8 +11,9 @@ from google.protobuf.message import DecodeError
 from wallflower.protocol.errors import MalformedMessageError
 from wallflower.protocol.messages.describe import DESCRIBE, describe_body
 from wallflower.protocol.messages.port import Answer, NodeId, Request
+from wallflower.protocol.refusals import RefusalCode
+from wallflower.protocol.secure_sum.backends import stage_named
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
-from wallflower.protocol.secure_sum.stages import stage_named
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
     Accepted,
@@ -30,7 +31,10 @@ from wallflower.strategy.run.driver import Refusal
 from wallflower.strategy.store.losses import Reported
 
 _OFFER = "offer"
-_NOT_ABLE = {"budget-exceeded", "user-repeated"}  # what an offer says before
+_NOT_ABLE = {
+    RefusalCode.BUDGET_EXCEEDED,
+    RefusalCode.USER_REPEATED,
+}  # what an offer says before
 
 
 class Closings:

@@ -9,24 +9,28 @@ and heads kept elsewhere (in the events, or printed) show what was cut off.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
 from wallflower.protocol.cohort import cohort_mechanism, to_range, to_rational
-from wallflower.protocol.errors import JournalError
+from wallflower.protocol.errors import JournalError, WallflowerError
 from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.honest_floor import cohort_floor
 from wallflower.protocol.secure_sum.backends import backend_modulus
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.run.balance import find_unbalanced
-from wallflower.strategy.run.checks import Check, checked
-from wallflower.strategy.run.cohort_spec import threat_of
 from wallflower.strategy.run.replay import RecordedFacts, agree, decisions
 from wallflower.strategy.run.spending import Spending
 from wallflower.strategy.store import event_log
-from wallflower.strategy.store.chain import DEALT, ROUND, Entry, unknown_heads
-from wallflower.strategy.store.entries import SUMMED, VOID
+from wallflower.strategy.store.chain import (
+    DEALT,
+    INVITED,
+    ROUND,
+    Entry,
+    unknown_heads,
+)
+from wallflower.strategy.store.entries import SUMMED, VOID, StoredCohort
 from wallflower.strategy.store.journal import Journal
 
 
@@ -37,7 +41,7 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
     """
     links = journal.entries()
     record = (
-        checked(
+        run_check(
             "nothing was changed after it was written",
             counted(len(links), "entry"),
             journal.breaks(),
@@ -87,7 +91,7 @@ def _heads(
     )
     if told.damaged:
         looked_at += f", {counted(told.damaged, 'line')} of it cut or changed"
-    return checked(
+    return run_check(
         "every head kept elsewhere is in the chain: nothing was cut off",
         looked_at,
         (f"no entry has the head {head}" for head in unknown_heads(links, kept)),
@@ -113,7 +117,7 @@ def _replayed(evidence: RecordedFacts) -> tuple[Check, ...]:
     if evidence.retired:
         looked_at += f", {counted(len(evidence.retired), 'arm')} retired by hand"
     return tuple(
-        checked(name, looked_at, check(evidence))
+        run_check(name, looked_at, check(evidence))
         for name, check in (
             ("no user is over budget", _participations),
             ("arms were assigned evenly inside every node", find_unbalanced),
@@ -158,7 +162,7 @@ def _terms(evidence: RecordedFacts) -> Iterator[str]:
         "scale": to_rational(config.privacy.scale),
         "backend": config.secure_sum.backend,
         "proved_inputs": config.secure_sum.inputs == "proved",
-        "threat": threat_of(config).to_wire(),
+        "threat": config.secure_sum.threat.to_wire(),
         "reward_range": to_range(config.reward_range),
         "window_ms": config.window.stated_ms,
     }
@@ -231,3 +235,102 @@ def _guarantee(evidence: RecordedFacts) -> Iterator[str]:
         )
         if not agree(stated.as_json(), record.spent.as_json()):
             yield f"round {record.number}: states another guarantee than was spent"
+
+
+MOST_PROBLEMS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One claim of a journal: what was looked at, and what is wrong with it."""
+
+    name: str
+    looked_at: str
+    problems: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """True when nothing is wrong."""
+        return not self.problems
+
+
+def run_check(name: str, counted: str, found: Iterable[str]) -> Check:
+    """Collect problems; one that stops the check is a problem too."""
+    problems: list[str] = []
+    try:
+        for problem in found:
+            problems.append(problem)
+            if len(problems) >= MOST_PROBLEMS_SHOWN:
+                break
+    except (WallflowerError, ArithmeticError, LookupError, TypeError, ValueError) as e:
+        problems.append(f"the record cannot be replayed ({type(e).__name__}: {e})")
+    return Check(name, counted, tuple(problems))
+
+
+def find_unbalanced(evidence: RecordedFacts) -> Iterator[str]:
+    """Yield what is uneven in who got which arm."""
+    draws: defaultdict[int, list[StoredCohort]] = defaultdict(list)
+    rounds: defaultdict[int, list[StoredCohort]] = defaultdict(list)
+    for cohort in evidence.cohorts:
+        draws[cohort.draw].append(cohort)
+        rounds[cohort.round_number].append(cohort)
+    for number, cohorts in sorted(draws.items()):
+        asked = [evidence.invited.get(one.cohort_id, {}) for one in cohorts]
+        yield from _within(f"draw {number}", cohorts, asked)
+    for number, cohorts in sorted(rounds.items()):
+        yield from _together(f"round {number}", cohorts)
+    yield from _redrawn(evidence)
+
+
+def _within(
+    where: str,
+    cohorts: Sequence[StoredCohort],
+    asked: Sequence[Mapping[str, tuple[str, ...]]],
+) -> Iterator[str]:
+    """Compare the cohorts of one draw."""
+    if len({cohort.round_number for cohort in cohorts}) > 1:
+        yield f"{where} has cohorts of several rounds"
+    if len({cohort.arm for cohort in cohorts}) < len(cohorts):
+        yield f"{where} has two cohorts of one arm"
+    sizes = [sum(map(len, users.values())) for users in asked]
+    if max(sizes) > min(sizes):
+        yield f"{where}: its cohorts have {min(sizes)} to {max(sizes)} people"
+    for node_id in sorted(set().union(*asked)):
+        given = [users.get(node_id, ()) for users in asked]
+        fewest, most = min(map(len, given)), max(map(len, given))
+        if most > fewest + 1:
+            yield (
+                f"{where}: node {node_id} gives {fewest} people to one arm and {most} "
+                "to another"
+            )
+        person, times = Counter(u for users in given for u in users).most_common(1)[0]
+        if times > 1:
+            yield f"{where}: user {node_id}/{person} is in {times} of its cohorts"
+
+
+def _together(where: str, cohorts: Sequence[StoredCohort]) -> Iterator[str]:
+    """See that a round's first draw has all of its arms."""
+    first = min(cohort.draw for cohort in cohorts)
+    drawn = {cohort.arm for cohort in cohorts if cohort.draw == first}
+    for arm in sorted({cohort.arm for cohort in cohorts} - drawn):
+        yield f"{where}: arm {arm} was not drawn together with the others"
+
+
+def _redrawn(evidence: RecordedFacts) -> Iterator[str]:
+    """See that every cohort of an arm was void before its next one was drawn."""
+    cohorts = {cohort.cohort_id: cohort for cohort in evidence.cohorts}
+    open_cohorts: dict[tuple[int, int], str] = {}  # by round and arm
+    for entry in evidence.links:
+        if entry.kind not in (INVITED, VOID):
+            continue
+        cohort = cohorts[entry.subject]
+        place = (cohort.round_number, cohort.arm)
+        if entry.kind == VOID:
+            open_cohorts.pop(place, None)
+            continue
+        if place in open_cohorts:
+            yield (
+                f"cohort {cohort.cohort_id} was drawn although {open_cohorts[place]} "
+                "was not void"
+            )
+        open_cohorts[place] = cohort.cohort_id

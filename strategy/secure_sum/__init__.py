@@ -12,7 +12,7 @@ from wallflower.protocol.secure_sum.backends import (
     backend_modulus,
     check_backend,
 )
-from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.secure_sum.sealed.committee import is_dealing
 from wallflower.protocol.secure_sum.session import PartyId, ServerSession
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec

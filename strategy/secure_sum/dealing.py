@@ -15,7 +15,8 @@ from wallflower.protocol.errors import (
     ProtocolError,
     WrongContextError,
 )
-from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.backends import CHECK, DEAL, ENLIST
+from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.secure_sum.sealed import feldman, tree
 from wallflower.protocol.secure_sum.sealed.committee import (
     FalseComplaintError,
@@ -37,7 +38,6 @@ from wallflower.protocol.secure_sum.sealed.dealing import (
 )
 from wallflower.protocol.secure_sum.sealed.group import DegenerateSumError, Point
 from wallflower.protocol.secure_sum.session import SENT, KeyReady, PartyId, Step
-from wallflower.protocol.secure_sum.stages import CHECK, DEAL, ENLIST
 from wallflower.protocol.wire.sealed_pb2 import (
     CheckAnswer,
     CheckRequest,
@@ -54,8 +54,8 @@ from wallflower.protocol.wire.sealed_pb2 import (
 )
 from wallflower.protocol.wire.secure_sum_pb2 import Envelope
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
+from wallflower.strategy.secure_sum.keyring import SharedKey
 from wallflower.strategy.secure_sum.machine import ServerMachine, SessionParams
-from wallflower.strategy.secure_sum.shared_key import SharedKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,15 +20,13 @@ from wallflower.protocol.errors import (
     WrongContextError,
 )
 from wallflower.protocol.identity.enrolment import Trust
-from wallflower.protocol.secure_sum.backends import MOST_USERS
+from wallflower.protocol.secure_sum.backends import MOST_USERS, STAGE_NAMES
 from wallflower.protocol.secure_sum.context import (
+    LARGEST_MESSAGE,
+    check_place,
     context_of,
     roster_bytes,
     roster_digest,
-)
-from wallflower.protocol.secure_sum.envelope import (
-    LARGEST_MESSAGE,
-    check_place,
     unwrap,
     wrap,
 )
@@ -42,7 +40,6 @@ from wallflower.protocol.secure_sum.session import (
     Step,
     Void,
 )
-from wallflower.protocol.secure_sum.stages import STAGE_NAMES
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.secure_sum_pb2 import (

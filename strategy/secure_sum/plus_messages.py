@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wallflower.protocol.secure_sum.plus_seals import PLUS_SEAL_BYTES
-from wallflower.protocol.secure_sum.seals import split
-from wallflower.protocol.secure_sum.stages import ADVERTISE, CONFIRM, MASK, SHARE
+from wallflower.protocol.secure_sum.backends import ADVERTISE, CONFIRM, MASK, SHARE
+from wallflower.protocol.secure_sum.keys import split
+from wallflower.protocol.secure_sum.secagg_plus import PLUS_SEAL_BYTES
 from wallflower.protocol.wire.secure_sum_pb2 import (
     AdvertiseRequest,
     ConfirmRequest,

@@ -17,8 +17,8 @@ from wallflower.protocol.errors import (
     MalformedMessageError,
 )
 from wallflower.protocol.identity.enrolment import verify_signature
-from wallflower.protocol.secure_sum.backends import MOST_USERS
-from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.backends import MOST_USERS, OPEN, SEAL
+from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.secure_sum.sealed import ranges
 from wallflower.protocol.secure_sum.sealed.cipher import (
     LARGEST_WINDOW,
@@ -42,7 +42,6 @@ from wallflower.protocol.secure_sum.sealed.group import (
     total,
 )
 from wallflower.protocol.secure_sum.session import SENT, PartyId, SecureSum, Step
-from wallflower.protocol.secure_sum.stages import OPEN, SEAL
 from wallflower.protocol.secure_sum.threat import least_contributors
 from wallflower.protocol.wire.sealed_pb2 import (
     OpenAnswer,
@@ -53,8 +52,8 @@ from wallflower.protocol.wire.sealed_pb2 import (
 )
 from wallflower.protocol.wire.secure_sum_pb2 import Envelope
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
+from wallflower.strategy.secure_sum.keyring import SharedKey
 from wallflower.strategy.secure_sum.machine import ServerMachine, SessionParams
-from wallflower.strategy.secure_sum.shared_key import SharedKey
 
 # Proofs checked together: their common part is spread over as many, and the last ones
 # are all that is left to do when the set closes.

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.identity.enrolment import Certificate, verify_signature
-from wallflower.protocol.secure_sum.context import draw_order
-from wallflower.protocol.secure_sum.envelope import parse
-from wallflower.protocol.secure_sum.graph import ring_neighbours
-from wallflower.protocol.secure_sum.plus_seals import PLUS_SEAL_BYTES
-from wallflower.protocol.secure_sum.seals import SALT_BYTES, split
-from wallflower.protocol.secure_sum.secret_shares import SHARE_BYTES
-from wallflower.protocol.secure_sum.session import SUSPECT, PartyId, SecureSum, Step
-from wallflower.protocol.secure_sum.stages import (
+from wallflower.protocol.secure_sum.backends import (
     ADVERTISE,
     CONFIRM,
     MASK,
     SHARE,
     UNMASK,
 )
-from wallflower.protocol.secure_sum.survivors import confirmation, summarize_survivors
+from wallflower.protocol.secure_sum.context import draw_order, parse
+from wallflower.protocol.secure_sum.keys import SALT_BYTES, split
+from wallflower.protocol.secure_sum.secagg_plus import (
+    PLUS_SEAL_BYTES,
+    confirmation,
+    ring_neighbours,
+    summarize_survivors,
+)
+from wallflower.protocol.secure_sum.secret_shares import SHARE_BYTES
+from wallflower.protocol.secure_sum.session import SUSPECT, PartyId, SecureSum, Step
 from wallflower.protocol.secure_sum.threat import (
     COMPLETE_UP_TO,
     Sizes,

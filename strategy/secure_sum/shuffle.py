@@ -14,7 +14,8 @@ from wallflower.protocol.errors import (
     ProtocolError,
     ReplayedMessageError,
 )
-from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.backends import RELEASE, SUBMIT
+from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.secure_sum.session import (
     OUT,
     SENT,
@@ -35,7 +36,6 @@ from wallflower.protocol.secure_sum.shuffle.seals import (
     seal_info,
     sealed_bytes,
 )
-from wallflower.protocol.secure_sum.stages import RELEASE, SUBMIT
 from wallflower.protocol.wire.secure_sum_pb2 import Envelope
 from wallflower.protocol.wire.shuffle_pb2 import (
     Batch,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from wallflower.protocol.errors import CohortVoidError, ProtocolError
-from wallflower.protocol.secure_sum.masking import mask_info, mask_value
-from wallflower.protocol.secure_sum.seals import pair_key
+from wallflower.protocol.secure_sum.keys import pair_key
+from wallflower.protocol.secure_sum.secagg_plus import mask_info, mask_value
 from wallflower.protocol.secure_sum.secret_shares import recover_secret
 
 Shares = dict[str, dict[int, bytes]]  # whose secret → holder's position → share

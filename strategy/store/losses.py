@@ -142,7 +142,8 @@ def describe_findings(findings: Sequence[Finding]) -> str:
 
     Examples
     --------
-    >>> describe_findings([Finding("a", "sent", "unusable-key"), Finding("b", "out", "late")])
+    >>> late = Finding("b", "out", "late")
+    >>> describe_findings([Finding("a", "sent", "unusable-key"), late])
     'broke the rules: a (unusable-key); not there: b (late)'
     >>> describe_findings([Finding("", "unknown", "inconsistent-tallies")])
     'who caused it cannot be known (inconsistent-tallies)'

@@ -52,11 +52,11 @@ class _Bundle:
 
 
 class BundlingTransport:
-    """A NodePort over another; use it as an async context manager.
+    """A NodeTransport over another; use it as an async context manager.
 
     Parameters
     ----------
-    port : NodePort
+    transport : NodeTransport
         What really reaches the nodes.
     linger_s : float
         How long to wait for more requests before a bundle leaves: cohorts of several

@@ -1,4 +1,4 @@
-"""Flower's Grid as a NodePort.
+"""Flower's Grid as a NodeTransport.
 
 Used where the work itself travels as Flower messages: Flower's simulation, and sites
 where only Flower's port may be open. In a deployment each message costs a process start
@@ -34,7 +34,7 @@ Outcome = tuple[Fields | None, str | None]  # what a node replied, or why nothin
 
 
 class FlowerTransport:
-    """A NodePort over any Flower Grid; use it as an async context manager.
+    """A NodeTransport over any Flower Grid; use it as an async context manager.
 
     A node's name is what it answers to *hello*: in simulation Flower draws new node ids
     for every run, while ours must stay the same when a run is resumed. A second node

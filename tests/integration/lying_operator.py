@@ -42,7 +42,7 @@ from wallflower.protocol.identity.tokens import RunTokens
 from wallflower.protocol.messages import flower as flower_record
 from wallflower.protocol.messages.port import NodeHandler, Request
 from wallflower.protocol.privacy.honest_floor import cohort_floor
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.sealed import feldman
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec, sign_dealing
 from wallflower.protocol.secure_sum.sealed.dealing import deal
@@ -63,7 +63,7 @@ from wallflower.strategy.config import (
     PrivacySettings,
     SecureSumSettings,
 )
-from wallflower.strategy.run.cohort_spec import cohort_spec, threat_of
+from wallflower.strategy.run.cohort import describe_cohort
 from wallflower.strategy.secure_sum import ServerKeyring, server_session
 from wallflower.strategy.transport.grpc.admission import Admission, EnrolledKeys
 from wallflower.strategy.transport.grpc.server import GrpcServer
@@ -304,7 +304,7 @@ def liar(
     keyring = keyring or ServerKeyring(RUN)
     floor = cohort_floor([1] * len(parties), Fraction(1, 10), dropout)
     cohort_request = CohortRequest(1, 0, len(parties), Fraction(1, 10**6))
-    spec = cohort_spec(config, RUN, cohort_request, floor, 1)
+    spec = describe_cohort(config, RUN, cohort_request, floor, 1)
     spec.window_ms = window_ms
     users = dict.fromkeys(parties, 1)
     session = server_session(spec, users, trust=trust, keyring=keyring)
@@ -320,7 +320,7 @@ def dealing(
     keyring: ServerKeyring | None = None,
 ) -> Liar:
     """Open a dealing among these nodes, for sealed sums."""
-    threat = threat_of(_config("sealed", dropout, "trusted"))
+    threat = _config("sealed", dropout, "trusted").secure_sum.threat
     users = dict.fromkeys(parties, 1)
     spec = dealing_spec(RUN, f"dealing-{next(_DEALINGS)}", threat, users)
     keyring = keyring or ServerKeyring(RUN)

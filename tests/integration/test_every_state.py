@@ -25,10 +25,9 @@ from tests.integration.lying_operator import (
 )
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.identity.enrolment import Trust
-from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS, stages_of
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.session import KeyReady
-from wallflower.protocol.secure_sum.stages import stages_of
 
 # Not traced: the same lines again and again, which others run too.
 pytestmark = pytest.mark.no_cover

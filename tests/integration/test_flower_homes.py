@@ -140,7 +140,7 @@ def test_a_node_that_attended_a_runs_desk_takes_no_message_for_it_ever_after(
         }
         return call(flower_record.WORK, nodes[7000], fields)
 
-    with pytest.raises(RefusalError, match="run-attended"):
+    with pytest.raises(RefusalError, match="run-connected"):
         work(run_id)
     assert work("another run")
 

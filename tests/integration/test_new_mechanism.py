@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
+from wallflower.protocol.noise.gaussian import Skellam
 from wallflower.protocol.noise.law import NoiseLaw
-from wallflower.protocol.noise.laws import Skellam
 from wallflower.protocol.privacy.calibration import modulus_for, noise_bound
 from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import (
@@ -75,9 +75,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ("--radius", "tight"),
-        ("--radius", "paper"),
-        ("--policy", "dp-klucb"),
+        ("--set", "policy.radius=tight"),
+        ("--set", "policy.radius=paper"),
         ("--policy", "dp-imed"),
     ],
     ids=" ".join,
@@ -85,7 +84,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_simulated_under_every_radius_and_policy(
     options: tuple[str, str],
 ) -> None:
-    arguments = ("--means", "0.2,0.8", "--epsilon", "1", "--instances", "3")
+    means = ("--set", "rewards.means=[0.2, 0.8]")
+    arguments = (*means, "--epsilon", "1", "--instances", "3")
     words = ("--mechanism", NAME, "--horizon", "4000", *arguments, *options)
     code, shown = invoke("simulate", *words)
     assert code == 0, shown

@@ -25,7 +25,7 @@ from tests.support.transport_contract import (
 from wallflower.protocol.messages.port import NodeHandler, NodeTransport
 from wallflower.strategy.config import load_config
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store.events import Event, RunStarted
 from wallflower.strategy.store.journal import Journal

@@ -23,8 +23,8 @@ from tests.integration.lying_operator import (
 from tests.support.secure_sums import forged
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.secure_sum.sealed.group import Point, total
+from wallflower.protocol.secure_sum.secagg_plus import summarize_survivors
 from wallflower.protocol.secure_sum.session import KeyReady
-from wallflower.protocol.secure_sum.survivors import summarize_survivors
 from wallflower.protocol.wire import secure_sum_pb2 as wire
 from wallflower.protocol.wire.sealed_pb2 import OpenRequest
 

@@ -39,7 +39,7 @@ from wallflower.protocol.wire.node_pb2 import (
 )
 from wallflower.strategy.bandit.policy import CohortRequest
 from wallflower.strategy.config import ExperimentConfig, ExperimentSettings
-from wallflower.strategy.run.cohort_spec import cohort_spec
+from wallflower.strategy.run.cohort import describe_cohort
 
 STAYING, PEOPLE = NAMES[:12], NAMES[12:]
 WINDOW_S = 1.0
@@ -162,7 +162,7 @@ def test_by_the_nodes_clock_an_answer_leaves_at_the_end_of_the_window() -> None:
 
     async def left_at(number: int) -> tuple[float, int]:
         node = fast._nodes(config)["node-0"]
-        spec = cohort_spec(config, RUN, cohort_request, floor, 1)
+        spec = describe_cohort(config, RUN, cohort_request, floor, 1)
         stage = CohortStage(spec=spec, users=[f"u{number}"])
         request = NodeRequest(run_id=RUN, tasks=[Task(task_id="t", stage=stage)])
         body = await node.handle(request.SerializeToString())

@@ -26,7 +26,7 @@ from wallflower.strategy.config import (
     SecureSumSettings,
 )
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.transport.grpc.admission import FirstUseKeys

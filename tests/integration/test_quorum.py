@@ -14,8 +14,8 @@ from tests.integration.lying_operator import (
     liar,
     reach,
 )
+from wallflower.protocol.secure_sum.secagg_plus import summarize_survivors
 from wallflower.protocol.secure_sum.session import Ask, Step, Void
-from wallflower.protocol.secure_sum.survivors import summarize_survivors
 from wallflower.strategy.secure_sum.secagg_plus import SecaggPlusServer
 
 

@@ -19,10 +19,10 @@ from tests.integration.test_nodes_away_and_unwilling import (
 from tests.integration.test_nodes_away_and_unwilling import (
     experiment as undecided_at_first,
 )
-from wallflower.clients.rewards.ready import DOWN
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.results.result import read_result
 from wallflower.strategy.config import (
     ExperimentConfig,
@@ -154,4 +154,4 @@ def test_a_source_that_closes_between_rounds_costs_nobody_and_is_waited_for(
     assert result.finished == "winner"
     assert result.losses == {}
     waits = [event for event in heard if isinstance(event, events.WaitingForNodes)]
-    assert DOWN in waits[0].why
+    assert RefusalCode.REWARD_SOURCE_DOWN in waits[0].why

@@ -34,7 +34,7 @@ from wallflower.clients.host.home import NodeHome
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.accounting.account import NOTHING
 from wallflower.protocol.identity.enrolment import Trust
-from wallflower.protocol.secure_sum.envelope import unwrap
+from wallflower.protocol.secure_sum.context import unwrap
 from wallflower.protocol.secure_sum.sealed.cipher import (
     encrypt,
     prove_sender,

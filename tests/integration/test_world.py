@@ -31,10 +31,10 @@ from tests.support.world.threads import (
     block,
 )
 from wallflower.clients.node.ledger import Ledger
-from wallflower.clients.node.rollback_counter import RollbackCounter, CounterState
+from wallflower.clients.node.rollback_counter import CounterState, RollbackCounter
 from wallflower.clients.node.spends import Spend
 from wallflower.strategy.bandit.policy import Policy
-from wallflower.strategy.run.cohort_spec import everybody_suffices
+from wallflower.strategy.run.drawing import can_fill_round
 from wallflower.strategy.run.recruiting import Recruiter
 
 CALM = Schedule(
@@ -182,7 +182,7 @@ def test_too_few_nodes_taken_for_an_end_are_noticed(
     async def exhausted(recruiter: Any, policy: Policy) -> bool:
         away = recruiter._registry.known.keys() - set(await recruiter._look())
         everybody = recruiter._registry, recruiter._config, policy.next_cohorts()
-        return not everybody_suffices(*everybody, away)
+        return not can_fill_round(*everybody, away)
 
     monkeypatch.setattr(Recruiter, "exhausted", exhausted)
     worlds = (run_worlds([seed], ["flap", "partition"]) for seed in range(10))

@@ -27,7 +27,7 @@ from wallflower.clients.secure_sum import ClientKeyring, ClientLimits
 from wallflower.clients.secure_sum import restore_session as restore_client
 from wallflower.clients.secure_sum.key_share_store import MemoryKeyShares
 from wallflower.protocol.errors import ProtocolError, RefusalError
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire import sealed_pb2 as wire

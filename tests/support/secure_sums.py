@@ -16,7 +16,7 @@ from wallflower.protocol.errors import ProtocolError, RefusalError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity, Trust
 from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.protocol.secure_sum.backends import BACKENDS, SEALED, SHUFFLE
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec, is_dealing
 from wallflower.protocol.secure_sum.session import (
     Ask,

@@ -16,7 +16,7 @@ from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_se
 from wallflower.protocol.cohort import to_rational
 from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
-from wallflower.protocol.secure_sum.envelope import unwrap
+from wallflower.protocol.secure_sum.context import unwrap
 from wallflower.protocol.secure_sum.session import (
     Ask,
     Contribution,
@@ -31,7 +31,7 @@ from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.shuffle_pb2 import ReleaseRequest, SubmitAnswer
 from wallflower.shuffler.home import ReleasedCohorts
 from wallflower.shuffler.shuffled_batch import Shuffler
-from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.secure_sum import server_session
 from wallflower.strategy.transport.shuffler import ShufflerFiles, ShufflerPlace
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS
-from wallflower.protocol.secure_sum.stages import StageFacts, stages_of
+from wallflower.protocol.secure_sum.backends import (
+    SEALED,
+    SECAGG_PLUS,
+    StageFacts,
+    stages_of,
+)
 
 _HEAD = """# Stages of the secure sums
 

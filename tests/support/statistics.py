@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 from scipy import stats
 
-from wallflower.protocol.noise.law import Integers, NoiseLaw
+from wallflower.protocol.noise.bits import Integers
+from wallflower.protocol.noise.law import NoiseLaw
 
 # Each χ² test of the suite raises a false alarm once in a million seeds; the seeds are
 # fixed, so a test that passes once passes always.

@@ -17,6 +17,7 @@ from wallflower.protocol.errors import (
 )
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
 from wallflower.protocol.messages.port import Answer, NodeTransport, Request
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
 from wallflower.protocol.secure_sum.session import (
@@ -80,7 +81,7 @@ class SumNode:
     def _stage(self, stage: node_pb2.CohortStage) -> bytes:
         spec = stage.spec
         if spec.run_id != self.run_id:
-            raise RefusalError("wrong-run", "not the run this node attends")
+            raise RefusalError(RefusalCode.WRONG_RUN, "not the run this node attends")
         session = self.sessions.get(spec.cohort_id)
         if session is None:
             session = self.sessions[spec.cohort_id] = client_session(

@@ -69,9 +69,9 @@ def _experiment(
 ) -> list[CheckLine]:
     from wallflower.engines.population import hosted_people
     from wallflower.engines.preflight import OK, WARN, CheckLine, Preflight, look
-    from wallflower.planning.outlook import outlook
+    from wallflower.planning.plan import describe_outlook
     from wallflower.strategy.config import load_config
-    from wallflower.strategy.run.reach import find_stranded
+    from wallflower.strategy.run.drawing import find_stranded
 
     config = load_config(file)
     asked = Preflight(config, engine, run_dir, options)
@@ -82,7 +82,7 @@ def _experiment(
         stranded = find_stranded(config, sizes) if sizes else None
         if stranded is not None:
             lines.append(CheckLine("users", WARN, stranded.describe()))
-        enough, text = outlook(file)
+        enough, text = describe_outlook(config)
         lines.append(CheckLine("plan", OK if enough else WARN, text))
     return lines
 

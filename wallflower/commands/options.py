@@ -19,11 +19,19 @@ EngineOptions = Annotated[
         metavar="KEY=VALUE",
     ),
 ]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="A key of the experiment's file, such as privacy.epsilon=0.5; repeatable.",
+        metavar="KEY=VALUE",
+    ),
+]
 
 
 @contextmanager
-def values_of(file: Path | None, given: Collection[str]) -> Iterator[None]:
-    """Name the file in which a value is wrong, unless a flag gave that value."""
+def name_file(file: Path | None, given: Collection[str]) -> Iterator[None]:
+    """Name the file in which a value is wrong, unless an option gave that value."""
     from wallflower.protocol.errors import ConfigError, InputError
 
     try:

@@ -3,65 +3,49 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wallflower.commands.options import values_of
-from wallflower.commands.usage import is_given
+from wallflower.commands.options import Changes, name_file
 
 if TYPE_CHECKING:
     from wallflower.planning.power import Grid
     from wallflower.planning.request import PlanRequest
+    from wallflower.strategy.config import ExperimentConfig
     from wallflower.strategy.store.entries import Askable
 
 # Numbers are taken as text and read exactly: 0.1 means 1/10, and 1e6 is a whole number.
-_Number = str
+_Number = str | None
+_USUAL = {"experiment": {"name": "plan", "horizon": 100_000}}
 
 
-def _option(text: str) -> object:
-    return typer.Option(help=text, metavar="NUMBER")
+def _option(text: str, usual: str) -> Any:
+    return typer.Option(help=text, metavar="NUMBER", show_default=usual)
 
 
 def plan(
-    context: typer.Context,
-    config: Annotated[
-        Path | None, typer.Argument(help="Experiment's TOML file; flags override it.")
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Experiment's TOML file; options override it."),
     ] = None,
-    arms: Annotated[_Number, _option("How many options are compared.")] = "10",
+    arms: Annotated[_Number, _option("How many options are compared.", "10")] = None,
     horizon: Annotated[
-        _Number, _option("Users that may be asked in all, over all arms.")
-    ] = "100000",
-    epsilon: Annotated[_Number, _option("Privacy level; smaller protects more.")] = "1",
+        _Number, _option("Users that may be asked in all, over all arms.", "100000")
+    ] = None,
+    epsilon: Annotated[
+        _Number, _option("Privacy level; smaller protects more.", "1")
+    ] = None,
     mechanism: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="dist-dp, dist-rdp, dist-cdp, shuffle-dp, central-dp, local-dp, "
-            "dp-se or non-private.",
+            help="dist-dp, dist-rdp, dist-cdp, shuffle-dp, central-dp, local-dp or "
+            "non-private.",
             metavar="NAME",
+            show_default="dist-dp",
         ),
-    ] = "dist-dp",
-    scale: Annotated[
-        _Number, _option("Precision factor s of dist-rdp and dist-cdp.")
-    ] = "10",
-    ratio: Annotated[
-        _Number, _option("Growth of the groups from batch to batch.")
-    ] = "1.5",
-    first_batch: Annotated[
-        _Number, _option("Users per arm in the first batch; 0 lets the planner choose.")
-    ] = "0",
-    floor: Annotated[
-        _Number, _option("Part of every group that surely answers and is honest.")
-    ] = "0.8",
-    corrupt: Annotated[
-        _Number, _option("Part of a group's nodes that may work with the operator.")
-    ] = "0.1",
-    participations: Annotated[
-        _Number, _option("How many groups one person may be in.")
-    ] = "1",
-    failure_probability: Annotated[
-        _Number, _option("Chance to drop the best arm that you accept.")
-    ] = "0.05",
+    ] = None,
+    changes: Changes = None,
     gap: Annotated[
         list[str] | None,
         typer.Option(
@@ -72,8 +56,8 @@ def plan(
         ),
     ] = None,
     base_rate: Annotated[
-        _Number, _option("Mean of the other arms, for what is typical.")
-    ] = "0.5",
+        _Number, _option("Mean of the other arms, for what is typical.", "0.5")
+    ] = None,
     lift: Annotated[
         list[str] | None,
         typer.Option(
@@ -81,13 +65,6 @@ def plan(
             metavar="NUMBER",
         ),
     ] = None,
-    shuffle: Annotated[
-        str,
-        typer.Option(
-            help="pure (shuffle-dp) or mixed (dist-dp): sums go through a shuffler.",
-            metavar="NAME",
-        ),
-    ] = "",
     power: Annotated[
         bool,
         typer.Option(
@@ -105,59 +82,51 @@ def plan(
     ] = "human",
 ) -> None:
     """Show what users will be promised and how many of them it takes."""
+    from wallflower.experiment import changed_keys, read_experiment
     from wallflower.output import check_format
     from wallflower.planning.plan import make_plan
     from wallflower.planning.power import Grid
-    from wallflower.planning.request import PlanRequest, with_file
-    from wallflower.planning.units import range_of, read_gaps
+    from wallflower.planning.request import read_request
+    from wallflower.planning.units import read_gaps
     from wallflower.planning.view import print_plan
     from wallflower.protocol.errors import InputError
-    from wallflower.protocol.numbers import exact, positive, probability, whole
+    from wallflower.protocol.numbers import positive, whole
 
     check_format(output)
-    given = {name for name in context.params if is_given(context, name)}
     if picture is not None and not power:
         raise InputError("picture", picture, "a file beside --power")
-    # A table takes lists of these three; its request needs one of each.
-    measured = range_of(config)
-    rate = base_rate if "base_rate" in given and not power else None
+    flags: dict[str, Any] = {}
+    if arms is not None:
+        flags["arms"] = whole("arms", arms, at_least=2, at_most=100_000)
+    if horizon is not None:
+        flags["horizon"] = whole("horizon", horizon, at_least=1, at_most=10**15)
+    # A table takes lists of ε, base rates and lifts; its request needs one of each.
+    if epsilon is not None and not power:
+        flags["epsilon"] = positive("epsilon", epsilon)
+    if mechanism is not None:
+        flags["mechanism"] = mechanism
+    stated = read_experiment(file, changes or (), _USUAL)
+    measured = stated.config.reward_range
+    rate = None if power else base_rate
     question = read_gaps(measured, gap or (), () if power else lift or (), rate)
-    request = PlanRequest(
-        arms=whole("arms", arms, at_least=2, at_most=100_000),
-        horizon=whole("horizon", horizon, at_least=1, at_most=10**15),
-        epsilon=positive("epsilon", "1" if power else epsilon),
-        mechanism=mechanism,
-        scale=positive("scale", scale),
-        ratio=exact("ratio", ratio),
-        first_batch=whole("first-batch", first_batch, at_least=0, at_most=10**10),
-        floor=exact("floor", floor),
-        corrupt=exact("corrupt", corrupt),
-        participations=whole(
-            "participations", participations, at_least=1, at_most=1000
-        ),
-        failure_probability=probability("failure-probability", failure_probability),
-        gaps=question.gaps,
-        base_rate=question.base_rate,
-        shuffle=shuffle,
-        measured=measured,
-    )
-    if config is not None:
-        flags = given - {"epsilon"} if power else given
-        with values_of(config, given):
-            request = with_file(request, config, flags)
-        if output == "human":
-            _say_what_is_planned(config)
+    options = {*flags, *changed_keys(changes or ())}
+    with name_file(file, options):
+        request = read_request(stated, flags, question)
+    if file is not None and output == "human":
+        _print_other_policy(stated.config)
     if not power:
-        with values_of(config, given):
+        with name_file(file, options):
             plan = make_plan(request)
-        print_plan(plan, output, _askable(config))
+        print_plan(plan, output, _count_askable(stated.config))
         return
-    own = None if config is None else request.epsilon
-    grid = Grid.of(epsilon, base_rate, lift or (), given, own, measured=measured)
-    _power(request, grid, picture, output)
+    own = None if file is None and not changes else request.epsilon
+    grid = Grid.read(epsilon, base_rate, lift or (), own, measured=measured)
+    _print_power(request, grid, picture, output)
 
 
-def _power(request: PlanRequest, grid: Grid, picture: Path | None, output: str) -> None:
+def _print_power(
+    request: PlanRequest, grid: Grid, picture: Path | None, output: str
+) -> None:
     import json
 
     from wallflower.figures.power import check_picture, draw_power
@@ -178,26 +147,21 @@ def _power(request: PlanRequest, grid: Grid, picture: Path | None, output: str) 
         draw_power(cells, [picture], title, json.dumps(settings), request.measured)
 
 
-def _askable(config: Path | None) -> Askable | None:
+def _count_askable(config: ExperimentConfig) -> Askable | None:
     """Count who can be asked, where the file names the ledger of its people."""
-    from wallflower.strategy.config import load_config
-
-    if config is None or (stated := load_config(config)).nodes.ledger is None:
+    if config.nodes.ledger is None:
         return None
     from wallflower.engines.population import count_askable
 
-    return count_askable(stated)
+    return count_askable(config)
 
 
-def _say_what_is_planned(config: Path) -> None:
-    """Tell whoever wants another policy that this is not its plan."""
+def _print_other_policy(config: ExperimentConfig) -> None:
+    """Warn whoever wants another policy that this is not its plan."""
     from wallflower.output import page, print_text
     from wallflower.policy_text import describe_purpose
-    from wallflower.strategy.bandit.spec import (
-        ELIMINATION,
-    )
-    from wallflower.strategy.config import load_config
+    from wallflower.strategy.bandit.spec import ELIMINATION
 
-    policy = load_config(config).policy.name
-    if policy != ELIMINATION:
-        print_text(page(), f"{describe_purpose(policy)} This plans {ELIMINATION}.")
+    if config.policy.name != ELIMINATION:
+        text = f"{describe_purpose(config.policy.name)} This plans {ELIMINATION}."
+        print_text(page(), text)

@@ -213,8 +213,8 @@ def _show(command: str, result: RunResult, output: str) -> None:
         _require_resumable(Path(result.run_dir))
         typer.echo(f"To go on: wallflower resume {result.run_dir}")
     else:
-        typer.echo(f"Record: {result.run_dir}")
-        typer.echo(f"Check it by: wallflower verify {result.run_dir}")
+        typer.echo(f"More: wallflower report {result.run_dir}")
+        typer.echo(f"Check: wallflower verify {result.run_dir}")
 
 
 def _show_json(command: str, directory: Path) -> None:

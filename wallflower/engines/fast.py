@@ -26,7 +26,7 @@ from wallflower.engines.population import (
 from wallflower.engines.registry import EngineJob, EngineSpec
 from wallflower.protocol.errors import MalformedMessageError
 from wallflower.protocol.messages.port import NodeId
-from wallflower.protocol.secure_sum.backends import SEALED
+from wallflower.protocol.secure_sum.backends import SEALED, stages_of
 from wallflower.protocol.secure_sum.session import (
     Ask,
     Contribution,
@@ -35,11 +35,10 @@ from wallflower.protocol.secure_sum.session import (
     StageAnswer,
     Void,
 )
-from wallflower.protocol.secure_sum.stages import stages_of
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.secure_sum.shared_key import SharedKey
+from wallflower.strategy.secure_sum.keyring import SharedKey
 from wallflower.strategy.store.event_log import EventLog
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.transport.memory import MemoryTransport
@@ -223,9 +222,9 @@ class _NoKey(SharedKey):
 class _PlainSessions:
     """Opens the server's halves."""
 
-    dealt: SharedKey | None = _NoKey()
+    shared_key: SharedKey | None = _NoKey()
 
-    def __call__(
+    def open(
         self, spec: CohortSpec, parties: Mapping[NodeId, int], /
     ) -> _PlainServer:
         kind = _ChoosingServer if spec.backend == SEALED else _PlainServer

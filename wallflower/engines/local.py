@@ -46,7 +46,7 @@ from wallflower.protocol.messages.port import NodeTransport
 from wallflower.results.run_folder import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig, TransportSettings
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.store.event_log import EventLog
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.transport.grpc.admission import Admission, EnrolledKeys

@@ -37,7 +37,8 @@ from wallflower.protocol.rewards.outcome_window import OutcomeWindow
 from wallflower.results.run_folder import ledger_path
 from wallflower.strategy.bandit.policies import policy_for
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.run.cohort_spec import cohort_spec, floor_rule
+from wallflower.strategy.run.cohort import describe_cohort
+from wallflower.strategy.run.drawing import make_floor_rule
 from wallflower.strategy.store.entries import Askable, Met
 from wallflower.strategy.transport.shuffler import ShufflerFiles
 
@@ -270,8 +271,8 @@ def hosted_people(
         return dict(zip(names, map(Met, sizes), strict=True))
     policy, accounts = agreed_policy(config, shufflers), read_accounts(path)
     cohort_request = policy_for(config).next_cohorts()[0]
-    floor = floor_rule(config, config.nodes.count).floor(cohort_request.size)
-    spec = cohort_spec(config, _NEW_RUN, cohort_request, floor, 1)
+    floor = make_floor_rule(config, config.nodes.count).floor(cohort_request.size)
+    spec = describe_cohort(config, _NEW_RUN, cohort_request, floor, 1)
     mechanism, source = cohort_mechanism(spec), reward_sources(config)
     people = {}
     for name, size in zip(names, sizes, strict=True):

@@ -43,12 +43,9 @@ from wallflower.protocol.rewards.cells import ArmCells, read_cells
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.strategy.bandit.policies import policy_for
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.run.cohort_spec import (
-    cohort_spec,
-    everybody_suffices,
-    floor_rule,
-)
-from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.run.cohort import describe_cohort
+from wallflower.strategy.run.drawing import can_fill_round, make_floor_rule
+from wallflower.strategy.run.registry import UserRegistry
 from wallflower.strategy.store.entries import BUDGET_ADVICE, Askable
 from wallflower.strategy.transport.grpc.host import enrolment_key
 from wallflower.version import __version__
@@ -164,20 +161,20 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
         )
     registry = UserRegistry(config.privacy.max_participations)
     people = hosted_people(config, _own_shuffler(config))
-    registry.know(people)
+    registry.restore_nodes(people)
     askable = Askable.count(people, 0)
-    if askable.left_out and not everybody_suffices(registry, config, next_cohorts):
+    if askable.left_out and not can_fill_round(registry, config, next_cohorts):
         raise ConfigError("nodes.ledger", f"{askable.describe()} {BUDGET_ADVICE}")
-    if not everybody_suffices(registry, config, next_cohorts):
+    if not can_fill_round(registry, config, next_cohorts):
         raise ConfigError(
             "nodes",
             f"{there:,} users on {config.nodes.count} nodes cannot fill the first "
             "batch: too few nodes, or one with too many of the users, for "
             "secure-sum.corrupt and dropout",
         )
-    floor = floor_rule(config, config.nodes.count).floor(next_cohorts[0].size)
+    floor = make_floor_rule(config, config.nodes.count).floor(next_cohorts[0].size)
     agreed = agreed_policy(config, _own_shuffler(config))
-    agreed.check(cohort_spec(config, "check", next_cohorts[0], floor, 1))
+    agreed.check(describe_cohort(config, "check", next_cohorts[0], floor, 1))
     yield _ok(
         "users",
         f"{there:,} users on {config.nodes.count} nodes; the first batch asks "

@@ -22,7 +22,7 @@ from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.sentences import power
 from wallflower.protocol.rewards.models import synthetic_rewards
 from wallflower.regret.report import guarantee_of
-from wallflower.regret.setup import drawn_means
+from wallflower.regret.setup import draw_means
 from wallflower.regret.simulation import Doubles, Simulation, run
 
 POINTS = 60
@@ -111,7 +111,7 @@ def describe_promise(series: Series) -> str:
 
 def _simulate(panel: Panel, series: Series, instances: int, seed: int) -> Curve:
     spec = series.spec
-    means = drawn_means(panel.instance, instances, spec.arms, seed).ravel()
+    means = draw_means(panel.instance, instances, spec.arms, seed).ravel()
     model = synthetic_rewards(panel.rewards, means, REWARD_DEVIATION)
     result = run(series.engine(Simulation(spec, model, instances, seed)))
     users = np.geomspace(min(1000, spec.horizon), spec.horizon, POINTS)

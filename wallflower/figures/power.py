@@ -5,13 +5,11 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from wallflower.figures.plot import STYLES, load_pyplot, save_drawing
-from wallflower.planning.outlook import DEFAULTS
 from wallflower.planning.power import (
     Grid,
     PowerCell,
@@ -21,13 +19,14 @@ from wallflower.planning.power import (
     power_cells,
     settings_json,
 )
+from wallflower.planning.request import PlanRequest
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 
 NAME = "added-power"
 GROUP = "added"
 TITLE = "Users until decided against the lift of the best of 4 arms, typically"
-REQUEST = replace(DEFAULTS, arms=4, horizon=10**7)
+REQUEST = PlanRequest(arms=4, horizon=10**7)
 GRID = Grid(lifts=tuple(Fraction(x) for x in ("1", "0.5", "0.3", "0.2", "0.1", "0.05")))
 _COLUMNS = ("epsilon", "base_rate", "lift", "users")
 

@@ -12,18 +12,32 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from wallflower.experiment import StatedExperiment
 from wallflower.planning.future import PlannedBatch, future_of, typical_users
-from wallflower.planning.request import PlanRequest
-from wallflower.protocol.accounting.dropout import effective_epsilon_of
-from wallflower.protocol.accounting.exact import Bound, probabilistic, returning_users
+from wallflower.planning.request import PlanRequest, read_request
+from wallflower.planning.units import Question, round_gap_up
+from wallflower.policy_text import describe_purpose
+from wallflower.protocol.accounting.exact import (
+    Bound,
+    effective_epsilon_of,
+    probabilistic,
+    returning_users,
+)
 from wallflower.protocol.accounting.truncation import truncation
 from wallflower.protocol.errors import InputError
+from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import CohortMechanism
-from wallflower.protocol.privacy.mixed import MixedCohort
-from wallflower.protocol.privacy.sentences import SENTENCE_DELTA, Group, Promise
+from wallflower.protocol.privacy.sentences import (
+    SENTENCE_DELTA,
+    Group,
+    Promise,
+    percent,
+)
+from wallflower.protocol.privacy.shuffled import MixedCohort
 from wallflower.protocol.secure_sum.shuffle.plan import MIXED
-from wallflower.strategy.bandit.spec import LARGEST_HORIZON, PolicySpec
+from wallflower.strategy.bandit.spec import ELIMINATION, LARGEST_HORIZON, PolicySpec
+from wallflower.strategy.config import ExperimentConfig
 
 PRIVACY_DELTAS = (1e-5, SENTENCE_DELTA, 1e-9)
 ARRIVING = (Fraction(1), Fraction(19, 20), Fraction(3, 4), Fraction(1, 2))
@@ -234,4 +248,34 @@ def _dropouts(
             ),
         )
         for arriving in ARRIVING
+    )
+
+
+def describe_outlook(config: ExperimentConfig) -> tuple[bool, str]:
+    """Return whether an experiment's users suffice to rule an arm out, in a moment.
+
+    Returns
+    -------
+    tuple[bool, str]
+        Whether any gap at all is told apart, and a sentence that names the gap.
+    """
+    if config.policy.name != ELIMINATION:
+        return True, describe_purpose(config.policy.name)
+    question = Question((), Fraction(1, 2))
+    request = read_request(StatedExperiment(config), {}, question)
+    batches = planned_batches(request)
+    gap = min(batch.separates for batch in batches)
+    many = counted(len(batches), "batch")
+    chance = percent(1 - config.experiment.failure_probability)
+    if gap >= 1:
+        return False, (
+            f"{many} with all arms, and no gap of means is told apart with probability "
+            f"{chance}: ask more users, compare fewer arms or allow a larger ε "
+            "(wallflower plan)"
+        )
+    shown = round_gap_up(gap, config.reward_range)
+    return True, (
+        f"{many} with all arms: means that differ by {shown} are told apart "
+        f"with probability {chance}, smaller gaps where arms fall early "
+        "(wallflower plan)"
     )

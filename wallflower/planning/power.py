@@ -6,7 +6,7 @@ Base rates are means in the unit of the outcomes, and a lift is relative to them
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -50,28 +50,27 @@ class Grid:
                     raise InputError("lift", lift, allowed)
 
     @classmethod
-    def of(
+    def read(
         cls,
-        epsilon: str,
-        base_rate: str,
+        epsilon: str | None,
+        base_rate: str | None,
         lift: Sequence[str],
-        given: Collection[str],
         own_epsilon: Fraction | None,
         *,
         measured: RewardRange = DEFAULT_RANGE,
     ) -> Grid:
-        """Read flags, numbers separated by commas; what is not given is usual.
+        """Read options, numbers separated by commas; those left out are usual.
 
         `own_epsilon` is the one of an experiment's file, which joins the usual ones.
         Usual base rates are parts of the range, as far as it lies above 0.
         """
         usual = EPSILONS if own_epsilon is None else {*EPSILONS, own_epsilon}
         epsilons = tuple(sorted(usual))
-        if "epsilon" in given:
+        if epsilon is not None:
             epsilons = tuple(positive("epsilon", text) for text in epsilon.split(","))
         low, high = lowest_lifted(measured), measured.high
         rates = tuple(low + part * (high - low) for part in BASE_RATES)
-        if "base_rate" in given:
+        if base_rate is not None:
             rates = tuple(exact("base-rate", text) for text in base_rate.split(","))
         lifts = tuple(exact("lift", part) for text in lift for part in text.split(","))
         if not lifts:
@@ -110,7 +109,7 @@ def power_cells(request: PlanRequest, grid: Grid) -> Iterator[PowerCell]:
 
 
 def settings_json(request: PlanRequest) -> dict[str, Any]:
-    """Give what decides a table besides its grid."""
+    """Return what decides a table besides its grid."""
     policy = request.policy()
     return {
         **{key: value for key, value in policy.as_json().items() if key != "epsilon"},
@@ -120,7 +119,7 @@ def settings_json(request: PlanRequest) -> dict[str, Any]:
 
 
 def cell_json(cell: PowerCell) -> dict[str, Any]:
-    """Give JSON types."""
+    """Return JSON types."""
     return {
         "epsilon": str(cell.epsilon),
         "base_rate": float(cell.base_rate),
@@ -133,8 +132,8 @@ def print_power(request: PlanRequest, cells: Sequence[PowerCell], output: str) -
     """Show the table in the format asked for."""
     if output == "json":
         found = [cell_json(cell) for cell in cells]
-        told = {"settings": settings_json(request), **request.measured.as_json()}
-        print_json("plan", {**told, "power": found})
+        settings = {"settings": settings_json(request), **request.measured.as_json()}
+        print_json("plan", {**settings, "power": found})
         return
     measured = request.measured
     out = page()

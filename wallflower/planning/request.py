@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
+from wallflower.experiment import StatedExperiment
+from wallflower.planning.units import Question
 from wallflower.protocol.cohort import check_pairing
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import whole
@@ -18,11 +19,8 @@ from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.shuffle.plan import mode_of
 from wallflower.strategy.bandit.policies import planned_floors
 from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
-from wallflower.strategy.config import ExperimentConfig, load_config
-from wallflower.strategy.run.reach import Reach, Stranded, count_reach, find_stranded
-
-# Flags that plan for others than the nodes and sums of the file.
-_OTHER_NODES = frozenset({"arms", "floor", "corrupt", "mechanism", "shuffle"})
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.run.drawing import Reach, Stranded, count_reach, find_stranded
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +34,18 @@ class PlanRequest:
     the sums of ``dist-dp`` through a shuffler.
     """
 
-    arms: int
-    horizon: int
-    epsilon: Fraction
-    mechanism: str
-    scale: Fraction
-    ratio: Fraction | None
-    first_batch: int
-    floor: Fraction
-    corrupt: Fraction
-    participations: int
-    failure_probability: Fraction
-    gaps: tuple[Fraction, ...]
+    arms: int = 10
+    horizon: int = 100_000
+    epsilon: Fraction = Fraction(1)
+    mechanism: str = "dist-dp"
+    scale: Fraction = Fraction(10)
+    ratio: Fraction | None = None
+    first_batch: int = 0
+    floor: Fraction = Fraction(4, 5)
+    corrupt: Fraction = Fraction(1, 10)
+    participations: int = 1
+    failure_probability: Fraction = Fraction(1, 20)
+    gaps: tuple[Fraction, ...] = ()
     base_rate: Fraction = Fraction(1, 2)
     shuffle: str = ""
     floors: PlannedFloors | None = None  # of the nodes of a file, instead of `floor`
@@ -98,37 +96,45 @@ class PlanRequest:
         ).resolved()
 
 
-def with_file(request: PlanRequest, path: Path, given: Collection[str]) -> PlanRequest:
-    """Take from an experiment's file what no flag has given."""
-    config = load_config(path)
-    stated = config.secure_sum
-    from_file: dict[str, Any] = {
+def read_request(
+    stated: StatedExperiment, flags: Mapping[str, Any], question: Question
+) -> PlanRequest:
+    """Return what is to be planned: an experiment as flags have changed it.
+
+    `flags` are fields of a `PlanRequest`. Those that change arms or mechanism plan for
+    others than the nodes and sums of the file.
+    """
+    config = stated.config
+    stated_sum = config.secure_sum
+    found: dict[str, Any] = {
         "arms": len(config.experiment.arms),
+        "names": config.experiment.arms if stated.states_arms else (),
         "horizon": config.horizon,
         "epsilon": config.privacy.epsilon,
         "mechanism": config.privacy.mechanism,
         "scale": config.privacy.scale,
         "ratio": config.policy.ratio,
         "first_batch": config.policy.first_batch,
-        "floor": Fraction(1) - stated.corrupt - stated.dropout,
-        "corrupt": stated.corrupt,
+        "floor": Fraction(1) - stated_sum.corrupt - stated_sum.dropout,
+        "corrupt": stated_sum.corrupt,
         "participations": config.privacy.max_participations,
         "failure_probability": config.experiment.failure_probability,
-        "shuffle": stated.shuffle if stated.backend == SHUFFLE else "",
+        "shuffle": stated_sum.shuffle if stated_sum.backend == SHUFFLE else "",
+        "gaps": question.gaps,
+        "base_rate": question.base_rate,
+        "measured": config.reward_range,
+        "outcomes": stated.states_outcomes,
     }
-    if not {"floor", "corrupt", "arms"} & set(given):
-        from_file["floors"] = planned_floors(config)
-    if "arms" not in given:
-        from_file["names"] = config.experiment.arms
-    changes = {key: value for key, value in from_file.items() if key not in given}
-    found = dataclasses.replace(
-        request, measured=config.reward_range, outcomes=True, **changes
-    )
-    if _OTHER_NODES.isdisjoint(given):
-        planned, sizes = _planned_config(config, found), config.nodes.sizes
+    if "arms" in flags:
+        found["names"] = ()
+    elif stated.states_nodes:
+        found["floors"] = planned_floors(config)
+    request = PlanRequest(**{**found, **flags})
+    if stated.states_nodes and flags.keys().isdisjoint({"arms", "mechanism"}):
+        planned, sizes = _planned_config(config, request), config.nodes.sizes
         reach, stranded = count_reach(planned, sizes), find_stranded(planned, sizes)
-        found = dataclasses.replace(found, reach=reach, stranded=stranded)
-    return found
+        request = dataclasses.replace(request, reach=reach, stranded=stranded)
+    return request
 
 
 def _planned_config(config: ExperimentConfig, request: PlanRequest) -> ExperimentConfig:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from wallflower.protocol.noise.distance import distance_bits
 from wallflower.protocol.noise.radix import RadixPlan
+from wallflower.protocol.privacy.guarantee import distance_bits
 from wallflower.protocol.privacy.mechanism import CohortMechanism
-from wallflower.protocol.privacy.mixed import MixedCohort
+from wallflower.protocol.privacy.shuffled import MixedCohort
 from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
 from wallflower.protocol.secure_sum.shuffle.mixing import share_bytes, shares_for
 from wallflower.protocol.secure_sum.shuffle.plan import MIXED, PURE

@@ -10,12 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import exact, round_up
-from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
-from wallflower.strategy.config import load_config
+from wallflower.protocol.rewards.reward_range import RewardRange
 
 USUAL_GAPS = (Fraction(1, 5), Fraction(1, 10), Fraction(1, 20))
 
@@ -26,11 +24,6 @@ class Question:
 
     gaps: tuple[Fraction, ...]
     base_rate: Fraction
-
-
-def range_of(config: Path | None) -> RewardRange:
-    """Return the range that an experiment's file states."""
-    return DEFAULT_RANGE if config is None else load_config(config).reward_range
 
 
 def read_gaps(

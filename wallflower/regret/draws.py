@@ -19,15 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wallflower.protocol.noise.bits import SeededBits
-from wallflower.protocol.noise.law import BitSource, NoiseLaw
-from wallflower.protocol.noise.laws import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NegativeBinomialDifference,
-    Skellam,
-    SumOfDiscreteGaussians,
-)
+from wallflower.protocol.noise.bits import BitSource, SeededBits
+from wallflower.protocol.noise.difference import NegativeBinomialDifference
+from wallflower.protocol.noise.gaussian import DiscreteGaussian, Skellam
+from wallflower.protocol.noise.gaussian_sums import SumOfDiscreteGaussians
+from wallflower.protocol.noise.laplace import DiscreteLaplace
+from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.rewards.models import RewardModel

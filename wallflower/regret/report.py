@@ -36,7 +36,7 @@ from wallflower.strategy.bandit.spec import (
 )
 
 
-def summary(prepared: Prepared, result: SimulationResult) -> dict[str, Any]:
+def summarize(prepared: Prepared, result: SimulationResult) -> dict[str, Any]:
     """Sum a result up in JSON types."""
     spec = result.simulation.spec.resolved()
     regret = result.regret * prepared.measured.width

@@ -25,15 +25,20 @@ from wallflower.results.endings import (
     winner_meaning,
 )
 from wallflower.results.missing import MissingPeople, find_missing
-from wallflower.results.run_folder import hosted_spends
-from wallflower.results.view import values_in_unit
+from wallflower.results.run_folder import Unfinished, read_unfinished
+from wallflower.results.view import summarize_promise, values_in_unit
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.bandit.spec import (
     DECIDING,
     dropping_chance,
 )
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.run.reach import Reach, Stranded, read_reach, stranded_by
+from wallflower.strategy.run.drawing import (
+    Reach,
+    Stranded,
+    compare_with_equal_nodes,
+    read_reach,
+)
 from wallflower.strategy.run.run_state import standing
 from wallflower.strategy.run.spending import build_promise, read_spend
 from wallflower.strategy.store import operator_requests
@@ -51,41 +56,11 @@ from wallflower.strategy.store.losses import describe_findings
 
 # Engines that host everybody: the machine they run on holds every outcome.
 REHEARSALS = ("fast", "local", "simulation")
+_NOBODY_ASKED = "Nobody was asked yet: nobody has spent any privacy."
 ENDINGS = {
     "horizon": "the users of the experiment's horizon do not suffice for another batch",
     "users-exhausted": "too few people are left for another round",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """The round that is under way or was cut short: what it may have cost.
-
-    Attributes
-    ----------
-    invited : people who were asked and may have answered.
-    spent : those of them whose spend the hosted ledger has; None where nodes keep
-        their own ledgers.
-    """
-
-    invited: int
-    spent: int | None
-
-    @property
-    def sentence(self) -> str:
-        """Say what it may have cost, or nothing."""
-        if not self.invited:
-            return ""
-        known = (
-            ""
-            if self.spent is None
-            else f"; the hosted ledger says that {self.spent:,} did"
-        )
-        some = "1 person was" if self.invited == 1 else f"{self.invited:,} people were"
-        return (
-            f" {some} invited to a round that is not finished: who of them answered "
-            f"has spent this too{known}."
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +137,7 @@ class RunResult:
         """Return whom unequal nodes kept from being asked, if the run ended of it."""
         if self.reach is None or self.finished in (None, "winner"):
             return None
-        return stranded_by(self.config, self.reach)
+        return compare_with_equal_nodes(self.config, self.reach)
 
     @property
     def interval_of(self) -> str:
@@ -188,9 +163,13 @@ class RunResult:
         )
 
     def sentence(self) -> str:
-        """The result and the guarantee, in words."""
+        """Return the result and the whole guarantee, in words."""
+        return f"{self.outcome()} {self.promise()}"
+
+    def outcome(self) -> str:
+        """Return the verdict, what was decided by hand, and what the run waits for."""
         waits = " It waits for nodes to come back; then resume it." * self.waiting
-        return f"{self.verdict()}{self._by_hand()}{waits} {self.promise()}"
+        return f"{self.verdict()}{self._by_hand()}{waits}"
 
     def verdict(self) -> str:
         """The result, and whom it holds for."""
@@ -246,13 +225,25 @@ class RunResult:
             f"{'' if needed is None else ' ' + needed.sentence}"
         )
 
+    def summary(self) -> str:
+        """Return the promise to everybody invited, in at most three short sentences."""
+        if self.config.test_mode:
+            return TEST_MODE
+        if not self.invited:
+            return _NOBODY_ASKED
+        return summarize_promise(
+            build_promise(self.spent),
+            rehearsal=self.rehearsal,
+            semi_honest=self.config.secure_sum.server != "malicious",
+        )
+
     def promise(self) -> str:
         """What the people invited so far have spent at most, in words."""
         spent = self.spent
         if self.config.test_mode:
             return TEST_MODE
         if not self.invited:
-            return "Nobody was asked yet: nobody has spent any privacy."
+            return _NOBODY_ASKED
         times = spent.participations
         often = "twice" if times == 1 else f"more than {times} times"
         promise = build_promise(spent)
@@ -347,7 +338,7 @@ def read_result(journal: Journal) -> RunResult:
         open=sum(cohort.state not in (VOID, SUMMED) for cohort in cohorts),
         head=journal.head,
         spent=read_spend(journal),
-        unfinished=_unfinished(journal, cohorts, rounds),
+        unfinished=read_unfinished(journal, cohorts, rounds),
         waiting=journal.last_entry().kind == WAITING,
         losses=_losses(asked, cohorts),
         missing=find_missing(journal, last),
@@ -396,26 +387,3 @@ def _losses(
         rest = asked.get(cohort.cohort_id, 0) - survivors - sum(cohort.losses.values())
         counts[cohort.reason or UNDER_WAY] += rest
     return dict(sorted((+counts).items()))
-
-
-def _unfinished(
-    journal: Journal, cohorts: Sequence[StoredCohort], rounds: int
-) -> Unfinished:
-    cut = {c.cohort_id for c in cohorts if c.round_number > rounds}
-    if not cut:
-        return Unfinished(0, None)
-    invited = {
-        (node_id, user)
-        for _, node_id, users in journal.used_after(rounds)
-        for user in users
-    }
-    spends = hosted_spends(journal) if invited else None
-    if spends is None:
-        return Unfinished(len(invited), None)
-    known = {
-        (node_id, user)
-        for (cohort_id, node_id), users in spends.items()
-        for user in users
-        if cohort_id in cut
-    }
-    return Unfinished(len(invited), len(known))

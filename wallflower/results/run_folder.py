@@ -7,13 +7,15 @@ changed journal no longer has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from wallflower.clients.node.ledger_tables import read_spends
 from wallflower.protocol.errors import JournalError, WallflowerError
 from wallflower.protocol.numbers import counted
-from wallflower.strategy.run.checks import Check, checked
+from wallflower.strategy.run.verify import Check, run_check
+from wallflower.strategy.store.entries import StoredCohort
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.store import FILE_NAME
 
@@ -71,7 +73,7 @@ def ledger_checks(journal: Journal) -> tuple[Check, ...]:
     if spends is None:
         return ()
     return (
-        checked(
+        run_check(
             _NAME,
             counted(sum(map(len, spends.values())), "spend"),
             _differences(journal, spends),
@@ -126,6 +128,61 @@ def _differences(journal: Journal, spends: Spends) -> Iterator[str]:
 
 
 RUNS = Path("runs")
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The round that is under way or was cut short: what it may have cost.
+
+    Attributes
+    ----------
+    invited : people who were asked and may have answered.
+    spent : those of them whose spend the hosted ledger has; None where nodes keep
+        their own ledgers.
+    """
+
+    invited: int
+    spent: int | None
+
+    @property
+    def sentence(self) -> str:
+        """Say what it may have cost, or nothing."""
+        if not self.invited:
+            return ""
+        known = (
+            ""
+            if self.spent is None
+            else f"; the hosted ledger says that {self.spent:,} did"
+        )
+        some = "1 person was" if self.invited == 1 else f"{self.invited:,} people were"
+        return (
+            f" {some} invited to a round that is not finished: who of them answered "
+            f"has spent this too{known}."
+        )
+
+
+def read_unfinished(
+    journal: Journal, cohorts: Sequence[StoredCohort], rounds: int
+) -> Unfinished:
+    """Count who was asked in a round that is not finished, and who of them spent."""
+    cut = {c.cohort_id for c in cohorts if c.round_number > rounds}
+    if not cut:
+        return Unfinished(0, None)
+    invited = {
+        (node_id, user)
+        for _, node_id, users in journal.used_after(rounds)
+        for user in users
+    }
+    spends = hosted_spends(journal) if invited else None
+    if spends is None:
+        return Unfinished(len(invited), None)
+    known = {
+        (node_id, user)
+        for (cohort_id, node_id), users in spends.items()
+        for user in users
+        if cohort_id in cut
+    }
+    return Unfinished(len(invited), len(known))
 
 
 def find_run(run: str) -> Path:

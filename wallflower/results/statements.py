@@ -22,8 +22,8 @@ from wallflower.results.missing import MissingPeople
 from wallflower.results.result import ENDINGS, RunResult
 from wallflower.results.view import describe_gap
 from wallflower.strategy.bandit.policy import EliminationReason
-from wallflower.strategy.run.checks import Check
 from wallflower.strategy.run.common_nodes import LEFT_OUT
+from wallflower.strategy.run.verify import Check
 from wallflower.strategy.store.journal import Journal
 
 REASONS = {

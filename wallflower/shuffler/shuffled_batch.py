@@ -27,13 +27,14 @@ from wallflower.protocol.errors import (
     WrongContextError,
 )
 from wallflower.protocol.identity.enrolment import Trust, verify_signature
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.context import (
     context_of,
+    parse,
     read_roster,
     roster_digest,
 )
-from wallflower.protocol.secure_sum.envelope import parse
 from wallflower.protocol.secure_sum.shuffle.plan import (
     ShufflePlan,
     batch_info,
@@ -106,7 +107,8 @@ class Shuffler:
         spec, note = request.spec, request.roster
         if self._trust is None:
             raise RefusalError(
-                "enrolment-required", "a lying server cannot be withstood without it"
+                RefusalCode.ENROLMENT_REQUIRED,
+                "a lying server cannot be withstood without it",
             )
         if not note.roster or request.unnamed:
             raise MalformedMessageError("the roster is missing, or a name")
@@ -116,7 +118,7 @@ class Shuffler:
         corrupt = Threat.from_wire(spec.threat).corrupt
         needed = quorum_for(spec.honest_floor, roster, corrupt)
         if spec.quorum < needed:
-            raise RefusalError("quorum-too-small", f"{needed} users are needed")
+            raise RefusalError(RefusalCode.QUORUM_TOO_LOW, f"{needed} users are needed")
         return roster
 
     def _shuffle(self, request: ReleaseRequest, cohort: _Cohort) -> ReleaseAnswer:
@@ -126,7 +128,7 @@ class Shuffler:
         quorum = request.spec.quorum
         if len(batches) < plan.least or users < quorum:
             raise RefusalError(
-                "floor-not-met",
+                RefusalCode.FLOOR_NOT_MET,
                 f"{len(batches)} nodes with {users} users; at least {plan.least} with "
                 f"{quorum}",
             )

@@ -18,8 +18,7 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.identity.canonical import canonical, digest
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust, verify_signature
 from wallflower.protocol.secure_sum.backends import SEALED
-from wallflower.protocol.secure_sum.context import draw_order
-from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.context import draw_order, parse
 from wallflower.protocol.secure_sum.sealed.dealing import (
     Dealing,
     Holder,

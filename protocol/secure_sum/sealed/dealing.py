@@ -34,6 +34,7 @@ from typing import NamedTuple
 
 from wallflower.protocol.errors import MalformedMessageError
 from wallflower.protocol.identity.canonical import digest, name_tag
+from wallflower.protocol.secure_sum.keys import expand
 from wallflower.protocol.secure_sum.sealed import feldman, tree
 from wallflower.protocol.secure_sum.sealed.group import (
     POINT_BYTES,
@@ -47,7 +48,6 @@ from wallflower.protocol.secure_sum.sealed.group import (
     shows_equality,
     shows_knowledge,
 )
-from wallflower.protocol.secure_sum.seals import expand
 
 SEALED_SHARE_BYTES = SCALAR_BYTES
 

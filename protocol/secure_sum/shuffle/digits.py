@@ -10,10 +10,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 
 from wallflower.protocol.errors import InputError, MalformedMessageError
-from wallflower.protocol.noise.bits import uniform_integer
-from wallflower.protocol.noise.certificate import certified_tables
-from wallflower.protocol.noise.law import BitSource
-from wallflower.protocol.noise.radix import RadixPlan
+from wallflower.protocol.noise.bits import BitSource, uniform_integer
+from wallflower.protocol.noise.radix import RadixPlan, certified_tables
 
 
 def write(value: int, plan: RadixPlan, bits: BitSource) -> list[int]:

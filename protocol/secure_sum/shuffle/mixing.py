@@ -23,8 +23,7 @@ from flint import arb
 
 from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.noise.balls import Ball, ball, precision
-from wallflower.protocol.noise.bits import uniform_integer
-from wallflower.protocol.noise.law import BitSource
+from wallflower.protocol.noise.bits import BitSource, uniform_integer
 from wallflower.protocol.numbers import whole
 
 MOST_SHARES = 256

@@ -8,9 +8,9 @@ from fractions import Fraction
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.identity.canonical import digest
-from wallflower.protocol.noise.distance import distance_bits
-from wallflower.protocol.noise.law import BitSource
+from wallflower.protocol.noise.bits import BitSource
 from wallflower.protocol.noise.radix import RadixPlan
+from wallflower.protocol.privacy.guarantee import distance_bits
 from wallflower.protocol.secure_sum.shuffle import digits, mixing
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, PLAIN, sealed_bytes
 from wallflower.protocol.secure_sum.threat import Threat, least_contributors

@@ -38,7 +38,7 @@ from wallflower.protocol.errors import (
     MalformedMessageError,
 )
 from wallflower.protocol.identity.canonical import digest
-from wallflower.protocol.secure_sum.seals import KEY_BYTES, check_public
+from wallflower.protocol.secure_sum.keys import KEY_BYTES, check_public
 
 PLAIN = "x25519"
 HYBRID = "ml-kem-768-x25519"

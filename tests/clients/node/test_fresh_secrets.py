@@ -8,7 +8,7 @@ from __future__ import annotations
 from tests.support.secure_sums import Cohort, asks, cohort_spec, names, open_cohort
 from wallflower.clients.secure_sum import ClientKeyring
 from wallflower.clients.secure_sum.secagg_plus import SecaggPlusClient
-from wallflower.protocol.secure_sum.envelope import unwrap
+from wallflower.protocol.secure_sum.context import unwrap
 from wallflower.protocol.wire.sealed_pb2 import SealAnswer
 from wallflower.protocol.wire.secure_sum_pb2 import (
     MaskAnswer,

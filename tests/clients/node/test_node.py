@@ -26,6 +26,7 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.messages.port import Answer
 from wallflower.protocol.privacy.honest_floor import cohort_floor
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
 from wallflower.protocol.secure_sum.session import (
@@ -54,7 +55,7 @@ from wallflower.strategy.config import (
     PrivacySettings,
     SecureSumSettings,
 )
-from wallflower.strategy.run.cohort_spec import cohort_spec
+from wallflower.strategy.run.cohort import describe_cohort
 from wallflower.strategy.run.driver import Refusal
 from wallflower.strategy.run.requests import Closings, CohortTraffic
 from wallflower.strategy.secure_sum import ServerKeyring, server_session
@@ -161,7 +162,7 @@ def cohort(
     cohort_request = CohortRequest(
         next(_numbers), 0, 4 * len(users), Fraction(1, 10**6)
     )
-    spec = cohort_spec(config, RUN, cohort_request, floor, 1)
+    spec = describe_cohort(config, RUN, cohort_request, floor, 1)
     return CohortTraffic(spec, asked, Closings())
 
 
@@ -284,7 +285,9 @@ async def test_nobody_is_shown_an_arm_whose_spend_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(ledger: Ledger, entry: Spend) -> None:
-        raise RefusalError("ledger-unavailable", "the disk at /var/secret is full")
+        raise RefusalError(
+            RefusalCode.LEDGER_UNAVAILABLE, "the disk at /var/secret is full"
+        )
 
     async with site(tmp_path) as there:
         monkeypatch.setattr(Ledger, "spend", full)

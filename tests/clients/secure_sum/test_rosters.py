@@ -27,8 +27,9 @@ from wallflower.protocol.secure_sum.context import (
     read_roster,
     roster_bytes,
     roster_digest,
+    unwrap,
+    wrap,
 )
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
 from wallflower.protocol.secure_sum.session import Ask
 from wallflower.protocol.wire import sealed_pb2
 from wallflower.protocol.wire import secure_sum_pb2 as wire

@@ -22,7 +22,7 @@ from wallflower.protocol.errors import (
     RefusalError,
     ReplayedMessageError,
 )
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.session import SecureSum, Void
 from wallflower.protocol.wire import sealed_pb2
 from wallflower.protocol.wire import secure_sum_pb2 as wire
@@ -67,7 +67,7 @@ def test_a_quorum_that_colluders_could_fill_is_refused(backend: str) -> None:
     cohort = open_cohort(spec, parties, enrolment=Enrolment())
     error = refusal(cohort, "b", asks(cohort, FIRST[backend]).messages["b"])
     assert isinstance(error, RefusalError)
-    assert error.code == "quorum-too-small"
+    assert error.code == "quorum-too-low"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

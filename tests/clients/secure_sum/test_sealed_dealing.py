@@ -30,7 +30,7 @@ from wallflower.protocol.errors import (
     RefusalError,
     WrongContextError,
 )
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.sealed.group import (
     KeyPair,
     Point,

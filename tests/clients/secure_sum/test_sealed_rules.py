@@ -29,7 +29,7 @@ from wallflower.protocol.errors import (
     WallflowerError,
     WrongContextError,
 )
-from wallflower.protocol.secure_sum.envelope import unwrap
+from wallflower.protocol.secure_sum.context import unwrap
 from wallflower.protocol.secure_sum.sealed.cipher import (
     encrypt,
     sealed_context,

@@ -25,11 +25,11 @@ from wallflower.protocol.errors import (
     ReplayedMessageError,
     TermsError,
 )
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.backends import RELEASE, SUBMIT
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.session import Ask, ClientSession, Contribution
 from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan, unnamed_info
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey
-from wallflower.protocol.secure_sum.stages import RELEASE, SUBMIT
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.shuffle_pb2 import SubmitAnswer, SubmitRequest
 from wallflower.strategy.secure_sum import ServerKeyring, server_session

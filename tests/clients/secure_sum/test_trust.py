@@ -27,7 +27,7 @@ from wallflower.protocol.errors import (
     WrongContextError,
 )
 from wallflower.protocol.identity.enrolment import Trust
-from wallflower.protocol.secure_sum.envelope import unwrap
+from wallflower.protocol.secure_sum.context import unwrap
 from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum
 from wallflower.protocol.wire import secure_sum_pb2 as wire
 

@@ -8,8 +8,7 @@ import pytest
 
 from wallflower.protocol.accounting.account import NOTHING, Account, Cost
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.privacy.conversion import approximate_epsilon
-from wallflower.protocol.privacy.guarantee import Guarantee
+from wallflower.protocol.privacy.guarantee import Guarantee, approximate_epsilon
 from wallflower.protocol.privacy.mechanism import mechanism_named
 
 ONE = Fraction(1)

@@ -11,25 +11,23 @@ import numpy as np
 import pytest
 
 from wallflower.protocol.accounting.account import NOTHING, Account, Cost
-from wallflower.protocol.accounting.dropout import effective_epsilon_of
 from wallflower.protocol.accounting.exact import (
     approximate,
+    effective_epsilon_of,
     renyi_bound,
     returning_users,
 )
 from wallflower.protocol.accounting.losses import Losses, composed_epsilon
-from wallflower.protocol.accounting.shifted import shifted
+from wallflower.protocol.accounting.shifted import Seen, shifted
 from wallflower.protocol.accounting.truncation import (
     PRIVACY_DELTA,
     added_delta,
     truncation,
 )
-from wallflower.protocol.accounting.view import Seen
-from wallflower.protocol.noise.laws import DiscreteLaplace
-from wallflower.protocol.privacy.conversion import approximate_epsilon
-from wallflower.protocol.privacy.guarantee import Guarantee
+from wallflower.protocol.noise.laplace import DiscreteLaplace
+from wallflower.protocol.privacy.guarantee import Guarantee, approximate_epsilon
 from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
-from wallflower.protocol.privacy.mixed import MixedCohort
+from wallflower.protocol.privacy.shuffled import MixedCohort
 
 EPSILONS = [Fraction(text) for text in ("1/50", "1/10", "1/2", "1", "3")]
 CUT = Fraction(1, 2**40)

@@ -6,12 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from wallflower.protocol.accounting.dropout import (
-    effective_epsilon,
-    effective_epsilon_of,
-)
 from wallflower.protocol.accounting.exact import (
     approximate,
+    effective_epsilon,
+    effective_epsilon_of,
     exact_epsilon,
     renyi_bound,
     renyi_divergence,
@@ -20,16 +18,12 @@ from wallflower.protocol.accounting.exact import (
 )
 from wallflower.protocol.accounting.shifted import ShiftedNoise, shifted
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.noise.law import NoiseLaw
-from wallflower.protocol.noise.laws import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NegativeBinomialDifference,
-    Poisson,
-    Skellam,
-    SumOfDiscreteGaussians,
-)
-from wallflower.protocol.noise.tabulated import LadderLaw
+from wallflower.protocol.noise.counts import Poisson
+from wallflower.protocol.noise.difference import NegativeBinomialDifference
+from wallflower.protocol.noise.gaussian import DiscreteGaussian, Skellam
+from wallflower.protocol.noise.gaussian_sums import SumOfDiscreteGaussians
+from wallflower.protocol.noise.laplace import DiscreteLaplace
+from wallflower.protocol.noise.law import LadderLaw, NoiseLaw
 from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
 
 LEVEL = Fraction(1, 10_000)

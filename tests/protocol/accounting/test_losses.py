@@ -15,7 +15,8 @@ from wallflower.protocol.accounting.exact import (
 )
 from wallflower.protocol.accounting.losses import composed_epsilon, randomized_response
 from wallflower.protocol.accounting.shifted import ShiftedNoise, shifted
-from wallflower.protocol.noise.laws import DiscreteLaplace, Skellam
+from wallflower.protocol.noise.gaussian import Skellam
+from wallflower.protocol.noise.laplace import DiscreteLaplace
 from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
 
 MILLIONTH = 1e-6

@@ -7,12 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from wallflower.protocol.noise.certificate import (
+from wallflower.protocol.noise.radix import (
     CertificateError,
+    RadixPlan,
+    RadixTables,
     certified_tables,
     certify,
 )
-from wallflower.protocol.noise.radix import RadixPlan, RadixTables
 
 WRONG = Fraction(5, 10**7)
 

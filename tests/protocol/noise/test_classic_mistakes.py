@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from tests.support.statistics import FALSE_ALARM_RATE, chi_square_p_value
-from wallflower.protocol.noise.law import Integers
-from wallflower.protocol.noise.laws import (
-    DiscreteLaplace,
-    NegativeBinomialDifference,
-    Polya,
-)
+from wallflower.protocol.noise.bits import Integers
+from wallflower.protocol.noise.counts import Polya
+from wallflower.protocol.noise.difference import NegativeBinomialDifference
+from wallflower.protocol.noise.laplace import DiscreteLaplace
 
 USERS = 20
 SCALE = 8

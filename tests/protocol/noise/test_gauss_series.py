@@ -8,7 +8,7 @@ import pytest
 from flint import arb
 
 from wallflower.protocol.noise.balls import ball, precision
-from wallflower.protocol.noise.gauss_series import gauss_series
+from wallflower.protocol.noise.difference import gauss_series
 
 _SHAPES = [Fraction(1, 104), Fraction(1, 2), Fraction(129, 104), Fraction(4)]
 _RATES = [Fraction(3), Fraction(1, 4), Fraction(1, 12), Fraction(1, 40)]

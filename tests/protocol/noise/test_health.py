@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from wallflower.protocol.errors import RandomnessError
-from wallflower.protocol.noise.health import GeneratorWatch, check_start
+from wallflower.protocol.noise.bits import GeneratorWatch, check_start
 
 Words = NDArray[np.uint64]
 

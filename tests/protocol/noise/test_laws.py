@@ -11,19 +11,14 @@ from flint import arb
 
 from tests.support.statistics import FALSE_ALARM_RATE, chi_square_p_value
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.noise.balls import nearest_double, precision
+from wallflower.protocol.noise.balls import Ladder, nearest_double, precision
 from wallflower.protocol.noise.bits import OsBits, SeededBits
-from wallflower.protocol.noise.laws import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NegativeBinomialDifference,
-    Poisson,
-    Polya,
-    Skellam,
-    SumOfDiscreteGaussians,
-)
-from wallflower.protocol.noise.masses import Ladder
-from wallflower.protocol.noise.tabulated import LadderLaw
+from wallflower.protocol.noise.counts import Poisson, Polya
+from wallflower.protocol.noise.difference import NegativeBinomialDifference
+from wallflower.protocol.noise.gaussian import DiscreteGaussian, Skellam
+from wallflower.protocol.noise.gaussian_sums import SumOfDiscreteGaussians
+from wallflower.protocol.noise.laplace import DiscreteLaplace
+from wallflower.protocol.noise.law import LadderLaw
 
 LAWS: list[LadderLaw] = [
     Polya(Fraction(1, 50), Fraction(1, 8)),

@@ -12,8 +12,7 @@ import pytest
 from flint import fmpz_poly
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.noise.certificate import certified_tables
-from wallflower.protocol.noise.radix import RadixPlan
+from wallflower.protocol.noise.radix import RadixPlan, certified_tables
 
 BITS = 80  # of the tables: the whole law of four parties stays small
 Law = Any  # a flint.fmpz_poly

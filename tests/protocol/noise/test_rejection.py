@@ -13,17 +13,13 @@ from scipy import stats
 from tests.support.statistics import FALSE_ALARM_RATE, chi_square_p_value
 from wallflower.protocol.noise.balls import Ball
 from wallflower.protocol.noise.bits import OsBits, SeededBits
-from wallflower.protocol.noise.laws import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NegativeBinomialDifference,
-    Poisson,
-    Polya,
-    Skellam,
-    SumOfDiscreteGaussians,
-)
+from wallflower.protocol.noise.counts import Poisson, Polya
+from wallflower.protocol.noise.difference import NegativeBinomialDifference
+from wallflower.protocol.noise.gaussian import DiscreteGaussian, Skellam
+from wallflower.protocol.noise.gaussian_sums import SumOfDiscreteGaussians
+from wallflower.protocol.noise.laplace import DiscreteLaplace
+from wallflower.protocol.noise.law import LadderLaw
 from wallflower.protocol.noise.rejection import LogConcaveSampler
-from wallflower.protocol.noise.tabulated import LadderLaw
 
 LAWS: list[LadderLaw] = [
     Polya(Fraction(1), Fraction(1, 4)),

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from wallflower.protocol.noise.laws import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NegativeBinomialDifference,
-    Polya,
-    Skellam,
-    SumOfDiscreteGaussians,
-)
-from wallflower.protocol.noise.tabulated import LadderLaw
+from wallflower.protocol.noise.counts import Polya
+from wallflower.protocol.noise.difference import NegativeBinomialDifference
+from wallflower.protocol.noise.gaussian import DiscreteGaussian, Skellam
+from wallflower.protocol.noise.gaussian_sums import SumOfDiscreteGaussians
+from wallflower.protocol.noise.laplace import DiscreteLaplace
+from wallflower.protocol.noise.law import LadderLaw
 
 AGREEMENT = 1e-12
 COHORTS = [1, 2, 3, 17, 64]

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.privacy.conversion import approximate_epsilon, epsilon_at
+from wallflower.protocol.privacy.guarantee import approximate_epsilon, epsilon_at
 
 
 def test_concentrated_curve_gives_the_known_equivalent() -> None:

@@ -17,9 +17,9 @@ from wallflower.protocol.accounting.exact import (
 )
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.balls import ball, precision
-from wallflower.protocol.noise.distance import PRIVACY_DELTA, distance_bits
+from wallflower.protocol.privacy.guarantee import PRIVACY_DELTA, distance_bits
 from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
-from wallflower.protocol.privacy.mixed import MixedCohort
+from wallflower.protocol.privacy.shuffled import MixedCohort
 
 LEVEL = Fraction(1, 10**6)
 

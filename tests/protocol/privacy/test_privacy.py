@@ -10,13 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from wallflower.protocol.accounting.exact import exact_epsilon, renyi_divergence
-from wallflower.protocol.noise.law import NoiseLaw
-from wallflower.protocol.noise.laws import (
-    NegativeBinomialDifference,
-    Polya,
-    SumOfDiscreteGaussians,
-)
-from wallflower.protocol.noise.tabulated import LadderLaw
+from wallflower.protocol.noise.counts import Polya
+from wallflower.protocol.noise.difference import NegativeBinomialDifference
+from wallflower.protocol.noise.gaussian_sums import SumOfDiscreteGaussians
+from wallflower.protocol.noise.law import LadderLaw, NoiseLaw
 from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
 from wallflower.strategy.run.analyzer import decode
 

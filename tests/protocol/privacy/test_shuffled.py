@@ -6,14 +6,14 @@ from fractions import Fraction
 
 import pytest
 
-from wallflower.protocol.accounting.dropout import effective_epsilon_of
 from wallflower.protocol.accounting.exact import (
     approximate,
+    effective_epsilon_of,
     exact_epsilon,
     renyi_divergence,
     returning_users,
 )
-from wallflower.protocol.noise.certificate import certified_tables, certify
+from wallflower.protocol.noise.radix import certified_tables, certify
 from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.protocol.privacy.shuffled import ShuffledCohort
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wallflower.protocol.secure_sum.cuts import HalfWindows
-from wallflower.protocol.secure_sum.graph import ring_neighbours
+from wallflower.protocol.secure_sum.secagg_plus import ring_neighbours
+from wallflower.protocol.secure_sum.tails import HalfWindows
 from wallflower.protocol.secure_sum.threat import Threat, sparse_graph_size
 
 

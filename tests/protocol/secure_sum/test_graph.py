@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallflower.protocol.secure_sum.context import draw_order
-from wallflower.protocol.secure_sum.graph import ring_neighbours
+from wallflower.protocol.secure_sum.secagg_plus import ring_neighbours
 
 
 @given(st.integers(2, 60), st.integers(1, 70))

@@ -11,7 +11,7 @@ from wallflower.protocol.secure_sum.recovery import (
     Recovered,
     recover_integer,
 )
-from wallflower.protocol.secure_sum.shamir import share_integers
+from wallflower.protocol.secure_sum.secret_shares import share_integers
 
 PRIMES = st.sampled_from([101, 65537, 2**31 - 1])
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wallflower.protocol.errors import AuthenticationError, MalformedMessageError
-from wallflower.protocol.secure_sum.seals import expand, pair_key, seal, unseal
+from wallflower.protocol.secure_sum.keys import expand, pair_key, seal, unseal
 
 ONE = X25519PrivateKey.from_private_bytes(b"\x01" * 32)
 TWO = X25519PrivateKey.from_private_bytes(b"\x02" * 32)

@@ -8,13 +8,16 @@ from google.protobuf.message import Message
 from wallflower.protocol.errors import MalformedMessageError, WrongContextError
 from wallflower.protocol.identity.canonical import canonical
 from wallflower.protocol.secure_sum.context import (
+    check_place,
     context_of,
+    parse,
     read_roster,
     roster_bytes,
     roster_digest,
     spec_digest,
+    unwrap,
+    wrap,
 )
-from wallflower.protocol.secure_sum.envelope import check_place, parse, unwrap, wrap
 from wallflower.protocol.wire import secure_sum_pb2 as wire
 from wallflower.protocol.wire.cohort_pb2 import (
     CohortSpec,

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.secure_sum.shamir import (
+from wallflower.protocol.secure_sum.secret_shares import (
     Residues,
     evaluate,
     share_integers,
+    uniform_integers,
 )
-from wallflower.protocol.secure_sum.uniform import uniform_integers
 
 LARGEST = 2**31 - 1
 MODULI = [97, 65537, LARGEST]
@@ -90,7 +90,9 @@ def test_sharing_draws_t_minus_1_fresh_coefficients_and_uses_them_all(
         drawn.append(uniform_integers(count, modulus))
         return drawn[-1]
 
-    monkeypatch.setattr("wallflower.protocol.secure_sum.shamir.uniform_integers", draw)
+    monkeypatch.setattr(
+        "wallflower.protocol.secure_sum.secret_shares.uniform_integers", draw
+    )
     shares = share_integers(np.array([5], dtype=np.uint64), 4, 6, 97)
     (coefficients,) = drawn
     assert coefficients.shape == (3,)

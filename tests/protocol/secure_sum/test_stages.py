@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wallflower.protocol.secure_sum.backends import BACKENDS
-from wallflower.protocol.secure_sum.stages import (
+from wallflower.protocol.secure_sum.backends import (
+    BACKENDS,
     STAGES,
     is_closed,
     reward_stages,

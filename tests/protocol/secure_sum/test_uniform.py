@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.secure_sum.masking import mask_info, mask_value
-from wallflower.protocol.secure_sum.uniform import uniform_integers
+from wallflower.protocol.secure_sum.secagg_plus import mask_info, mask_value
+from wallflower.protocol.secure_sum.secret_shares import uniform_integers
 
 # False-alarm rate of each χ² test below: 1e-6 (randomness is the system's).
 ALPHA = 1e-6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from fractions import Fraction
 
 import pytest
@@ -12,8 +11,7 @@ from wallflower.strategy.bandit.failure_budget import Shares
 from wallflower.strategy.bandit.radius import (
     Pool,
     cohort_noise,
-    own_radius,
-    pair_radius,
+    pair_bound,
 )
 from wallflower.strategy.bandit.schedule import CohortFacts
 from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
@@ -27,7 +25,7 @@ SPEC = PolicySpec(
     mechanism="dist-dp",
     epsilon=Fraction(1, 2),
     failure_probability=P,
-    radius="pair",
+    radius="paper",
 ).resolved()
 SHARES = Shares(P)
 FACTS = tuple(CohortFacts(100 * batch, 80 * batch, 90) for batch in (1, 2, 3))
@@ -61,25 +59,7 @@ def test_all_comparisons_with_the_best_and_all_wraps_spend_p_and_no_more() -> No
     assert 0.99 * float(P) < spent <= float(P)
 
 
-def test_an_interval_is_as_wide_as_its_part_of_p_demands() -> None:
-    level = Fraction(99, 100) * Fraction(607, 1000) * P / 3**2 / (2 * ARMS)
-    bound = Confidence(SPEC).own(HISTORY, 3)
-    exact = own_radius(pool(*FACTS[-bound.pooled :]), level)
+def test_pooled_sums_are_compared_with_all_rivals() -> None:
+    bound = Confidence(SPEC).pair(HISTORY, 3)
+    exact, _ = pair_bound(pool(*FACTS[-bound.pooled :]), SHARES.pair(3, ARMS))
     assert bound.radius == pytest.approx(exact, rel=1e-4)
-
-
-def test_pooled_sums_are_compared_with_all_rivals_whoever_is_still_active() -> None:
-    confidence = Confidence(SPEC)
-    everybody = confidence.pair(HISTORY, HISTORY, 3)
-    assert confidence.pair(HISTORY, HISTORY, 3, active=2) == everybody
-    used = pool(*FACTS[-everybody.pooled :])
-    exact = pair_radius(used, used, SHARES.pair(3, ARMS))
-    assert everybody.radius == pytest.approx(exact, rel=1e-4)
-
-
-def test_a_fresh_batch_alone_is_compared_with_the_active_rivals_only() -> None:
-    confidence = Confidence(dataclasses.replace(SPEC, pooling=False))
-    few = confidence.pair(HISTORY, HISTORY, 3, active=2)
-    assert few.radius < confidence.pair(HISTORY, HISTORY, 3).radius
-    exact = pair_radius(pool(FACTS[-1]), pool(FACTS[-1]), SHARES.pair(3, 2))
-    assert few.radius == pytest.approx(exact, rel=1e-4)

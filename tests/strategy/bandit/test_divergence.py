@@ -13,7 +13,6 @@ from wallflower.strategy.bandit.index_choice import (
     bernoulli_kl,
     divergence_for,
     private_divergence,
-    private_upper_bound,
 )
 
 UNIT = st.floats(0.001, 0.999)
@@ -38,18 +37,6 @@ def test_the_closed_form_is_the_infimum_over_a_grid(
     assert value == pytest.approx(brute, rel=1e-4, abs=1e-7)
 
 
-@given(UNIT, st.floats(1e-6, 5), EPSILON)
-def test_the_upper_bound_inverts_the_divergence(
-    x: float, level: float, epsilon: float
-) -> None:
-    bound = private_upper_bound(one(x), one(level), epsilon)[0]
-    assert x <= bound <= 1
-    reached = private_divergence(one(x), one(bound), epsilon)[0]
-    assert reached <= level * (1 + 1e-6) + 1e-12
-    if bound < 1 - 1e-9:
-        assert reached == pytest.approx(level, rel=1e-4, abs=1e-9)
-
-
 def test_without_privacy_it_is_the_bernoulli_divergence() -> None:
     value = private_divergence(one(0.3), one(0.6), math.inf)[0]
     assert value == pytest.approx(0.3 * math.log(0.5) + 0.7 * math.log(1.75))
@@ -69,5 +56,3 @@ def test_local_noise_has_its_own_divergence() -> None:
     )
     x, y = one(0.3), one(0.6)
     assert local.between(x, y, 0.5)[0] < central.between(x, y, 0.5)[0]
-    bound = local.upper_bound(x, one(0.01), 0.5)
-    assert local.between(x, bound, 0.5)[0] == pytest.approx(0.01)

@@ -154,7 +154,7 @@ def test_a_better_arm_ever_falls_with_at_most_p_where_batches_are_one_group() ->
     assert 0 < max(rates) <= float(spec.failure_probability)
 
 
-@pytest.mark.parametrize("name", sorted(set(REGISTRY) - {"dp-se"}))
+@pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_no_level_of_the_modulus_changes_a_noise(name: str) -> None:
     # One calibration of a kind of cohort therefore serves all rounds.
     mechanism = mechanism_named(name, Fraction(1), Fraction(10))

@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 from fractions import Fraction
 
-import pytest
 
 from tests.support.play import Field
 from wallflower.strategy.bandit.index import IndexPolicy
@@ -16,30 +15,21 @@ SPEC = PolicySpec(
     mechanism="dist-dp",
     epsilon=Fraction(1, 2),
 )
-BOTH = pytest.mark.parametrize("name", ["dp-klucb", "dp-imed"])
 
 
-def policy_named(name: str, **changes: object) -> IndexPolicy:
-    return IndexPolicy(dataclasses.replace(SPEC, policy=name, **changes))  # type: ignore[arg-type]
+def policy_with(**changes: object) -> IndexPolicy:
+    return IndexPolicy(dataclasses.replace(SPEC, **changes))  # type: ignore[arg-type]
 
 
-@BOTH
-def test_every_arm_is_asked_once_before_any_choice(name: str) -> None:
-    size = {"dp-klucb": 8, "dp-imed": 40}[name]  # 4/ε, 2 ln T / ε
-    next_cohorts = policy_named(name).next_cohorts()
+def test_every_arm_is_asked_once_before_any_choice() -> None:
+    size = 40  # 2 ln T / ε
+    next_cohorts = policy_with().next_cohorts()
     assert [(w.arm, w.size) for w in next_cohorts] == [(0, size), (1, size), (2, size)]
 
 
-@BOTH
-def test_first_cohorts_leave_most_of_a_small_budget(name: str) -> None:
-    next_cohorts = policy_named(name, user_budget=500).next_cohorts()
-    assert sum(cohort_request.size for cohort_request in next_cohorts) <= 500 / 8
-
-
-@BOTH
-def test_a_cohort_of_who_is_left_is_the_last(name: str) -> None:
+def test_a_cohort_of_who_is_left_is_the_last() -> None:
     # Two arms as good as each other: whoever was not asked last is due again.
-    policy = policy_named(name, ratio=Fraction(2), first_batch=8)
+    policy = policy_with(ratio=Fraction(2), first_batch=8)
     field = Field(policy.spec, (0.8, 0.8, 0.4))
     while (next_cohorts := policy.next_cohorts())[0].size in {
         8 * 2**k for k in range(20)
@@ -51,9 +41,8 @@ def test_a_cohort_of_who_is_left_is_the_last(name: str) -> None:
     assert policy.finished == "horizon"
 
 
-@BOTH
-def test_most_users_get_the_best_arm(name: str) -> None:
-    policy = policy_named(name)
+def test_most_users_get_the_best_arm() -> None:
+    policy = policy_with()
     Field(policy.spec, (0.2, 0.8, 0.4), seed=3).play(policy)
     users = [view.users for view in policy.arms()]
     assert policy.finished == "horizon"
@@ -62,9 +51,8 @@ def test_most_users_get_the_best_arm(name: str) -> None:
     assert policy.assignment(5) == {1: 5}
 
 
-@BOTH
-def test_an_arms_cohorts_double(name: str) -> None:
-    policy = policy_named(name, ratio=Fraction(2), first_batch=8)
+def test_an_arms_cohorts_double() -> None:
+    policy = policy_with(ratio=Fraction(2), first_batch=8)
     field = Field(policy.spec, (0.2, 0.8, 0.4))
     sizes: dict[int, list[int]] = {0: [], 1: [], 2: []}
     while next_cohorts := policy.next_cohorts():
@@ -80,9 +68,8 @@ def test_an_arms_cohorts_double(name: str) -> None:
     assert 0.96 * SPEC.horizon < policy.users <= SPEC.horizon
 
 
-@BOTH
-def test_cohorts_grow_by_the_configured_ratio(name: str) -> None:
-    spec = dataclasses.replace(SPEC, policy=name, ratio=Fraction(3, 2), first_batch=10)
+def test_cohorts_grow_by_the_configured_ratio() -> None:
+    spec = dataclasses.replace(SPEC, ratio=Fraction(3, 2), first_batch=10)
     policy = IndexPolicy(spec)
     field = Field(policy.spec, (0.2, 0.8, 0.4))
     sizes = []
@@ -98,11 +85,8 @@ def test_cohorts_grow_by_the_configured_ratio(name: str) -> None:
     assert sizes[:6] == [10, 15, 23, 34, 51, 76]
 
 
-@BOTH
-def test_a_void_cohort_is_wished_again_at_a_smaller_wrap_probability(
-    name: str,
-) -> None:
-    policy = policy_named(name, first_batch=8)
+def test_a_void_cohort_is_wished_again_at_a_smaller_wrap_probability() -> None:
+    policy = policy_with(first_batch=8)
     first = policy.next_cohorts()
     field = Field(policy.spec, (0.2, 0.8, 0.4))
     policy.observe(
@@ -120,10 +104,9 @@ def test_a_void_cohort_is_wished_again_at_a_smaller_wrap_probability(
     assert policy.arms()[2].asked == 8
 
 
-@BOTH
-def test_a_void_cohort_leaves_its_arms_interval_as_it_was(name: str) -> None:
+def test_a_void_cohort_leaves_its_arms_interval_as_it_was() -> None:
     # Whether a cohort is void may depend on earlier sums: it must choose no test.
-    policy = policy_named(name, first_batch=200)
+    policy = policy_with(first_batch=200)
     field = Field(policy.spec, (0.2, 0.8, 0.4))
     policy.observe(
         [field.outcome(cohort_request) for cohort_request in policy.next_cohorts()]
@@ -138,27 +121,18 @@ def test_a_void_cohort_leaves_its_arms_interval_as_it_was(name: str) -> None:
     )
 
 
-@BOTH
-def test_intervals_contain_the_true_means(name: str) -> None:
-    policy = policy_named(name)
+def test_intervals_contain_the_true_means() -> None:
+    policy = policy_with()
     means = (0.3, 0.7, 0.5)
     Field(policy.spec, means, seed=1).play(policy)
     for view, mean in zip(policy.arms(), means, strict=True):
         assert view.lower <= mean <= view.upper
 
 
-@BOTH
-def test_the_budget_of_users_ends_the_experiment(name: str) -> None:
-    policy = policy_named(name, user_budget=500)
-    Field(policy.spec, (0.2, 0.8, 0.4)).play(policy)
-    assert policy.finished == "budget"
-    assert policy.users <= 500
-
-
-def test_local_noise_makes_klucb_explore_more() -> None:
+def test_local_noise_makes_it_explore_more() -> None:
     users = {}
     for mechanism in ("central-dp", "local-dp"):
-        policy = policy_named("dp-klucb", mechanism=mechanism)
+        policy = policy_with(mechanism=mechanism)
         Field(policy.spec, (0.2, 0.8, 0.4), seed=2).play(policy)
         users[mechanism] = policy.arms()[0].users
     assert users["local-dp"] > users["central-dp"]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from wallflower.protocol.noise.balls import Ball, ball, precision
-from wallflower.protocol.noise.laws import DiscreteLaplace, NegativeBinomialDifference
+from wallflower.protocol.noise.difference import NegativeBinomialDifference
+from wallflower.protocol.noise.laplace import DiscreteLaplace
 from wallflower.protocol.privacy.mechanism import LARGEST_COHORT
 from wallflower.strategy.bandit.cells import ROUNDING, Delivered, NoiseBound
 from wallflower.strategy.bandit.radius import cohort_noise

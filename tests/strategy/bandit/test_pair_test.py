@@ -282,7 +282,7 @@ def test_it_needs_at_most_the_lead_of_the_pair_radius_and_less_near_zero(
     evidence = SequentialTest(spec)
     heard = evidence.planned(batch)
     users = evidence.delivered(heard, batch).users
-    radius = confidence_for(spec).pair(heard, heard, batch).radius
+    radius = confidence_for(spec).pair(heard, batch).radius
 
     def falls(low: float, high: float) -> bool:
         sides = ((heard, (users * mean)[None]) for mean in (high, low))

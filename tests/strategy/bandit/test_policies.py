@@ -177,8 +177,8 @@ def test_an_arm_retired_by_hand_is_never_wished_for_again(name: str) -> None:
 
 
 def test_an_unknown_policy_is_named_with_a_suggestion() -> None:
-    with pytest.raises(InputError, match='did you mean "dp-klucb"'):
-        PolicySpec("dp-kulcb", 2, 100, "dist-dp", Fraction(1))
+    with pytest.raises(InputError, match='did you mean "dp-imed"'):
+        PolicySpec("dp-imd", 2, 100, "dist-dp", Fraction(1))
 
 
 def test_an_unknown_mechanism_is_named_with_a_suggestion() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.orchestration import config, world
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.privacy.honest_floor import FloorRule, cohort_floor
-from wallflower.strategy.run.drawing import Draw, UserRegistry
+from wallflower.strategy.run.registry import Draw, UserRegistry
 from wallflower.strategy.run.sharing import (
     Composition,
     UsersExhaustedError,

@@ -29,13 +29,13 @@ from wallflower.strategy.config import (
     PolicySettings,
     PrivacySettings,
 )
-from wallflower.strategy.run.cohort_spec import (
-    cohort_spec,
+from wallflower.strategy.run.cohort import describe_cohort
+from wallflower.strategy.run.drawing import (
+    can_fill_round,
     draw_round,
-    everybody_suffices,
-    who_is_left,
+    find_largest_limit,
 )
-from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.run.registry import UserRegistry
 
 RUNS, LEVEL = 2_000, 1 - 1e-6
 P = Fraction(1, 10)
@@ -80,9 +80,11 @@ def run_once(settings: ExperimentConfig, nodes: Population, seed: int) -> Policy
             outcomes[name] = random.random(users) < rate
     policy = policy_for(settings)
     while policy.finished is None:
-        if not everybody_suffices(registry, settings, policy.next_cohorts()):
+        if not can_fill_round(registry, settings, policy.next_cohorts()):
             # The last round takes who is left. Looking for them takes long: 1 in 10.
-            limit = None if seed % 10 else who_is_left(registry, settings, policy)
+            limit = (
+                None if seed % 10 else find_largest_limit(registry, settings, policy)
+            )
             if limit is None:
                 break
             policy.limit(limit)
@@ -90,7 +92,7 @@ def run_once(settings: ExperimentConfig, nodes: Population, seed: int) -> Policy
         draws = draw_round(registry, settings, next_cohorts, registry.nodes)
         sums = []
         for cohort_request, draw in zip(next_cohorts, draws, strict=True):
-            spec = cohort_spec(settings, "run", cohort_request, draw.floor, 1)
+            spec = describe_cohort(settings, "run", cohort_request, draw.floor, 1)
             precision = cohort_mechanism(spec).precision
             ones = sum(
                 int(outcomes[node][[int(user) for user in users]].sum())

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.orchestration import config, world
 from wallflower.strategy.run import verify as verifying
-from wallflower.strategy.run.balance import find_unbalanced
 from wallflower.strategy.run.replay import RecordedFacts
+from wallflower.strategy.run.verify import find_unbalanced
 from wallflower.strategy.store.chain import INVITED, VOID, Entry
 from wallflower.strategy.store.entries import StoredCohort
 from wallflower.strategy.store.journal import Journal

@@ -9,7 +9,7 @@ import pytest
 from tests.support.orchestration import Altered, config, world
 from tests.support.secure_sums import Cohort, cohort_spec, names, open_cohort
 from wallflower.protocol.errors import UnavailableError
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.session import (
     OUT,
     SUSPECT,

@@ -14,7 +14,7 @@ from wallflower.clients.node.node import Node
 from wallflower.engines.population import Enrolment
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import RewardSettings
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.sealed import feldman
 from wallflower.protocol.secure_sum.session import SENT, Finding
 from wallflower.protocol.wire import sealed_pb2 as wire

@@ -14,7 +14,7 @@ from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.messages.left_out import mark_users, pack_left_out
 from wallflower.protocol.privacy.honest_floor import FloorRule
 from wallflower.protocol.wire.node_pb2 import Accepted
-from wallflower.strategy.run.drawing import Draw, UserRegistry
+from wallflower.strategy.run.registry import Draw, UserRegistry
 from wallflower.strategy.run.sharing import Composition, UsersExhaustedError
 from wallflower.strategy.store.entries import Askable, Met
 
@@ -137,16 +137,16 @@ def test_a_node_that_comes_back_later_is_not_taken_for_new() -> None:
 
 def test_a_round_takes_the_fullest_nodes_and_no_more_than_it_may() -> None:
     users = registry(*[10] * 8, *[30] * 8)
-    chosen = users.choose(100, 5, users.nodes)
+    chosen = users.choose_nodes(100, 5, users.nodes)
     assert len(chosen) == 5
     assert all(int(name[1:]) >= 8 for name in chosen)
 
 
 def test_a_round_takes_more_nodes_when_their_users_do_not_suffice() -> None:
     users = registry(*[1] * 50)
-    assert len(users.choose(32, 5, users.nodes)) == 40
-    assert len(users.choose(50, 5, users.nodes)) == 50
-    assert len(users.choose(2, 0, users.nodes)) == 50
+    assert len(users.choose_nodes(32, 5, users.nodes)) == 40
+    assert len(users.choose_nodes(50, 5, users.nodes)) == 50
+    assert len(users.choose_nodes(2, 0, users.nodes)) == 50
 
 
 def test_several_cohorts_are_drawn_all_or_none() -> None:
@@ -192,7 +192,7 @@ def test_a_round_that_everybody_known_suffices_for_is_drawn(
 
 def test_users_of_nodes_that_are_away_are_counted_as_the_journal_has_them() -> None:
     here = registry(5, 5)
-    here.know({"n0": Met(5), "n2": Met(50), "n3": Met(50)})
+    here.restore_nodes({"n0": Met(5), "n2": Met(50), "n3": Met(50)})
     here.mark_invited([("n2", [f"u{i}" for i in range(20)])])
     sizes = {"n0": 5, "n1": 5, "n2": 50, "n3": 50}
     assert dict(here.known) == {node: Met(users) for node, users in sizes.items()}
@@ -238,7 +238,7 @@ def test_what_is_known_of_everybody_is_what_the_journal_gives_a_new_process(
     users, nobody = registry(*sizes, most=most, seed=seed), Fraction(0)
     used: list[tuple[str, tuple[str, ...]]] = []
     for size, refused in rounds:
-        among = users.choose(2 * size, 2, users.nodes)
+        among = users.choose_nodes(2 * size, 2, users.nodes)
         try:
             draws = users.draw_round(size, 2, rule(2, nobody, nobody), among, EVENLY)
         except (UsersExhaustedError, InputError):
@@ -250,18 +250,18 @@ def test_what_is_known_of_everybody_is_what_the_journal_gives_a_new_process(
             used += [pair for found in draws for pair in found.users.items()]
     here, away = registry(*sizes, most=most), UserRegistry(most)
     here.mark_invited(used)
-    away.know({f"n{node}": Met(size) for node, size in enumerate(sizes)})
+    away.restore_nodes({f"n{node}": Met(size) for node, size in enumerate(sizes)})
     away.mark_invited(used)
     for fresh in (here, away):
         assert users.known == fresh.known
         assert users.most_invited == fresh.most_invited
         for without in ((), ("n0", "n2", "stranger")):
-            assert users.nodes_left(without) == fresh.nodes_left(without)
+            assert users.count_nodes_left(without) == fresh.count_nodes_left(without)
         for composition in (EVENLY, IN_PROPORTION):
-            left = users.people_left(rule(2), composition)
-            assert left == fresh.people_left(rule(2), composition)
+            left = users.count_people_left(rule(2), composition)
+            assert left == fresh.count_people_left(rule(2), composition)
     assert users.remaining == here.remaining
-    assert users.choose(1, 0, users.nodes) == here.choose(1, 0, here.nodes)
+    assert users.choose_nodes(1, 0, users.nodes) == here.choose_nodes(1, 0, here.nodes)
 
 
 def accepted(users: int, out: Iterable[int], names: str = "u") -> Accepted:
@@ -294,29 +294,29 @@ def test_nobody_is_drawn_whom_their_node_leaves_out(
             for node, count in enumerate(sizes)
             for i in range(count)
         )
-        assert users.remaining == users.askable().able == able
+        assert users.remaining == users.count_askable().able == able
         with contextlib.suppress(UsersExhaustedError, InputError):
             found = draw(users, size, rule(len(sizes)))
             cohort = [(n, u) for n, us in found.users.items() for u in us]
             assert not any(int(user[1:]) in out[node] for node, user in cohort)
-            assert not users.leaves_out({n: set(us) for n, us in found.users.items()})
+            assert not users.has_left_out({n: set(us) for n, us in found.users.items()})
             seen.update(cohort)
         # Whoever reads the journal counts the same.
         away = UserRegistry(most)
-        away.know(users.known)
+        away.restore_nodes(users.known)
         away.mark_invited([(n, [u]) for (n, u), c in seen.items() for _ in range(c)])
-        assert away.askable() == users.askable()
+        assert away.count_askable() == users.count_askable()
     assert max(seen.values(), default=0) <= most
 
 
 def test_what_is_told_of_other_users_leaves_nobody_out() -> None:
     users = registry(5, 5)
     users.leave_out("n0", accepted(5, [1, 3], names="renamed"))
-    assert users.askable() == Askable(people=10, left_out=0, able=10)
+    assert users.count_askable() == Askable(people=10, left_out=0, able=10)
     users.leave_out("n0", accepted(5, [1, 3]))
-    assert users.askable() == Askable(people=10, left_out=2, able=8)
+    assert users.count_askable() == Askable(people=10, left_out=2, able=8)
     users.leave_out("n0", Accepted())
-    assert users.askable() == Askable(people=10, left_out=0, able=10)
+    assert users.count_askable() == Askable(people=10, left_out=0, able=10)
     nobody = Accepted(left_out=b"\xff", users=accepted(5, []).users)
     with pytest.raises(MalformedMessageError):
         users.leave_out("n0", nobody)

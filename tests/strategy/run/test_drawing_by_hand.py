@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.privacy.honest_floor import FloorRule
-from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.run.registry import UserRegistry
 from wallflower.strategy.run.sharing import (
     Composition,
     UsersExhaustedError,
@@ -35,11 +35,11 @@ def registry(*sizes: int, most: int = 1, seed: int = 1) -> UserRegistry:
 def test_nodes_that_ran_dry_are_not_chosen_nor_counted() -> None:
     users = registry(1, 4, 4, 4)
     rule = FloorRule(4, NOTHING, NOTHING)
-    assert users.nodes_left() == 4
+    assert users.count_nodes_left() == 4
     users.draw_round(4, 1, rule, users.nodes, Composition())  # one of every node
-    assert users.choose(2, 0, users.nodes) == ("n1", "n2", "n3")
-    assert users.nodes_left() == 3
-    assert users.nodes_left(without=["n1"]) == 2
+    assert users.choose_nodes(2, 0, users.nodes) == ("n1", "n2", "n3")
+    assert users.count_nodes_left() == 3
+    assert users.count_nodes_left(without=["n1"]) == 2
     assert users.has_more_than(["n1", "n2"])
     assert not users.has_more_than(["n1", "n2", "n3"])
 
@@ -51,7 +51,7 @@ def test_whoever_is_given_back_may_be_drawn_at_once() -> None:
     assert users.remaining == 0
     users.give_back({"n0": draw.users["n0"]})
     assert users.remaining == 2
-    assert users.choose(1, 0, users.nodes) == ("n0",)
+    assert users.choose_nodes(1, 0, users.nodes) == ("n0",)
 
 
 @settings(max_examples=80, deadline=None)
@@ -76,7 +76,7 @@ def test_people_in_play_are_those_below_the_level_who_were_not_invited(
             )
             for node, count in enumerate(sizes)
         ]
-        assert users.people_left(rule, IN_PROPORTION) == sum(in_play)
+        assert users.count_people_left(rule, IN_PROPORTION) == sum(in_play)
         try:
             (draw,) = users.draw_round(size, 1, rule, users.nodes, IN_PROPORTION)
         except (UsersExhaustedError, InputError):
@@ -89,10 +89,10 @@ def test_people_in_play_are_those_below_the_level_who_were_not_invited(
 
 def test_users_of_nodes_that_are_away_are_spent_after_their_last_invitation() -> None:
     users = UserRegistry(2, 1)
-    users.know({"away": Met(3)})
+    users.restore_nodes({"away": Met(3)})
     users.mark_invited([("away", ["a", "b"]), ("away", ["a"])])
     rule = FloorRule(2, NOTHING, NOTHING)
-    assert users.people_left(rule, Composition()) == 2  # b once more, and c
+    assert users.count_people_left(rule, Composition()) == 2  # b once more, and c
 
 
 def test_who_lags_behind_is_as_likely_in_either_cohort() -> None:

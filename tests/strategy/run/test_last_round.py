@@ -17,10 +17,10 @@ from wallflower.strategy.config import (
     PolicySettings,
     SecureSumSettings,
 )
-from wallflower.strategy.run import cohort_spec, recruiting
-from wallflower.strategy.run.cohort_spec import draw_round
-from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.run import drawing, recruiting
+from wallflower.strategy.run.drawing import draw_round
 from wallflower.strategy.run.recruiting import Recruiter
+from wallflower.strategy.run.registry import UserRegistry
 from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store import events
 from wallflower.strategy.store.chain import LIMITED
@@ -60,7 +60,7 @@ def limits(run_dir: Path) -> list[str]:
         return [e.subject for e in journal.entries() if e.kind == LIMITED]
 
 
-@pytest.mark.parametrize("policy", ["elimination", "dp-klucb", "dp-imed"])
+@pytest.mark.parametrize("policy", ["elimination", "dp-imed"])
 async def test_the_last_round_asks_the_users_who_are_left(
     policy: str, tmp_path: Path
 ) -> None:
@@ -124,12 +124,12 @@ async def test_a_limit_outlives_the_server(tmp_path: Path) -> None:
 async def test_a_run_that_ends_although_a_smaller_round_could_be_asked_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def exhausted(self: Recruiter, policy: Policy) -> bool:
-        return not cohort_spec.everybody_suffices(
+    async def is_exhausted(self: Recruiter, policy: Policy) -> bool:
+        return not drawing.can_fill_round(
             self._registry, self._config, policy.next_cohorts()
         )
 
-    monkeypatch.setattr(Recruiter, "exhausted", exhausted)
+    monkeypatch.setattr(Recruiter, "is_exhausted", is_exhausted)
     async with world(tmp_path, alike()) as there:
         await there.run()
     assert ended(there).finished == "users-exhausted"
@@ -140,17 +140,17 @@ async def test_a_run_that_ends_although_a_smaller_round_could_be_asked_is_refuse
 async def test_a_round_that_shrinks_although_all_could_be_asked_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def shrink(self: Recruiter, number: int, policy: Policy) -> None:
+    async def limit_round(self: Recruiter, number: int, policy: Policy) -> None:
         if number == 2:
             self._journal.note_limited(number, 130)
             policy.limit(130)
 
-    monkeypatch.setattr(Recruiter, "shrink", shrink)
+    monkeypatch.setattr(Recruiter, "limit_round", limit_round)
 
     async def over(self: Recruiter, policy: Policy) -> bool:
         return policy.users > 200
 
-    monkeypatch.setattr(Recruiter, "exhausted", over)
+    monkeypatch.setattr(Recruiter, "is_exhausted", over)
     async with world(tmp_path, alike()) as there:
         await there.run()
     found = problems(there.run_dir)
@@ -160,7 +160,7 @@ async def test_a_round_that_shrinks_although_all_could_be_asked_is_refused(
 async def test_a_round_that_shrinks_more_than_it_must_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    most = cohort_spec.who_is_left
+    most = drawing.find_largest_limit
 
     def fewer(
         registry: UserRegistry, experiment: ExperimentConfig, policy: Policy
@@ -168,7 +168,7 @@ async def test_a_round_that_shrinks_more_than_it_must_is_refused(
         users = most(registry, experiment, policy)
         return None if users is None else max(2 * 60, users // 2)
 
-    monkeypatch.setattr(recruiting, "who_is_left", fewer)
+    monkeypatch.setattr(recruiting, "find_largest_limit", fewer)
     async with world(tmp_path, alike()) as there:
         await there.run()
     found = problems(there.run_dir)

@@ -15,8 +15,8 @@ from tests.wallflower.results.test_page import Page
 from tests.wallflower.test_run_commands import invoke
 from wallflower.protocol.files.sections import NodeSettings
 from wallflower.strategy.config import ExperimentConfig, load_config
+from wallflower.strategy.run.drawing import Reach, count_reach, find_stranded
 from wallflower.strategy.run.node_users import CountedUsers, NodeUsers
-from wallflower.strategy.run.reach import Reach, count_reach, find_stranded
 
 # Two arms that no sum tells apart. One of 21 nodes holds 400 of the 600 people.
 LARGE = (400,) + (10,) * 20
@@ -85,14 +85,14 @@ def test_people_without_names_are_counted_as_named_ones_are() -> None:
     for most in (1, 2, 3):
         names = tuple(f"u{number}" for number in range(11))
         named, nameless = NodeUsers(names, most), CountedUsers((), most, users=11)
-        named.fill(random)
-        while (left := nameless.standing().available) > 0:
-            assert named.standing() == nameless.standing()
+        named.refill(random)
+        while (left := nameless.summarize().available) > 0:
+            assert named.summarize() == nameless.summarize()
             count = int(random.integers(1, left + 1))
             assert len(named.take(count, random)) == count
             nameless.take(count, random)
-        assert named.standing() == nameless.standing()
-        assert nameless.standing().invitations == 11 * most
+        assert named.summarize() == nameless.summarize()
+        assert nameless.summarize().invitations == 11 * most
 
 
 def test_people_whom_unequal_nodes_strand_are_found(

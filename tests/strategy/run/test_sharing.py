@@ -265,13 +265,13 @@ def test_a_nodes_users_are_taken_least_invited_first_and_never_twice(
 ) -> None:
     random = np.random.default_rng(5)
     node = NodeUsers(tuple(f"u{place}" for place in range(users)), most)
-    node.fill(random)
+    node.refill(random)
     often = [0] * users
     for count in takes:
         available = sum(one < most for one in often)
-        assert node.standing().available == available
-        assert node.standing().busiest == max(often)
-        assert node.standing().invitations == sum(often)
+        assert node.summarize().available == available
+        assert node.summarize().busiest == max(often)
+        assert node.summarize().invitations == sum(often)
         if count > available:
             break
         taken = node.take(count, random)
@@ -286,11 +286,11 @@ def test_a_nodes_users_are_taken_least_invited_first_and_never_twice(
 def test_users_given_back_come_first_again() -> None:
     random = np.random.default_rng(2)
     node = NodeUsers(("a", "b", "c"), 2)
-    node.fill(random)
+    node.refill(random)
     node.take(3, random)
     node.give_back(("b",), random)
     assert [node.names[place] for place in node.take(1, random)] == ["b"]
-    assert node.standing().available == 3
+    assert node.summarize().available == 3
 
 
 def test_every_cohort_of_a_round_meets_the_floor_and_not_only_the_best() -> None:

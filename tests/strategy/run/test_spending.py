@@ -19,7 +19,7 @@ from wallflower.strategy.config import (
     SecureSumSettings,
 )
 from wallflower.strategy.run import spending
-from wallflower.strategy.run.cohort_spec import cohort_spec
+from wallflower.strategy.run.cohort import describe_cohort
 from wallflower.strategy.run.spending import (
     Spending,
     build_promise,
@@ -48,7 +48,7 @@ def asked(
     )
     floor = cohort_floor([size // nodes] * nodes, TENTH, TENTH)
     cohort_request = CohortRequest(1, 0, size, Fraction(1, 10**6))
-    return cohort_spec(config, "run", cohort_request, floor, 1), nodes
+    return describe_cohort(config, "run", cohort_request, floor, 1), nodes
 
 
 def approximate_of(spec: CohortSpec) -> float:

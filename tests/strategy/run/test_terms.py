@@ -29,8 +29,8 @@ from wallflower.strategy.config import (
     TestSettings,
     TransportSettings,
 )
+from wallflower.strategy.run.meeting import TermsRefusedError
 from wallflower.strategy.run.recruiting import NodesMissingError
-from wallflower.strategy.run.terms import TermsRefusedError
 from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal

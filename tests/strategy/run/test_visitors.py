@@ -12,9 +12,9 @@ from wallflower.protocol.secure_sum.backends import (
     SEALED,
     SECAGG_PLUS,
     SHUFFLE,
+    asks_once,
 )
 from wallflower.protocol.secure_sum.sealed.committee import dealing_spec
-from wallflower.protocol.secure_sum.stages import asks_once
 from wallflower.protocol.wire.node_pb2 import (
     CohortStage,
     NodeAnswer,
@@ -22,7 +22,6 @@ from wallflower.protocol.wire.node_pb2 import (
     Task,
 )
 from wallflower.strategy.config import ExperimentConfig, SecureSumSettings
-from wallflower.strategy.run.cohort_spec import threat_of
 from wallflower.strategy.store.journal import Journal
 
 
@@ -83,7 +82,10 @@ async def test_a_visitor_takes_no_part_in_a_dealing_whatever_the_server_says(
     async with world(tmp_path, experiment(SEALED)) as there:
         (name,) = let_poll(there, 1)
         spec = dealing_spec(
-            "test-run", "dealing-1", threat_of(there.config), dict.fromkeys("ab", 1)
+            "test-run",
+            "dealing-1",
+            there.config.secure_sum.threat,
+            dict.fromkeys("ab", 1),
         )
         task = Task(task_id="t", stage=CohortStage(spec=spec, message=b"x"))
         body = NodeRequest(run_id="test-run", tasks=[task]).SerializeToString()

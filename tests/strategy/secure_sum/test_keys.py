@@ -19,9 +19,8 @@ from tests.support.secure_sums import (
 )
 from wallflower.protocol.errors import ProtocolError, UnusableKeyError
 from wallflower.protocol.secure_sum.backends import SECAGG_PLUS
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
-from wallflower.protocol.secure_sum.keys import signed
-from wallflower.protocol.secure_sum.seals import check_public
+from wallflower.protocol.secure_sum.context import unwrap, wrap
+from wallflower.protocol.secure_sum.keys import check_public, signed
 from wallflower.protocol.secure_sum.session import Ask, KeyReady, SecureSum, Void
 from wallflower.protocol.wire import secure_sum_pb2 as wire
 

@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 
 from tests.support.secure_sums import Cohort, asks, cohort_spec, names, open_cohort
-from wallflower.protocol.secure_sum.envelope import unwrap
-from wallflower.protocol.secure_sum.shamir import evaluate
+from wallflower.protocol.secure_sum.context import unwrap
+from wallflower.protocol.secure_sum.secret_shares import evaluate
 from wallflower.protocol.wire.secure_sum_pb2 import MaskAnswer
 
 View = tuple[tuple[int, ...], ...]

@@ -18,7 +18,7 @@ from tests.support.secure_sums import (
     forged,
 )
 from wallflower.protocol.errors import ProtocolError
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.sealed import ranges
 from wallflower.protocol.secure_sum.sealed.cipher import (
     Ciphertext,

@@ -23,7 +23,7 @@ from tests.support.secure_sums import (
     forged,
 )
 from wallflower.protocol.errors import ProtocolError
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.sealed import feldman
 from wallflower.protocol.secure_sum.sealed.group import (
     ORDER,

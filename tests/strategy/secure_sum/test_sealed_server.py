@@ -21,7 +21,7 @@ from tests.support.secure_sums import (
 )
 from wallflower.clients.secure_sum import ClientKeyring
 from wallflower.protocol.errors import InputError, ProtocolError
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.sealed.group import (
     Point,
     base,

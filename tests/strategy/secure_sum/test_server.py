@@ -24,7 +24,7 @@ from wallflower.protocol.errors import (
     ReplayedMessageError,
     WrongContextError,
 )
-from wallflower.protocol.secure_sum.envelope import LARGEST_MESSAGE, unwrap, wrap
+from wallflower.protocol.secure_sum.context import LARGEST_MESSAGE, unwrap, wrap
 from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum, Void
 from wallflower.protocol.wire import secure_sum_pb2 as wire
 from wallflower.strategy.secure_sum import restore_session

@@ -18,7 +18,7 @@ from wallflower.protocol.errors import (
     MalformedMessageError,
     ReplayedMessageError,
 )
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.session import Ask, SecureSum, Void
 from wallflower.protocol.secure_sum.shuffle.mixing import shares_for
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER, ShufflePlan

@@ -29,8 +29,8 @@ from wallflower.protocol.errors import (
     RefusalError,
     WrongContextError,
 )
-from wallflower.protocol.secure_sum.envelope import unwrap
-from wallflower.protocol.secure_sum.masking import mask_info, mask_value
+from wallflower.protocol.secure_sum.context import unwrap
+from wallflower.protocol.secure_sum.secagg_plus import mask_info, mask_value
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.threat import Threat, graph_size
 from wallflower.protocol.wire import secure_sum_pb2 as wire

@@ -17,10 +17,10 @@ from tests.support.machines.lies import History
 from tests.support.machines.nodes import stage_request
 from wallflower.protocol.errors import ProtocolError
 from wallflower.protocol.identity.enrolment import Trust
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.backends import CHECK, DEAL, ENLIST
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.sealed.committee import Seats
 from wallflower.protocol.secure_sum.session import Ask
-from wallflower.protocol.secure_sum.stages import CHECK, DEAL, ENLIST
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.sealed_pb2 import (

@@ -33,7 +33,7 @@ from tests.support.machines.servers import (
 from wallflower.protocol.secure_sum.sealed.group import base
 from wallflower.protocol.secure_sum.session import KeyReady, SecureSum, Void
 from wallflower.protocol.wire.sealed_pb2 import DealingState
-from wallflower.strategy.secure_sum.shared_key import SharedKey
+from wallflower.strategy.secure_sum.keyring import SharedKey
 
 ENDS = "from every state with enough nodes a fair schedule ends"
 QUORUM = "no sum below its quorum"

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from tests.support.machines.explore import Interned, ViolationError
 from tests.support.machines.faults import ONCE, ROWS
 from tests.support.machines.nodes import Actor, NodeState, Reply, close_request
-from wallflower.protocol.secure_sum.envelope import unwrap
+from wallflower.protocol.secure_sum.context import unwrap
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import CohortStage, NodeRequest
 

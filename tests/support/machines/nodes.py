@@ -34,9 +34,9 @@ from wallflower.clients.secure_sum import ClientKeyring, SessionFactory
 from wallflower.clients.secure_sum.key_share_store import MemoryKeyShares
 from wallflower.protocol.identity.canonical import digest
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
-from wallflower.protocol.secure_sum.envelope import unwrap
+from wallflower.protocol.secure_sum.backends import STAGES
+from wallflower.protocol.secure_sum.context import unwrap
 from wallflower.protocol.secure_sum.sealed.group import ORDER, read_scalar
-from wallflower.protocol.secure_sum.stages import STAGES
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import (
     CloseCohort,

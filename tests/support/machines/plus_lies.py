@@ -16,24 +16,26 @@ from tests.support.machines.explore import ViolationError
 from tests.support.machines.faults import ONCE, QUORUM, TWICE
 from tests.support.machines.lies import History
 from tests.support.machines.nodes import stage_request
-from wallflower.protocol.secure_sum.context import (
-    context_of,
-    draw_order,
-    roster_bytes,
-    roster_digest,
-)
-from wallflower.protocol.secure_sum.envelope import wrap
-from wallflower.protocol.secure_sum.graph import ring_neighbours
-from wallflower.protocol.secure_sum.plus_seals import PLUS_SEAL_BYTES
-from wallflower.protocol.secure_sum.seals import split
-from wallflower.protocol.secure_sum.stages import (
+from wallflower.protocol.secure_sum.backends import (
     ADVERTISE,
     CONFIRM,
     MASK,
     SHARE,
     UNMASK,
 )
-from wallflower.protocol.secure_sum.survivors import summarize_survivors
+from wallflower.protocol.secure_sum.context import (
+    context_of,
+    draw_order,
+    roster_bytes,
+    roster_digest,
+    wrap,
+)
+from wallflower.protocol.secure_sum.keys import split
+from wallflower.protocol.secure_sum.secagg_plus import (
+    PLUS_SEAL_BYTES,
+    ring_neighbours,
+    summarize_survivors,
+)
 from wallflower.protocol.secure_sum.threat import Sizes, Threat, graph_size
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.secure_sum_pb2 import (

@@ -14,18 +14,18 @@ from tests.support.machines.explore import ViolationError
 from tests.support.machines.faults import ONCE, QUORUM, TWICE
 from tests.support.machines.lies import History
 from tests.support.machines.nodes import stage_request
+from wallflower.protocol.secure_sum.backends import OPEN, SEAL
 from wallflower.protocol.secure_sum.context import (
     context_of,
     roster_bytes,
     roster_digest,
+    wrap,
 )
-from wallflower.protocol.secure_sum.envelope import wrap
 from wallflower.protocol.secure_sum.sealed.group import Point, total
-from wallflower.protocol.secure_sum.stages import OPEN, SEAL
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.sealed_pb2 import OpenRequest, SealAnswer, SealRequest
 from wallflower.protocol.wire.secure_sum_pb2 import RosterNote
-from wallflower.strategy.secure_sum.shared_key import SharedKey
+from wallflower.strategy.secure_sum.keyring import SharedKey
 
 Contributions = tuple[tuple[str, SealAnswer], ...]
 

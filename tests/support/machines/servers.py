@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from wallflower.protocol.errors import ProtocolError
 from wallflower.protocol.identity.enrolment import Trust
-from wallflower.protocol.secure_sum.envelope import parse
+from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.secure_sum.session import (
     Ask,
     KeyReady,
@@ -29,7 +29,7 @@ from wallflower.strategy.secure_sum import (
     restore_session,
     server_session,
 )
-from wallflower.strategy.secure_sum.shared_key import SharedKey
+from wallflower.strategy.secure_sum.keyring import SharedKey
 
 Event = tuple[str, str, bytes]  # "receive" or "lose", party, answer or code
 

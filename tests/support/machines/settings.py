@@ -32,7 +32,7 @@ from wallflower.strategy.secure_sum import (
     backend_modulus,
     server_session,
 )
-from wallflower.strategy.secure_sum.shared_key import SharedKey
+from wallflower.strategy.secure_sum.keyring import SharedKey
 
 NAMES = ("n1", "n2", "n3", "n4")
 _TENTH = Fraction(1, 10)

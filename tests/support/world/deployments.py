@@ -17,8 +17,8 @@ from tests.support.world.schedule import GRPC, Schedule, node_names
 from tests.support.world.shuffling import place_of
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
-from wallflower.clients.node.spends import OneTimeAnswer
 from wallflower.clients.node.rollback_counter import RollbackCounter
+from wallflower.clients.node.spends import OneTimeAnswer
 from wallflower.clients.transport.grpc_client import Invitation, attend
 from wallflower.engines.population import LedgeredTransport, hosted_ledger
 from wallflower.protocol.errors import RefusalError, UnavailableError
@@ -31,7 +31,7 @@ from wallflower.protocol.identity.tokens import RunTokens
 from wallflower.protocol.messages.port import NodeTransport
 from wallflower.results.run_folder import check_hosted_ledger
 from wallflower.strategy.run.orchestrator import Orchestrator
-from wallflower.strategy.run.sessions import make_session_factory
+from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.store.events import Listen
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.spool import Spool
@@ -169,7 +169,9 @@ async def live(
     invitation = Invitation(_ADDRESS, _certificate().certificate, RUN, token)
     while True:
         try:
-            with Ledger(home / LEDGER, RollbackCounter(home / "ledger.counter")) as ledger:
+            with Ledger(
+                home / LEDGER, RollbackCounter(home / "ledger.counter")
+            ) as ledger:
                 await ledger.record_answer(OneTimeAnswer.connection(name, RUN))
                 node = make(schedule, name, ledger, shown, pins)
                 node.only_run = RUN

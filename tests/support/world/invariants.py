@@ -21,8 +21,8 @@ from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.elimination import Elimination
 from wallflower.strategy.bandit.policies import policy_from_state
 from wallflower.strategy.bandit.policy import USERS_EXHAUSTED
-from wallflower.strategy.run.cohort_spec import everybody_suffices
-from wallflower.strategy.run.drawing import UserRegistry
+from wallflower.strategy.run.drawing import can_fill_round
+from wallflower.strategy.run.registry import UserRegistry
 from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store.entries import StoredCohort
 from wallflower.strategy.store.journal import Journal
@@ -176,6 +176,6 @@ def _exhaustion(schedule: Schedule, journal: Journal, used: _Invited) -> Iterato
     next_cohorts = [
         replace(cohort_request, size=least) for cohort_request in policy.next_cohorts()
     ]
-    if everybody_suffices(registry, config, next_cohorts):
+    if can_fill_round(registry, config, next_cohorts):
         left = registry.remaining
         yield f"a run ended as {USERS_EXHAUSTED}, and {left} users were never asked"

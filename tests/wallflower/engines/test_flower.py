@@ -26,8 +26,8 @@ from wallflower.strategy.config import (
     ExperimentSettings,
     TransportSettings,
 )
+from wallflower.strategy.run.meeting import TermsRefusedError
 from wallflower.strategy.run.recruiting import NodesMissingError
-from wallflower.strategy.run.terms import TermsRefusedError
 from wallflower.strategy.store import events
 from wallflower.strategy.store.event_log import encode
 from wallflower.strategy.store.journal import Journal

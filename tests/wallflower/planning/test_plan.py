@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from wallflower.experiment import StatedExperiment
 from wallflower.planning.plan import Plan, make_plan
-from wallflower.planning.request import PlanRequest, with_file
+from wallflower.planning.request import PlanRequest, read_request
 from wallflower.planning.shuffled import messages_sentence, sent_by_user
+from wallflower.planning.units import Question
 from wallflower.planning.view import plan_json, print_plan
 from wallflower.protocol.accounting.truncation import truncation
 from wallflower.protocol.errors import InputError
@@ -149,7 +151,7 @@ def test_missing_shares_below_the_floor_would_cost_privacy() -> None:
     assert losses[-1] > 1
 
 
-@pytest.mark.parametrize("mechanism", ["central-dp", "local-dp", "dp-se"])
+@pytest.mark.parametrize("mechanism", ["central-dp", "local-dp"])
 def test_dropouts_cost_nothing_where_nobody_counts_on_others(mechanism: str) -> None:
     assert planned(mechanism=mechanism).dropouts == ()
 
@@ -319,7 +321,9 @@ def test_rare_outcomes_typically_need_far_fewer_users_than_the_worst_case() -> N
 def test_an_experiments_file_is_planned_and_flags_override_it() -> None:
     path = Path("examples/headline.toml")
     config = load_config(path)
-    found = with_file(REQUEST, path, {"epsilon"})
+    question = Question(REQUEST.gaps, REQUEST.base_rate)
+    flags = {"epsilon": REQUEST.epsilon}
+    found = read_request(StatedExperiment(config), flags, question)
     assert found.arms == len(config.experiment.arms)
     assert found.horizon == config.horizon
     assert found.epsilon == REQUEST.epsilon

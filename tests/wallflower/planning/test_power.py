@@ -12,12 +12,12 @@ import pytest
 
 from wallflower.cli import main
 from wallflower.figures import power as figure
-from wallflower.planning.outlook import DEFAULTS
 from wallflower.planning.plan import make_plan
 from wallflower.planning.power import Grid, PowerCell, power_cells
+from wallflower.planning.request import PlanRequest
 from wallflower.protocol.errors import InputError
 
-REQUEST = dataclasses.replace(DEFAULTS, arms=2, horizon=20_000)
+REQUEST = PlanRequest(arms=2, horizon=20_000)
 GRID = Grid(
     epsilons=(Fraction(1, 2), Fraction(5)),
     base_rates=(Fraction(1, 10), Fraction(2, 5)),
@@ -103,12 +103,12 @@ def test_rates_that_no_arm_can_have_are_refused(rate: str, lift: str) -> None:
 
 
 def test_the_usual_lifts_leave_out_what_a_high_base_rate_cannot_have() -> None:
-    grid = Grid.of("", "0.6", (), {"base_rate"}, None)
+    grid = Grid.read(None, "0.6", (), None)
     assert max(grid.lifts) == Fraction(1, 2)
 
 
 def test_the_epsilon_of_a_file_joins_the_usual_ones() -> None:
-    grid = Grid.of("1", "0.5", (), (), Fraction(1, 2))
+    grid = Grid.read(None, None, (), Fraction(1, 2))
     assert grid.epsilons == (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(10))
 
 

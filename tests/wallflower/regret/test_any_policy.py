@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wallflower.protocol.rewards.models import BernoulliRewards
-from wallflower.regret.report import summary
+from wallflower.regret.report import summarize
 from wallflower.regret.setup import Prepared, build_engine
 from wallflower.regret.simulation import Simulation, run
 from wallflower.regret.users import AnyPolicy
@@ -51,7 +51,7 @@ def test_a_new_policy_is_played_by_its_own_rules(engine: str) -> None:
 def test_its_report_promises_nothing_that_the_policy_did_not_say() -> None:
     engine = build_engine(simulation(NAME))
     made = Prepared(simulation(NAME), engine, "fast", ("a", "b"), "bernoulli", "given")
-    found = summary(made, run(engine))
+    found = summarize(made, run(engine))
     assert found["guarantee"]["best_arm"] == (
         "What patient promises about the best arm is not known here."
     )

@@ -15,8 +15,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from wallflower.protocol.noise.gaussian import Skellam
+from wallflower.protocol.noise.laplace import DiscreteLaplace
 from wallflower.protocol.noise.law import NoiseLaw
-from wallflower.protocol.noise.laws import DiscreteLaplace, Skellam
 from wallflower.protocol.rewards.models import (
     BernoulliRewards,
     BetaRewards,

@@ -10,14 +10,11 @@ from scipy import stats
 
 import wallflower.regret.draws as module
 from wallflower.protocol.noise.bits import SeededBits
+from wallflower.protocol.noise.difference import NegativeBinomialDifference
+from wallflower.protocol.noise.gaussian import DiscreteGaussian, Skellam
+from wallflower.protocol.noise.gaussian_sums import SumOfDiscreteGaussians
+from wallflower.protocol.noise.laplace import DiscreteLaplace
 from wallflower.protocol.noise.law import NoiseLaw
-from wallflower.protocol.noise.laws import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NegativeBinomialDifference,
-    Skellam,
-    SumOfDiscreteGaussians,
-)
 from wallflower.regret.draws import total_noise
 
 LAWS = {

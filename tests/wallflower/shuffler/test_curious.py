@@ -23,7 +23,7 @@ from tests.support.shuffled_sums import (
     started,
 )
 from tests.wallflower.shuffler.test_service import asked
-from wallflower.protocol.secure_sum.envelope import unwrap
+from wallflower.protocol.secure_sum.context import unwrap
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan, unnamed_info
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey

@@ -16,7 +16,7 @@ from tests.support.shuffled_sums import (
     started,
 )
 from tests.wallflower.shuffler.test_service import asked, bearer
-from wallflower.protocol.secure_sum.envelope import unwrap
+from wallflower.protocol.secure_sum.context import unwrap
 from wallflower.protocol.secure_sum.session import SecureSum, Void
 from wallflower.protocol.secure_sum.shuffle.plan import unnamed_info
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, OpeningKey

@@ -19,7 +19,7 @@ from tests.support.shuffled_sums import (
     shuffled_spec,
 )
 from wallflower.protocol.errors import AuthenticationError
-from wallflower.protocol.secure_sum.envelope import unwrap, wrap
+from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.session import Ask, SecureSum
 from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan
 from wallflower.protocol.secure_sum.shuffle.seals import OpeningKey, seal_info

@@ -9,8 +9,7 @@ import pytest
 
 from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.noise.bits import OsBits, SeededBits
-from wallflower.protocol.noise.certificate import certified_tables
-from wallflower.protocol.noise.radix import TABLE_BITS, RadixPlan
+from wallflower.protocol.noise.radix import TABLE_BITS, RadixPlan, certified_tables
 from wallflower.protocol.secure_sum.shuffle.digits import read, write
 
 PLAN = RadixPlan(16, 8, Fraction(1, 100), Fraction(1, 10**9))
