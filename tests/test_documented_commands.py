@@ -225,6 +225,7 @@ def test_the_commands_of_a_first_hour_run_in_the_order_of_the_readme(
     assert said.rstrip().endswith("The record holds.")
 
 
+@pytest.mark.slow  # three processes
 def test_the_commands_of_the_example_in_euros_run(grpc_server: Path) -> None:
     # Of 2,000 simulated runs (`wallflower simulate`) all find the season ticket.
     said = [run(command, grpc_server) for command in REVENUE]
@@ -233,6 +234,7 @@ def test_the_commands_of_the_example_in_euros_run(grpc_server: Path) -> None:
     assert '"season ticket" is the best of 2 arms' in said[2]
 
 
+@pytest.mark.slow  # five processes
 def test_three_experiments_with_the_same_people_run(tmp_path: Path) -> None:
     (text,) = (b.text for b in blocks("toml") if 'name = "again"' in b.text)
     (tmp_path / "again.toml").write_text(text, encoding="utf-8")
@@ -371,12 +373,14 @@ def test_the_documented_client_app_serves_nodes_with_homes(
     assert best(tmp_path / "run") == [False, True, False]
 
 
+@pytest.mark.slow  # a whole run
 def test_the_notebook_snippet_runs(grpc_server: Path) -> None:
     script = grpc_server / "notebook.py"
     script.write_text(snippet("InProcessGrid("), encoding="utf-8")
     assert run(f"python {script}", grpc_server).rstrip().endswith("winner")
 
 
+@pytest.mark.slow  # two processes
 def test_the_snippet_that_loads_a_run_runs(grpc_server: Path) -> None:
     run("wallflower run experiment.toml --run-dir loaded", grpc_server)
     script = grpc_server / "load.py"

@@ -99,6 +99,7 @@ def _tried(
     )
 
 
+@pytest.mark.slow  # builds a wheel
 def test_it_holds_one_package_with_the_app_and_the_examples_and_no_tests(
     wheel: Path,
 ) -> None:
@@ -122,6 +123,7 @@ def test_it_holds_one_package_with_the_app_and_the_examples_and_no_tests(
     assert not any(name.suffix in (".pyc", ".proto") for name in names)
 
 
+@pytest.mark.slow  # builds and installs a wheel
 def test_it_is_the_wheel_that_answers(fresh: Path, grpc_server: Path) -> None:
     said = run(
         fresh, grpc_server, "python", "-c", "import wallflower; print(wallflower)"

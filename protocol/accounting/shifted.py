@@ -226,14 +226,15 @@ def shifted(law: NoiseLaw, shift: int) -> ShiftedNoise:
     )
 
 
-# --- What a view is worth that tells a little more than the sum.
+# --- Views that tell a little more than the sum.
 #
-# A view may weigh inputs of equal sum by up to e^η (a shuffled heap does). With M_s and
-# m_s the largest and smallest likelihood of an event over inputs of sum s, M_s ≤ e^η m_s:
+# A view may weigh inputs of equal sum by up to e^η, as a shuffled batch does. Let M_s
+# and m_s be the largest and smallest likelihood of an event over inputs of sum s, so
+# that M_s ≤ e^η m_s. Then:
 #
 # - (ε, δ) of the sum is (ε + η, δ) of the view: Σ P(s) M_s ≤ e^ε Σ P′(s) M_s + δ;
-# - D_α of the view is at most D_α of the sum plus αη/(α − 1), from P ≤ e^η Σ P(s) m_s and
-#   P′ ≥ Σ P′(s) m_s, and because m is a sub-stochastic kernel.
+# - D_α of the view is at most D_α of the sum plus αη/(α − 1). This follows from
+#   P ≤ e^η Σ P(s) m_s and P′ ≥ Σ P′(s) m_s: m is a sub-stochastic kernel.
 
 
 class Seen:

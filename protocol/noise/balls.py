@@ -107,9 +107,9 @@ def _limit(bits: int) -> None:
 # --- Masses of a law on 0, 1, 2, … as integers with a proven relative error.
 #
 # Every law here follows a recurrence whose terms are positive (where it is not, the law
-# says so and pays with guard bits). Then rounding down at every step keeps a lower bound,
-# and the relative errors only add up: after `steps` steps of at most `ROUNDINGS` floors
-# of numbers ≥ 2^guard, the true mass lies in [m, m·(1 + 2^(−accuracy))] for
+# says so and pays with guard bits). Then rounding down at every step keeps a lower
+# bound, and the relative errors only add up: after `steps` steps of at most `ROUNDINGS`
+# floors of numbers ≥ 2^guard, the true mass lies in [m, m·(1 + 2^(−accuracy))] for
 #
 #     accuracy = guard − ⌈log₂(steps · ROUNDINGS)⌉ − 2.
 #

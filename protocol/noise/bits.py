@@ -36,7 +36,7 @@ class OsBits:
     Every request is a system call of its own and nothing of it is kept, so that there
     is no word which a forked child, a clone of the machine or a snapshot that is gone
     back to could hand out a second time. The system's generator is watched: see
-    `protocol.bit_health`.
+    `GeneratorWatch`.
     """
 
     __slots__ = ()
@@ -136,28 +136,6 @@ def bernoulli(numerator: int, denominator: int, bits: BitSource) -> bool:
     if numerator in (0, denominator):
         return numerator == denominator
     return uniform_integer(denominator, bits) < numerator
-
-
-def uniform_integers(bound: int, count: int, bits: BitSource) -> Integers:
-    """Draw `count` values exactly uniformly from 0 … bound−1, bound ≤ 2⁶³.
-
-    A word is kept if it lies below the largest multiple of `bound`, so no residue is
-    favoured.
-    """
-    if not 1 <= bound <= 2**63:
-        raise InputError("bound", bound, "1 … 2^63")
-    last_kept = np.uint64(2**64 // bound * bound - 1)
-    divisor = np.uint64(bound)
-    words = bits.words(count)
-    kept = words <= last_kept
-    values = (words % divisor).astype(np.int64)
-    pending = np.flatnonzero(~kept)
-    while len(pending):
-        words = bits.words(len(pending))
-        kept = words <= last_kept
-        values[pending[kept]] = (words[kept] % divisor).astype(np.int64)
-        pending = pending[~kept]
-    return values
 
 
 # --- Health tests of the system's generator, after NIST SP 800-90B §4.

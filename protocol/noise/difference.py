@@ -40,10 +40,10 @@ from wallflower.protocol.noise.law import (
 # --- Gauss's function ₂F₁(R + extra, R + x; x + 1; e^{−2·rate}), enclosed.
 #
 # Its series has positive terms. Where they fall fast enough, adding them up takes two
-# milliseconds. Elsewhere flint subtracts two series in 1 − e^{−2·rate}. That loses about
-# three bits for each unit of x·rate, and where it lost half of all bits flint begins anew
-# with a routine that takes ten milliseconds or more. With bits to spare it takes less
-# than one.
+# milliseconds. Elsewhere flint subtracts two series in 1 − e^{−2·rate}. That loses
+# about three bits for each unit of x·rate, and where it lost half of all bits flint
+# begins anew with a routine that takes ten milliseconds or more. With bits to spare it
+# takes less than one.
 
 
 _LARGEST_SHAPE = 4  # more, and the terms grow before they fall
@@ -89,14 +89,15 @@ def _summed(shape: Fraction, rate: Fraction, x: int, extra: int) -> Ball:
 
 # --- The recurrence behind the difference of two Pólya draws.
 #
-# A_k = P(X = k) and C_k are (1−q)^{2R} times the coefficients of (1−qz)^{−R}(1−q/z)^{−R}
-# and of (1−qz)^{−R}(1−q/z)^{−R−1}. Comparing coefficients in z·dA/dz gives
+# A_k = P(X = k) and C_k are (1−q)^{2R} times the coefficients of
+# (1−qz)^{−R}(1−q/z)^{−R} and of (1−qz)^{−R}(1−q/z)^{−R−1}. Comparing coefficients in
+# z·dA/dz gives
 #
 #     A_{k−1} = [(k−R)·A_k + R(1−q²)·C_k] / (q(k−1+R)),   C_{k−1} = A_{k−1} + q·C_k,
 #
 # which is positive, hence stable downwards, for k ≥ R. For k < R a term is negative and
-# the lost bits are counted. C falls with k, so that its first value is its smallest. The
-# loop holds D_k = 2R(1−q²)·C_k times the denominator of R instead of C_k.
+# the lost bits are counted. C falls with k, so that its first value is its smallest.
+# The loop holds D_k = 2R(1−q²)·C_k times the denominator of R instead of C_k.
 
 
 @dataclass(slots=True)

@@ -172,10 +172,11 @@ def _gaussian(width: int, variance: Ball, support: range, bits: int) -> tuple[in
 
 # --- The certificate: a proof by exact integers that a table keeps its promise.
 #
-# Take two parties with inputs of equal sum, and one level. Split the law of k₁ + k₂ into
-# A, neither drew junk, and J, the rest. After A the sum of what they go on with is known,
-# after J it is uniform on 2^l values; so whatever the levels above show weighs A by some
-# r between 0 and 2^l, the same for both pairs of inputs. The level therefore adds at most
+# Take two parties with inputs of equal sum, and one level. Split the law of k₁ + k₂
+# into A, neither drew junk, and J, the rest. After A the sum of what they go on with is
+# known, after J it is uniform on 2^l values; so whatever the levels above show weighs A
+# by some r between 0 and 2^l, the same for both pairs of inputs. The level therefore
+# adds at most
 #
 #     max over r and sums of |ln((rA + J)/(rA′ + J′))|
 #

@@ -17,10 +17,10 @@ from wallflower.protocol.numbers import round_up
 
 # --- From a Rényi curve to (ε, δ).
 #
-# If D_α ≤ ε(α) then (ε, δ)-DP holds with
-# ε = ε(α) + ln(1/(αδ))/(α − 1) + ln(1 − 1/α) for every α > 1 (Canonne, Kamath and Steinke
-# 2020, Prop. 12; the paper's conversion lemma). Every order gives a valid ε, so a search
-# that misses the best order only gives a larger one.
+# If D_α ≤ ε(α) then (ε, δ)-DP holds with ε = ε(α) + ln(1/(αδ))/(α − 1) + ln(1 − 1/α)
+# for every α > 1 (Canonne, Kamath and Steinke 2020, Prop. 12; the paper's conversion
+# lemma). Every order gives a valid ε, so a search that misses the best order only gives
+# a larger one.
 
 
 RenyiCurve = Callable[[float], float]
@@ -68,9 +68,9 @@ def approximate_epsilon(
 
 # --- What a statistical distance costs as a δ.
 #
-# If a law P′ differs from a law P that is ε-private by at most t in statistical distance,
-# whatever the input, then P′ is (ε, (1 + e^ε)·t)-private: P′(S) ≤ P(S) + t, and
-# P(S) ≤ e^ε·P₂(S) ≤ e^ε·(P₂′(S) + t).
+# If a law P′ differs from a law P that is ε-private by at most t in statistical
+# distance, whatever the input, then P′ is (ε, (1 + e^ε)·t)-private: P′(S) ≤ P(S) + t,
+# and P(S) ≤ e^ε·P₂(S) ≤ e^ε·(P₂′(S) + t).
 
 
 # Most that one cohort may add to δ, where something in it may fail.

@@ -106,10 +106,6 @@ class CohortMechanism(abc.ABC):
     def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
         """λ ↦ ln E exp(λ · total noise); an upper bound where no closed form is."""
 
-    def total_log_mgf(self, argument: float, survivors: int | None = None) -> float:
-        """`noise_log_mgf` at one argument."""
-        return self.noise_log_mgf(survivors)(argument)
-
     @abc.abstractmethod
     def guarantee(self) -> Guarantee:
         """The promise to one user of this cohort."""

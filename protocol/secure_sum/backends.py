@@ -17,18 +17,13 @@ SHUFFLE: Final = "shuffle"
 BACKENDS: Final = (SECAGG_PLUS, SEALED, SHUFFLE)
 LARGEST_MODULUS: Final = 2**62
 MOST_USERS: Final = 2**32 - 1  # that one node may speak for
-# Back-ends of earlier releases, and what took their place.
-_SUCCESSORS: Final = {"committee": SEALED}
 
 
 def check_backend(parameter: str, name: str) -> None:
-    """Refuse a back-end that is not known, with its successor or the near miss."""
-    if name in BACKENDS:
-        return
-    hint = nearest(name, BACKENDS)
-    if name in _SUCCESSORS:
-        hint = f' (it is gone; "{_SUCCESSORS[name]}" took its place)'
-    raise InputError(parameter, f'"{name}"{hint}', f"one of {', '.join(BACKENDS)}")
+    """Raise InputError with the near miss if no back-end has this name."""
+    if name not in BACKENDS:
+        near = nearest(name, BACKENDS)
+        raise InputError(parameter, f'"{name}"{near}', f"one of {', '.join(BACKENDS)}")
 
 
 def summing_modulus(spec: CohortSpec) -> int | None:

@@ -93,7 +93,6 @@ def _checksum(
     return hashlib.sha256(header.encode() + context + payload).digest()[:8]
 
 
-DIGEST_BYTES = 32
 _LIST = json.JSONEncoder(separators=(",", ":")).encode
 
 

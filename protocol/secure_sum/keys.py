@@ -30,10 +30,10 @@ from wallflower.protocol.wire.secure_sum_pb2 import PartyKey
 # --- Keys between two parties and what is sealed with them.
 #
 # X25519 → HKDF-SHA256 → AES-256-GCM, all from `cryptography` and the standard library.
-# A *pair key* is the HKDF extract-and-expand of a Diffie-Hellman secret, bound to the run
-# and both public keys; it may be kept for a run. A *sealing key* is expanded from it for
-# one message only: run, batch, arm, cohort, roster, sender, receiver, stage and salt are
-# in its `info`, so a seal opens in no other place, and the nonce may be zero.
+# A *pair key* is the HKDF extract-and-expand of a Diffie-Hellman secret, bound to the
+# run and both public keys; it may be kept for a run. A *sealing key* is expanded from
+# it for one message only: run, batch, arm, cohort, roster, sender, receiver, stage and
+# salt are in its `info`, so a seal opens in no other place, and the nonce may be zero.
 
 
 KEY_BYTES = 32

@@ -24,7 +24,8 @@ from wallflower.protocol.secure_sum.recovery import (
 
 # --- Unbiased uniform integers of ℤ_m from the operating system's randomness.
 #
-# Rejection, never reduction: a value drawn as ``bits mod m`` would favour small residues.
+# Rejection, never reduction: a value drawn as ``bits mod m`` would favour small
+# residues.
 
 
 def uniform_integers(count: int, modulus: int) -> NDArray[np.uint64]:

@@ -155,9 +155,10 @@ def _upper_tails(masses: NDArray[np.float64]) -> NDArray[np.float64]:
 # A node answers while t of its k neighbours are in the sum. A lying server chooses who
 # seems to vanish. It cuts the ring at two gaps, each of at least k/2 places without an
 # honest node in the sum. The honest node beside a gap has at most k/2 neighbours on its
-# own side, so it answers only if t − k/2 colluders stand among the k/2 places of the gap
-# that it knows. No two gaps overlap. A cut therefore needs two disjoint half-windows
-# that hold t − k/2 colluders each, and this module bounds the chance of such a pair.
+# own side, so it answers only if t − k/2 colluders stand among the k/2 places of the
+# gap that it knows. No two gaps overlap. A cut therefore needs two disjoint
+# half-windows that hold t − k/2 colluders each, and this module bounds the chance of
+# such a pair.
 #
 # Telling two parts of the ring different survivors needs such a pair as well: each node
 # at the border wants t signatures, and honest ones come from its own side alone.

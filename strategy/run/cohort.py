@@ -97,14 +97,14 @@ class CohortRunner:
     def __init__(
         self,
         journal: Journal,
-        port: NodeTransport,
+        transport: NodeTransport,
         pending: PendingCohorts,
         listen: events.Listen,
         deadlines: Deadlines,
     ) -> None:
         self._journal = journal
         self._key = journal.cohort_key
-        self._port = port
+        self._transport = transport
         self._pending = pending
         self._listen = listen
         self._deadlines = deadlines
@@ -166,7 +166,7 @@ class CohortRunner:
             )
             end = await run_session(
                 session=session,
-                port=self._port,
+                transport=self._transport,
                 wrap=asked.traffic.wrap,
                 unwrap=asked.traffic.unwrap,
                 deadlines=self._deadlines,
@@ -218,7 +218,7 @@ class CohortRunner:
     async def close_all(self, run_id: str, *, shares_only: bool) -> None:
         """Tell nodes which cohorts are over; nothing depends on an answer."""
         requests = self.closings.requests(run_id, shares_only=shares_only)
-        stream = self._port.ask(requests, timeout_s=_CLOSING_TIMEOUT_S)
+        stream = self._transport.ask(requests, timeout_s=_CLOSING_TIMEOUT_S)
         with contextlib.suppress(Exception):
             async with aclosing(stream) as answers:
                 async for _ in answers:

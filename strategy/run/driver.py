@@ -1,6 +1,6 @@
-"""Drive one secure sum through a port: ask, collect until the deadline, go on.
+"""Drive one secure sum through a transport: ask, collect until the deadline, go on.
 
-The machine (`ServerSession`) knows the protocol, the port knows the nodes, the spool
+The machine (`ServerSession`) knows the protocol, the transport knows the nodes, the spool
 knows what to remember; this is the only place where the three meet.
 """
 
@@ -72,7 +72,7 @@ Unwrap = Callable[[Answer], bytes | Refusal]
 
 async def run_session(
     session: ServerSession,
-    port: NodeTransport,
+    transport: NodeTransport,
     wrap: Wrap,
     unwrap: Unwrap,
     deadlines: Deadlines,
@@ -113,7 +113,7 @@ async def run_session(
             return outcome
         events = await spool.events()
         await _worked(partial(_replay, session, events), len(events))
-    drive = _Drive(session, port, wrap, unwrap, deadlines=deadlines, settle=settle)
+    drive = _Drive(session, transport, wrap, unwrap, deadlines=deadlines, settle=settle)
     step = await drive.to_end(spool)
     if isinstance(step, KeyReady):
         raise InputError("session", "a dealing", "a cohort; see run_dealing")
@@ -124,13 +124,13 @@ async def run_session(
 
 async def run_dealing(
     session: ServerSession,
-    port: NodeTransport,
+    transport: NodeTransport,
     wrap: Wrap,
     unwrap: Unwrap,
     deadlines: Deadlines,
 ) -> KeyReady | Void:
     """Bring a dealing to its end; none of it is spooled, it is simply dealt again."""
-    step = await _Drive(session, port, wrap, unwrap, deadlines).to_end(None)
+    step = await _Drive(session, transport, wrap, unwrap, deadlines).to_end(None)
     if isinstance(step, SecureSum):
         raise InputError("session", "a cohort", "a dealing; see run_session")
     return step
@@ -141,7 +141,7 @@ class _Drive:
     """One session on its way, and what it needs for it."""
 
     session: ServerSession
-    port: NodeTransport
+    transport: NodeTransport
     wrap: Wrap
     unwrap: Unwrap
     deadlines: Deadlines
@@ -209,7 +209,7 @@ class _Drive:
             listening.cancel()
             await asyncio.wait([listening])
         if not listening.cancelled():
-            listening.result()  # what the port failed with, if it did
+            listening.result()  # what the transport failed with, if it did
 
 
 async def _worked(work: Callable[[], Result], size: int) -> Result:

@@ -55,14 +55,14 @@ class KeyGeneration:
         self,
         config: ExperimentConfig,
         journal: Journal,
-        port: NodeTransport,
+        transport: NodeTransport,
         sessions: SessionFactory,
         closings: Closings,
         listen: events.Listen,
     ) -> None:
         self._config = config
         self._journal = journal
-        self._port = port
+        self._transport = transport
         self._sessions = sessions
         self._closings = closings
         self._listen = listen
@@ -116,7 +116,7 @@ class KeyGeneration:
         traffic = CohortTraffic(spec, {}, self._closings)
         session = self._sessions.open(spec, nodes)
         outcome = await run_dealing(
-            session, self._port, traffic.wrap, traffic.unwrap, self._deadlines
+            session, self._transport, traffic.wrap, traffic.unwrap, self._deadlines
         )
         void = None if isinstance(outcome, KeyReady) else outcome.code
         findings = select_findings(void, session.findings)

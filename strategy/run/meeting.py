@@ -35,7 +35,7 @@ from wallflower.strategy.store.journal import Journal
 
 _log = logging.getLogger(__name__)
 
-# How often a port is asked again who is there; a count is cheap on every port.
+# How often a transport is asked again who is there; a count is cheap on every transport.
 _TRIES = 3  # a node that is busy for a moment must not miss the roll call
 _PAUSE_S, _RETRY_S = 0.05, 0.3
 _MOST_ANSWERED = 1_000  # cohorts that one node's word is taken for
@@ -48,7 +48,7 @@ class NeedsStreamError(ProtocolError):
 
 
 class RollCall:
-    """Keeps the registry up to date with the nodes a port can reach.
+    """Keeps the registry up to date with the nodes a transport can reach.
 
     Parameters
     ----------
@@ -67,13 +67,13 @@ class RollCall:
 
     def __init__(
         self,
-        port: NodeTransport,
+        transport: NodeTransport,
         journal: Journal,
         registry: UserRegistry,
         timeout_s: float,
         backend: str,
     ) -> None:
-        self._port = port
+        self._transport = transport
         self._journal = journal
         self._run_id = journal.run_id
         self._registry = registry
@@ -90,8 +90,8 @@ class RollCall:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                while len(await self._port.nodes()) < expected:  # noqa: ASYNC110
-                    await asyncio.sleep(_PAUSE_S)  # ports are asked, they do not tell
+                while len(await self._transport.nodes()) < expected:  # noqa: ASYNC110
+                    await asyncio.sleep(_PAUSE_S)  # transports are asked, they do not tell
         except TimeoutError:
             _log.warning("not all nodes are there", extra={"event": "nodes-missing"})
         await self.refresh()
@@ -103,7 +103,7 @@ class RollCall:
 
     async def refresh(self) -> tuple[str, ...]:
         """Let new nodes describe themselves; give all that can be asked now."""
-        present, known = await self._port.nodes(), self._registry.nodes
+        present, known = await self._transport.nodes(), self._registry.nodes
         others = [node for node in present if node not in known]
         if not others:
             return tuple(present)
@@ -146,7 +146,7 @@ class RollCall:
         self._calls += 1
         failed = []
         requests = [describe_request(self._run_id, n, self._calls) for n in nodes]
-        stream = self._port.ask(requests, timeout_s=self._timeout_s)
+        stream = self._transport.ask(requests, timeout_s=self._timeout_s)
         async with aclosing(stream) as answers:
             async for answer in answers:
                 if answer.failure is not None:
@@ -243,9 +243,9 @@ class Terms:
     """
 
     def __init__(
-        self, port: NodeTransport, run_id: str, arms: Sequence[str], timeout_s: float
+        self, transport: NodeTransport, run_id: str, arms: Sequence[str], timeout_s: float
     ) -> None:
-        self._port = port
+        self._transport = transport
         self._run_id = run_id
         self._arms = tuple(arms)
         self._timeout_s = timeout_s
@@ -311,7 +311,7 @@ class Terms:
             self._arms,
             {node: tuple(specs.values()) for node, specs in asked.items()},
         )
-        stream = self._port.ask(requests, timeout_s=self._timeout_s)
+        stream = self._transport.ask(requests, timeout_s=self._timeout_s)
         async with aclosing(stream) as answers:
             async for answer in answers:
                 if answer.failure is not None:

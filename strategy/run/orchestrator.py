@@ -1,4 +1,4 @@
-"""One experiment from its first cohort to its winner, through any port.
+"""One experiment from its first cohort to its winner, through any transport.
 
 Per round: the policy wishes; users never asked before are drawn for every arm; all
 invitations are written down; the cohorts of all arms run at the same time; void ones
@@ -84,7 +84,7 @@ class Orchestrator:
         self,
         config: ExperimentConfig,
         journal: Journal,
-        port: NodeTransport,
+        transport: NodeTransport,
         sessions: SessionFactory,
         listen: events.Listen = events.ignore,
         expected_nodes: int = 2,
@@ -92,7 +92,7 @@ class Orchestrator:
     ) -> None:
         self._config = config
         self._journal = journal
-        self._port = port
+        self._transport = transport
         self._pending = PendingCohorts(journal, sessions, spool)
         self._spool = spool
         self._listen = listen
@@ -101,16 +101,16 @@ class Orchestrator:
         self._registry = UserRegistry(
             config.privacy.max_participations, config.test.noise_seed
         )
-        transport = config.transport
+        stage_timeout_s = config.transport.stage_timeout_s
         self._roll_call = RollCall(
-            port,
+            transport,
             journal,
             self._registry,
-            transport.stage_timeout_s,
+            stage_timeout_s,
             config.secure_sum.backend,
         )
         terms = Terms(
-            port, self._run_id, config.experiment.arms, transport.stage_timeout_s
+            transport, self._run_id, config.experiment.arms, stage_timeout_s
         )
         self._recruiter = Recruiter(
             config,
@@ -121,12 +121,12 @@ class Orchestrator:
             listen=listen,
         )
         self._runner = CohortRunner(
-            journal, port, self._pending, listen, stage_deadlines(config)
+            journal, transport, self._pending, listen, stage_deadlines(config)
         )
         self._key_generation = KeyGeneration(
             config,
             journal,
-            port,
+            transport,
             sessions=sessions,
             closings=self._runner.closings,
             listen=listen,

@@ -45,7 +45,7 @@ from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import BUDGET_ADVICE, Met
 from wallflower.strategy.store.journal import Journal
 
-_LOOK_S = 0.25  # ports are asked who is there, they do not tell
+_LOOK_S = 0.25  # transports are asked who is there, they do not tell
 
 
 Describe: TypeAlias = Callable[[CohortRequest, Floor], CohortSpec]

@@ -27,7 +27,6 @@ from wallflower.strategy.secure_sum.shuffle import ShuffleServer
 __all__ = [
     "ServerKeyring",
     "backend_modulus",
-    "dealing_session",
     "restore_session",
     "server_session",
 ]
@@ -82,20 +81,6 @@ def restore_session(
     machine = _machine(SessionParams(state.spec, parties, trust, known))
     machine.resume(state)
     return machine
-
-
-def dealing_session(
-    spec: CohortSpec,
-    parties: Mapping[PartyId, int],
-    *,
-    trust: Trust | None = None,
-    keyring: ServerKeyring,
-) -> ServerSession:
-    """Open the server's session for a dealing among `parties`; see `dealing_spec`.
-
-    It ends with Dealt, and `keyring` then has the key that cohorts are sealed under.
-    """
-    return DealingServer(SessionParams(spec, parties, trust, keyring))
 
 
 def _machine(opening: SessionParams) -> ServerMachine:

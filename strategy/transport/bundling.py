@@ -1,7 +1,7 @@
 """Everything one node must do now in one message, and one message at a time.
 
 Where a message is dear (Flower starts work for each, and loses state when two are under
-way on one node) this port stands before the real one: requests of all arms that are
+way on one node) this transport stands before the real one: requests of all arms that are
 ready together travel as one NodeRequest, and while a node is busy its next ones wait
 and are bundled in turn.
 """
@@ -63,8 +63,8 @@ class BundlingTransport:
         arms come to their next stage within moments of each other.
     """
 
-    def __init__(self, port: NodeTransport, *, linger_s: float = LINGER_S) -> None:
-        self._port = port
+    def __init__(self, transport: NodeTransport, *, linger_s: float = LINGER_S) -> None:
+        self._transport = transport
         self._linger_s = linger_s
         self._outstanding: PendingRequests[_Member] = PendingRequests()
         self._queues: dict[NodeId, list[_Member]] = {}
@@ -90,7 +90,7 @@ class BundlingTransport:
 
     async def nodes(self) -> Sequence[NodeId]:
         """Name the nodes that can be asked now."""
-        return await self._port.nodes()
+        return await self._transport.nodes()
 
     def ask(
         self, requests: Sequence[Request], *, timeout_s: float
@@ -100,7 +100,7 @@ class BundlingTransport:
 
     def _post(self, request: Request, inbox: Inbox, deadline: float) -> None:
         if not self._open:
-            raise UnavailableError("the bundling port is closed")
+            raise UnavailableError("the bundling transport is closed")
         member = self._outstanding.join(
             request, inbox, lambda: self._queue(request, deadline)
         )
@@ -169,7 +169,7 @@ class BundlingTransport:
     async def _carry(self, bundles: dict[NodeId, _Bundle]) -> None:
         now = asyncio.get_running_loop().time()
         latest = max(m.deadline for b in bundles.values() for m in b.members)
-        stream = self._port.ask(
+        stream = self._transport.ask(
             [bundle.request for bundle in bundles.values()],
             timeout_s=max(0.001, latest - now),
         )

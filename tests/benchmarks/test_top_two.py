@@ -81,6 +81,7 @@ def test_an_enemy_who_orders_the_cohorts_by_their_sums_gains_nothing() -> None:
     assert 0 < max(rates) <= float(SPEC.failure_probability)
 
 
+@pytest.mark.slow  # thousands of simulated runs
 def test_lags_that_weigh_more_than_one_together_break_the_promise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -69,6 +69,7 @@ def test_every_program_is_started_by_every_kind_of_deployment() -> None:
         assert {command[0] for command in commands} >= set(PROGRAMS)
 
 
+@pytest.mark.slow  # starts Flower's programs
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_flag_exists_in_the_pinned_flower(program: str) -> None:
     used = {
@@ -225,6 +226,6 @@ def test_the_shuffler_runs_with_what_a_nodes_image_holds() -> None:
     assert not {pin.partition("==")[0] for pin in pins("node.txt")} & {*absent}
     program = (
         f"import sys; sys.modules.update(dict.fromkeys({absent!r})); "
-        "import wallflower.cli, wallflower.shuffler.serve"
+        "import wallflower.cli, wallflower.shuffler.service"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -133,6 +133,7 @@ def charged(run_dir: Path) -> Counter[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow  # starts a server several times
 @pytest.mark.parametrize("backend", ["sealed", "secagg-plus"])
 def test_nobody_is_shown_an_arm_without_a_spend_on_disk(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

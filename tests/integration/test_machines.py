@@ -21,6 +21,7 @@ QUICK = (
 )
 
 
+@pytest.mark.slow  # explores thousands of states
 @pytest.mark.parametrize("name", SMALL_WORLDS)
 def test_no_state_of_a_small_world_breaks_an_invariant(name: str) -> None:
     found = visit(name, SMALL_WORLDS)

@@ -40,6 +40,7 @@ def until(done: object, what: str) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow  # three processes
 @pytest.mark.parametrize("phase", ["just started", "serving"])
 def test_a_killed_run_leaves_no_shuffler(phase: str, tmp_path: Path) -> None:
     words = command("run", write(tmp_path, EXPERIMENT), "--run-dir", tmp_path / "run")

@@ -47,6 +47,7 @@ CALM = Schedule(
 
 
 # Not traced: the same lines again and again, which other worlds run too.
+@pytest.mark.slow  # dozens of deployments
 @pytest.mark.no_cover
 @pytest.mark.parametrize("first", range(0, 12, 3))
 def test_nothing_that_must_hold_breaks_under_seeded_faults(first: int) -> None:
@@ -61,6 +62,7 @@ def test_a_world_without_faults_finishes_at_the_first_start(transport: str) -> N
     assert (outcome.ended, outcome.starts, outcome.broken) == ("finished", 1, [])
 
 
+@pytest.mark.slow  # two deployments
 def test_the_same_seed_is_the_same_course_of_events() -> None:
     one, other = simulate(drawn(4, [SHUFFLE])), simulate(drawn(4, [SHUFFLE]))
     assert one.trace == other.trace

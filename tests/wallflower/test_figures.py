@@ -96,7 +96,8 @@ def test_a_set_broken_off_goes_on_to_the_same_bytes_without_simulating_again(
 def test_another_seed_is_simulated_anew(tmp_path: Path) -> None:
     panel = SMALL.panels[0]
     one, other = (
-        figure_data.load_curve(panel, panel.series[0], 3, seed, tmp_path) for seed in (5, 6)
+        figure_data.load_curve(panel, panel.series[0], 3, seed, tmp_path)
+        for seed in (5, 6)
     )
     assert one.mean.tolist() != other.mean.tolist()
 

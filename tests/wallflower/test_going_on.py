@@ -112,6 +112,7 @@ def test_a_stopped_run_shows_the_records_counts(killed: Path) -> None:
     assert people_on_page(killed) == whole != []
 
 
+@pytest.mark.slow  # several processes
 def test_a_run_that_ran_out_of_room_says_how_to_go_on_and_does(tmp_path: Path) -> None:
     """No file may grow beyond 250 blocks: there is room to begin."""
     text = EXPERIMENT.replace("count = 6", "count = 60")

@@ -135,6 +135,7 @@ def test_one_table_serves_simulate_and_run_with_empty_cells_too(table: Path) -> 
     assert invoke("check", table)[0] == 0
 
 
+@pytest.mark.slow  # several commands and a run
 @pytest.mark.parametrize("name", ["headline", "phones", "dose"])
 def test_plan_simulate_and_run_say_the_same_floors(name: str, tmp_path: Path) -> None:
     """Of the first batch, which all arms take part in; dose has uneven nodes."""

@@ -48,6 +48,7 @@ def by_command(process: subprocess.Popen[str], run_dir: Path) -> None:
     assert wallflower("pause", run_dir, cwd=run_dir.parent).returncode == 0
 
 
+@pytest.mark.slow  # several processes
 @pytest.mark.parametrize("stop", [by_ctrl_c, by_command])
 def test_the_round_under_way_finishes_and_nobody_who_was_asked_is_lost(
     stop: Callable[[subprocess.Popen[str], Path], None], tmp_path: Path

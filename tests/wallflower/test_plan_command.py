@@ -65,7 +65,8 @@ def test_the_page_is_plain_when_it_is_not_read_on_a_terminal() -> None:
 
 def test_large_numbers_are_never_cut() -> None:
     done = wallflower(
-        *("plan", "--mechanism", "central-dp", "--horizon", "1e12", "--ratio", "10")
+        *("plan", "--mechanism", "central-dp", "--horizon", "1e12"),
+        *("--set", "policy.ratio=10"),
     )
     assert done.returncode == 0
     assert "…" not in done.stdout
@@ -82,7 +83,19 @@ def test_large_numbers_are_never_cut() -> None:
         (["--horizon", "12"], "horizon is 12"),
         (["--horizn", "12"], "Did you mean '--horizon'"),
         (["--gap", "2"], "gap is 2"),
-        (["--mechanism", "dist-cdp", "--scale", "1"], "scale is 1"),
+        (["--mechanism", "dist-cdp", "--set", "privacy.scale=1"], "scale is 1"),
+        (
+            ["--set", "privacy.epsilonn=1"],
+            '--set privacy: unknown key "epsilonn" (did you mean "epsilon"?)',
+        ),
+        (["--set", "privcy.epsilon=1"], 'unknown key "privcy" (did you mean "privacy"'),
+        (
+            ["--set", "privacy.epsilon=much"],
+            '--set privacy.epsilon: expected a number, got the text "much"',
+        ),
+        (["--set", "privacy.epsilon=0"], "--set privacy: epsilon is 0; allowed:"),
+        (["--set", "epsilon=1"], 'set is "epsilon=1"; allowed: SECTION.KEY=VALUE'),
+        (["--set", "privacy.epsilon"], 'set is "privacy.epsilon"; allowed:'),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_two(
@@ -131,3 +144,35 @@ def test_a_file_gives_what_no_flag_has_given(tmp_path: Path) -> None:
     assert json.loads(wallflower(*words).stdout)["settings"]["arms"] == 3
     five = json.loads(wallflower(*words, "--arms", "5").stdout)["settings"]
     assert (five["arms"], five["horizon"]) == (5, 720)
+
+
+def settings_of(*words: str) -> dict[str, Any]:
+    done = wallflower("plan", *words, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)["settings"]
+    return found
+
+
+def test_a_key_that_is_set_overrides_the_file(tmp_path: Path) -> None:
+    file = str(write(tmp_path, SMALL))
+    changes = ("--set", "privacy.epsilon=1/2", "--set", "secure-sum.dropout=0.3")
+    found = settings_of(file, *changes)
+    assert (found["epsilon"], found["floor"], found["arms"]) == ("1/2", "3/5", 3)
+
+
+def test_without_a_file_a_key_that_is_set_overrides_what_is_usual() -> None:
+    found = settings_of("--set", "policy.ratio=2", "--set", "secure-sum.corrupt=0")
+    assert (found["ratio"], found["floor"], found["arms"]) == ("2", "9/10", 10)
+    assert found["names"] == []
+
+
+def test_an_option_overrides_a_key_that_is_set() -> None:
+    found = settings_of("--set", "privacy.epsilon=2", "--epsilon", "3")
+    assert found["epsilon"] == "3"
+
+
+def test_a_file_that_is_wrong_is_named_and_not_the_option(tmp_path: Path) -> None:
+    file = write(tmp_path, SMALL + "[privacy]\nepsilon = 0\n")
+    done = wallflower("plan", str(file), "--set", "privacy.epsilon=1")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"wallflower: {file}.privacy: epsilon is 0")

@@ -80,6 +80,7 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow  # a process and a run each
 @pytest.mark.parametrize(
     "words",
     [

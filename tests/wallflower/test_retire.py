@@ -82,6 +82,7 @@ def status(run_dir: Path) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow  # several processes
 def test_a_run_under_way_retires_the_arm_at_its_rounds_end_and_all_say_so(
     run_dir: Path,
 ) -> None:

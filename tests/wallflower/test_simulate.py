@@ -21,6 +21,8 @@ from wallflower.cli import main
 Simulate = Callable[..., "Done"]
 COMMAND = [sys.executable, "-m", "wallflower", "simulate"]
 SMALL = ["--arms", "3", "--horizon", "5000", "--instances", "2"]
+TWO = ["--set", "rewards.means=[0.2, 0.8]"]
+EQUAL = ["--set", "rewards.means=[0.5, 0.5]"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def test_json_is_one_envelope_with_regret_arms_and_guarantee(
 
 
 def test_people_get_a_table_with_one_row_per_arm(simulate: Simulate) -> None:
-    done = simulate("--means", "0.2,0.8", "--rewards", "bernoulli")
+    done = simulate(*TWO)
     assert done.code == 0
     lines = done.out.splitlines()
     assert any(line.split()[:3] == ["●", "0", "0.2000"] for line in lines)
@@ -83,7 +85,7 @@ def test_the_papers_radius_promises_what_can_be_proved_of_it(
 ) -> None:
     # One side of K arms: a quarter for rewards and a half for noise, over all batches.
     assert math.pi**2 / 6 * (1 / 4 + 1 / 2) + 0.01 <= 1.25
-    done = simulate("--means", "0.2,0.8", "--rewards", "bernoulli", "--radius", "paper")
+    done = simulate(*TWO, "--set", "policy.radius=paper")
     said = " ".join(done.out.split())
     assert "The best arm is ever dropped with probability at most 0.125." in said
 
@@ -106,21 +108,30 @@ def test_a_toml_file_of_an_experiment_is_simulated_and_flags_override_it(
     assert [arm["true_mean"] for arm in found["arms"]] == pytest.approx([0.2, 0.9])
 
 
-def test_logged_rewards_are_replayed(simulate: Simulate, tmp_path: Path) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text("arm,reward\nold,0.2\nold,0.4\nnew,0.9\nnew,0.7\n")
-    found = report(
-        simulate, "--rewards", str(path), "--horizon", "5000", "--instances", "2"
+def test_a_table_of_outcomes_is_replayed(simulate: Simulate, tmp_path: Path) -> None:
+    path = tmp_path / "outcomes.csv"
+    path.write_text("user,old,new\nu1,0.2,0.9\nu2,0.4,0.7\n")
+    changes = (
+        "rewards.source=table",
+        f"rewards.table={path}",
+        'experiment.arms=["old", "new"]',
+        "nodes.count=2",
     )
+    words = [word for change in changes for word in ("--set", change)]
+    found = report(simulate, *words, "--horizon", "5000", "--instances", "2")
     assert [arm["arm"] for arm in found["arms"]] == ["old", "new"]
     assert [arm["true_mean"] for arm in found["arms"]] == pytest.approx([0.3, 0.8])
 
 
+def test_drawn_means_take_the_model_that_is_set(simulate: Simulate) -> None:
+    found = report(simulate, *SMALL, "--set", "rewards.model=beta")
+    assert found["settings"]["rewards"] == "beta"
+    assert [arm["arm"] for arm in found["arms"]] == ["rank 1", "rank 2", "rank 3"]
+
+
 def test_the_users_engine_gives_the_same_kind_of_report(simulate: Simulate) -> None:
-    fast = report(simulate, "--means", "0.2,0.8", "--horizon", "3000")
-    users = report(
-        simulate, "--means", "0.2,0.8", "--horizon", "3000", "--engine", "users"
-    )
+    fast = report(simulate, *TWO, "--horizon", "3000")
+    users = report(simulate, *TWO, "--horizon", "3000", "--engine", "users")
     assert fast.keys() == users.keys()
     assert users["settings"]["engine"] == "users"
     assert users["arms"][1]["status"] == "active"
@@ -135,23 +146,29 @@ def test_the_users_engine_gives_the_same_kind_of_report(simulate: Simulate) -> N
         ),
         (["--policy", "eliminate"], 'did you mean "elimination"?'),
         (
-            ["--means", "0.5,1.5"],
-            "means is 1.5 in the list; allowed: numbers in [0, 1]",
+            ["--set", "rewards.means=[0.5, 1.5]"],
+            "--set rewards: means is 1.5; allowed: within rewards.range, 0 to 1",
         ),
-        (["--means", "0.5,half"], "allowed: numbers in [0, 1] separated by commas"),
+        (
+            ["--set", 'rewards.means=[0.5, "half"]'],
+            '--set rewards.means[1]: expected a number, got the text "half"',
+        ),
         (["--arms", "1"], "arms is 1; allowed: a whole number of at least 2"),
-        (["--means", "0.5"], "arms is 1; allowed: at least two"),
+        (["--set", "rewards.means=[0.5]"], "allowed: one mean per arm"),
+        ([*TWO, "--arms", "3"], "arms is 3; allowed: 2, as many as there are means"),
         (["--horizon", "19"], "horizon is 19; allowed: at least two users an arm (20)"),
-        (["--rewards", "missing.csv"], "missing.csv: no such file"),
-        (["--rewards", "bernouli"], 'did you mean "bernoulli"?'),
+        (["--set", "rewards.model=bernouli"], 'did you mean "bernoulli"?'),
+        (["--set", "rewards.modl=bernoulli"], 'did you mean "model"?'),
         (["--epsilon", "0"], "epsilon is 0; allowed: greater than 0"),
-        (["--instance", "medium"], "allowed: one of easy, hard"),
         (["--engine", "quick"], "engine is"),
-        (["--radius", "tigt"], 'did you mean "tight"?'),
+        (["--set", "policy.radius=tigt"], 'did you mean "tight"?'),
+        (["--set", "policy.radius=pair"], 'radius is "pair"'),
         (["--format", "yaml"], "format is"),
-        (["--failure-probability", "1"], "strictly between 0 and 1"),
+        (
+            ["--set", "experiment.failure-probability=1"],
+            "--set experiment: failure-probability is 1",
+        ),
         (["nowhere.toml"], "nowhere.toml: no such file"),
-        (["--mechanism", "dp-se", "--engine", "users"], "baseline dp-se"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -163,16 +180,6 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert message in done.error
     assert done.error.count("\n") == 1
     assert done.out == ""
-
-
-def test_a_malformed_reward_file_is_named_with_its_line(
-    simulate: Simulate, tmp_path: Path
-) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text("arm,reward\na,0.5\nb,0.75\na,much\n")
-    done = simulate("--rewards", str(path))
-    assert done.code == 2
-    assert done.error == f"wallflower: {path}:4: the reward is not a number\n"
 
 
 @pytest.mark.parametrize(
@@ -201,14 +208,15 @@ def test_a_cell_that_is_no_reward_is_named_with_its_column(
 
 
 def test_how_the_runs_ended_is_said_in_words(simulate: Simulate) -> None:
-    said = simulate("--means", "0.2,0.8", "--horizon", "2000", "--instances", "3").out
+    said = simulate(*TWO, "--horizon", "2000", "--instances", "3").out
     assert "3 of 3 with one arm left" in said
-    said = simulate("--means", "0.5,0.5", "--horizon", "200").out
+    said = simulate(*EQUAL, "--horizon", "200").out
     assert "with everybody asked" in said
 
 
+@pytest.mark.slow  # a long simulation
 def test_ctrl_c_ends_cleanly_with_what_is_known_so_far() -> None:
-    flags = ["--engine", "users", "--horizon", "1e11", "--means", "0.5,0.5"]
+    flags = ["--engine", "users", "--horizon", "1e11", *EQUAL]
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     process = subprocess.Popen(
         [*COMMAND, *flags, "--format", "json"],
@@ -236,7 +244,7 @@ def test_ctrl_c_ends_cleanly_with_what_is_known_so_far() -> None:
 
 
 def test_it_says_how_many_users_it_took_to_decide(simulate: Simulate) -> None:
-    found = report(simulate, "--means", "0.2,0.8", "--instances", "20", "--horizon=2e4")
+    found = report(simulate, *TWO, "--instances", "20", "--horizon=2e4")
     until = found["users_until_decided"]
     assert until["undecided"] == 0
     assert 0 < until["low"] <= until["median"] <= until["high"] < 20_000
@@ -246,7 +254,7 @@ def test_it_says_how_many_users_it_took_to_decide(simulate: Simulate) -> None:
 
 
 def test_runs_without_a_winner_are_counted_as_undecided(simulate: Simulate) -> None:
-    found = report(simulate, "--means", "0.5,0.5", "--instances", "5", "--horizon=500")
+    found = report(simulate, *EQUAL, "--instances", "5", "--horizon=500")
     assert found["users_until_decided"] == {
         "mean": None,
         "median": None,

@@ -29,7 +29,7 @@ def shuffler(
     """Run a shuffler; print its address and the fingerprint that nodes pin."""
     import asyncio
 
-    from wallflower.shuffler.serve import serve
+    from wallflower.shuffler.service import serve
 
     hosts = address or [listen.rpartition(":")[0]]
     asyncio.run(serve(home, listen, hosts, enrolment, metrics=metrics, child=as_child))

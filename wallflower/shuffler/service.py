@@ -8,22 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import logging
-from collections.abc import AsyncIterator
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
+from wallflower.child import wait_for_parent_end
 from wallflower.listening.connections import connection_options
 from wallflower.listening.descriptors import streams_allowed
 from wallflower.listening.grpc_log import GrpcLines
 from wallflower.listening.health import HealthService
 from wallflower.protocol.errors import InputError
+from wallflower.protocol.files.keyfiles import REVOKED, read_public
+from wallflower.protocol.files.watched import RevokedSerials
 from wallflower.protocol.identity.certificates import KeyPair
+from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.identity.tls import is_current
 from wallflower.protocol.wire.shuffle_pb2 import Chunk
+from wallflower.shuffler.home import open_home
 from wallflower.shuffler.shuffled_batch import Shuffler
 
 SERVICE = "wallflower.v1.Shuffler"
@@ -212,3 +222,53 @@ class Service:
 
 def _old_tls(context: _Context) -> str | None:
     return None if is_current(context.auth_context()) else "tls-too-old"
+
+
+# --- A shuffler as a process.
+
+
+async def serve(
+    folder: Path,
+    listen: str,
+    hosts: Sequence[str],
+    enrolment: Path | None,
+    metrics: str,
+    *,
+    child: bool = False,
+) -> None:
+    """Run a shuffler until a signal; print its address and fingerprint when ready.
+
+    A `child` also ends with the process that started it.
+    """
+    home = open_home(folder, hosts)
+    trust = None
+    if enrolment is not None:
+        revoked = RevokedSerials(enrolment.with_name(REVOKED))
+        trust = Trust(read_public(enrolment), time.time, revoked)
+    shuffler = Shuffler(home.key, home.released, trust)
+    service = Service(shuffler, home.tls, home.token, Limits())
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    port = await service.open(listen)
+    if metrics:
+        host, _, number_text = metrics.rpartition(":")
+        start_http_server(int(number_text), host, service.registry)
+    host = listen.rpartition(":")[0]
+    ready = {"shuffler": f"{host}:{port}", "fingerprint": home.fingerprint}
+    sys.stdout.write(json.dumps(ready) + "\n")
+    sys.stdout.flush()
+    try:
+        async with asyncio.TaskGroup() as group:
+            beside = [group.create_task(_end_with_parent(stop))] if child else []
+            await stop.wait()
+            for task in beside:
+                task.cancel()
+    finally:
+        await service.close()
+
+
+async def _end_with_parent(stop: asyncio.Event) -> None:
+    await wait_for_parent_end()
+    stop.set()

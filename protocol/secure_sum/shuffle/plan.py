@@ -2,19 +2,76 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 
-from wallflower.protocol.errors import InputError
+from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.identity.canonical import digest
-from wallflower.protocol.noise.bits import BitSource
-from wallflower.protocol.noise.radix import RadixPlan
+from wallflower.protocol.noise.bits import BitSource, uniform_integer
+from wallflower.protocol.noise.radix import RadixPlan, certified_tables
 from wallflower.protocol.privacy.guarantee import distance_bits
-from wallflower.protocol.secure_sum.shuffle import digits, mixing
+from wallflower.protocol.secure_sum.shuffle import mixing
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, PLAIN, sealed_bytes
 from wallflower.protocol.secure_sum.threat import Threat, least_contributors
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec, Rational
+
+# --- Writing an integer in radix-2 messages, and reading the sum from a heap of them.
+#
+# A message is a number below 2L: twice the level, plus the bit.
+
+
+def write_digits(value: int, plan: RadixPlan, bits: BitSource) -> list[int]:
+    """Draw a party's messages for its integer; in order, so shuffle before sending.
+
+    On every level both laws are drawn from and a number to go on with, and one of them
+    is used: what is drawn, and how much of it, does not tell of junk.
+    """
+    if not 0 <= value < plan.modulus:
+        raise InputError("value", "outside the range", f"0 … 2^{plan.levels} − 1")
+    tables, messages = certified_tables(plan), list[int]()
+    sums = [list(accumulate(law)) for law in (tables.even, tables.odd)]
+    junk_sums = list(accumulate(tables.any_parity))
+    for level in range(plan.levels):
+        above = 1 << (plan.levels - level - 1)
+        is_junk = uniform_integer(tables.whole, bits) < tables.junk
+        fitting = bisect_right(sums[value & 1], uniform_integer(tables.whole, bits))
+        any_number = bisect_right(junk_sums, uniform_integer(tables.whole, bits))
+        anything = uniform_integer(above, bits)
+        ones = any_number if is_junk else fitting
+        value = anything if is_junk else (value - ones) // 2 % above
+        messages += [2 * level + 1] * ones
+        messages += [2 * level] * (plan.width - ones)
+    return messages
+
+
+def read_digits(heap: Iterable[int], contributors: int, plan: RadixPlan) -> int:
+    """Give Σ 2^l K_l mod 2^L of the messages of so many parties.
+
+    Raises
+    ------
+    MalformedMessageError
+        If the heap has not exactly d messages of each level a party. Whose fault it is
+        cannot be known; no sum can be believed.
+    """
+    counts = [0] * (2 * plan.levels)
+    for message in heap:
+        if not 0 <= message < len(counts):
+            raise MalformedMessageError(f"a message of no level among {plan.levels}")
+        counts[message] += 1
+    total, expected = 0, plan.width * contributors
+    for level in range(plan.levels):
+        zeros, ones = counts[2 * level], counts[2 * level + 1]
+        if zeros + ones != expected:
+            raise MalformedMessageError(
+                f"level {level} has {zeros + ones} messages; {contributors} parties "
+                f"send {expected}"
+            )
+        total += ones << level
+    return total % plan.modulus
+
 
 PURE = "pure"
 MIXED = "mixed"
@@ -87,7 +144,7 @@ class ShufflePlan:
     def write(self, value: int, bits: BitSource) -> list[bytes]:
         """Give the messages of a node."""
         if self.radix is not None:
-            numbers = digits.write(value, self.radix, bits)
+            numbers = write_digits(value, self.radix, bits)
         else:
             numbers = mixing.split(value, self.messages, self.modulus, bits)
         return [number.to_bytes(self.body_bytes, "big") for number in numbers]
@@ -96,7 +153,7 @@ class ShufflePlan:
         """Give the sum of so many nodes' messages, or raise MalformedMessageError."""
         numbers = (int.from_bytes(body, "big") for body in bodies)
         if self.radix is not None:
-            return digits.read(numbers, contributors, self.radix)
+            return read_digits(numbers, contributors, self.radix)
         return mixing.join(numbers, contributors * self.messages, self.modulus)
 
 

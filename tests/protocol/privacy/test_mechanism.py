@@ -121,7 +121,7 @@ def test_a_trusted_server_adds_the_only_noise() -> None:
 def test_non_private_adds_no_noise_and_promises_nothing() -> None:
     cohort = mechanism_named("non-private", HALF).for_cohort(100, 80, LEVEL)
     assert cohort.total_noise() is None
-    assert cohort.total_log_mgf(0.3) == 0
+    assert cohort.noise_log_mgf()(0.3) == 0
     assert cohort.guarantee().kind == "none"
     assert cohort.guarantee().epsilon is None
 
@@ -132,7 +132,7 @@ def test_log_mgf_of_the_total_is_never_below_the_true_one(name: str) -> None:
     total = cohort.total_noise(25)
     assert total is not None
     for argument in (0.001, 0.01, 0.2 / cohort.precision):
-        assert cohort.total_log_mgf(argument, 25) >= total.log_mgf(argument) * (
+        assert cohort.noise_log_mgf(25)(argument) >= total.log_mgf(argument) * (
             1 - 1e-12
         )
 

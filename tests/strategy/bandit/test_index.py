@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 from fractions import Fraction
 
-
 from tests.support.play import Field
 from wallflower.strategy.bandit.index import IndexPolicy
 from wallflower.strategy.bandit.spec import PolicySpec

@@ -51,9 +51,7 @@ def test_without_noise_two_arms_differ_by_root_two_more() -> None:
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0])
 def test_the_search_finds_the_minimum_over_a_fine_grid(epsilon: float) -> None:
     pool = laplace(epsilon, 10)
-    assert pair_bound(pool, LEVEL)[0] == pytest.approx(
-        grid_minimum(pool, 2), rel=1e-5
-    )
+    assert pair_bound(pool, LEVEL)[0] == pytest.approx(grid_minimum(pool, 2), rel=1e-5)
 
 
 def test_a_law_without_mgf_is_refused() -> None:

@@ -8,7 +8,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from scipy import stats
 
 from wallflower.strategy.bandit.cells import Delivered

@@ -58,6 +58,7 @@ def told(run_dir: Path) -> dict[str, object]:
     return status
 
 
+@pytest.mark.slow  # whole runs
 @pytest.mark.parametrize(
     "sizes",
     [LARGE, (40,) * 15, (10, 90) * 10, tuple(range(1, 41)), (120,) * 4 + (2,) * 30],
@@ -95,6 +96,7 @@ def test_people_without_names_are_counted_as_named_ones_are() -> None:
         assert nameless.summarize().invitations == 11 * most
 
 
+@pytest.mark.slow  # whole runs
 def test_people_whom_unequal_nodes_strand_are_found(
     unequal: ExperimentConfig,
 ) -> None:
@@ -169,6 +171,7 @@ def test_people_who_may_come_twice_are_counted_once(unequal: ExperimentConfig) -
     assert reach.never_asked == 600 - reach.asked
 
 
+@pytest.mark.slow  # whole runs
 def test_check_warns_of_people_whom_nobody_can_ask(tmp_path: Path) -> None:
     code, said = invoke("check", write(tmp_path, UNEQUAL))
     assert code == 0

@@ -139,6 +139,7 @@ def row(backend: str, lying: bool, stage: str) -> str:
     )
 
 
+@pytest.mark.slow  # hundreds of secure sums
 @pytest.mark.parametrize(("backend", "lying", "stage"), ROWS)
 def test_the_documented_table_is_what_happens(
     backend: str, lying: bool, stage: str

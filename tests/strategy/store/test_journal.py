@@ -145,7 +145,7 @@ def test_a_run_whose_back_end_is_gone_is_refused_with_the_way_out(
     database.close()
     with pytest.raises(JournalError, match="by the version of Wallflower") as caught:
         look(run_dir)
-    assert '"committee" (it is gone; "sealed" took its place)' in str(caught.value)
+    assert "one of secagg-plus, sealed, shuffle" in str(caught.value)
     assert "does not read" in str(caught.value)
 
 

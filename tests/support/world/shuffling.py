@@ -38,7 +38,7 @@ def place_of(schedule: Schedule, world: Path) -> ShufflerPlace | None:
 async def shuffle(
     schedule: Schedule, folder: Path, tell: Tell, heaps: Counter[str]
 ) -> None:
-    """Be the shuffler, as `wallflower.shuffler.serve` does it, until the end."""
+    """Be the shuffler, as `wallflower.shuffler.service` does it, until the end."""
     home = open_home(folder, [])
     released = _Released(folder / "released", tell)
     service = _service(schedule, home, released, tell, heaps)

@@ -28,7 +28,8 @@ def test_a_large_epsilon_is_planned_with_its_real_promise(
     mechanism: str, epsilon: str, times: str
 ) -> None:
     code, said = invoke(
-        *("plan", "--arms", "2", "--horizon", "2000", "--participations", times),
+        *("plan", "--arms", "2", "--horizon", "2000"),
+        *("--set", f"privacy.max-participations={times}"),
         *("--mechanism", mechanism, "--epsilon", epsilon, "--format", "json"),
     )
     assert code == 0

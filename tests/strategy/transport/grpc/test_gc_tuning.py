@@ -40,6 +40,7 @@ def test_a_cohort_is_not_walked_over_while_it_grows(
     assert [new - old for new, old in zip(after, before, strict=True)] == [0, 0, 0]
 
 
+@pytest.mark.slow  # collects many objects
 def test_when_the_streams_have_gone_the_collector_comes_as_before(
     heap: TunedGc,
 ) -> None:
@@ -63,6 +64,7 @@ class Knot:
         Knot.freed += 1
 
 
+@pytest.mark.slow  # collects many objects
 @pytest.mark.parametrize(("streams", "now"), [(1300, 1.0), (700, 1.0), (1000, 601.0)])
 def test_cycles_among_it_are_freed_when_streams_change_or_time_passes(
     heap: TunedGc, streams: int, now: float
