@@ -193,6 +193,8 @@ def test_a_sum_of_noises_is_bounded_by_its_parts() -> None:
     found = both(exponents)
     assert (found >= exact).all()
     assert found == pytest.approx(exact, rel=0.01, abs=1e-9)
+    assert both.limit == narrow.limit
+    assert np.isfinite(both(np.array([both.limit]))).all()
     assert np.isinf(both(np.array([0.6]))).all()
     assert both.noises == 5
 

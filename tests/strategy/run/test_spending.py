@@ -9,7 +9,7 @@ from tests.support.orchestration import world
 from wallflower.protocol.accounting.exact import approximate, returning_users
 from wallflower.protocol.cohort import cohort_mechanism, to_rational
 from wallflower.protocol.numbers import round_up
-from wallflower.protocol.privacy.honest_floor import cohort_floor
+from wallflower.protocol.privacy.honest_floor import Floor, cohort_floor
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import CohortRequest
 from wallflower.strategy.config import (
@@ -40,13 +40,15 @@ def asked(
     mechanism: str = "dist-dp",
     scale: str = "10",
     sums: SecureSumSettings | None = None,
+    floor: Floor | None = None,
 ) -> tuple[CohortSpec, int]:
     config = ExperimentConfig(
         ExperimentSettings("test", ("a", "b")),
         PrivacySettings(epsilon=TENTH, mechanism=mechanism, scale=Fraction(scale)),
         secure_sum=sums or SecureSumSettings(backend="secagg-plus"),
     )
-    floor = cohort_floor([size // nodes] * nodes, TENTH, TENTH)
+    if floor is None:
+        floor = cohort_floor([size // nodes] * nodes, TENTH, TENTH)
     cohort_request = CohortRequest(1, 0, size, Fraction(1, 10**6))
     return describe_cohort(config, "run", cohort_request, floor, 1), nodes
 
@@ -113,6 +115,13 @@ def test_the_condition_of_every_group_is_kept() -> None:
     )
     assert [(g.people, g.honest) for g in spend.groups] == [(400, 320), (800, 640)]
     assert [(g.nodes, g.colluding) for g in spend.groups] == [(20, 2), (40, 4)]
+
+
+def test_cohorts_that_differ_only_in_size_are_both_kept() -> None:
+    floors = [Floor(size, honest_floor=320, quorum=360) for size in (400, 401)]
+    cohorts = [asked(one.cohort_size, 20, floor=one) for one in floors]
+    spend = Spending(cohorts).compute(1, test_mode=False)
+    assert [(g.people, g.honest) for g in spend.groups] == [(400, 320), (401, 320)]
 
 
 def test_a_group_counts_the_nodes_it_was_really_spread_over() -> None:

@@ -81,7 +81,8 @@ async def test_every_place_says_who_counts_and_who_was_asked(there: World) -> No
 
 
 async def test_people_asked_before_a_restart_stay_counted(tmp_path: Path) -> None:
-    experiment = config(transport=TransportSettings(attempts=1))
+    """Two cohorts of every arm are void before the restart: both must count."""
+    experiment = config(transport=TransportSettings(attempts=2))
     async with world(tmp_path, experiment) as there:
         there.react = once_asked(
             lambda: there.port.gone.update(f"node-{i}" for i in range(10))
