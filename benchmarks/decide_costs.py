@@ -17,7 +17,7 @@ _REPEATS = 3  # the least of them: others share the machine
 
 
 def time_decision() -> float:
-    """Return the seconds to decide the last of 30 rounds of 64 arms, in which 63 arms fall."""
+    """Return the seconds that the last of 30 rounds of 64 arms takes; 63 arms fall."""
     from wallflower.strategy.bandit.policies import build_policy
     from wallflower.strategy.bandit.policy import CohortSum
     from wallflower.strategy.bandit.spec import PolicySpec
@@ -71,7 +71,7 @@ def time_simulation(rule: str) -> float:
 
 
 def time_cold_command(bytecode: str) -> float:
-    """Return the seconds of one ``wallflower simulate`` of 10⁶ users, from start to end.
+    """Return the seconds of one ``wallflower simulate`` of 10⁶ users.
 
     Compiled modules lie in `bytecode` from the first call on, as after an installation.
     """

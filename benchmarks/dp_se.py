@@ -1,9 +1,9 @@
 """The peer DP-SE of Sajed and Sheffet (2019), on many instances at once.
 
 Central model: a trusted server sees every reward and adds Laplace noise of scale 1/ε to
-the sum, here discrete Laplace noise on the grid 1/1024. In epoch e, with D = 2^−e and |S|
-active arms, each gets R = 1 + ⌈max(32 ln(8|S|e²/β)/D², 8 ln(4|S|e²/β)/(Dε))⌉ new pulls;
-an arm is dropped when it trails by more than 2h + 2c.
+the sum, here discrete Laplace noise on the grid 1/1024. In epoch e, with D = 2^−e and
+|S| active arms, each gets R = 1 + ⌈max(32 ln(8|S|e²/β)/D², 8 ln(4|S|e²/β)/(Dε))⌉ new
+pulls. An arm is dropped when it trails by more than 2h + 2c.
 
 Deviation: the published simulation adds one Laplace draw to all arms, which cancels in
 every comparison; here each arm gets its own.

@@ -1,4 +1,4 @@
-"""``make figures``: the pictures of docs/results.md, with the peer DP-SE beside ours."""
+"""``make figures``: pictures of docs/results.md, with the peer DP-SE beside ours."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_se
 from wallflower.clients.transport.grpc_client import (
     ConnectionSettings,
     Invitation,
-    attend,
+    connect_node,
 )
 from wallflower.protocol.errors import ProtocolError, RefusalError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity, Trust
@@ -90,7 +90,7 @@ async def main(config: dict[str, Any]) -> None:
     enrolment = EnrolmentKey.from_private_bytes(bytes.fromhex(config["enrolment"]))
     now = int(time.time())
     trust = Trust(enrolment.public_key, time.time) if config["enrolled"] else None
-    settings = ConnectionSettings(greeting_s=120)
+    settings = ConnectionSettings(handshake_s=120)
 
     async def one(node_id: str) -> None:
         bare = NodeIdentity.generate(node_id)
@@ -103,7 +103,7 @@ async def main(config: dict[str, Any]) -> None:
             RUN,
             RunToken.from_text(config["tokens"][node_id]),
         )
-        await attend(invitation, identity, Node(identity, trust), settings=settings)
+        await connect_node(invitation, identity, Node(identity, trust), settings=settings)
 
     async with asyncio.TaskGroup() as group:
         for node_id in config["nodes"]:

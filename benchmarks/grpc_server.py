@@ -167,7 +167,7 @@ async def measure(
     grpc_server = GrpcServer(
         Admission(tokens, EnrolledKeys(enrolment.public_key)),
         server,
-        GrpcServerSettings(greeting_s=120),
+        GrpcServerSettings(handshake_s=120),
     )
     port = await grpc_server.open("127.0.0.1:0")
     nodes = [f"node-{index:05d}" for index in range(count)]

@@ -34,7 +34,7 @@ EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
 
 
 def choose_plainly(standing: ArmTotals, divergence: Divergence, horizon: int) -> Arms:
-    """Return the arm with the smallest n·d(mean, best mean) + ln n (Honda and Takemura 2015)."""
+    """Return the arm of smallest n·d(mean, best mean) + ln n (Honda, Takemura 2015)."""
     means = np.clip(standing.means, 0, 1)
     best = means.max(axis=-1, keepdims=True)
     distance = divergence.between(means, best, divergence.epsilon)

@@ -102,7 +102,7 @@ async def measure(count: int, processes: int) -> None:
     server = make_server_certificate(authority, ["127.0.0.1"], now=now)
     enrolment, secret = EnrolmentKey.generate(), os.urandom(32)
     tokens = RunTokens(RUN, secret)
-    settings = GrpcServerSettings(greeting_s=120, poll_s=600, refusals_burst=100_000)
+    settings = GrpcServerSettings(handshake_s=120, poll_s=600, refusals_burst=100_000)
     grpc_server = GrpcServer(
         Admission(tokens, EnrolledKeys(enrolment.public_key)), server, settings
     )
@@ -148,7 +148,7 @@ async def measure(count: int, processes: int) -> None:
                 probe.start()
                 arriving = time.process_time()
                 async with progress(
-                    "came by", lambda: grpc_server.stats.visitors, count
+                    "came by", lambda: grpc_server.stats.polling_nodes, count
                 ):
                     missing = await grpc_server.wait_for(nodes, timeout_s=1200)
                 if missing:
@@ -156,7 +156,7 @@ async def measure(count: int, processes: int) -> None:
                 arriving = time.process_time() - arriving
                 spec = parties.spec("sealed", "trusted")
                 visits, cpu, began = (
-                    grpc_server.stats.visits,
+                    grpc_server.stats.polls,
                     time.process_time(),
                     time.perf_counter(),
                 )
@@ -177,7 +177,7 @@ async def measure(count: int, processes: int) -> None:
                     other.stdin.write(b"go\n")
                 async with progress(
                     "calls of the cohort",
-                    lambda: grpc_server.stats.visits - visits,
+                    lambda: grpc_server.stats.polls - visits,
                     2 * count,
                 ):
                     outcome = await summing
@@ -192,7 +192,7 @@ async def measure(count: int, processes: int) -> None:
             if not isinstance(outcome, SecureSum) or outcome.users != count:
                 raise RuntimeError(f"not everybody is in the sum: {outcome}")
             mib = own.memory_info().rss / 2**20
-            calls = (grpc_server.stats.visits - visits) / count
+            calls = (grpc_server.stats.polls - visits) / count
             print(_HEAD)
             print(
                 f"| {count:,} | {1000 * cpu / count:.2f} "

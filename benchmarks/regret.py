@@ -2,9 +2,10 @@
 
 K = 10, T = 10⁶, easy, rewards of deviation 0.1, p = 0.1. The oracle's figures are means
 of an independent computation over 2,000 instances, of the pair radius
-(`benchmarks.pair_radius`) and of the plain rule of `dp-imed`. Ten times as many of ours leave only the oracle's
-own chance, whose standard error follows from our spread. Exit code 1 when a cell is off
-by more than 4 %, or by more than three standard errors where these are wider.
+(`benchmarks.pair_radius`) and of the plain rule of `dp-imed`. Ten times as many of ours
+leave only the oracle's own chance, whose standard error follows from our spread. Exit
+code 1 when a cell is off by more than 4 %, or by more than three standard errors where
+these are wider.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ async def local(
         with Ledger(ledger_path(folder)) as ledger:
             port = CountingPort(MemoryTransport(hosted_nodes(config, ledger, None)))
             settled = TunedGc()  # as the engine does
-            settled.look(config.nodes.count, time.monotonic())
+            settled.tune(config.nodes.count, time.monotonic())
             cpu = time.process_time()
             await Orchestrator(
                 config,

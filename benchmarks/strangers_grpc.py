@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.support.grpc_fixtures import AUTHORITY, SERVER, House, attending
+from tests.support.grpc_fixtures import AUTHORITY, SERVER, House, connect_nodes
 from tests.support.transport_contract import Echo, gather, request
 from wallflower.protocol.identity.certificates import KeyPair
 from wallflower.strategy.transport.grpc.admission import Admission, FirstUseKeys
@@ -91,7 +91,7 @@ async def _serve(certificate: str, private_key: str) -> None:
 
 async def _attend(port: str, authority: str) -> None:
     house = House(authority=KeyPair(authority.encode(), b""))
-    async with attending(house, int(port), {node: Echo() for node in _NODES}):
+    async with connect_nodes(house, int(port), {node: Echo() for node in _NODES}):
         await asyncio.to_thread(sys.stdin.readline)
 
 

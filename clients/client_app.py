@@ -59,7 +59,7 @@ class NodeProvider(Protocol):
         """Answer one NodeRequest; state goes to the node's own store."""
         ...
 
-    async def attend(self, context: Context, invitation: Invitation) -> str:
+    async def connect_node(self, context: Context, invitation: Invitation) -> str:
         """Stay connected until the run is over; return the server's reason."""
         ...
 
@@ -151,15 +151,17 @@ def serve_nodes(app: ClientApp, rewards: RewardsOf | None = None) -> ClientApp:
         answer = _guarded(lambda: _run(nodes.provider(context).work(context, body)))
         return _reply(message, {flower_record.BODY: answer})
 
-    @app.query(flower_record.action(flower_record.ATTEND))
-    def attend(message: Message, context: Context) -> Message:
+    @app.query(flower_record.action(flower_record.CONNECT))
+    def connect_node(message: Message, context: Context) -> Message:
         """Go to the gRPC server and stay until the run is over."""
-        return _reply(message, {flower_record.REASON: _attend(nodes, message, context)})
+        return _reply(
+            message, {flower_record.REASON: _connect(nodes, message, context)}
+        )
 
     return app
 
 
-def _attend(nodes: _Nodes, message: Message, context: Context) -> str:
+def _connect(nodes: _Nodes, message: Message, context: Context) -> str:
     """Attend the gRPC server that the message names; give why it was left."""
     invitation = Invitation(
         _field(message, flower_record.ADDRESS, str),
@@ -169,7 +171,7 @@ def _attend(nodes: _Nodes, message: Message, context: Context) -> str:
     )
     with installed_from(os.environ), log_context(run=invitation.run_id):
         try:
-            _run(nodes.provider(context).attend(context, invitation))
+            _run(nodes.provider(context).connect_node(context, invitation))
         except WallflowerError as error:
             # Expected ways to leave early; the server decides whether to send again.
             log.warning("left the gRPC server: %s", error)

@@ -1,4 +1,4 @@
-"""Settings of all tests: no stopwatch, and draws that a test's name decides."""
+"""Settings of all tests: no deadlines, and draws seeded by a test's name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from wallflower.protocol.noise import bits
 
-# Where a change is judged, by the same examples each time; elsewhere by new ones.
+# CI draws the same examples each time; elsewhere they are new ones.
 settings.register_profile(
     "without-deadlines", deadline=None, derandomize="CI" in os.environ
 )
@@ -28,8 +28,8 @@ def seeded_draws(
     """Seed noise, assignment and synthetic rewards of this process by the test's name.
 
     Such a draw decides how a run goes, so a test that rests on it would fail by
-    chance. Keys, nonces and names still come from the operating system: they decide
-    nothing. A test of the system's randomness itself is marked `os_randomness`.
+    chance. Keys, nonces and names still come from the operating system: no outcome
+    depends on them. A test of the system's randomness itself is marked `os_randomness`.
     """
     if request.node.get_closest_marker("os_randomness"):
         return
@@ -46,13 +46,21 @@ def seeded_draws(
     monkeypatch.setattr(np.random, "default_rng", default_rng)
 
 
-@pytest.fixture
-def one_ray_at_a_time(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let other workers' tests wait: Ray gives its own start 30 s, and no more.
+# Ray's own limits on its start, far above what a busy machine takes: 30 s and 100 s.
+PATIENT_RAY = {
+    "RAY_raylet_start_wait_time_s": "200",
+    "RAY_agent_register_timeout_ms": "200000",
+}
 
-    Two at once on two busy cores do not make it.
-    """
-    everybodys = tmp_path_factory.getbasetemp().parent
-    with (everybodys / "ray.lock").open("w") as lock:
+
+@pytest.fixture
+def one_ray_at_a_time(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Return Ray time to start, and the machine to one test: the others wait."""
+    for name, limit in PATIENT_RAY.items():
+        monkeypatch.setenv(name, limit)
+    shared = tmp_path_factory.getbasetemp().parent
+    with (shared / "ray.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

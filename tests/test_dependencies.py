@@ -25,7 +25,7 @@ OURS = {"wallflower", "tests", "deploy", "benchmarks", "wallflower_app"}
 
 
 def reasons() -> dict[str, str]:
-    """Give what the table says, by package."""
+    """Return what the table says, by package."""
     rows = re.findall(r"^\| ([a-z][^|]*) \| ([^|]+) \|$", PAGE, re.MULTILINE)
     return {
         canonicalize_name(re.split(r"[ \[]", name.strip())[0]): why.strip()
@@ -62,7 +62,7 @@ def needed_by_others(names: set[str]) -> set[str]:
 
 
 def imported(*folders: str) -> set[str]:
-    """Give the packages whose modules our code imports, generated code included."""
+    """Return the packages whose modules our code imports, generated code included."""
     found: set[str] = set()
     owners = importlib.metadata.packages_distributions()
     for folder in folders:
@@ -81,7 +81,7 @@ def imported(*folders: str) -> set[str]:
 
 
 def asked_for() -> set[str]:
-    """Give what the wheel requires, with every extra."""
+    """Return what the wheel requires, with every extra."""
     stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = stated["optional-dependencies"]
     lines = [*stated["dependencies"], *chain.from_iterable(extras.values())]

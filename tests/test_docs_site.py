@@ -35,7 +35,7 @@ def test_the_navigation_leads_to_pages_that_are_there() -> None:
     assert listed <= {str(page.relative_to(ROOT / "docs")) for page in pages}
 
 
-def test_the_plan_of_the_house_names_every_room_and_no_other() -> None:
+def test_the_architecture_page_names_every_folder_and_no_other() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     plan = text.partition("```\n")[2].partition("```")[0]
     named: dict[str, set[str]] = {}
@@ -45,12 +45,12 @@ def test_the_plan_of_the_house_names_every_room_and_no_other() -> None:
             root = line.partition("/")[0]
         named.setdefault(root, set()).update(re.findall(r"\b([a-z_]+)/", line))
     for root in ("protocol", "clients", "strategy", "wallflower"):
-        rooms = {
+        folders = {
             path.name
             for path in (ROOT / root).iterdir()
             if path.is_dir() and not path.is_symlink() and path.name != "__pycache__"
         }
-        assert named[root] - {root, "proto"} == rooms, root
+        assert named[root] - {root, "proto"} == folders, root
 
 
 def keys_of(section: Any) -> list[str]:
@@ -96,9 +96,9 @@ def test_a_public_name_says_what_it_is_and_what_each_of_its_parts_is(
     name: str,
 ) -> None:
     public = getattr(wallflower, name)
-    said = inspect.getdoc(public) or ""
-    assert said
-    missing = [part for part in parts_of(public) if not re.search(rf"\b{part}\b", said)]
+    text = inspect.getdoc(public) or ""
+    assert text
+    missing = [part for part in parts_of(public) if not re.search(rf"\b{part}\b", text)]
     assert missing == []
 
 

@@ -43,6 +43,7 @@ ELSEWHERE = {
     "wallflower watch RUN": "serves until Ctrl-C: test_watch_command.py",
     "make demo": "creates an environment; its commands run here, see make_demo",
     "make test": "is what runs this",
+    "pip install .": "no network here: tests/integration installs the wheel",
     "wallflower run experiment.toml --engine deployment -o connection=lab": (
         "needs a SuperLink and SuperNodes: make test-hosts"
     ),
@@ -71,7 +72,7 @@ def blocks(language: str) -> list[Block]:
 
 
 def commands() -> list[str]:
-    """Give every shell command once, without its comment."""
+    """Return every shell command once, without its comment."""
     found: dict[str, None] = {}
     for block in blocks("bash"):
         if block.page in (GUIDE, TUTORIAL):
@@ -143,7 +144,7 @@ def test_no_block_is_of_a_language_that_nothing_here_runs() -> None:
 
 
 @pytest.fixture(scope="module")
-def grpc_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder like a reader's: the README's experiment, the examples, a .venv."""
     folder = tmp_path_factory.mktemp("reader")
     (experiment,) = (b.text for b in blocks("toml") if b.page == "README.md")
@@ -155,7 +156,7 @@ def grpc_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @functools.cache
 def own_port(folder: Path, use: str) -> int:
-    """Give the port of a folder's own SuperLink: the same each time."""
+    """Return the port of a folder's own SuperLink: the same each time."""
     return free_port()
 
 
@@ -165,7 +166,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "FLWR_HOME": str(folder / "flower"),
-        # Else it would greet whichever SuperLink this machine already runs.
+        # Otherwise it would use a SuperLink that this machine already runs.
         "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(own_port(folder, "http")),
         "FLWR_LOCAL_CONTROL_API_PORT": str(own_port(folder, "control")),
         "FLWR_TELEMETRY_ENABLED": "0",
@@ -183,20 +184,11 @@ def run(command: str, folder: Path, cwd: Path | None = None) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}"
     return done.stdout
-
-
-def run_on_ray(command: str, folder: Path, cwd: Path | None = None) -> str:
-    """Run a simulation; where Ray did not start in its 30 s it gets them once more."""
-    said = run(command, folder, cwd)
-    if "exit-codes/700" not in said:
-        return said
-    shutil.rmtree(folder / "flower" / "wallflower", ignore_errors=True)
-    return run(command, folder, cwd)
 
 
 def only_run(folder: Path) -> Path:
@@ -211,71 +203,67 @@ def head(run_dir: Path) -> str:
 
 @pytest.mark.slow  # a dozen processes, a second or two each
 def test_the_commands_of_a_first_hour_run_in_the_order_of_the_readme(
-    grpc_server: Path,
+    folder: Path,
 ) -> None:
-    run(SHELL[0], grpc_server)
+    run(SHELL[0], folder)
     for command in QUICK:
         words = command
         if "RUN" in command or "runs/…" in command:
-            name = str(only_run(grpc_server))
+            name = str(only_run(folder))
             words = command.replace("RUN", name).replace("runs/…", name)
-            words = words.replace("HASH", head(only_run(grpc_server)))
-        said = run(words, grpc_server)
-        assert "Traceback" not in said
-    assert said.rstrip().endswith("The record holds.")
+            words = words.replace("HASH", head(only_run(folder)))
+        output = run(words, folder)
+        assert "Traceback" not in output
+    assert output.rstrip().endswith("The record holds.")
 
 
 @pytest.mark.slow  # three processes
-def test_the_commands_of_the_example_in_euros_run(grpc_server: Path) -> None:
+def test_the_commands_of_the_example_in_euros_run(folder: Path) -> None:
     # Of 2,000 simulated runs (`wallflower simulate`) all find the season ticket.
-    said = [run(command, grpc_server) for command in REVENUE]
-    assert "all from 0 to 200 €" in said[0]
-    assert " 8 € " in said[1]
-    assert '"season ticket" is the best of 2 arms' in said[2]
+    output = [run(command, folder) for command in REVENUE]
+    assert "all from 0 to 200 €" in output[0]
+    assert " 8 € " in output[1]
+    assert '"season ticket" is the best of 2 arms' in output[2]
 
 
 @pytest.mark.slow  # five processes
 def test_three_experiments_with_the_same_people_run(tmp_path: Path) -> None:
     (text,) = (b.text for b in blocks("toml") if 'name = "again"' in b.text)
     (tmp_path / "again.toml").write_text(text, encoding="utf-8")
-    said = [" ".join(run(command, tmp_path).split()) for command in AGAIN]
+    output = [" ".join(run(command, tmp_path).split()) for command in AGAIN]
     left_out = "are left out by their nodes: their budget does not allow it."
     left = "120 of 720 people can still be asked under these terms; 600"
-    assert f"{left} {left_out}" in said[2]
-    assert "users invited 80, answered 80, lost 0" in said[3]
+    assert f"{left} {left_out}" in output[2]
+    assert "users invited 80, answered 80, lost 0" in output[3]
     left = "40 of 720 people can still be asked under these terms; 600"
-    assert f"{left} {left_out}" in said[4]
+    assert f"{left} {left_out}" in output[4]
     with pytest.raises(AssertionError, match="40 of 720 people can still be asked"):
         run(AGAIN[3].replace("third", "fourth"), tmp_path)
 
 
 @pytest.mark.slow  # the two experiments of the demo, some ten seconds each
 @pytest.mark.parametrize("line", [0, 1])
-def test_the_commands_of_make_demo_run(line: int, grpc_server: Path) -> None:
+def test_the_commands_of_make_demo_run(line: int, folder: Path) -> None:
     recipe = re.search(
         r"^demo: .*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE
     )
     assert recipe is not None
     command = recipe[1].splitlines()[line].strip().replace("$(BIN)/", "")
-    assert '" is the best of' in run(f"{command} --run-dir demo-{line}", grpc_server)
+    assert '" is the best of' in run(f"{command} --run-dir demo-{line}", folder)
 
 
 @pytest.mark.soak  # a minute each; `make soak-docs`
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("command", [SIMULATION, HEADLINE])
-def test_the_experiments_run_on_flowers_simulation(
-    command: str, grpc_server: Path
-) -> None:
-    assert "Head of the record" in run(command, grpc_server)
+def test_the_experiments_run_on_flowers_simulation(command: str, folder: Path) -> None:
+    assert "Head of the record" in run(command, folder)
 
 
 @pytest.fixture
-def flower(grpc_server: Path) -> Iterator[Path]:
+def flower(folder: Path) -> Iterator[Path]:
     """The reader's folder; what `flwr` left running there is ended."""
-    yield grpc_server
-    mine = [
-        p for p in psutil.process_iter() if _flower_home(p) == grpc_server / "flower"
-    ]
+    yield folder
+    mine = [p for p in psutil.process_iter() if _flower_home(p) == folder / "flower"]
     for process in mine:
         process.terminate()
     for process in psutil.wait_procs(mine, timeout=10)[1]:
@@ -289,9 +277,9 @@ def _flower_home(process: psutil.Process) -> Path | None:
         return None
 
 
-def finished_below(folder: Path, said: str) -> str | None:
+def finished_below(folder: Path, output: str) -> str | None:
     runs = folder / "flower" / "wallflower"
-    assert runs.is_dir(), said
+    assert runs.is_dir(), output
     (run_dir,) = runs.iterdir()
     with Journal.read(run_dir) as journal:
         last = journal.last_round()
@@ -301,11 +289,11 @@ def finished_below(folder: Path, said: str) -> str | None:
 
 @pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow  # `flwr run` with a SuperLink of its own: half a minute
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_flowers_own_command_line_runs_the_app_and_says_little(flower: Path) -> None:
-    said = run_on_ray(FLWR, flower, cwd=ROOT)
-    assert finished_below(flower, said) == "winner"
-    assert len(said.splitlines()) < 100
+    output = run(FLWR, flower, cwd=ROOT)
+    assert finished_below(flower, output) == "winner"
+    assert len(output.splitlines()) < 100
 
 
 OWN_APP = """
@@ -323,19 +311,19 @@ experiment = "{experiment}"
 
 
 def snippet(mark: str) -> str:
-    """Give the only Python block that holds this."""
+    """Return the only Python block that holds this."""
     (text,) = (block.text for block in blocks("python") if mark in block.text)
     return text
 
 
 @pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow  # `flwr run` with a SuperLink of its own: half a minute
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_documented_apps_run_in_flowers_simulation(flower: Path) -> None:
     app = flower / "docs-app"
     app.mkdir()
-    (app / "docs_server.py").write_text(snippet("ServerApp()"), encoding="utf-8")
-    (app / "docs_client.py").write_text(snippet("class Clicks"), encoding="utf-8")
+    (app / "docs_server.py").write_text(snippet("ServerApp()", page), encoding="utf-8")
+    (app / "docs_client.py").write_text(snippet("class Clicks", page), encoding="utf-8")
     # No [rewards]: where they come from, only the ClientApp says.
     text = SMALL.partition("[rewards]")[0]
     (app / "small.toml").write_text(text, encoding="utf-8")
@@ -343,15 +331,15 @@ def test_the_documented_apps_run_in_flowers_simulation(flower: Path) -> None:
         OWN_APP.format(experiment=app / "small.toml"), encoding="utf-8"
     )
     # Two nodes more than the experiment describes: said once, not traced.
-    said = run_on_ray(
+    output = run(
         "flwr run . local --stream --federation-config "
         '"num-supernodes=14 client-resources-num-cpus=1 init-args-num-cpus=2"',
         flower,
         cwd=app,
     )
-    assert finished_below(flower, said) == "winner"
-    assert "winner (ArmView(" in said
-    assert len(said.splitlines()) < 100
+    assert finished_below(flower, output) == "winner"
+    assert "winner (ArmView(" in output
+    assert len(output.splitlines()) < 100
 
 
 @pytest.mark.parametrize("kind", ["grpc", "flower"])
@@ -374,19 +362,19 @@ def test_the_documented_client_app_serves_nodes_with_homes(
 
 
 @pytest.mark.slow  # a whole run
-def test_the_notebook_snippet_runs(grpc_server: Path) -> None:
-    script = grpc_server / "notebook.py"
+def test_the_notebook_snippet_runs(folder: Path) -> None:
+    script = folder / "notebook.py"
     script.write_text(snippet("InProcessGrid("), encoding="utf-8")
-    assert run(f"python {script}", grpc_server).rstrip().endswith("winner")
+    assert run(f"python {script}", folder).rstrip().endswith("winner")
 
 
 @pytest.mark.slow  # two processes
-def test_the_snippet_that_loads_a_run_runs(grpc_server: Path) -> None:
-    run("wallflower run experiment.toml --run-dir loaded", grpc_server)
-    script = grpc_server / "load.py"
+def test_the_snippet_that_loads_a_run_runs(folder: Path) -> None:
+    run("wallflower run experiment.toml --run-dir loaded", folder)
+    script = folder / "load.py"
     text = snippet("load_run(").replace("runs/…", "loaded")
     script.write_text(f"{text}print(run.result.finished)\n", encoding="utf-8")
-    assert run(f"python {script}", grpc_server).rstrip().endswith("winner")
+    assert run(f"python {script}", folder).rstrip().endswith("winner")
 
 
 def test_every_python_snippet_is_run_by_one_of_these() -> None:
@@ -395,12 +383,12 @@ def test_every_python_snippet_is_run_by_one_of_these() -> None:
         assert sum(mark in block.text for mark in marks) == 1
 
 
-def test_the_reward_server_listens(grpc_server: Path) -> None:
+def test_the_reward_server_listens(folder: Path) -> None:
     port = free_port()
     process = subprocess.Popen(
         SERVER.replace("7070", str(port)).split(),
-        cwd=grpc_server,
-        env=environment(grpc_server),
+        cwd=folder,
+        env=environment(folder),
     )
 
     def listens() -> bool:

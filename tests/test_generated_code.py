@@ -78,9 +78,9 @@ def test_the_data_model_names_every_file_of_a_run_a_node_and_a_shuffler() -> Non
         for name in pattern.findall(path.read_text(encoding="utf-8"))
     }
     assert {"journal.sqlite", "lock", "run-token.secret", "ledger.counter"} <= files
-    said = page.replace("/`", "`")
+    output = page.replace("/`", "`")
     elsewhere = {"wallflower"}  # below Flower's home, where no directory was named
-    assert {name for name in files if f"`{name}`" not in said} == elsewhere
+    assert {name for name in files if f"`{name}`" not in output} == elsewhere
 
 
 @pytest.mark.parametrize("name", ["ruff-check", "ruff-format"])

@@ -1,4 +1,4 @@
-"""What holds in every room of the house, read from its code."""
+"""Rules that hold in every module, read from its code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHERS = {"add_row", "log", "secp256k1_ecdh"}
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Give every module that is written by hand; links are followed once."""
+    """Return every module that is written by hand; links are followed once."""
     return {
         str(path.relative_to(ROOT)): ast.parse(path.read_text())
         for folder in FOLDERS

@@ -35,7 +35,7 @@ def test_the_tutorial_leads_from_nothing_to_a_report(
 ) -> None:
     environment = {**os.environ, "PATH": f"{fresh}:{os.environ['PATH']}"}
     environment.pop("PYTHONPATH", None)
-    said = {}
+    shown = {}
     for command in commands():
         done = subprocess.run(
             ["bash", "-c", command],
@@ -48,8 +48,8 @@ def test_the_tutorial_leads_from_nothing_to_a_report(
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}"
-        said[command] = done.stdout
-    assert "Ready. Nobody was asked" in said["wallflower check signup/experiment.toml"]
-    assert "The record holds." in said["wallflower verify signup-run"]
+        shown[command] = done.stdout
+    assert "Ready. Nobody was asked" in shown["wallflower check signup/experiment.toml"]
+    assert "The record holds." in shown["wallflower verify signup-run"]
     assert (tmp_path / "signup-run" / "report.html").is_file()
     assert "with-photo" in (tmp_path / "rounds.csv").read_text()

@@ -42,7 +42,7 @@ from wallflower.clients.node.spends import OneTimeAnswer
 from wallflower.clients.rewards.local import TableRewards, reward_source
 from wallflower.clients.rewards.ready import check_test_users
 from wallflower.clients.rewards.source import RewardsOf
-from wallflower.clients.transport.grpc_client import Invitation, attend
+from wallflower.clients.transport.grpc_client import Invitation, connect_node
 from wallflower.clients.transport.polling import PollingClient, PollingSettings
 from wallflower.protocol.errors import (
     ConfigError,
@@ -248,7 +248,7 @@ async def poll_server(
         store = SessionStore(home.path)
         try:
             node = home.node(ledger, store)
-            node.only_run, node.visits = run_id, True
+            node.only_run, node.polls = run_id, True
             fresh = secrets.token_bytes(INSTANCE_BYTES)
             visitor = PollingClient(
                 invitation,
@@ -289,7 +289,7 @@ class HomeProvider:
             finally:
                 store.close()
 
-    async def attend(self, context: Context, invitation: Invitation) -> str:
+    async def connect_node(self, context: Context, invitation: Invitation) -> str:
         """Attend the gRPC server with sessions that never leave memory, or visit it.
 
         From now on no Flower message does work for this run, in whatever process.
@@ -308,7 +308,7 @@ class HomeProvider:
             )
             node = home.node(ledger)
             node.only_run = invitation.run_id
-            return await attend(invitation, home.identity, node)
+            return await connect_node(invitation, home.identity, node)
 
     def _home(self, context: Context) -> NodeHome:
         path = Path(str(context.node_config["wallflower-home"]))

@@ -127,7 +127,7 @@ class Node:
         self.users = tuple(users)
         self.lost: Counter[str] = Counter()  # users not shown an arm, and refusals
         self.only_run: str | None = None  # the run of the gRPC server that is attended
-        self.visits = False  # comes to the gRPC server now and then, on no committee
+        self.polls = False  # comes to the gRPC server now and then, on no committee
         self._members = frozenset(users)
         if len(self._members) != len(self.users):
             raise InputError(
@@ -185,7 +185,7 @@ class Node:
                     self.node_id, run_id, MOST_TOLD
                 )
                 here = Description(
-                    users=self._described, visits=self.visits, answered=answered
+                    users=self._described, polls=self.polls, answered=answered
                 )
                 return TaskAnswer(task_id=task.task_id, description=here)
             if kind == "offer":
@@ -264,7 +264,7 @@ class Node:
         _check_run(spec, run_id)
         mechanism = None
         if is_dealing(spec):
-            if self.visits:
+            if self.polls:
                 raise RefusalError(
                     RefusalCode.NEEDS_A_STREAM, "this node only visits the gRPC server"
                 )

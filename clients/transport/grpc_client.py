@@ -60,7 +60,7 @@ class ConnectionSettings:
         Bounds of the wait between two attempts; it doubles, and a random part of it is
         taken so that a thousand nodes do not come back in the same instant.
     greeting_s : float
-        How long the greeting may take.
+        How long the handshake may take.
     most_bytes : int
         Largest message accepted from the gRPC server.
     """
@@ -69,7 +69,7 @@ class ConnectionSettings:
     patience_s: float = 300.0
     first_wait_s: float = 0.2
     longest_wait_s: float = 20.0
-    greeting_s: float = 15.0
+    handshake_s: float = 15.0
     most_bytes: int = 65 * 2**20
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class Invitation:
     server_fingerprint: bytes | None = None
 
 
-async def attend(
+async def connect_node(
     invitation: Invitation,
     identity: NodeIdentity,
     handler: NodeHandler,
@@ -153,7 +153,9 @@ async def attend(
     async with asyncio.TaskGroup() as group:
         answering = Answering(handler, answers, group, concurrency=settings.concurrency)
         try:
-            outcome = await _attend(invitation, identity, answering, instance, settings)
+            outcome = await _connect(
+                invitation, identity, answering, instance, settings
+            )
         except WallflowerError as error:
             outcome = error  # raised below: a TaskGroup would wrap it
         finally:
@@ -163,7 +165,7 @@ async def attend(
     return outcome
 
 
-async def _attend(
+async def _connect(
     invitation: Invitation,
     identity: NodeIdentity,
     answering: Answering,
@@ -218,7 +220,7 @@ async def _try(
             identity=identity,
             answering=answering,
             instance=instance,
-            greeting_s=settings.greeting_s,
+            handshake_s=settings.handshake_s,
             server_fingerprint=invitation.server_fingerprint,
         )
 

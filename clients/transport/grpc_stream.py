@@ -16,7 +16,7 @@ from wallflower.clients.transport.answering import Answering, Outbox
 from wallflower.protocol.errors import AuthenticationError, MalformedMessageError
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import (
-    GREETING,
+    HANDSHAKE,
     METHOD,
     NONCE_BYTES,
     STATUS,
@@ -41,7 +41,7 @@ class Ended:
     """How a stream ended.
 
     `reason` is the gRPC server's word, or gRPC's status in lower case; `run_over` is
-    set when the gRPC server said so; `welcome` when the greeting had succeeded.
+    set when the gRPC server said so; `welcome` when the handshake had succeeded.
     """
 
     reason: str
@@ -57,7 +57,7 @@ async def connect_once(
     answering: Answering,
     instance: bytes,
     *,
-    greeting_s: float,
+    handshake_s: float,
     server_fingerprint: bytes | None,
 ) -> Ended:
     """Attend on one connection until it ends, for whatever reason.
@@ -66,12 +66,12 @@ async def connect_once(
     """
     hello = new_hello(run_id, token, identity, instance)
     proof = token_proof(token, "hello", hello_transcript(hello))
-    greeting = node_service_pb2.Handshake(hello=hello, token_proof=proof)
-    headers = ((GREETING, greeting.SerializeToString()),)
+    handshake = node_service_pb2.Handshake(hello=hello, token_proof=proof)
+    headers = ((HANDSHAKE, handshake.SerializeToString()),)
     call: _Call = channel.stream_stream(METHOD, None, None)(None, metadata=headers)
     welcomed = False
     try:
-        async with asyncio.timeout(greeting_s):
+        async with asyncio.timeout(handshake_s):
             welcome = await _prove(call, hello, token, identity, server_fingerprint)
         welcomed = True
         over = await _Stream(call, answering, welcome).serve()
@@ -79,7 +79,7 @@ async def connect_once(
             return Ended("run-over", over, welcomed)
     except TimeoutError:
         return Ended(
-            "greeting-late" if not welcomed else "heartbeat-lost", None, welcomed
+            "handshake-late" if not welcomed else "heartbeat-lost", None, welcomed
         )
     except MalformedMessageError:
         return Ended("malformed-server-message", None, welcomed)

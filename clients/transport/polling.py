@@ -37,7 +37,7 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import (
     FINAL,
-    GREETING,
+    HANDSHAKE,
     INSTANCE_BYTES,
     VISIT,
     check_token_proof,
@@ -127,7 +127,7 @@ class PollingClient:
         self._answers = MemoryAnswers()
         self._work: dict[asyncio.Task[StoredAnswer], str] = {}
         self._done: dict[str, StoredAnswer] = {}
-        self._standing: node_service_pb2.StandingReply | None = None
+        self._prepared: node_service_pb2.PreparedAnswer | None = None
         self._channel: grpc.aio.Channel | None = None
         self._last_ms = 0
         self._most_bytes = 256 * 2**10
@@ -256,7 +256,7 @@ class PollingClient:
         if self._channel is None:
             self._channel = open_channel(invitation, settings.most_bytes)
         call = self._channel.unary_unary(VISIT, None, None)
-        headers = ((GREETING, visit.SerializeToString()),)
+        headers = ((HANDSHAKE, visit.SerializeToString()),)
         raw = await call(body, metadata=headers, timeout=settings.call_s)
         try:
             reply = node_service_pb2.PollReply.FromString(raw)
@@ -280,15 +280,15 @@ class PollingClient:
         """Put together what is done, as much as one visit may bring."""
         brought = node_service_pb2.PollRequest()
         room = self._most_bytes - _FRAME_BYTES
-        if self._standing is None:
+        if self._prepared is None:
             body = describe_body(self._invitation.run_id)
             described = await self._handler.handle(body)
-            self._standing = node_service_pb2.StandingReply(
+            self._prepared = node_service_pb2.PreparedAnswer(
                 request=body, answer=described
             )
         # Every time: the gRPC server may have been restarted and know nobody any more.
-        brought.standing.append(self._standing)
-        room -= self._standing.ByteSize()
+        brought.prepared.append(self._prepared)
+        room -= self._prepared.ByteSize()
         for request_id, answer in self._done.items():
             room -= len(answer.body) + len(request_id) + 64
             if brought.answers and room < 0:

@@ -72,7 +72,7 @@ def node_killed_and_back(lab: Lab) -> str:
     lab.until_batch_done()
     lab.restart_node(lab.victim)
     back_s = until("the node attends again", lambda: lab.attends(lab.victim), 240)
-    time.sleep(1.0)  # the greeting
+    time.sleep(1.0)  # the handshake
     lab.release()
     return f"connected again {back_s:.0f} s after its restart"
 

@@ -26,8 +26,8 @@ VISIT = "/wallflower.v1.NodeService/Poll"
 NONCE_BYTES = 32
 INSTANCE_BYTES = 16
 # The header that says who calls; of a caller it does not prove nothing more is read.
-GREETING = "greeting-bin"
-LONGEST_GREETING = 4096
+HANDSHAKE = "handshake-bin"
+LONGEST_HANDSHAKE = 4096
 
 # Every reason for which the gRPC server ends a stream, with the gRPC status that
 # carries it.
@@ -50,11 +50,11 @@ STATUS = {
     "too-large": "RESOURCE_EXHAUSTED",
     "too-many-streams": "RESOURCE_EXHAUSTED",
     "too-fast": "RESOURCE_EXHAUSTED",
-    "greeting-late": "DEADLINE_EXCEEDED",
+    "handshake-late": "DEADLINE_EXCEEDED",
     "heartbeat-lost": "DEADLINE_EXCEEDED",
     "superseded": "ABORTED",
-    "visit-repeated": "ALREADY_EXISTS",
-    "attends": "ALREADY_EXISTS",
+    "poll-repeated": "ALREADY_EXISTS",
+    "already-connected": "ALREADY_EXISTS",
     "server-closing": "UNAVAILABLE",
     "server-unready": "UNAVAILABLE",
     "run-over": "OK",
@@ -149,7 +149,7 @@ def transcript(
 ) -> bytes:
     """What both proofs are about: everything either side has said so far."""
     return canonical(
-        "wallflower/v1/attend",
+        "wallflower/v1/connect",
         *_said(hello),
         challenge.nonce,
         challenge.server_fingerprint,

@@ -14,7 +14,7 @@ RECORD: Final = "wallflower"
 # Message types: Flower routes ``query.<action>`` to ``@app.query("<action>")``.
 HELLO: Final = "query.hello"  # what is your stable name?
 WORK: Final = "query.work"  # one NodeRequest, answered by one NodeAnswer
-ATTEND: Final = "query.attend"  # go to this gRPC server for the rest of the run
+CONNECT: Final = "query.connect"  # go to this gRPC server for the rest of the run
 
 # Keys of the record.
 NAME: Final = "name"

@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 
     `node_id` and `request_id` say what is answered, `body` is a serialized
     ``wallflower.v1.NodeAnswer``. `failure` is None for a reply, else a stable
-    kebab-case word such as ``node-gone``, ``too-large``, ``not-attending``.
+    kebab-case word such as ``node-gone``, ``too-large``, ``not-connected``.
     """
 
     node_id: NodeId

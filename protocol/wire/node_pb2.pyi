@@ -90,14 +90,14 @@ class LostUsers(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., users: _Optional[int] = ...) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("users", "visits", "answered")
+    __slots__ = ("users", "polls", "answered")
     USERS_FIELD_NUMBER: _ClassVar[int]
-    VISITS_FIELD_NUMBER: _ClassVar[int]
+    POLLS_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     users: _containers.RepeatedScalarFieldContainer[str]
-    visits: bool
+    polls: bool
     answered: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, users: _Optional[_Iterable[str]] = ..., visits: _Optional[bool] = ..., answered: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, users: _Optional[_Iterable[str]] = ..., polls: _Optional[bool] = ..., answered: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("code", "terms", "untouched")

@@ -145,14 +145,14 @@ class PollHandshake(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., at_ms: _Optional[int] = ..., server_fingerprint: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., proof: _Optional[_Union[Proof, _Mapping]] = ...) -> None: ...
 
 class PollRequest(_message.Message):
-    __slots__ = ("answers", "standing")
+    __slots__ = ("answers", "prepared")
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
-    STANDING_FIELD_NUMBER: _ClassVar[int]
+    PREPARED_FIELD_NUMBER: _ClassVar[int]
     answers: _containers.RepeatedCompositeFieldContainer[PendingAnswer]
-    standing: _containers.RepeatedCompositeFieldContainer[StandingReply]
-    def __init__(self, answers: _Optional[_Iterable[_Union[PendingAnswer, _Mapping]]] = ..., standing: _Optional[_Iterable[_Union[StandingReply, _Mapping]]] = ...) -> None: ...
+    prepared: _containers.RepeatedCompositeFieldContainer[PreparedAnswer]
+    def __init__(self, answers: _Optional[_Iterable[_Union[PendingAnswer, _Mapping]]] = ..., prepared: _Optional[_Iterable[_Union[PreparedAnswer, _Mapping]]] = ...) -> None: ...
 
-class StandingReply(_message.Message):
+class PreparedAnswer(_message.Message):
     __slots__ = ("request", "answer")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]

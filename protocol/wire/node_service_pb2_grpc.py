@@ -57,7 +57,7 @@ class NodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Poll(self, request, context):
-        """"Here is what I answer; what else is asked of me?" At once, without waiting.
+        """Brings answers, and returns the requests that wait. Answered at once.
         In the headers: a PollHandshake.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ewallflower/v1/secure_sum.proto\x12\rwallflower.v1\"\x85\x01\n\x08\x45nvelope\x12#\n\x05stage\x18\x01 \x01(\x0e\x32\x14.wallflower.v1.Stage\x12\x0f\n\x07\x63ontext\x18\x02 \x01(\x0c\x12\x0e\n\x06sender\x18\x03 \x01(\t\x12\x10\n\x08receiver\x18\x04 \x01(\t\x12\x0f\n\x07payload\x18\x05 \x01(\x0c\x12\x10\n\x08\x63hecksum\x18\x06 \x01(\x0c\"(\n\x06Roster\x12\x0f\n\x07parties\x18\x01 \x03(\t\x12\r\n\x05users\x18\x02 \x03(\x04\":\n\nRosterNote\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x0c\n\x04size\x18\x02 \x01(\r\x12\x0e\n\x06roster\x18\x03 \x01(\x0c\"W\n\x08PartyKey\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\x12\x10\n\x08mask_key\x18\x05 \x01(\x0cJ\x04\x08\x02\x10\x03\">\n\x10\x41\x64vertiseRequest\x12*\n\x07invited\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\"\x8a\x01\n\x0cShareRequest\x12)\n\x06roster\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\x12\x12\n\nneighbours\x18\x02 \x03(\t\x12%\n\x04keys\x18\x03 \x03(\x0b\x32\x17.wallflower.v1.PartyKey\x12\x14\n\x0cown_mask_key\x18\x04 \x01(\x0c\":\n\x0bShareAnswer\x12\x0c\n\x04salt\x18\x01 \x01(\x0c\x12\r\n\x05users\x18\x02 \x01(\x04\x12\x0e\n\x06sealed\x18\x03 \x01(\x0c\"=\n\x0bSurvivorSet\x12\x0f\n\x07parties\x18\x01 \x01(\r\x12\r\n\x05users\x18\x02 \x01(\x04\x12\x0e\n\x06roster\x18\x03 \x01(\x0c\"y\n\x0bMaskRequest\x12+\n\x07sharers\x18\x01 \x01(\x0b\x32\x1a.wallflower.v1.SurvivorSet\x12\x0f\n\x07senders\x18\x02 \x03(\r\x12\r\n\x05salts\x18\x03 \x01(\x0c\x12\r\n\x05users\x18\x04 \x03(\x04\x12\x0e\n\x06sealed\x18\x05 \x01(\x0c\"\x1c\n\nMaskAnswer\x12\x0e\n\x06masked\x18\x01 \x01(\x04\"?\n\x0e\x43onfirmRequest\x12-\n\tsurvivors\x18\x01 \x01(\x0b\x32\x1a.wallflower.v1.SurvivorSet\"\"\n\rConfirmAnswer\x12\x11\n\tsignature\x18\x01 \x01(\x0c\"\x87\x01\n\rUnmaskRequest\x12-\n\tsurvivors\x18\x01 \x01(\x0b\x32\x1a.wallflower.v1.SurvivorSet\x12\x0f\n\x07present\x18\x02 \x03(\r\x12\x0f\n\x07\x64ropped\x18\x03 \x03(\r\x12\x11\n\tconfirmed\x18\x04 \x03(\r\x12\x12\n\nsignatures\x18\x05 \x03(\x0c\"8\n\x0cUnmaskAnswer\x12\x13\n\x0bself_shares\x18\x01 \x03(\x0c\x12\x13\n\x0bmask_shares\x18\x02 \x03(\x0c*\xf7\x01\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTAGE_ADVERTISE\x10\x04\x12\x0f\n\x0bSTAGE_SHARE\x10\x05\x12\x0e\n\nSTAGE_MASK\x10\x06\x12\x11\n\rSTAGE_CONFIRM\x10\x07\x12\x10\n\x0cSTAGE_UNMASK\x10\x08\x12\x10\n\x0cSTAGE_ENLIST\x10\t\x12\x0e\n\nSTAGE_DEAL\x10\n\x12\x0f\n\x0bSTAGE_CHECK\x10\x0b\x12\x0e\n\nSTAGE_SEAL\x10\x0c\x12\x0e\n\nSTAGE_OPEN\x10\r\x12\x10\n\x0cSTAGE_SUBMIT\x10\x0e\x12\x11\n\rSTAGE_RELEASE\x10\x0f\"\x04\x08\x01\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ewallflower/v1/secure_sum.proto\x12\rwallflower.v1\"\x85\x01\n\x08\x45nvelope\x12#\n\x05stage\x18\x01 \x01(\x0e\x32\x14.wallflower.v1.Stage\x12\x0f\n\x07\x63ontext\x18\x02 \x01(\x0c\x12\x0e\n\x06sender\x18\x03 \x01(\t\x12\x10\n\x08receiver\x18\x04 \x01(\t\x12\x0f\n\x07payload\x18\x05 \x01(\x0c\x12\x10\n\x08\x63hecksum\x18\x06 \x01(\x0c\"(\n\x06Roster\x12\x0f\n\x07parties\x18\x01 \x03(\t\x12\r\n\x05users\x18\x02 \x03(\x04\":\n\nRosterNote\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x0c\n\x04size\x18\x02 \x01(\r\x12\x0e\n\x06roster\x18\x03 \x01(\x0c\"Q\n\x08PartyKey\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\x12\x10\n\x08mask_key\x18\x05 \x01(\x0c\">\n\x10\x41\x64vertiseRequest\x12*\n\x07invited\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\"\x8a\x01\n\x0cShareRequest\x12)\n\x06roster\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\x12\x12\n\nneighbours\x18\x02 \x03(\t\x12%\n\x04keys\x18\x03 \x03(\x0b\x32\x17.wallflower.v1.PartyKey\x12\x14\n\x0cown_mask_key\x18\x04 \x01(\x0c\":\n\x0bShareAnswer\x12\x0c\n\x04salt\x18\x01 \x01(\x0c\x12\r\n\x05users\x18\x02 \x01(\x04\x12\x0e\n\x06sealed\x18\x03 \x01(\x0c\"=\n\x0bSurvivorSet\x12\x0f\n\x07parties\x18\x01 \x01(\r\x12\r\n\x05users\x18\x02 \x01(\x04\x12\x0e\n\x06roster\x18\x03 \x01(\x0c\"y\n\x0bMaskRequest\x12+\n\x07sharers\x18\x01 \x01(\x0b\x32\x1a.wallflower.v1.SurvivorSet\x12\x0f\n\x07senders\x18\x02 \x03(\r\x12\r\n\x05salts\x18\x03 \x01(\x0c\x12\r\n\x05users\x18\x04 \x03(\x04\x12\x0e\n\x06sealed\x18\x05 \x01(\x0c\"\x1c\n\nMaskAnswer\x12\x0e\n\x06masked\x18\x01 \x01(\x04\"?\n\x0e\x43onfirmRequest\x12-\n\tsurvivors\x18\x01 \x01(\x0b\x32\x1a.wallflower.v1.SurvivorSet\"\"\n\rConfirmAnswer\x12\x11\n\tsignature\x18\x01 \x01(\x0c\"\x87\x01\n\rUnmaskRequest\x12-\n\tsurvivors\x18\x01 \x01(\x0b\x32\x1a.wallflower.v1.SurvivorSet\x12\x0f\n\x07present\x18\x02 \x03(\r\x12\x0f\n\x07\x64ropped\x18\x03 \x03(\r\x12\x11\n\tconfirmed\x18\x04 \x03(\r\x12\x12\n\nsignatures\x18\x05 \x03(\x0c\"8\n\x0cUnmaskAnswer\x12\x13\n\x0bself_shares\x18\x01 \x03(\x0c\x12\x13\n\x0bmask_shares\x18\x02 \x03(\x0c*\xf1\x01\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTAGE_ADVERTISE\x10\x04\x12\x0f\n\x0bSTAGE_SHARE\x10\x05\x12\x0e\n\nSTAGE_MASK\x10\x06\x12\x11\n\rSTAGE_CONFIRM\x10\x07\x12\x10\n\x0cSTAGE_UNMASK\x10\x08\x12\x10\n\x0cSTAGE_ENLIST\x10\t\x12\x0e\n\nSTAGE_DEAL\x10\n\x12\x0f\n\x0bSTAGE_CHECK\x10\x0b\x12\x0e\n\nSTAGE_SEAL\x10\x0c\x12\x0e\n\nSTAGE_OPEN\x10\r\x12\x10\n\x0cSTAGE_SUBMIT\x10\x0e\x12\x11\n\rSTAGE_RELEASE\x10\x0f\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'wallflower.v1.secure_sum_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STAGE']._serialized_start=1155
-  _globals['_STAGE']._serialized_end=1402
+  _globals['_STAGE']._serialized_start=1149
+  _globals['_STAGE']._serialized_end=1390
   _globals['_ENVELOPE']._serialized_start=50
   _globals['_ENVELOPE']._serialized_end=183
   _globals['_ROSTER']._serialized_start=185
@@ -40,25 +40,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ROSTERNOTE']._serialized_start=227
   _globals['_ROSTERNOTE']._serialized_end=285
   _globals['_PARTYKEY']._serialized_start=287
-  _globals['_PARTYKEY']._serialized_end=374
-  _globals['_ADVERTISEREQUEST']._serialized_start=376
-  _globals['_ADVERTISEREQUEST']._serialized_end=438
-  _globals['_SHAREREQUEST']._serialized_start=441
-  _globals['_SHAREREQUEST']._serialized_end=579
-  _globals['_SHAREANSWER']._serialized_start=581
-  _globals['_SHAREANSWER']._serialized_end=639
-  _globals['_SURVIVORSET']._serialized_start=641
-  _globals['_SURVIVORSET']._serialized_end=702
-  _globals['_MASKREQUEST']._serialized_start=704
-  _globals['_MASKREQUEST']._serialized_end=825
-  _globals['_MASKANSWER']._serialized_start=827
-  _globals['_MASKANSWER']._serialized_end=855
-  _globals['_CONFIRMREQUEST']._serialized_start=857
-  _globals['_CONFIRMREQUEST']._serialized_end=920
-  _globals['_CONFIRMANSWER']._serialized_start=922
-  _globals['_CONFIRMANSWER']._serialized_end=956
-  _globals['_UNMASKREQUEST']._serialized_start=959
-  _globals['_UNMASKREQUEST']._serialized_end=1094
-  _globals['_UNMASKANSWER']._serialized_start=1096
-  _globals['_UNMASKANSWER']._serialized_end=1152
+  _globals['_PARTYKEY']._serialized_end=368
+  _globals['_ADVERTISEREQUEST']._serialized_start=370
+  _globals['_ADVERTISEREQUEST']._serialized_end=432
+  _globals['_SHAREREQUEST']._serialized_start=435
+  _globals['_SHAREREQUEST']._serialized_end=573
+  _globals['_SHAREANSWER']._serialized_start=575
+  _globals['_SHAREANSWER']._serialized_end=633
+  _globals['_SURVIVORSET']._serialized_start=635
+  _globals['_SURVIVORSET']._serialized_end=696
+  _globals['_MASKREQUEST']._serialized_start=698
+  _globals['_MASKREQUEST']._serialized_end=819
+  _globals['_MASKANSWER']._serialized_start=821
+  _globals['_MASKANSWER']._serialized_end=849
+  _globals['_CONFIRMREQUEST']._serialized_start=851
+  _globals['_CONFIRMREQUEST']._serialized_end=914
+  _globals['_CONFIRMANSWER']._serialized_start=916
+  _globals['_CONFIRMANSWER']._serialized_end=950
+  _globals['_UNMASKREQUEST']._serialized_start=953
+  _globals['_UNMASKREQUEST']._serialized_end=1088
+  _globals['_UNMASKANSWER']._serialized_start=1090
+  _globals['_UNMASKANSWER']._serialized_end=1146
 # @@protoc_insertion_point(module_scope)

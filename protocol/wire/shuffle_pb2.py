@@ -26,7 +26,7 @@ from wallflower.protocol.wire import cohort_pb2 as wallflower_dot_v1_dot_cohort_
 from wallflower.protocol.wire import secure_sum_pb2 as wallflower_dot_v1_dot_secure__sum__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bwallflower/v1/shuffle.proto\x12\rwallflower.v1\x1a\x1awallflower/v1/cohort.proto\x1a\x1ewallflower/v1/secure_sum.proto\"e\n\rSubmitRequest\x12)\n\x06roster\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\x12\x13\n\x0bsealing_key\x18\x02 \x01(\x0c\x12\x14\n\x0cshuffler_key\x18\x03 \x01(\x0c\"T\n\x0cSubmitAnswer\x12\r\n\x05users\x18\x01 \x01(\x04\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\"C\n\x05\x42\x61tch\x12\r\n\x05party\x18\x01 \x01(\t\x12+\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x1b.wallflower.v1.SubmitAnswer\"\xc0\x01\n\x0eReleaseRequest\x12\'\n\x04spec\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.CohortSpec\x12)\n\x06roster\x18\x02 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\x12%\n\x07\x62\x61tches\x18\x03 \x03(\x0b\x32\x14.wallflower.v1.Batch\x12\x13\n\x0bsealing_key\x18\x04 \x01(\x0c\x12\x0f\n\x07unnamed\x18\x05 \x03(\x0c\x12\r\n\x05users\x18\x06 \x03(\x04\"\x98\x02\n\rReleaseAnswer\x12\x0c\n\x04heap\x18\x01 \x01(\x0c\x12\x0f\n\x07parties\x18\x02 \x03(\t\x12:\n\x07refused\x18\x03 \x03(\x0b\x32).wallflower.v1.ReleaseAnswer.RefusedEntry\x12\x0f\n\x07refusal\x18\x04 \x01(\t\x12;\n\x08left_out\x18\x05 \x03(\x0b\x32).wallflower.v1.ReleaseAnswer.LeftOutEntry\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cLeftOutEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"1\n\x0cShuffleState\x12\x0c\n\x04seal\x18\x01 \x01(\t\x12\x13\n\x0bopening_key\x18\x02 \x01(\x0c\"\x15\n\x05\x43hunk\x12\x0c\n\x04part\x18\x01 \x01(\x0c\x32\x45\n\x08Shuffler\x12\x39\n\x07Release\x12\x14.wallflower.v1.Chunk\x1a\x14.wallflower.v1.Chunk(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bwallflower/v1/shuffle.proto\x12\rwallflower.v1\x1a\x1awallflower/v1/cohort.proto\x1a\x1ewallflower/v1/secure_sum.proto\"e\n\rSubmitRequest\x12)\n\x06roster\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\x12\x13\n\x0bsealing_key\x18\x02 \x01(\x0c\x12\x14\n\x0cshuffler_key\x18\x03 \x01(\x0c\"T\n\x0cSubmitAnswer\x12\r\n\x05users\x18\x01 \x01(\x04\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\"C\n\x05\x42\x61tch\x12\r\n\x05party\x18\x01 \x01(\t\x12+\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x1b.wallflower.v1.SubmitAnswer\"\xc0\x01\n\x0eReleaseRequest\x12\'\n\x04spec\x18\x01 \x01(\x0b\x32\x19.wallflower.v1.CohortSpec\x12)\n\x06roster\x18\x02 \x01(\x0b\x32\x19.wallflower.v1.RosterNote\x12%\n\x07\x62\x61tches\x18\x03 \x03(\x0b\x32\x14.wallflower.v1.Batch\x12\x13\n\x0bsealing_key\x18\x04 \x01(\x0c\x12\x0f\n\x07unnamed\x18\x05 \x03(\x0c\x12\r\n\x05users\x18\x06 \x03(\x04\"\x9c\x02\n\rReleaseAnswer\x12\x10\n\x08messages\x18\x01 \x01(\x0c\x12\x0f\n\x07parties\x18\x02 \x03(\t\x12:\n\x07refused\x18\x03 \x03(\x0b\x32).wallflower.v1.ReleaseAnswer.RefusedEntry\x12\x0f\n\x07refusal\x18\x04 \x01(\t\x12;\n\x08left_out\x18\x05 \x03(\x0b\x32).wallflower.v1.ReleaseAnswer.LeftOutEntry\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cLeftOutEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"1\n\x0cShuffleState\x12\x0c\n\x04seal\x18\x01 \x01(\t\x12\x13\n\x0bopening_key\x18\x02 \x01(\x0c\"\x15\n\x05\x43hunk\x12\x0c\n\x04part\x18\x01 \x01(\x0c\x32\x45\n\x08Shuffler\x12\x39\n\x07Release\x12\x14.wallflower.v1.Chunk\x1a\x14.wallflower.v1.Chunk(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,15 +46,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RELEASEREQUEST']._serialized_start=365
   _globals['_RELEASEREQUEST']._serialized_end=557
   _globals['_RELEASEANSWER']._serialized_start=560
-  _globals['_RELEASEANSWER']._serialized_end=840
-  _globals['_RELEASEANSWER_REFUSEDENTRY']._serialized_start=746
-  _globals['_RELEASEANSWER_REFUSEDENTRY']._serialized_end=792
-  _globals['_RELEASEANSWER_LEFTOUTENTRY']._serialized_start=794
-  _globals['_RELEASEANSWER_LEFTOUTENTRY']._serialized_end=840
-  _globals['_SHUFFLESTATE']._serialized_start=842
-  _globals['_SHUFFLESTATE']._serialized_end=891
-  _globals['_CHUNK']._serialized_start=893
-  _globals['_CHUNK']._serialized_end=914
-  _globals['_SHUFFLER']._serialized_start=916
-  _globals['_SHUFFLER']._serialized_end=985
+  _globals['_RELEASEANSWER']._serialized_end=844
+  _globals['_RELEASEANSWER_REFUSEDENTRY']._serialized_start=750
+  _globals['_RELEASEANSWER_REFUSEDENTRY']._serialized_end=796
+  _globals['_RELEASEANSWER_LEFTOUTENTRY']._serialized_start=798
+  _globals['_RELEASEANSWER_LEFTOUTENTRY']._serialized_end=844
+  _globals['_SHUFFLESTATE']._serialized_start=846
+  _globals['_SHUFFLESTATE']._serialized_end=895
+  _globals['_CHUNK']._serialized_start=897
+  _globals['_CHUNK']._serialized_end=918
+  _globals['_SHUFFLER']._serialized_start=920
+  _globals['_SHUFFLER']._serialized_end=989
 # @@protoc_insertion_point(module_scope)

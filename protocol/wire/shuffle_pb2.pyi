@@ -55,7 +55,7 @@ class ReleaseRequest(_message.Message):
     def __init__(self, spec: _Optional[_Union[_cohort_pb2.CohortSpec, _Mapping]] = ..., roster: _Optional[_Union[_secure_sum_pb2.RosterNote, _Mapping]] = ..., batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ..., sealing_key: _Optional[bytes] = ..., unnamed: _Optional[_Iterable[bytes]] = ..., users: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ReleaseAnswer(_message.Message):
-    __slots__ = ("heap", "parties", "refused", "refusal", "left_out")
+    __slots__ = ("messages", "parties", "refused", "refusal", "left_out")
     class RefusedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -70,17 +70,17 @@ class ReleaseAnswer(_message.Message):
         key: int
         value: str
         def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
-    HEAP_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
-    heap: bytes
+    messages: bytes
     parties: _containers.RepeatedScalarFieldContainer[str]
     refused: _containers.ScalarMap[str, str]
     refusal: str
     left_out: _containers.ScalarMap[int, str]
-    def __init__(self, heap: _Optional[bytes] = ..., parties: _Optional[_Iterable[str]] = ..., refused: _Optional[_Mapping[str, str]] = ..., refusal: _Optional[str] = ..., left_out: _Optional[_Mapping[int, str]] = ...) -> None: ...
+    def __init__(self, messages: _Optional[bytes] = ..., parties: _Optional[_Iterable[str]] = ..., refused: _Optional[_Mapping[str, str]] = ..., refusal: _Optional[str] = ..., left_out: _Optional[_Mapping[int, str]] = ...) -> None: ...
 
 class ShuffleState(_message.Message):
     __slots__ = ("seal", "opening_key")

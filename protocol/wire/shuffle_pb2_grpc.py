@@ -45,7 +45,7 @@ class ShufflerServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Release(self, request_iterator, context):
-        """Takes what a cohort's nodes sent, and gives the heap once.
+        """Takes what a cohort's nodes sent, and returns the shuffled messages once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

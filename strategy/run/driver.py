@@ -1,7 +1,7 @@
 """Drive one secure sum through a transport: ask, collect until the deadline, go on.
 
-The machine (`ServerSession`) knows the protocol, the transport knows the nodes, the spool
-knows what to remember; this is the only place where the three meet.
+The machine (`ServerSession`) knows the protocol, the transport knows the nodes, the
+spool knows what to remember. This is the only place where the three meet.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class _Drive:
             request = self.wrap(party, step.stage, message)
             requests[request.node_id, request.request_id] = request, party
             await _let_others(number)
-        stream = self.port.ask(
+        stream = self.transport.ask(
             [request for request, _ in requests.values()],
             timeout_s=self.deadlines.of(step.stage),
         )

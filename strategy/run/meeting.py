@@ -35,7 +35,7 @@ from wallflower.strategy.store.journal import Journal
 
 _log = logging.getLogger(__name__)
 
-# How often a transport is asked again who is there; a count is cheap on every transport.
+# How often a transport is asked who is there; a count is cheap on all of them.
 _TRIES = 3  # a node that is busy for a moment must not miss the roll call
 _PAUSE_S, _RETRY_S = 0.05, 0.3
 _MOST_ANSWERED = 1_000  # cohorts that one node's word is taken for
@@ -91,7 +91,9 @@ class RollCall:
         try:
             async with asyncio.timeout(timeout_s):
                 while len(await self._transport.nodes()) < expected:  # noqa: ASYNC110
-                    await asyncio.sleep(_PAUSE_S)  # transports are asked, they do not tell
+                    await asyncio.sleep(
+                        _PAUSE_S
+                    )  # transports are asked, they do not tell
         except TimeoutError:
             _log.warning("not all nodes are there", extra={"event": "nodes-missing"})
         await self.refresh()
@@ -133,9 +135,9 @@ class RollCall:
                 self._refused.add(node)  # nobody lives there: not worth a word
                 continue
             try:
-                if said.visits and not asks_once(self._backend):
+                if said.polls and not asks_once(self._backend):
                     raise NeedsStreamError(f"{self._backend} needs nodes that stay")
-                self._registry.add_node(node, tuple(said.users), polls=said.visits)
+                self._registry.add_node(node, tuple(said.users), polls=said.polls)
             except ProtocolError as error:
                 self._refuse(node, error)
 
@@ -243,7 +245,11 @@ class Terms:
     """
 
     def __init__(
-        self, transport: NodeTransport, run_id: str, arms: Sequence[str], timeout_s: float
+        self,
+        transport: NodeTransport,
+        run_id: str,
+        arms: Sequence[str],
+        timeout_s: float,
     ) -> None:
         self._transport = transport
         self._run_id = run_id

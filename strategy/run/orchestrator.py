@@ -109,9 +109,7 @@ class Orchestrator:
             stage_timeout_s,
             config.secure_sum.backend,
         )
-        terms = Terms(
-            transport, self._run_id, config.experiment.arms, stage_timeout_s
-        )
+        terms = Terms(transport, self._run_id, config.experiment.arms, stage_timeout_s)
         self._recruiter = Recruiter(
             config,
             journal,

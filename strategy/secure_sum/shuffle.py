@@ -157,7 +157,7 @@ class ShuffleServer(ServerMachine):
             self.found("", SERVER, "heap-does-not-fit")
             return self._void("heap-does-not-fit", "the heap is of other nodes")
         try:
-            total = self._plan.read(self._bodies(answer.heap), len(survivors))
+            total = self._plan.read(self._bodies(answer.messages), len(survivors))
         except ProtocolError as error:
             # Messages have no senders any more: whoever it was cannot be named.
             self.found("", UNKNOWN, error.code)

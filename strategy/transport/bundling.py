@@ -1,8 +1,8 @@
 """Everything one node must do now in one message, and one message at a time.
 
 Where a message is dear (Flower starts work for each, and loses state when two are under
-way on one node) this transport stands before the real one: requests of all arms that are
-ready together travel as one NodeRequest, and while a node is busy its next ones wait
+way on one node) this transport stands before the real one. Requests of all arms that
+are ready together travel as one NodeRequest. While a node is busy its next ones wait
 and are bundled in turn.
 """
 

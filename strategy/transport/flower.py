@@ -124,7 +124,7 @@ class FlowerTransport:
         self._require_open()
         flower_id = self._flower_ids.get(request.node_id)
         if flower_id is None:
-            inbox.refuse(request, "not-attending")
+            inbox.refuse(request, "not-connected")
             return
         exchange = self._outstanding.join(
             request, inbox, lambda: self._start(flower_id, request, deadline)

@@ -50,7 +50,7 @@ class MemoryTransport:
     def _post(self, request: Request, inbox: Inbox, _deadline: float) -> None:
         handler = self._handlers.get(request.node_id)
         if handler is None:
-            inbox.refuse(request, "not-attending")
+            inbox.refuse(request, "not-connected")
             return
         self._outstanding.join(
             request, inbox, lambda: asyncio.create_task(self._run(handler, request))

@@ -43,11 +43,11 @@ class NodeInviter:
 
     Parameters
     ----------
-    port : FlowerPort
+    port : FlowerTransport
         Open.
     invitation : Callable[[int], Fields]
         What the node with this number of Flower's is told: where, which run, token.
-    pace : SummonsPace
+    pace : InvitationPace
         How patiently.
     """
 
@@ -97,7 +97,7 @@ class NodeInviter:
             self.sent += 1
             reply, failure = await self._port.send(
                 flower_id,
-                flower_record.ATTEND,
+                flower_record.CONNECT,
                 self._invitation(flower_id),
                 timeout_s=self._pace.connect_s,
             )

@@ -33,7 +33,7 @@ async def observed(
     ----------
     run_id : str
         The run.
-    stats : DeskStats, optional
+    stats : GrpcServerStats, optional
         The gRPC server's counters, where there is a gRPC server.
     environment : Mapping[str, str]
         Where the two variables are sought.

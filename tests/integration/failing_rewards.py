@@ -6,7 +6,7 @@ import asyncio
 
 # No other number or word of a run looks like these: where they turn up they leaked.
 TELLING_REWARD = 1.2345678
-TELLING_WORDS = "her outcome was 0.8765432"
+TELLING_WORDS = "the outcome was 0.8765432"
 
 
 async def all_fail(arm: str, user: str) -> float:
@@ -21,12 +21,12 @@ async def some_fail(arm: str, user: str) -> object:
 
 
 async def quick(arm: str, user: str) -> float:
-    """Give everybody the best outcome at once."""
+    """Return everybody the best outcome at once."""
     return 1.0
 
 
 async def troubled(arm: str, user: str) -> object:
-    """Give outcomes that differ in value, time and trouble from person to person."""
+    """Return outcomes that differ in value, time and trouble from person to person."""
     kind = int(user.removeprefix("u")) % 6
     if kind == 0:
         await asyncio.Event().wait()

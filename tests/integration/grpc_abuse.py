@@ -28,7 +28,7 @@ import grpc.aio
 import psutil
 
 from deploy.harness.processes import free_port
-from tests.support.grpc_fixtures import House, attending
+from tests.support.grpc_fixtures import House, connect_nodes
 from tests.support.intruder import (
     Intruder,
     channel_to,
@@ -90,26 +90,30 @@ class Abuser:
         house = self._house
         match number % 10:
             case 0:
-                await intruder.greet(house, self._outsider)
+                await intruder.authenticate(house, self._outsider)
             case 1:
-                await intruder.greet(house, NodeIdentity.generate("a"))
+                await intruder.authenticate(house, NodeIdentity.generate("a"))
             case 2:
                 intruder.knock(secrets.token_bytes(200))
             case 3:
-                await intruder.greet(house, self._insider, run_id="another-run")
+                await intruder.authenticate(house, self._insider, run_id="another-run")
             case 4:
                 await self._replay(intruder)
             case 5:
-                await intruder.greet(house, self._expired)
+                await intruder.authenticate(house, self._expired)
             case 6:
-                await intruder.greet(house, self._insider, certificate=b"x" * 9_000)
+                await intruder.authenticate(
+                    house, self._insider, certificate=b"x" * 9_000
+                )
             case 7:
                 # Into a session that is not ours: named as the honest node.
                 token = good_token(house, "honest")
-                await intruder.greet(house, self._insider, token, node_id="honest")
+                await intruder.authenticate(
+                    house, self._insider, token, node_id="honest"
+                )
             case 8:
                 token = good_token(house, "honest")
-                await intruder.greet(house, self._insider, token)
+                await intruder.authenticate(house, self._insider, token)
             case _:
                 size = SETTINGS.most_bytes + 1 if number % 200 == 199 else 5_000
                 intruder.say_hello(house, hello_of(house, self._insider))
@@ -117,7 +121,7 @@ class Abuser:
                 await intruder.send(b"\x00" * size)
 
     async def _replay(self, intruder: Intruder) -> None:
-        """Send a greeting that was recorded on another stream."""
+        """Send a handshake that was recorded on another stream."""
         identity, token = self._insider, good_token(self._house, "insider")
         if self._recorded is None:
             hello = hello_of(self._house, identity, token)
@@ -154,7 +158,7 @@ class GrpcServerProcess:
         self.pid = process.pid
 
     async def report(self) -> dict[str, Any]:
-        """Let the gRPC server ask its honest node and say how it is."""
+        """Return the state of the gRPC server after it has asked its honest node."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -224,8 +228,8 @@ async def serve(folder: Path, port: int, secret: str, enrolment: str) -> None:
         report = {
             "honest": answer.failure or "ok",
             "refused": dict(stats.refused),
-            "greeting": stats.greeting,
-            "attended": stats.attended,
+            "handshake": stats.handshake,
+            "connected": stats.connections,
             "tasks": len(asyncio.all_tasks()),
             "objects": await asyncio.to_thread(_living_objects),
         }
@@ -243,8 +247,8 @@ async def abuse(count: int, concurrency: int = 16) -> dict[str, Any]:
     house = House()
     async with AsyncExitStack() as stack:
         grpc_server, port = await stack.enter_async_context(grpc_server_process(house))
-        await stack.enter_async_context(attending(house, port, {"honest": Echo()}))
-        await grpc_server.report()  # it is up and the honest node attends
+        await stack.enter_async_context(connect_nodes(house, port, {"honest": Echo()}))
+        await grpc_server.report()  # it is up and the honest node is connected
         channels = [
             await stack.enter_async_context(channel_to(port))
             for _ in range(concurrency)
@@ -274,8 +278,8 @@ def check(result: dict[str, Any], count: int) -> None:
     """Refused by name, unharmed, memory flat."""
     reports = result["reports"]
     assert all(report["honest"] == "ok" for report in reports), reports
-    assert reports[-1]["attended"] == 1, "nobody but the honest node got in"
-    assert reports[-1]["greeting"] == 0
+    assert reports[-1]["connected"] == 1, "nobody but the honest node got in"
+    assert reports[-1]["handshake"] == 0
     assert reports[-1]["tasks"] <= reports[0]["tasks"] + 2
     assert sum(result["statuses"].values()) == count
     allowed = (

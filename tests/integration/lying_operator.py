@@ -1,4 +1,4 @@
-"""An operator that lies, and ways to its nodes: memory, gRPC server, visits, Flower.
+"""An operator that lies, and ways to its nodes: memory, gRPC, polling, Flower.
 
 A `Reach` hands one request to one node and gives its answer; what the server asks, in
 which order and how often, is the test's to decide.
@@ -31,7 +31,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from tests.support.grpc_fixtures import FAST, QUICK, faster
 from wallflower.clients.client_app import app
 from wallflower.clients.host.home import NodeHome
-from wallflower.clients.transport.grpc_client import Invitation, attend
+from wallflower.clients.transport.grpc_client import Invitation, connect_node
 from wallflower.clients.transport.polling import PollingClient
 from wallflower.engines.in_process_grid import InProcessGrid
 from wallflower.keys.store import KeyStore
@@ -71,7 +71,7 @@ from wallflower.strategy.transport.grpc.server import GrpcServer
 TRANSPORTS = ("memory", "grpc", "flower")
 NAMES = tuple(f"clinic-{number:02d}" for number in range(20))
 RUN = "run-1"
-_DEALINGS = itertools.count()
+_NUMBERS = itertools.count()
 NODE_FILE = """
 [node]
 users = 1
@@ -105,7 +105,7 @@ def furnish(
     names: Sequence[str] = NAMES,
     node_file: str = NODE_FILE,
 ) -> dict[str, NodeHome]:
-    """Give nodes homes that insist on withstanding a lying server."""
+    """Return nodes homes that insist on withstanding a lying server."""
     for name in names:
         (folder / name).mkdir(parents=True)
         text = node_file.format(keys=store.nodes / name)
@@ -118,11 +118,11 @@ async def reach(
     transport: str,
     homes: dict[str, NodeHome],
     store: KeyStore,
-    visiting: Sequence[str] = (),
+    polling: Sequence[str] = (),
 ) -> AsyncIterator[Reach]:
     """Reach the nodes; the ledgers of their homes outlive it.
 
-    At a gRPC server, those who are `visiting` come by now and then; the others stay.
+    Over gRPC, the `polling` nodes call now and then; the others stay connected.
     """
     if transport == "flower":
         with InProcessGrid(app, {}):  # gives this process an identity at Flower
@@ -141,10 +141,10 @@ async def reach(
 
             yield direct
             return
-        for name in visiting:
-            nodes[name].visits = True
+        for name in polling:
+            nodes[name].polls = True
         yield await stack.enter_async_context(
-            _at_a_desk(homes, dict(nodes), store, visiting)
+            _over_grpc(homes, dict(nodes), store, polling)
         )
 
 
@@ -166,11 +166,11 @@ def _by_message(homes: dict[str, NodeHome]) -> Reach:
 
 
 @asynccontextmanager
-async def _at_a_desk(
+async def _over_grpc(
     homes: dict[str, NodeHome],
     nodes: dict[str, NodeHandler],
     store: KeyStore,
-    visiting: Sequence[str],
+    polling: Sequence[str],
 ) -> AsyncIterator[Reach]:
     tokens = RunTokens(RUN, RunTokens.new_secret())
     operator = store.operator
@@ -203,18 +203,20 @@ async def _at_a_desk(
             RUN,
             tokens.issue(name, expiry=expiry),
         )
-        if name in visiting:
+        if name in polling:
             return PollingClient(invitation, homes[name].identity, node).keep()
-        return attend(invitation, homes[name].identity, node, settings=QUICK)
+        return connect_node(invitation, homes[name].identity, node, settings=QUICK)
 
-    attending = [asyncio.create_task(come(name, node)) for name, node in nodes.items()]
+    connections = [
+        asyncio.create_task(come(name, node)) for name, node in nodes.items()
+    ]
     try:
         assert not await grpc_server.wait_for(nodes, timeout_s=60)
         yield ask
     finally:
         await grpc_server.close("finished")
-        await asyncio.wait(attending, timeout=30)
-        for task in attending:
+        await asyncio.wait(connections, timeout=30)
+        for task in connections:
             task.cancel()
 
 
@@ -322,7 +324,7 @@ def dealing(
     """Open a dealing among these nodes, for sealed sums."""
     threat = _config("sealed", dropout, "trusted").secure_sum.threat
     users = dict.fromkeys(parties, 1)
-    spec = dealing_spec(RUN, f"dealing-{next(_DEALINGS)}", threat, users)
+    spec = dealing_spec(RUN, f"dealing-{next(_NUMBERS)}", threat, users)
     keyring = keyring or ServerKeyring(RUN)
     session = server_session(spec, users, trust=trust, keyring=keyring)
     return Liar(spec, session, reach, keyring)

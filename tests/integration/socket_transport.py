@@ -1,9 +1,9 @@
 """A transport that somebody might add: nodes dial a Unix socket and stay.
 
 All that a transport must do is carry a body to a node and its answer back: `Remote` is
-a `NodeHandler` at the server, `attend` calls the real one at the node. Asking once,
-joining, deadlines and abandoning are `MemoryTransport`'s. A frame is its length, the
-number of the question, whether it holds (else: give up, or failed), and the body.
+a `NodeHandler` at the server, `connect_node` calls the real one at the node. Asking
+once, joining, deadlines and abandoning are `MemoryTransport`'s. A frame is its length,
+the number of the question, whether it holds (else: give up, or failed), and the body.
 """
 
 from __future__ import annotations
@@ -85,11 +85,13 @@ class Here(dict[NodeId, NodeHandler]):
 
 @asynccontextmanager
 async def listening(path: Path) -> AsyncIterator[Here]:
-    """Let nodes come; whoever may write to the socket's folder may be one."""
+    """Accept nodes; whoever may write to the socket's folder may be one."""
     nodes = Here()
     open_now: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
-    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def say_hello(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
         open_now[task] = writer
@@ -110,7 +112,7 @@ async def listening(path: Path) -> AsyncIterator[Here]:
             del open_now[task]
             writer.close()
 
-    server = await asyncio.start_unix_server(greet, path)
+    server = await asyncio.start_unix_server(say_hello, path)
     try:
         yield nodes
     finally:
@@ -121,7 +123,7 @@ async def listening(path: Path) -> AsyncIterator[Here]:
             await asyncio.wait(list(open_now))
 
 
-async def attend(path: Path, name: NodeId, node: NodeHandler) -> None:
+async def connect_node(path: Path, name: NodeId, node: NodeHandler) -> None:
     """Answer the server's requests until it closes the connection."""
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(_frame(0, True, name.encode()))

@@ -51,7 +51,9 @@ def test_every_node_gives_every_arm_of_a_draw_the_same_number_up_to_one(
         draw_of = {c.cohort_id: (c.draw, c.arm) for c in journal.cohorts()}
     given: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
     arms: defaultdict[int, set[int]] = defaultdict(set)
-    for (cohort_id, node_id), users in read_spends(ledger_path(run_dir), run_id).items():
+    for (cohort_id, node_id), users in read_spends(
+        ledger_path(run_dir), run_id
+    ).items():
         draw, arm = draw_of[cohort_id]
         arms[draw].add(arm)
         given[draw, node_id][arm] += len(users)

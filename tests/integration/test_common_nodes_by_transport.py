@@ -35,8 +35,8 @@ def test_a_node_that_fails_in_one_arm_is_in_no_sum_of_its_round(
         """Fail in arm 0 on whichever node is asked about it first."""
         tasks = NodeRequest.FromString(body).tasks
         stages = [t.stage for t in tasks if t.WhichOneof("kind") == "stage"]
-        sealing = any(one.users and one.spec.arm == 0 for one in stages)
-        if sealing and failed <= {self.node_id}:
+        contributes = any(one.users and one.spec.arm == 0 for one in stages)
+        if contributes and failed <= {self.node_id}:
             failed.add(self.node_id)
             raise OSError
         return await handle(self, body)

@@ -138,8 +138,8 @@ def test_a_deployments_messages_go_through_the_shuffler(
             run = start_run(built, write_experiment(built, plan, len(NODES)), "mixed")
             assert run.finish(200) == 0, run.process.text()[-2000:]
             assert wallflower(built, "verify", str(run.run_dir)).returncode == 0
-            told = wallflower(built, "status", str(run.run_dir), "--format", "json")
-    result = json.loads(told.stdout)
+            reported = wallflower(built, "status", str(run.run_dir), "--format", "json")
+    result = json.loads(reported.stdout)
     assert result["guarantee"]["mixing-delta"] == str(Fraction(1, 2**40))
     # Every cohort that was asked went through the shuffler, once.
     assert len(list((home / "released").iterdir())) == result["cohorts"]["asked"]

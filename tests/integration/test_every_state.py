@@ -56,7 +56,7 @@ async def opened(backend: str, trust: Trust, reached: Reach) -> Liar:
 
 
 def altered(body: bytes) -> bytes:
-    """Give other bytes of the same meaning: a field that nobody knows."""
+    """Return other bytes of the same meaning: a field that nobody knows."""
     envelope = unwrap(body)
     payload = envelope.payload + b"\xf8\x3f\x01"
     return wrap(envelope.stage, envelope.context, "", envelope.receiver, payload)

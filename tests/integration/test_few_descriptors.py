@@ -72,7 +72,7 @@ def test_strangers_take_no_descriptor_that_the_run_needs(tmp_path: Path) -> None
     file = write(tmp_path, EXPERIMENT.replace("PORT", str(port)))
     words = command("run", file, "--run-dir", tmp_path / "run")
     limit = f"ulimit -n 800; exec {shlex.join(words)}"
-    told = tmp_path / "run" / "events.jsonl"
+    reported = tmp_path / "run" / "events.jsonl"
     with many_descriptors():
         run = subprocess.Popen(
             [*WITHOUT_THE_RIGHT, "sh", "-c", limit],
@@ -84,18 +84,18 @@ def test_strangers_take_no_descriptor_that_the_run_needs(tmp_path: Path) -> None
         )
         try:
             deadline = time.monotonic() + 60
-            while not (told.exists() and "RoundStarted" in told.read_text()):
+            while not (reported.exists() and "RoundStarted" in reported.read_text()):
                 assert time.monotonic() < deadline
                 assert run.poll() is None, run.communicate()[1]
                 time.sleep(0.02)
             connect_silently(port, strangers)
-            _, said = run.communicate(timeout=100)
+            _, output = run.communicate(timeout=100)
         finally:
             run.kill()
             run.wait()
             for stranger in strangers:
                 stranger.close()
-    assert run.returncode == 0, said
+    assert run.returncode == 0, output
 
 
 def test_a_run_without_room_for_its_nodes_says_so_at_once(tmp_path: Path) -> None:

@@ -61,10 +61,10 @@ def run_config(experiment: ExperimentConfig, run_dir: Path) -> dict[str, str]:
 
 def flower_run(experiment: ExperimentConfig, run_dir: Path, *, nodes: int = 0) -> None:
     """Run the ServerApp against the ClientApp, as Flower's simulation would."""
-    said = run_config(experiment, run_dir)
+    output = run_config(experiment, run_dir)
     count = nodes or experiment.nodes.count
-    with InProcessGrid(client_app, partitions(count), said) as grid:
-        context = Context(1, 0, {}, RecordDict(), dict(said))
+    with InProcessGrid(client_app, partitions(count), output) as grid:
+        context = Context(1, 0, {}, RecordDict(), dict(output))
         server_app(grid=grid, context=context)
 
 
@@ -147,8 +147,8 @@ def test_a_seeded_run_says_in_flowers_log_that_it_is_a_test(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     flower_run(config(), tmp_path)
-    said = [r for r in caplog.records if "TEST MODE, no privacy" in r.getMessage()]
-    assert [record.levelname for record in said] == ["WARNING", "WARNING"]
+    output = [r for r in caplog.records if "TEST MODE, no privacy" in r.getMessage()]
+    assert [record.levelname for record in output] == ["WARNING", "WARNING"]
     assert "ε" not in caplog.text
 
 
@@ -172,8 +172,8 @@ def test_a_run_stopped_after_a_batch_goes_on_with_users_never_asked(
     tmp_path: Path,
 ) -> None:
     experiment = config()
-    said = run_config(experiment, tmp_path)
-    with InProcessGrid(client_app, partitions(12), said) as grid:
+    output = run_config(experiment, tmp_path)
+    with InProcessGrid(client_app, partitions(12), output) as grid:
         strategy = PrivateBandit(experiment, tmp_path, engine=SIMULATION)
         strategy.start(grid, num_rounds=1)
         assert strategy.finished is None
@@ -194,8 +194,8 @@ def test_anyones_server_app_can_start_the_strategy(tmp_path: Path) -> None:
         seen.append((batch, len(arrays[ESTIMATES].numpy())))
         return MetricRecord({"seen": batch})
 
-    said = run_config(experiment, tmp_path)
-    with InProcessGrid(client_app, partitions(12), said) as grid:
+    output = run_config(experiment, tmp_path)
+    with InProcessGrid(client_app, partitions(12), output) as grid:
         strategy = PrivateBandit(experiment, tmp_path, engine=SIMULATION)
         result = strategy.start(grid, evaluate_fn=evaluate)
     assert strategy.finished == "winner"
@@ -214,13 +214,13 @@ def test_what_flower_is_given_of_the_arms_is_in_the_unit(tmp_path: Path) -> None
         means=(-10, 130, 10), range=(Fraction(-50), Fraction(150)), unit="€"
     )
     experiment = config(rewards=rewards)
-    said = run_config(experiment, tmp_path)
+    output = run_config(experiment, tmp_path)
     given: list[list[float]] = []
 
     def evaluate(batch: int, arrays: ArrayRecord) -> None:
         given.append(list(arrays[ESTIMATES].numpy()))
 
-    with InProcessGrid(client_app, partitions(12), said) as grid:
+    with InProcessGrid(client_app, partitions(12), output) as grid:
         strategy = PrivateBandit(experiment, tmp_path, engine=SIMULATION)
         result = strategy.start(grid, evaluate_fn=evaluate)
     with Journal.read(tmp_path) as journal:
@@ -252,8 +252,8 @@ def test_who_says_nothing_of_an_engine_gets_the_one_that_flower_runs(
     tmp_path: Path,
 ) -> None:
     experiment = config(test=TestSettings())
-    said = run_config(experiment, tmp_path)
-    with InProcessGrid(client_app, partitions(12), said) as grid:
+    output = run_config(experiment, tmp_path)
+    with InProcessGrid(client_app, partitions(12), output) as grid:
         strategy = PrivateBandit(experiment, tmp_path)
         strategy.start(grid)
     assert (strategy.engine, strategy.transport) == ("simulation", "flower")
@@ -280,7 +280,7 @@ def test_the_transport_follows_the_engine_unless_it_is_chosen(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("nodes", [8, 14])
-def test_more_or_fewer_nodes_than_described_still_run_and_it_is_said(
+def test_more_or_fewer_nodes_than_described_still_run_and_are_reported(
     nodes: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     flower_run(config(), tmp_path, nodes=nodes)

@@ -15,6 +15,7 @@ from flwr.clientapp import ClientApp
 
 from tests.clients.host.test_home import call
 from tests.integration.test_flower_app import best
+from tests.support.slow_cases import slow_cases
 from wallflower.clients.client_app import app as client_app
 from wallflower.engines.in_process_grid import InProcessGrid
 from wallflower.keys.store import KeyStore
@@ -105,7 +106,7 @@ def run(
     return strategy
 
 
-def test_every_node_gets_one_flower_message_and_attends_the_desk(
+def test_every_node_gets_one_flower_message_and_connects_to_the_grpc_server(
     keys: KeyStore, tmp_path: Path
 ) -> None:
     nodes = homes(keys, tmp_path / "homes")
@@ -123,7 +124,7 @@ def test_the_work_may_travel_as_flower_messages_as_well(
     assert strategy.messages_sent > len(NAMES)
 
 
-def test_a_node_that_attended_a_runs_desk_takes_no_message_for_it_ever_after(
+def test_a_node_that_connected_to_a_run_takes_no_flower_message_for_it(
     keys: KeyStore, tmp_path: Path
 ) -> None:
     nodes = homes(keys, tmp_path / "homes")
@@ -159,16 +160,16 @@ def test_the_runs_secret_is_the_servers_alone(keys: KeyStore, tmp_path: Path) ->
     assert stat.S_IMODE(mode) == 0o600
 
 
-@pytest.mark.parametrize("kind", ["grpc", "flower", "visits"])
+@pytest.mark.parametrize("kind", ["grpc", "flower", *slow_cases("polling")])
 def test_the_next_run_asks_only_people_who_have_not_spent_their_budget(
     kind: str, keys: KeyStore, tmp_path: Path
 ) -> None:
     nodes = homes(keys, tmp_path / "homes")
-    if kind == "visits":  # half of the nodes poll the server
+    if kind == "polling":  # half of the nodes poll the server
         kind = "grpc"
         for name in NAMES[:3]:
             path = tmp_path / "homes" / name / "node.toml"
-            text = path.read_text().replace("[node]", '[node]\nattendance = "visits"')
+            text = path.read_text().replace("[node]", '[node]\nconnection = "polling"')
             path.write_text(text)
     run(experiment(keys, kind), nodes, tmp_path / "first")
     lost: Counter[str] = Counter()
@@ -201,12 +202,13 @@ def test_an_operator_that_asks_to_be_believed_gets_no_answer_from_enrolled_nodes
         assert list(journal.invitations()) == []
 
 
+@pytest.mark.slow  # waits for the node that does not come
 def test_a_revoked_node_is_not_let_in(keys: KeyStore, tmp_path: Path) -> None:
     store = KeyStore(tmp_path / "keys")
     shutil.copytree(keys.root, store.root)
     store.revoke("clinic-3")
     nodes = homes(store, tmp_path / "homes")
-    run(experiment(store, "grpc", join_timeout_s=3.0), nodes, tmp_path / "run")
+    run(experiment(store, "grpc", join_timeout_s=15.0), nodes, tmp_path / "run")
     with Journal.read(tmp_path / "run") as journal:
         asked = {node for _, node, _ in journal.invitations()}
     assert "clinic-3" not in asked

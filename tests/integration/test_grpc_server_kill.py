@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from deploy.harness.processes import free_port
-from tests.support.grpc_fixtures import QUICK, House, attending
+from tests.support.grpc_fixtures import QUICK, House, connect_nodes
 from tests.support.sum_nodes import one_hot
 
 NODES = 12
@@ -71,7 +71,7 @@ async def test_a_killed_server_gives_the_same_sum_after_its_restart(
         "wait_for": sorted(nodes),
         "backend": backend,
     }
-    async with attending(house, port, nodes, QUICK) as tasks:
+    async with connect_nodes(house, port, nodes, QUICK) as tasks:
         code, out = await serve(tmp_path, {**config, "kill": kill})
         assert (code, out) == (-signal.SIGKILL, b"")
         # Contributors whose answer is on disk need not be there again.

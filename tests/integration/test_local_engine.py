@@ -77,7 +77,7 @@ async def only_these_are_left(before: set[asyncio.Task[Any]]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_the_same_experiment_runs_through_the_desk_and_leaves_nothing_open(
+async def test_the_same_experiment_runs_over_grpc_and_leaves_nothing_open(
     tmp_path: Path,
 ) -> None:
     before = asyncio.all_tasks()
@@ -123,7 +123,7 @@ async def test_events_hold_counts_and_bounds_but_no_sum_of_a_cohort(
             assert str(result.released) not in map(str, fields.values())
 
 
-async def test_cancelling_a_run_at_the_desk_leaves_no_task_and_no_open_port(
+async def test_cancelling_a_run_over_grpc_leaves_no_task_and_no_open_port(
     tmp_path: Path,
 ) -> None:
     before = asyncio.all_tasks()
@@ -153,7 +153,9 @@ async def test_cancelling_a_run_at_the_desk_leaves_no_task_and_no_open_port(
     assert last.finished == "winner"
 
 
-async def test_a_failure_behind_the_desk_is_reported_as_itself(tmp_path: Path) -> None:
+async def test_a_failure_behind_the_grpc_server_is_reported_as_itself(
+    tmp_path: Path,
+) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text("smallest-cohort = 1000000\n")
     experiment = config(

@@ -16,6 +16,7 @@ from tests.integration.failing_rewards import TELLING_REWARD, TELLING_WORDS
 from tests.integration.test_flower_app import config, engine_run, flower_run
 from tests.support.operator_counts import count_samples, counts_of, hear_events
 from tests.support.shuffled_sums import started
+from tests.support.slow_cases import slow_cases
 from tests.support.virtual_time import run_virtually
 from tests.wallflower.test_run_commands import invoke
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
@@ -99,8 +100,10 @@ def everything_kept(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("backend", ["sealed", *slow_cases("secagg-plus", "shuffle")])
+@pytest.mark.parametrize(
+    "way", [in_memory, without_crypto, *slow_cases(over_grpc, through_flower)]
+)
 def test_outcomes_and_their_times_change_no_count(
     way: Way, backend: str, tmp_path: Path
 ) -> None:
@@ -116,7 +119,7 @@ def test_outcomes_and_their_times_change_no_count(
     assert str(TELLING_REWARD).encode() not in kept
 
 
-def test_outcomes_and_their_times_change_nothing_that_the_desk_counts(
+def test_outcomes_and_their_times_change_nothing_that_the_grpc_server_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[GrpcServerStats] = []

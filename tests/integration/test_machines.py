@@ -9,7 +9,7 @@ import pytest
 from tests.support.machines.dealing_lies import SHOWN
 from tests.support.machines.faults import ALL_INVARIANTS
 from tests.support.machines.plants import PLANTS
-from tests.support.machines.worlds import SMALL_WORLDS, find_plant, visit
+from tests.support.machines.worlds import SMALL_WORLDS, explore_world, find_plant
 
 # Not traced: the same lines again and again, which others run too.
 pytestmark = pytest.mark.no_cover
@@ -24,7 +24,7 @@ QUICK = (
 @pytest.mark.slow  # explores thousands of states
 @pytest.mark.parametrize("name", SMALL_WORLDS)
 def test_no_state_of_a_small_world_breaks_an_invariant(name: str) -> None:
-    found = visit(name, SMALL_WORLDS)
+    found = explore_world(name, SMALL_WORLDS)
     assert found.held, found.line
     assert found.states > 40
 

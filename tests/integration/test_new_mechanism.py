@@ -105,6 +105,6 @@ def test_it_is_run_reported_and_verified(tmp_path: Path) -> None:
         ("verify", run_dir),
         ("report", run_dir, "--output", page),
     ):
-        code, said = invoke(*words)
-        assert code == 0, said
+        code, output = invoke(*words)
+        assert code == 0, output
     assert SENTENCE in page.read_text()

@@ -157,8 +157,8 @@ def test_it_is_run_and_verified(engine: str, tmp_path: Path) -> None:
         ("verify", run_dir),
         ("report", run_dir, "--output", tmp_path / "page.html"),
     ):
-        code, said = invoke(*words)
-        assert code == 0, said
+        code, output = invoke(*words)
+        assert code == 0, output
     with Journal.read(run_dir) as journal:
         last = journal.last_round()
     # It rules nothing out, so nobody may read that nothing could be ruled out, or that
@@ -191,8 +191,8 @@ def test_a_run_of_it_that_was_stopped_goes_on(tmp_path: Path) -> None:
         ("resume", run_dir),
         ("verify", run_dir),
     ):
-        code, said = invoke(*words)
-        assert code == 0, said
+        code, output = invoke(*words)
+        assert code == 0, output
     with Journal.read(run_dir) as journal:
         last = journal.last_round()
     assert last is not None

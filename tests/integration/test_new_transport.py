@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.socket_transport import attend, listening
+from tests.integration.socket_transport import connect_node, listening
 from tests.integration.test_same_sums import sums
 from tests.support.run_fixtures import ROOT, SMALL, environment, write
 from tests.support.transport_contract import (
@@ -40,12 +40,12 @@ class TestSocketPort(StoppingTransportContract):
         self.path = tmp_path / "nodes.sock"
 
     @asynccontextmanager
-    async def open_port(
+    async def open_transport(
         self, handlers: Mapping[str, NodeHandler]
     ) -> AsyncIterator[NodeTransport]:
         async with listening(self.path) as nodes:
             tasks = [
-                asyncio.create_task(attend(self.path, name, handler))
+                asyncio.create_task(connect_node(self.path, name, handler))
                 for name, handler in handlers.items()
             ]
             await nodes.become(len(handlers))
@@ -59,7 +59,7 @@ class TestSocketPort(StoppingTransportContract):
     async def test_what_was_asked_of_a_node_that_hangs_up_fails(self) -> None:
         held = Echo("held", held=True)
         async with listening(self.path) as nodes:
-            node = asyncio.create_task(attend(self.path, "held", held))
+            node = asyncio.create_task(connect_node(self.path, "held", held))
             await nodes.become(1)
             port = MemoryTransport(nodes)
             asking = asyncio.create_task(gather(port, request("held")))
@@ -72,8 +72,8 @@ class TestSocketPort(StoppingTransportContract):
 
     async def test_a_name_that_is_taken_is_refused(self) -> None:
         first, second = Echo("first"), Echo("second")
-        async with self.open_port({"a": first}) as port:
-            await attend(self.path, "a", second)  # is sent away
+        async with self.open_transport({"a": first}) as port:
+            await connect_node(self.path, "a", second)  # is sent away
             (answer,) = await gather(port, request("a"))
         assert answer.body.startswith(b"first#1")
 

@@ -113,8 +113,8 @@ def carry_out(
         await react(event, places)
 
     if config.transport.kind == "flower":
-        said = {"config": config.canonical(), "run-dir": str(run_dir)}
-        with LeavingGrid(client_app, partitions(config.nodes.count), said) as grid:
+        output = {"config": config.canonical(), "run-dir": str(run_dir)}
+        with LeavingGrid(client_app, partitions(config.nodes.count), output) as grid:
             PrivateBandit(config, run_dir, engine=SIMULATION, listen=listen).start(grid)
         return
     monkeypatch.setattr(local_engine, "GrpcServer", KnownServer)

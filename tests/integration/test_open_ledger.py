@@ -131,7 +131,7 @@ async def test_the_simulation_engine_refuses_a_lost_ledger_before_it_starts(
 
 @contextmanager
 def locked(run_dir: Path) -> Iterator[Callable[[], object]]:
-    """Give a way to hold the ledger's lock, as a stuck backup or a shell would."""
+    """Return a way to hold the ledger's lock, as a stuck backup or a shell would."""
     with closing(
         sqlite3.connect(run_dir / "ledger.sqlite", isolation_level=None)
     ) as it:

@@ -56,8 +56,11 @@ def test_a_killed_run_leaves_no_shuffler(phase: str, tmp_path: Path) -> None:
         until(lambda: known.children(recursive=True), "no shuffler was started")
         started = known.children(recursive=True)
         if phase == "serving":
-            told = tmp_path / "run" / "events.jsonl"
-            until(lambda: told.exists() and "CohortEnded" in told.read_text(), "served")
+            log = tmp_path / "run" / "events.jsonl"
+            until(
+                lambda: log.exists() and "CohortEnded" in log.read_text(),
+                "served",
+            )
         assert all("shuffler" in child.cmdline() for child in started)
     finally:
         run.send_signal(signal.SIGKILL)

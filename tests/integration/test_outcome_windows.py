@@ -25,6 +25,7 @@ from tests.integration.lying_operator import (
     liar,
     reach,
 )
+from tests.support.slow_cases import slow_cases
 from tests.support.virtual_time import run_virtually
 from wallflower.engines import fast
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
@@ -99,7 +100,9 @@ async def attack(server: Liar, again: Liar, name: str) -> View:
     return view
 
 
-@pytest.mark.parametrize("transport", ["memory", "server", "visits", "flower"])
+@pytest.mark.parametrize(
+    "transport", ["memory", *slow_cases("server", "polling", "flower")]
+)
 async def test_a_lying_server_sees_the_same_whatever_the_outcome(
     transport: str, tmp_path: Path
 ) -> None:
@@ -108,10 +111,10 @@ async def test_a_lying_server_sees_the_same_whatever_the_outcome(
     homes |= furnish(store, tmp_path / "homes", PEOPLE, VICTIM_FILE)
     trust = homes[NAMES[0]].trust()
     assert trust is not None
-    visiting = PEOPLE if transport == "visits" else ()
-    way = "server" if transport == "visits" else transport
+    polling = PEOPLE if transport == "polling" else ()
+    way = "server" if transport == "polling" else transport
     window_rewards.shown.clear()
-    async with reach(way, homes, store, visiting) as reached:
+    async with reach(way, homes, store, polling) as reached:
         dealt = dealing(trust, reached, STAYING)
         await dealt.to_the_end()
 

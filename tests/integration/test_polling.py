@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.grpc_fixtures import FAST, House, attending, faster
+from tests.support.grpc_fixtures import FAST, House, connect_nodes, faster
 from tests.support.orchestration import config
 from wallflower.clients.host.home import NodeHome
 from wallflower.clients.host.invitations import kept, save
@@ -32,7 +32,7 @@ from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.transport.grpc.admission import FirstUseKeys
 from wallflower.strategy.transport.grpc.server import GrpcServer
 
-STAYING, VISITING, USERS = 4, 4, 10
+STAYING, POLLING, USERS = 4, 4, 10
 HOME = """
 [node]
 name = "{name}"
@@ -59,8 +59,8 @@ def experiment() -> ExperimentConfig:
 
 
 def homes(tmp_path: Path, house: House, port: int) -> Iterator[Path]:
-    """Homes of the visiting nodes, each with its invitation to the run."""
-    for number in range(VISITING):
+    """Homes of the polling nodes, each with its invitation to the run."""
+    for number in range(POLLING):
         name = f"phone-{number}"
         folder = tmp_path / name
         folder.mkdir()
@@ -98,7 +98,7 @@ async def processes(
 
 @pytest.mark.timeout(240)
 async def test_a_run_is_carried_by_processes_that_come_and_go(tmp_path: Path) -> None:
-    house, asked_for = House(run_id="visited"), experiment()
+    house, asked_for = House(run_id="polled"), experiment()
     with ExitStack() as stack:
         ledger = stack.enter_context(Ledger(tmp_path / "ledger.sqlite"))
         journal = stack.enter_context(
@@ -112,8 +112,8 @@ async def test_a_run_is_carried_by_processes_that_come_and_go(tmp_path: Path) ->
         port = await grpc_server.open("127.0.0.1:0")
         staying: dict[str, NodeHandler] = dict(hosted_nodes(asked_for, ledger, None))
         folders = list(homes(tmp_path, house, port))
-        visits = [["poll", str(folder), "--stay"] for folder in folders]
-        async with attending(house, port, staying), processes(*visits) as started:
+        polls = [["poll", str(folder), "--stay"] for folder in folders]
+        async with connect_nodes(house, port, staying), processes(*polls) as started:
             wanted = [*staying, *(folder.name for folder in folders)]
             assert not await grpc_server.wait_for(wanted, timeout_s=120)
             await Orchestrator(
@@ -124,8 +124,8 @@ async def test_a_run_is_carried_by_processes_that_come_and_go(tmp_path: Path) ->
                 expected_nodes=len(wanted),
             ).run()
             await grpc_server.close("finished")
-            said = [(await process.communicate())[0] for process in started]
-        assert all(b"visited: finished" in text for text in said)
+            output = [(await process.communicate())[0] for process in started]
+        assert all(b"polled: finished" in text for text in output)
         assert not any(kept(folder) for folder in folders)  # the run is over for them
         cohorts = journal.cohorts()
         invited = {node for _, node, _ in journal.invitations()}
@@ -135,5 +135,5 @@ async def test_a_run_is_carried_by_processes_that_come_and_go(tmp_path: Path) ->
     assert {folder.name for folder in folders} & invited
     assert set(dealing.members) <= set(staying)
     # A node keeps no stream: a question, an answer, and coming by now and then.
-    assert grpc_server.stats.attended == STAYING
-    assert grpc_server.stats.visits >= 3 * VISITING
+    assert grpc_server.stats.connections == STAYING
+    assert grpc_server.stats.polls >= 3 * POLLING

@@ -19,6 +19,7 @@ from tests.integration.test_nodes_away_and_unwilling import (
 from tests.integration.test_nodes_away_and_unwilling import (
     experiment as undecided_at_first,
 )
+from tests.support.slow_cases import slow_except
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
@@ -113,7 +114,7 @@ def test_a_deployed_node_asks_its_own_source_before_it_agrees(
 
 
 @pytest.mark.parametrize("backend", ["secagg-plus", "sealed"])
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", slow_except(["memory"], TRANSPORTS))
 @pytest.mark.parametrize("agreed", [False, True])
 def test_a_source_that_closes_between_rounds_costs_nobody_and_is_waited_for(
     agreed: bool,

@@ -17,6 +17,7 @@ import pytest
 from tests.integration.test_flower_homes import NAMES, experiment, homes, run
 from tests.integration.test_flower_homes import keys as keys  # a fixture
 from tests.support.orchestration import Altered, World, world
+from tests.support.slow_cases import slow_except
 from wallflower.clients.node.ledger_tables import read_accounts
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.errors import JournalError
@@ -25,7 +26,7 @@ from wallflower.strategy.store import events
 from wallflower.strategy.store.chain import is_own_id, sign_cohort_id
 from wallflower.strategy.store.journal import Journal
 
-KINDS = ("flower", "grpc", "visits")
+KINDS = ("flower", "grpc", "polling")
 
 
 class _StoppedError(Exception):
@@ -50,7 +51,7 @@ def _answered(folder: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_except(["grpc"], KINDS))
 def test_resume_invites_nobody_upon_a_record_that_nodes_know_to_be_older(
     kind: str, keys: KeyStore, tmp_path: Path
 ) -> None:
@@ -59,9 +60,9 @@ def test_resume_invites_nobody_upon_a_record_that_nodes_know_to_be_older(
     # So sure of itself that it decides nothing in its first round.
     sure = replace(config.experiment, failure_probability=Fraction(1, 10**9))
     config = replace(config, experiment=sure)
-    if kind == "visits":
+    if kind == "polling":
         for name in NAMES[:3]:
-            _set_attendance(tmp_path / "homes" / name, "visits")
+            _set_connection(tmp_path / "homes" / name, "polling")
     run_dir, copy = tmp_path / "run", tmp_path / "copy"
     with pytest.raises(_StoppedError):
         run(config, nodes, run_dir, _stop_after(1))
@@ -74,7 +75,7 @@ def test_resume_invites_nobody_upon_a_record_that_nodes_know_to_be_older(
         assert before > journal.cohort_ids()
     shutil.rmtree(run_dir)
     shutil.copytree(copy, run_dir)
-    if kind == "visits":  # those that stay have lost their memory: visitors tell
+    if kind == "polling":  # those that stay have lost their memory: polling nodes tell
         for name in NAMES[3:]:
             for left in (tmp_path / "homes" / name).glob("ledger*"):
                 left.unlink()
@@ -86,14 +87,14 @@ def test_resume_invites_nobody_upon_a_record_that_nodes_know_to_be_older(
     assert _answered(tmp_path / "homes") <= before
 
 
-def _set_attendance(home: Path, word: str) -> None:
+def _set_connection(home: Path, word: str) -> None:
     text = (home / "node.toml").read_text()
-    text = text.replace("[node]", f'[node]\nattendance = "{word}"')
+    text = text.replace("[node]", f'[node]\nconnection = "{word}"')
     (home / "node.toml").write_text(text)
 
 
 def _claims(*cohorts: str) -> Callable[[bytes], bytes]:
-    """Let a node claim cohorts that it never answered."""
+    """Make a node claim cohorts that it never answered."""
 
     def change(body: bytes) -> bytes:
         answer = NodeAnswer.FromString(body)

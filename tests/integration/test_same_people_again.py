@@ -65,7 +65,7 @@ def with_ledger(
 
 
 def spend_before(path: Path, spent: Mapping[str, Sequence[str]]) -> None:
-    """Let these users spend all of their budget in an earlier run."""
+    """Spend all of these users' budget in an earlier run."""
 
     async def write(ledger: Ledger) -> None:
         for node, users in spent.items():

@@ -65,7 +65,7 @@ async def test_local_with_secure_sums_gives_every_sum_of_the_fast_engine(
         assert await sums("local", experiment, tmp_path / backend) == plain
 
 
-async def test_the_desk_over_tls_gives_the_same_sums(tmp_path: Path) -> None:
+async def test_grpc_over_tls_gives_the_same_sums(tmp_path: Path) -> None:
     plain = await sums("fast", config("dist-dp", "sealed"), tmp_path / "fast")
     grpc_server = config("dist-dp", "sealed", "grpc")
     assert await sums("local", grpc_server, tmp_path / "server") == plain

@@ -30,6 +30,7 @@ from tests.integration.lying_operator import (
     reach,
 )
 from tests.support.secure_sums import forged
+from tests.support.slow_cases import slow_except
 from wallflower.clients.host.home import NodeHome
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.accounting.account import NOTHING
@@ -143,7 +144,7 @@ def infinity(request: wire.OpenRequest) -> None:
     request.sealed[0].one = bytes(33)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", slow_except(["memory", "grpc"], TRANSPORTS))
 async def test_no_member_opens_a_set_that_the_server_made_up(
     transport: str, store: KeyStore, tmp_path: Path
 ) -> None:
@@ -164,7 +165,7 @@ async def test_no_member_opens_a_set_that_the_server_made_up(
             assert not await cohort.ask(member, body), lie.__name__
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", slow_except(["memory", "grpc"], TRANSPORTS))
 async def test_no_member_opens_a_second_overlapping_set(
     transport: str, store: KeyStore, tmp_path: Path
 ) -> None:
@@ -182,7 +183,7 @@ async def test_no_member_opens_a_second_overlapping_set(
             assert not await cohort.ask(member, less)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", slow_except(["memory", "grpc"], TRANSPORTS))
 async def test_what_was_sealed_for_one_cohort_is_not_opened_with_another(
     transport: str, store: KeyStore, tmp_path: Path
 ) -> None:
@@ -215,7 +216,7 @@ async def test_what_was_sealed_for_one_cohort_is_not_opened_with_another(
         assert not await second.ask(member, body)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", slow_except(["memory", "grpc"], TRANSPORTS))
 async def test_nobody_seals_under_a_key_that_the_server_swapped(
     transport: str, store: KeyStore, tmp_path: Path
 ) -> None:
@@ -246,7 +247,7 @@ def tampering(kind: type, change: Callable[[Any], object]) -> Tamper:
     return lambda answer: forged(answer, kind, change)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", slow_except(["memory", "grpc"], TRANSPORTS))
 async def test_a_seal_that_the_server_altered_makes_nobody_complain(
     transport: str, store: KeyStore, tmp_path: Path
 ) -> None:
@@ -263,7 +264,7 @@ async def test_a_seal_that_the_server_altered_makes_nobody_complain(
         assert not await dealt.ask(VICTIM, body)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", slow_except(["memory", "grpc"], TRANSPORTS))
 async def test_a_rogue_dealer_a_false_complaint_and_a_wrong_opening_are_named(
     transport: str, store: KeyStore, tmp_path: Path
 ) -> None:
@@ -335,7 +336,7 @@ ATTACKS = {
 OUT_OF_RANGE = NAMES[8]
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", slow_except(["memory", "grpc"], TRANSPORTS))
 async def test_dishonest_contributors_are_left_out_by_name_and_the_sum_goes_on(
     transport: str, store: KeyStore, tmp_path: Path
 ) -> None:
@@ -355,9 +356,9 @@ async def test_dishonest_contributors_are_left_out_by_name_and_the_sum_goes_on(
         def signed(party: str, answer: wire.SealAnswer) -> bytes:
             identity = run.homes[party].identity
             assert identity is not None
-            said = statement(bound, party, 1, answer.one, answer.two)
-            answer.signature = identity.sign(said)
-            return said
+            output = statement(bound, party, 1, answer.one, answer.two)
+            answer.signature = identity.sign(output)
+            return output
 
         def stealing(party: str) -> Tamper:
             def change(answer: wire.SealAnswer) -> None:

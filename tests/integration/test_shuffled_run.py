@@ -85,9 +85,9 @@ def test_a_run_on_engine_local_goes_through_a_shuffler(
     arguments = ["run", str(file), "--run-dir", str(run_dir), "--format", "json"]
     result = CliRunner().invoke(command_line(), arguments)
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert "the shuffler does not work with the operator" in json.dumps(told)
-    assert ("mixing-delta" in told["guarantee"]) == (shuffle == "mixed")
+    reported = json.loads(result.stdout)
+    assert "the shuffler does not work with the operator" in json.dumps(reported)
+    assert ("mixing-delta" in reported["guarantee"]) == (shuffle == "mixed")
     # Two cohorts, each released once.
     assert len(list((run_dir / "shuffler" / "released").iterdir())) == 2
     assert CliRunner().invoke(command_line(), ["verify", str(run_dir)]).exit_code == 0

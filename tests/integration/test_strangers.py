@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.grpc_abuse import grpc_server_process
-from tests.support.grpc_fixtures import House, attending
+from tests.support.grpc_fixtures import House, connect_nodes
 from tests.support.shuffled_sums import (
     ShuffledCohort,
     finished,
@@ -41,14 +41,14 @@ SHUFFLER_PATHS = (
 async def test_strangers_hold_next_to_nothing_in_the_server() -> None:
     house = House()
     async with grpc_server_process(house) as (grpc_server, port):
-        async with attending(house, port, {"honest": Echo()}):
+        async with connect_nodes(house, port, {"honest": Echo()}):
             before = (await grpc_server.report())["rss"]
             async with besieged(port, GRPC, STRANGERS) as siege:
                 held = await most_memory(grpc_server.pid, SECONDS) - before
                 report = await grpc_server.report()
     assert siege.calls > STRANGERS
     assert held < MOST_BYTES, f"{held / 2**20:.0f} MiB"
-    assert (report["honest"], report["greeting"]) == ("ok", 0)
+    assert (report["honest"], report["handshake"]) == ("ok", 0)
 
 
 @pytest.mark.slow  # twenty strangers, for some seconds

@@ -1,7 +1,8 @@
 """Who gets in, with the files that ``wallflower keys`` makes and the logs as shipped.
 
-`tests/strategy/test_desk_admission.py` attacks the greeting message by message; here
-the whole chain stands: key folders, a real gRPC server on TLS, a real node, JSON logs.
+`tests/strategy/transport/grpc/test_admission.py` attacks the handshake message by
+message; here the whole chain stands: key folders, a real gRPC server on TLS, a real
+node, JSON logs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tests.support.transport_contract import Echo
 from wallflower.clients.transport.grpc_client import (
     ConnectionSettings,
     Invitation,
-    attend,
+    connect_node,
 )
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.errors import AuthenticationError, ProtocolError
@@ -67,7 +68,7 @@ class Site:
 
     async def turned_away(self, invitation: Invitation, identity: NodeIdentity) -> None:
         with pytest.raises(AuthenticationError):
-            await attend(invitation, identity, Echo("x"), settings=QUICK)
+            await connect_node(invitation, identity, Echo("x"), settings=QUICK)
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.logs.getvalue().splitlines()]
@@ -115,23 +116,23 @@ async def site(tmp_path: Path, logs: io.StringIO) -> AsyncIterator[Site]:
     assert_no_secret(logs.getvalue(), store, tokens)
 
 
-def assert_no_secret(said: str, store: KeyStore, tokens: RunTokens) -> None:
+def assert_no_secret(output: str, store: KeyStore, tokens: RunTokens) -> None:
     """Every test ends here: whatever happened, no secret was written down."""
     for path in store.nodes.glob("*/identity.key"):
         seed = read_seed(path)
-        assert seed.hex() not in said
-        assert path.read_text().splitlines()[1] not in said
+        assert seed.hex() not in output
+        assert path.read_text().splitlines()[1] not in output
     for name in ("clinic-a", "clinic-b"):
         expiry = int(time.time()) + 3600
         for moment in range(expiry - 60, expiry + 1):
-            assert tokens.issue(name, expiry=moment).key.hex() not in said
+            assert tokens.issue(name, expiry=moment).key.hex() not in output
 
 
 async def test_a_node_with_its_own_keys_gets_in(site: Site) -> None:
     import asyncio
 
     node = asyncio.create_task(
-        attend(
+        connect_node(
             site.invitation("clinic-a"),
             read_identity(site.store.nodes / "clinic-a"),
             Echo("clinic-a"),
@@ -172,10 +173,10 @@ async def test_anothers_token_does_not_fit(site: Site) -> None:
     # The gRPC server's own proof is made with the right token, so the node sees it
     # first.
     with pytest.raises(ProtocolError):
-        await attend(
+        await connect_node(
             site.invitation("clinic-b", token), identity, Echo("x"), settings=QUICK
         )
-    assert site.grpc_server.stats.attended == 0
+    assert site.grpc_server.stats.connections == 0
 
 
 async def test_an_old_token_is_expired(site: Site) -> None:
@@ -196,7 +197,7 @@ async def test_a_node_cannot_speak_in_anothers_name(site: Site) -> None:
     assert site.grpc_server.stats.refused == {"not-your-name": 1}
 
 
-async def test_a_desk_of_another_authority_is_not_spoken_to(
+async def test_a_grpc_server_of_another_authority_is_not_spoken_to(
     site: Site, tmp_path: Path
 ) -> None:
     other = make_store(tmp_path / "other")
@@ -207,10 +208,10 @@ async def test_a_desk_of_another_authority_is_not_spoken_to(
         site.tokens.issue("clinic-a", expiry=int(time.time()) + 3600),
     )
     await site.turned_away(wrong, read_identity(site.store.nodes / "clinic-a"))
-    assert site.grpc_server.stats.attended == 0
+    assert site.grpc_server.stats.connections == 0
 
 
-async def test_a_desk_with_an_expired_certificate_is_not_spoken_to(
+async def test_a_grpc_server_with_an_expired_certificate_is_not_spoken_to(
     tmp_path: Path,
 ) -> None:
     store = make_store(tmp_path / "keys")
@@ -228,7 +229,7 @@ async def test_a_desk_with_an_expired_certificate_is_not_spoken_to(
         site = Site(store, tokens, grpc_server, port, io.StringIO())
         identity = read_identity(store.nodes / "clinic-a")
         await site.turned_away(site.invitation("clinic-a"), identity)
-        assert grpc_server.stats.attended == 0
+        assert grpc_server.stats.connections == 0
     finally:
         await grpc_server.close("finished")
 

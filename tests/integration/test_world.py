@@ -180,14 +180,14 @@ def test_too_few_nodes_taken_for_an_end_are_noticed(
     """A round once took whoever was connected at its beginning for everybody."""
 
     async def exhausted(recruiter: Any, policy: Policy) -> bool:
-        away = recruiter._registry.known.keys() - set(await recruiter._look())
+        away = recruiter._registry.known.keys() - set(await recruiter._refresh())
         everybody = recruiter._registry, recruiter._config, policy.next_cohorts()
         return not can_fill_round(*everybody, away)
 
-    monkeypatch.setattr(Recruiter, "exhausted", exhausted)
+    monkeypatch.setattr(Recruiter, "is_exhausted", exhausted)
     worlds = (run_worlds([seed], ["flap", "partition"]) for seed in range(10))
     assert any(
-        "were never asked" in said for world in worlds for said in world.failures
+        "were never asked" in output for world in worlds for output in world.failures
     )
 
 
@@ -274,7 +274,7 @@ def test_a_write_that_tore_is_gone_and_those_before_it_are_there(
     assert written(0, torn=False) == [1, 2]
 
 
-def test_a_counter_that_tore_says_what_it_said_before(tmp_path: Path) -> None:
+def test_a_torn_counter_keeps_its_last_value(tmp_path: Path) -> None:
     counter = RollbackCounter(tmp_path / "ledger.counter")
     marks = [
         CounterState(b"l" * 16, number, bytes([number]) * 32, bytes(32))
@@ -361,7 +361,7 @@ def test_the_dead_do_nothing_any_more_and_the_stopped_do_it_later(
 def test_a_timer_cancelled_while_its_process_stood_still_does_not_go_off(
     tmp_path: Path,
 ) -> None:
-    said: list[str] = []
+    output: list[str] = []
 
     async def work(process: Process) -> None:
         loop = asyncio.get_running_loop()
@@ -370,12 +370,12 @@ def test_a_timer_cancelled_while_its_process_stood_still_does_not_go_off(
             second: asyncio.TimerHandle | None = None
 
             def first() -> None:
-                said.append("first")
+                output.append("first")
                 assert second is not None
                 second.cancel()
 
             loop.call_later(1, first)
-            second = loop.call_later(2, said.append, "second")
+            second = loop.call_later(2, output.append, "second")
 
         PROCESS.set(None)
         assert isinstance(loop, WorldLoop)
@@ -385,7 +385,7 @@ def test_a_timer_cancelled_while_its_process_stood_still_does_not_go_off(
         await asyncio.sleep(3)
         stopped.go_on()
         await asyncio.sleep(1)
-        assert said == ["first"]
+        assert output == ["first"]
 
     _in_a_process(tmp_path, work)
 

@@ -68,7 +68,7 @@ class Tree:
         }
 
     def place_of(self, mutant: Mutant) -> Path:
-        """Give the one file with the text that the mutant replaces."""
+        """Return the one file with the text that the mutant replaces."""
         found = [path for path, text in self._code.items() if mutant.find in text]
         if len(found) != 1 or self._code[found[0]].count(mutant.find) != 1:
             places = ", ".join(str(path.relative_to(self.root)) for path in found)
@@ -77,7 +77,7 @@ class Tree:
         return found[0]
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """Give what pytest is asked: files by their names, functions by theirs."""
+        """Return what pytest is asked: files by their names, functions by theirs."""
         asked = []
         for name in mutant.tests:
             if name.endswith(".py"):
@@ -142,14 +142,14 @@ class Worker(threading.Thread):
         text = place.read_text()
         self._write(place, text.replace(mutant.find, mutant.put))
         try:
-            code, said = run_tests(self._tree.root, tests)
+            code, output = run_tests(self._tree.root, tests)
         finally:
             self._write(place, text)
         if code == 1:
-            return f"killed by {_first_failure(said)}"
+            return f"killed by {_first_failure(output)}"
         if code == 0:
             return "equivalent" if mutant.equivalent else "SURVIVED"
-        return f"broken: pytest exit {code}\n{said}"
+        return f"broken: pytest exit {code}\n{output}"
 
     def _write(self, path: Path, text: str) -> None:
         # Compiled code is told apart by size and second of the last change.
@@ -158,8 +158,8 @@ class Worker(threading.Thread):
         os.utime(path, (self._moment, self._moment))
 
 
-def _first_failure(said: str) -> str:
-    lines = [line for line in said.splitlines() if line.startswith("FAILED ")]
+def _first_failure(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.startswith("FAILED ")]
     return lines[0].partition("::")[2].partition("[")[0].split()[0] if lines else "?"
 
 
@@ -176,9 +176,9 @@ def copy_tree(to: Path) -> None:
         if (ROOT / name).is_symlink() or (ROOT / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, to / name, follow_symlinks=False)
-    told = "import wallflower.protocol.noise as room; print(room.__path__[0])"
+    reported = "import wallflower.protocol.noise as room; print(room.__path__[0])"
     used = subprocess.run(
-        [sys.executable, "-c", told],
+        [sys.executable, "-c", reported],
         cwd=to,
         env={**os.environ, "PYTHONPATH": str(to)},
         capture_output=True,
@@ -214,9 +214,9 @@ def main() -> int:
         trees = [Tree(to) for to in folders]
         if not arguments.no_baseline:
             tests = {test for m in mutants for test in trees[0].tests_of(m)}
-            code, said = run_tests(folders[0], sorted(tests), _BASELINE_TIMEOUT_S)
+            code, output = run_tests(folders[0], sorted(tests), _BASELINE_TIMEOUT_S)
             if code:
-                print(f"the tests fail without any mutant:\n{said}")
+                print(f"the tests fail without any mutant:\n{output}")
                 return 1
         workers = [Worker(tree, waiting, ends) for tree in trees]
         for worker in workers:

@@ -15,7 +15,7 @@ from wallflower.protocol.wire.node_pb2 import NodeRequest
 def nodes_fail(
     names: Collection[str], arms: Collection[str] | None = None
 ) -> Iterator[None]:
-    """Let nodes of these names fail, for the arms named or for all."""
+    """Make nodes of these names fail, for the arms named or for all."""
     handle = Node.handle
 
     async def fail(node: Node, body: bytes) -> bytes:

@@ -93,7 +93,7 @@ class FaultyTransport:
 
     Parameters
     ----------
-    inner : NodePort
+    inner : NodeTransport
         The port that really reaches the nodes.
     faults : Faults
         What may happen.
@@ -136,7 +136,9 @@ class FaultyTransport:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks)
-        for task in tasks:  # a bug of an inner port must not pass for a lost message
+        for (
+            task
+        ) in tasks:  # a bug of an inner transport must not pass for a lost message
             if not task.cancelled() and (error := task.exception()):
                 raise error
 

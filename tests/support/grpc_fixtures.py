@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from wallflower.clients.transport.grpc_client import (
     ConnectionSettings,
     Invitation,
-    attend,
+    connect_node,
 )
 from wallflower.protocol.identity.certificates import (
     KeyPair,
@@ -91,16 +91,16 @@ async def open_grpc_server(
 
 
 @asynccontextmanager
-async def attending(
+async def connect_nodes(
     house: House,
     port: int,
     handlers: Mapping[str, NodeHandler],
     settings: ConnectionSettings = QUICK,
 ) -> AsyncIterator[dict[str, asyncio.Task[str]]]:
-    """Let nodes attend; at the end they must have stopped or are cancelled."""
+    """Connect nodes; at the end they must have stopped or are cancelled."""
     tasks = {
         node_id: asyncio.create_task(
-            attend(
+            connect_node(
                 house.invitation(port, node_id),
                 house.identity(node_id),
                 handler,
@@ -125,10 +125,10 @@ async def open_office(
     house: House | None = None,
     node_settings: ConnectionSettings = QUICK,
 ) -> AsyncIterator[GrpcServer]:
-    """A gRPC server with all nodes attending; nodes hear "run over" at the end."""
+    """A gRPC server with all nodes connected; nodes hear "run over" at the end."""
     house = house or House()
     async with open_grpc_server(house, settings) as (grpc_server, port):
-        async with attending(house, port, handlers, node_settings) as tasks:
+        async with connect_nodes(house, port, handlers, node_settings) as tasks:
             missing = await grpc_server.wait_for(handlers, timeout_s=60)
             assert not missing
             yield grpc_server

@@ -15,7 +15,7 @@ import grpc.aio
 from tests.support.grpc_fixtures import AUTHORITY, House
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import (
-    GREETING,
+    HANDSHAKE,
     METHOD,
     RunToken,
     hello_transcript,
@@ -55,13 +55,14 @@ def proof_of(
     identity: NodeIdentity,
     token: RunToken,
 ) -> node_service_pb2.Proof:
-    said = transcript(hello, challenge)
+    signed = transcript(hello, challenge)
     return node_service_pb2.Proof(
-        signature=identity.sign(said), token_proof=token_proof(token, "node", said)
+        signature=identity.sign(signed),
+        token_proof=token_proof(token, "node", signed),
     )
 
 
-def greeting_of(hello: node_service_pb2.Hello, token: RunToken) -> bytes:
+def handshake_of(hello: node_service_pb2.Hello, token: RunToken) -> bytes:
     """What the headers of a stream say."""
     proof = token_proof(token, "hello", hello_transcript(hello))
     return node_service_pb2.Handshake(
@@ -83,15 +84,15 @@ class Intruder:
             self._call = self._begin(None)
         return self._call
 
-    def knock(self, greeting: bytes) -> None:
+    def knock(self, handshake: bytes) -> None:
         """Begin the call with this in its headers."""
-        self._call = self._begin(None, metadata=((GREETING, greeting),))
+        self._call = self._begin(None, metadata=((HANDSHAKE, handshake),))
 
     def say_hello(
         self, house: House, hello: node_service_pb2.Hello, token: RunToken | None = None
     ) -> None:
         """Begin the call as a node does."""
-        self.knock(greeting_of(hello, token or good_token(house, hello.node_id)))
+        self.knock(handshake_of(hello, token or good_token(house, hello.node_id)))
 
     async def send(self, raw: bytes) -> None:
         await self.call.write(raw)
@@ -110,7 +111,7 @@ class Intruder:
             code: grpc.StatusCode = await self.call.code()
             return code.name, await self.call.details()
 
-    async def greet(
+    async def authenticate(
         self,
         house: House,
         identity: NodeIdentity,
@@ -118,7 +119,7 @@ class Intruder:
         tamper: Callable[[node_service_pb2.Proof], None] = lambda proof: None,
         **changes: Any,
     ) -> None:
-        """Go through the greeting, with something changed on the way."""
+        """Go through the handshake, with something changed on the way."""
         token = token or good_token(house, identity.node_id)
         hello = hello_of(house, identity, token, **changes)
         try:

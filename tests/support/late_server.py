@@ -15,7 +15,7 @@ import ssl
 
 from tests.support.grpc_fixtures import AUTHORITY, House, open_grpc_server
 from wallflower.protocol.identity import tls
-from wallflower.protocol.identity.tokens import GREETING, METHOD
+from wallflower.protocol.identity.tokens import HANDSHAKE, METHOD
 
 _HEADERS = {
     ":method": "POST",
@@ -24,7 +24,7 @@ _HEADERS = {
     ":authority": "localhost",
     "content-type": "application/grpc",
     "te": "trailers",
-    GREETING: base64.b64encode(b"\xff" * 8).decode(),
+    HANDSHAKE: base64.b64encode(b"\xff" * 8).decode(),
 }
 
 
@@ -49,7 +49,7 @@ def ends_stream(heard: bytes) -> bool:
 
 
 def open_stream(port: int, version: ssl.TLSVersion) -> None:
-    """Begin a call with headers that are no greeting; read until the gRPC server ends
+    """Begin a call with headers that are no handshake; read until the gRPC server ends
     it.
     """
     context = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
@@ -74,13 +74,13 @@ def open_stream(port: int, version: ssl.TLSVersion) -> None:
 
 async def main() -> None:
     async with open_grpc_server(House()) as (grpc_server, port):
-        said: dict[str, object] = {"enforced": tls.enforced()}
+        received: dict[str, object] = {"enforced": tls.enforced()}
         for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
             grpc_server.stats.refused.clear()
             await asyncio.to_thread(open_stream, port, version)
             [reason] = grpc_server.stats.refused
-            said[version.name] = reason
-        print(json.dumps(said))
+            received[version.name] = reason
+        print(json.dumps(received))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def _messages(job: tuple[int, int]) -> Counter[str]:
     return fuzz(range(seed, seed + 1), messages)
 
 
-def _said(what: str, done: int, of: int, began: float) -> None:
+def _describe(what: str, done: int, of: int, began: float) -> None:
     passed = time.monotonic() - began
     print(f"{what}: {done:,} of {of:,} after {passed:.0f} s", flush=True)
 
@@ -65,7 +65,7 @@ def main(schedules: int, messages: int, backends: list[str]) -> None:
                 whole.voids.update(tally.voids)
                 whole.injected.update(tally.injected)
                 done = whole.sums + whole.voids.total()
-                _said(f"{backend}, schedules", done, schedules, began)
+                _describe(f"{backend}, schedules", done, schedules, began)
             if done != schedules:
                 raise AssertionError(f"{done} of {schedules} schedules ended")
             verdict.append(
@@ -77,7 +77,7 @@ def main(schedules: int, messages: int, backends: list[str]) -> None:
         sent = list(enumerate(size for _, size in _chunks(messages, _MESSAGES_AT_ONCE)))
         for found in pool.imap_unordered(_messages, sent):
             outcomes.update(found)
-            _said("sealed, changed messages", outcomes.total(), messages, began)
+            _describe("sealed, changed messages", outcomes.total(), messages, began)
     if outcomes.total() != messages:
         raise AssertionError(f"{outcomes.total()} of {messages} messages had an end")
     verdict.append(

@@ -79,7 +79,7 @@ def events_of(run_dir: Path) -> list[str]:
 
     Progress is left out: it tells what had come by an instant of the wall clock.
     """
-    told = []
+    reported = []
     for event in hear_events(run_dir):
         shown = dataclasses.asdict(event)
         for key in ("cohort_id", "dealing_id", "seconds", "run_id", "head", "finished"):
@@ -87,8 +87,8 @@ def events_of(run_dir: Path) -> list[str]:
         if "views" in shown:
             shown["views"] = [(v["users"], v["asked"]) for v in shown["views"]]
         if not isinstance(event, events.CohortProgress):
-            told.append(f"{type(event).__name__} {shown}")
-    return sorted(told)
+            reported.append(f"{type(event).__name__} {shown}")
+    return sorted(reported)
 
 
 def metrics_of(run_dir: Path) -> dict[str, float]:
@@ -121,20 +121,20 @@ def exports_of(run_dir: Path) -> dict[str, object]:
     """Return the counts of every table in every format."""
     found: dict[str, object] = {}
     for table in TABLES:
-        code, said = invoke("export", run_dir, "--table", table)
-        assert code == 0, said
-        found[f"csv {table}"] = _rows(list(csv.DictReader(io.StringIO(said))), table)
+        code, text = invoke("export", run_dir, "--table", table)
+        assert code == 0, text
+        found[f"csv {table}"] = _rows(list(csv.DictReader(io.StringIO(text))), table)
         path = run_dir.with_name(f"{run_dir.name}-{table}.parquet")
         words = ("--table", table, "--format", "parquet", "--output", path)
-        code, said = invoke("export", run_dir, *words)
-        assert code == 0, said
+        code, text = invoke("export", run_dir, *words)
+        assert code == 0, text
         found[f"parquet {table}"] = _rows(parquet.read_table(path).to_pylist(), table)
-    code, said = invoke("export", run_dir, "--format", "json")
-    assert code == 0, said
-    told = json.loads(said)
-    found |= {f"json {table}": _rows(told.pop(table), table) for table in TABLES}
-    told["missing"] = _without(told["missing"], _MISSING_DECIDED)
-    found["json"] = _without(told, {"run", "head"})
+    code, text = invoke("export", run_dir, "--format", "json")
+    assert code == 0, text
+    reported = json.loads(text)
+    found |= {f"json {table}": _rows(reported.pop(table), table) for table in TABLES}
+    reported["missing"] = _without(reported["missing"], _MISSING_DECIDED)
+    found["json"] = _without(reported, {"run", "head"})
     return found
 
 
@@ -150,8 +150,8 @@ def _without(row: Mapping[str, Any], left_out: set[str] | frozenset[str]) -> Any
 def page_counts_of(run_dir: Path) -> dict[str, object]:
     """Return the figures and tables of the report, without columns of other things."""
     path = run_dir.with_name(f"{run_dir.name}.html")
-    code, said = invoke("report", run_dir, "--output", path)
-    assert code == 0, said
+    code, text = invoke("report", run_dir, "--output", path)
+    assert code == 0, text
     page = Page(path)
     _, _, health = page.flat.partition(" Health ")
     figures, _, _ = health.partition(" Do people answer")

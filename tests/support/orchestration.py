@@ -48,7 +48,7 @@ def config(**sections: object) -> ExperimentConfig:
 
 @dataclass
 class SwitchedPort:
-    """A memory port on which nodes can be gone: asking them fails at once.
+    """A memory transport on which nodes can be gone: asking them fails at once.
 
     Those in `away` are not listed either, as at a gRPC server whose stream broke.
     """

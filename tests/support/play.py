@@ -13,14 +13,14 @@ from wallflower.strategy.bandit.spec import PolicySpec
 
 
 class Field:
-    """Answers wishes as a field of honest users would, minus some who drop out."""
+    """Answers cohort requests as honest users would, minus some who drop out."""
 
     def __init__(self, spec: PolicySpec, means: Sequence[float], seed: int = 0) -> None:
         self._spec = spec
         self._draws = CohortDraws(BernoulliRewards(means), seed)
 
     def outcome(self, cohort_request: CohortRequest) -> CohortSum:
-        """Let everybody who was asked answer."""
+        """Answer for everybody who was asked."""
         cohort = self._spec.calibrated(
             cohort_request.size,
             self._spec.floor(cohort_request.size),
@@ -38,7 +38,7 @@ class Field:
         )
 
     def play(self, policy: Policy) -> None:
-        """Answer all wishes until the policy is finished."""
+        """Answer all cohort requests until the policy is finished."""
         while next_cohorts := policy.next_cohorts():
             policy.observe(
                 [self.outcome(cohort_request) for cohort_request in next_cohorts]

@@ -1,4 +1,4 @@
-"""Visits to a gRPC server, good ones and others, made by hand."""
+"""Polls of a gRPC server, good ones and others, made by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.grpc_fixtures import FAST, House
 from tests.support.intruder import channel_to, good_token, hello_of
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import (
-    GREETING,
+    HANDSHAKE,
     VISIT,
     RunToken,
     poll_transcript,
@@ -28,7 +28,7 @@ from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
 from wallflower.strategy.transport.grpc.stats import GrpcServerStats
 
 INSTANCE = b"i" * 16
-Visit = tuple[bytes, bytes]  # what its headers say, and what it brings
+Poll = tuple[bytes, bytes]  # what its headers say, and what it brings
 
 
 def make_poll(
@@ -39,13 +39,13 @@ def make_poll(
     at_ms: int | None = None,
     token: RunToken | None = None,
     standing: Mapping[bytes, bytes] | None = None,
-    tamper: Callable[[node_service_pb2.PollHandshake], None] = lambda visit: None,
+    tamper: Callable[[node_service_pb2.PollHandshake], None] = lambda poll: None,
     brings: Callable[[bytes], bytes] = bytes,
     signer: NodeIdentity | None = None,
     fingerprint: bytes = b"",
     **changes: Any,
-) -> Visit:
-    """A correct visit, but for what is changed.
+) -> Poll:
+    """Return a correct poll, but for what is changed.
 
     `tamper` changes what was signed, `brings` what comes after the headers.
     """
@@ -55,19 +55,19 @@ def make_poll(
     for request_id, body in (answers or {}).items():
         brought.answers.add(request_id=request_id, body=body)
     for request, answer in (standing or {}).items():
-        brought.standing.add(request=request, answer=answer)
+        brought.prepared.add(request=request, answer=answer)
     body = brought.SerializeToString()
-    visit = node_service_pb2.PollHandshake(
+    poll = node_service_pb2.PollHandshake(
         hello=hello_of(house, identity, token, **changes),
         at_ms=time.time_ns() // 1_000_000 if at_ms is None else at_ms,
         server_fingerprint=fingerprint,
         digest=hashlib.sha256(body).digest(),
     )
-    said = poll_transcript(visit)
-    visit.proof.signature = (signer or identity).sign(said)
-    visit.proof.token_proof = token_proof(token, "node", said)
-    tamper(visit)
-    return visit.SerializeToString(), brings(body)
+    transcript = poll_transcript(poll)
+    poll.proof.signature = (signer or identity).sign(transcript)
+    poll.proof.token_proof = token_proof(token, "node", transcript)
+    tamper(poll)
+    return poll.SerializeToString(), brings(body)
 
 
 def read(raw: bytes) -> node_service_pb2.PollReplyBody:
@@ -77,20 +77,22 @@ def read(raw: bytes) -> node_service_pb2.PollReplyBody:
 
 
 async def call(
-    port: int, visit: Visit
+    port: int, poll: Poll
 ) -> node_service_pb2.PollReplyBody | tuple[str, str]:
-    """Make one visit over TLS: the reply, or status and reason."""
-    greeting, body = visit
+    """Poll once over TLS; return the reply, or status and reason."""
+    handshake, body = poll
     async with channel_to(port) as channel:
         begin = channel.unary_unary(VISIT, None, None)
         try:
-            return read(await begin(body, metadata=((GREETING, greeting),), timeout=60))
+            return read(
+                await begin(body, metadata=((HANDSHAKE, handshake),), timeout=60)
+            )
         except grpc.aio.AioRpcError as error:
             return error.code().name, error.details() or ""
 
 
 class Hall:
-    """A lobby without a network, on a clock of its own."""
+    """A poll queue without a network, on a clock of its own."""
 
     def __init__(self, house: House, settings: GrpcServerSettings = FAST) -> None:
         self.house = house
@@ -100,14 +102,14 @@ class Hall:
         admission = Admission(
             house.tokens, house.admission()._keys, house.revoked, clock=self.time
         )
-        self.lobby = PollQueue(
+        self.poll_queue = PollQueue(
             admission, b"f" * 32, settings, self.node_queues, self.stats
         )
 
     def time(self) -> float:
         return time.time() + self.now - 1000.0
 
-    def visit(
+    def poll(
         self,
         identity: NodeIdentity,
         answers: Mapping[str, bytes] | None = None,
@@ -116,10 +118,10 @@ class Hall:
         more.setdefault("at_ms", self._next_ms())
         return self.serve(make_poll(self.house, identity, answers, **more))
 
-    def serve(self, visit: Visit) -> node_service_pb2.PollReplyBody:
-        greeting, body = node_service_pb2.PollHandshake.FromString(visit[0]), visit[1]
-        said = self.lobby.check(greeting)
-        return read(self.lobby.serve(greeting, said, body, self.now))
+    def serve(self, poll: Poll) -> node_service_pb2.PollReplyBody:
+        handshake, body = node_service_pb2.PollHandshake.FromString(poll[0]), poll[1]
+        transcript = self.poll_queue.check(handshake)
+        return read(self.poll_queue.serve(handshake, transcript, body, self.now))
 
     def _next_ms(self) -> int:
         self.now += 0.001

@@ -120,7 +120,7 @@ class Trail:
             self._learn(result)
 
     def _hand_over(self, caller: FrameType) -> None:
-        """Note who hands the value on, though it is in no variable of his any more."""
+        """Note who hands the value on, though no variable holds it any more."""
         module = caller.f_globals.get("__name__", "")
         if module.startswith(_OURS) and not caller.f_code.co_filename.startswith("<"):
             self._note(module, caller.f_code.co_name)
@@ -173,7 +173,7 @@ class Trail:
 
 
 def _is_value(thing: object) -> bool:
-    """Tell a value (a record, a point of a curve) from an object with a life."""
+    """Return whether this is a value (a record, a point), not a live object."""
     return dataclasses.is_dataclass(thing) or (
         type(thing).__module__.startswith(_OURS) and hasattr(thing, "__bytes__")
     )
@@ -243,14 +243,14 @@ def follow(kind: str, folder: Path) -> Trail:
     _loop.stop()  # a thread that was there before the trail would not be followed
     with Trail() as trail:
         if kind == "flower":
-            said = {
+            received = {
                 "config": config.canonical(),
                 "run-dir": str(run_dir),
                 "engine": SIMULATION,
             }
-            with InProcessGrid(client_app, partitions(_NODES), said) as grid:
+            with InProcessGrid(client_app, partitions(_NODES), received) as grid:
                 server_app(
-                    grid=grid, context=Context(1, 0, {}, RecordDict(), dict(said))
+                    grid=grid, context=Context(1, 0, {}, RecordDict(), dict(received))
                 )
         else:
             Journal.create(run_dir, "run", config, "local").close()

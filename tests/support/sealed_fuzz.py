@@ -133,7 +133,7 @@ class Fuzz:
         )
 
     def _refill(self, message: Any) -> None:
-        """Give one field, somewhere inside, another value of its kind."""
+        """Return one field, somewhere inside, another value of its kind."""
         fields = list(message.DESCRIPTOR.fields)
         chosen = self.dice.choice(fields)
         value = getattr(message, chosen.name)

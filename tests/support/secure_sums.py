@@ -41,7 +41,7 @@ TENTH = Fraction(1, 10)
 NODE_BACKENDS = tuple(backend for backend in BACKENDS if backend != SHUFFLE)
 NOW = 1_800_000_000
 MOST_SEALED = 7000  # what a user of a sealed test cohort may surely send
-_DEALINGS = itertools.count()
+_NUMBERS = itertools.count()
 Gate = Callable[[str, str], bool]  # stage, party → the message gets through
 
 
@@ -208,7 +208,7 @@ def deal_key(
     dealing_id: str | None = None,
 ) -> Cohort:
     """Open both sides of a dealing; nothing is dealt before it is run."""
-    named = dealing_id or f"dealing-{next(_DEALINGS)}"
+    named = dealing_id or f"dealing-{next(_NUMBERS)}"
     spec = dealing_spec(run_id, named, threat, parties)
     return open_cohort(
         spec,

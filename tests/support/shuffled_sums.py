@@ -120,7 +120,7 @@ class ShuffledCohort:
         return SubmitAnswer.FromString(unwrap(self.answers[party]).payload).batch
 
     def node_answer(self, party: str, body: bytes, value: int) -> bytes:
-        """Let a node answer."""
+        """Return a node's answer."""
         identity = None if self.enrolment is None else self.enrolment.identity(party)
         client = client_session(
             self.spec,

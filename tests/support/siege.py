@@ -68,7 +68,7 @@ class Siege:
 async def besieged(
     port: int, paths: Sequence[str], connections: int, message_bytes: int = 1 << 21
 ) -> AsyncIterator[Siege]:
-    """Let so many strangers loose on a server while inside.
+    """Run so many strangers against a server while inside.
 
     Their messages are as long as the shuffler takes them: gRPC refuses longer ones.
     """
@@ -83,7 +83,7 @@ async def besieged(
 
 
 async def most_memory(pid: int, seconds: float) -> int:
-    """Give the most memory that a process has within so many seconds."""
+    """Return the most memory that a process has within so many seconds."""
     process, most = psutil.Process(pid), 0
     end = asyncio.get_running_loop().time() + seconds
     while asyncio.get_running_loop().time() < end:

@@ -1,4 +1,4 @@
-"""Print files and lines of every folder at an earlier commit and now: ``make sizes``."""
+"""Print files and lines of every folder, at a commit and now: ``make sizes``."""
 
 from __future__ import annotations
 

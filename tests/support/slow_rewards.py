@@ -15,7 +15,7 @@ async def reward(arm: str, user: str) -> float:
 
 
 async def even_reward(arm: str, user: str) -> float:
-    """Give every arm the same, so that none is out after a round."""
+    """Return every arm the same, so that none is out after a round."""
     await _wait()
     return 0.5
 

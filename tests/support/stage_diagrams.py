@@ -23,7 +23,7 @@ it asks the same again.
 
 
 def page() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     parts = [_HEAD]
     for backend in (SECAGG_PLUS, SEALED):
         lines = "\n".join(_diagram(list(stages_of(backend).values())))

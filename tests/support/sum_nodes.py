@@ -81,7 +81,7 @@ class SumNode:
     def _stage(self, stage: node_pb2.CohortStage) -> bytes:
         spec = stage.spec
         if spec.run_id != self.run_id:
-            raise RefusalError(RefusalCode.WRONG_RUN, "not the run this node attends")
+            raise RefusalError(RefusalCode.WRONG_RUN, "not the run of this node")
         session = self.sessions.get(spec.cohort_id)
         if session is None:
             session = self.sessions[spec.cohort_id] = client_session(

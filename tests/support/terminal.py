@@ -30,7 +30,7 @@ class Screen(io.StringIO):
 
 
 def lines_of(text: str) -> list[str]:
-    """Give what is seen of a terminal's output, line by line."""
+    """Return what is seen of a terminal's output, line by line."""
     return re.split(r"[\r\n]+", _CONTROL.sub("", text))
 
 

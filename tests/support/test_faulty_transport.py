@@ -23,7 +23,7 @@ SHORT_S = 1.0
 
 class TestFaultyTransportWithoutFaults(StoppingTransportContract):
     @asynccontextmanager
-    async def open_port(
+    async def open_transport(
         self, handlers: Mapping[str, NodeHandler]
     ) -> AsyncIterator[NodeTransport]:
         yield FaultyTransport(MemoryTransport(handlers), Faults(), seed=1)
@@ -33,7 +33,7 @@ class TestFaultyTransportWithHarmlessFaults(StoppingTransportContract):
     """Duplicates and delays alone must not be visible to a caller who waits."""
 
     @asynccontextmanager
-    async def open_port(
+    async def open_transport(
         self, handlers: Mapping[str, NodeHandler]
     ) -> AsyncIterator[NodeTransport]:
         faults = Faults(duplicate=1.0, delay=0.5, delay_s=0.01)

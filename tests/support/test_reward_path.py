@@ -13,7 +13,7 @@ ALWAYS = (
     "clients/node/node.py",
     "clients/node/randomizer.py",
     "clients/secure_sum/sealed.py",
-    "protocol/secure_sum/envelope.py",
+    "protocol/secure_sum/context.py",
     "strategy/secure_sum/sealed.py",
     "strategy/run/analyzer.py",
 )

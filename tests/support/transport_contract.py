@@ -3,9 +3,9 @@ class.
 
 A subclass says how to open a port over given handlers::
 
-    class TestMemoryPort(TransportContract):
+    class TestMemoryTransport(TransportContract):
         @asynccontextmanager
-        async def open_port(self, handlers): yield MemoryPort(handlers)
+        async def open_port(self, handlers): yield MemoryTransport(handlers)
 """
 
 from __future__ import annotations
@@ -80,37 +80,39 @@ async def abandon(port: NodeTransport, held: Echo) -> None:
 
 
 class TransportContract:
-    """One behaviour a test; `open_port` is the adapter's."""
+    """One behaviour a test; `open_transport` is the adapter's."""
 
-    def open_port(
+    deadline_s = 5.0  # all of it passes; a busy machine answers in much less
+
+    def open_transport(
         self, handlers: Mapping[str, NodeHandler]
     ) -> AbstractAsyncContextManager[NodeTransport]:
         raise TypeError("a subclass opens its own adapter")
 
     async def test_nodes_names_those_that_can_be_asked(self) -> None:
-        async with self.open_port({"a": Echo("a"), "b": Echo("b")}) as port:
+        async with self.open_transport({"a": Echo("a"), "b": Echo("b")}) as port:
             assert sorted(await port.nodes()) == ["a", "b"]
 
     async def test_an_answer_is_what_the_handler_gave(self) -> None:
-        async with self.open_port({"a": Echo("a")}) as port:
+        async with self.open_transport({"a": Echo("a")}) as port:
             answers = await gather(port, request("a", "r1", b"\x00body\xff"))
         assert answers == [Answer("a", "r1", b"a#1:\x00body\xff")]
 
     async def test_every_request_is_answered_once(self) -> None:
         nodes = {f"n{i}": Echo(f"n{i}") for i in range(20)}
         asked = [request(name, f"r-{name}") for name in nodes]
-        async with self.open_port(nodes) as port:
+        async with self.open_transport(nodes) as port:
             answers = await gather(port, *asked)
         assert sorted(answer.node_id for answer in answers) == sorted(nodes)
         assert all(answer.failure is None for answer in answers)
 
     async def test_asking_nobody_ends_at_once(self) -> None:
-        async with self.open_port({"a": Echo("a")}) as port:
+        async with self.open_transport({"a": Echo("a")}) as port:
             assert await gather(port) == []
 
     async def test_answers_come_as_they_arrive_not_as_they_were_asked(self) -> None:
         slow, fast = Echo("slow", held=True), Echo("fast")
-        async with self.open_port({"slow": slow, "fast": fast}) as port:
+        async with self.open_transport({"slow": slow, "fast": fast}) as port:
             stream = port.ask([request("slow"), request("fast")], timeout_s=LONG_S)
             async with aclosing(stream) as answers:
                 first = await anext(answers)
@@ -121,16 +123,16 @@ class TransportContract:
 
     async def test_the_deadline_ends_the_answers(self) -> None:
         slow, fast = Echo("slow", held=True), Echo("fast")
-        async with self.open_port({"slow": slow, "fast": fast}) as port:
+        async with self.open_transport({"slow": slow, "fast": fast}) as port:
             await gather(port, request("fast", "warm-up"))
             answers = await gather(
-                port, request("slow"), request("fast"), timeout_s=1.0
+                port, request("slow"), request("fast"), timeout_s=self.deadline_s
             )
         assert [answer.node_id for answer in answers] == ["fast"]
 
     async def test_the_same_request_id_gets_the_same_stored_answer(self) -> None:
         echo = Echo("a")
-        async with self.open_port({"a": echo}) as port:
+        async with self.open_transport({"a": echo}) as port:
             first = await gather(port, request("a", "r1"))
             other = await gather(port, request("a", "r2"))
             again = await gather(port, request("a", "r1"))
@@ -140,14 +142,14 @@ class TransportContract:
 
     async def test_a_request_listed_twice_is_handled_and_answered_once(self) -> None:
         echo = Echo("a")
-        async with self.open_port({"a": echo}) as port:
+        async with self.open_transport({"a": echo}) as port:
             answers = await gather(port, request("a", "r1"), request("a", "r1"))
         assert answers == [Answer("a", "r1", b"a#1:hello")]
         assert echo.calls == 1
 
     async def test_a_request_asked_by_two_at_once_is_handled_once(self) -> None:
         echo = Echo("a", held=True)
-        async with self.open_port({"a": echo}) as port:
+        async with self.open_transport({"a": echo}) as port:
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(gather(port, request("a", "r1")))
@@ -162,24 +164,24 @@ class TransportContract:
 
     async def test_a_request_id_reused_for_another_body_is_refused(self) -> None:
         echo = Echo("a")
-        async with self.open_port({"a": echo}) as port:
+        async with self.open_transport({"a": echo}) as port:
             await gather(port, request("a", "r1", b"one"))
             answers = await gather(port, request("a", "r1", b"two"))
         assert answers == [Answer("a", "r1", failure="request-id-reused")]
         assert echo.calls == 1
 
     async def test_an_unknown_node_fails_by_name_and_stops_nobody(self) -> None:
-        async with self.open_port({"a": Echo("a")}) as port:
+        async with self.open_transport({"a": Echo("a")}) as port:
             answers = await gather(port, request("nobody"), request("a"))
         assert {answer.node_id: answer.failure for answer in answers} == {
-            "nobody": "not-attending",
+            "nobody": "not-connected",
             "a": None,
         }
 
     async def test_a_failing_handler_is_reported_without_its_text(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        async with self.open_port({"a": Broken(), "b": Echo("b")}) as port:
+        async with self.open_transport({"a": Broken(), "b": Echo("b")}) as port:
             answers = await gather(port, request("a"), request("b"))
         assert {answer.node_id: answer.failure for answer in answers} == {
             "a": "node-failed",
@@ -190,7 +192,7 @@ class TransportContract:
 
     async def test_an_abandoned_request_is_never_worked_on_again(self) -> None:
         held = Echo("held", held=True)
-        async with self.open_port({"held": held}) as port:
+        async with self.open_transport({"held": held}) as port:
             await abandon(port, held)
             held.release.set()
             again = await gather(port, request("held", "r1"))
@@ -200,7 +202,7 @@ class TransportContract:
     async def test_nothing_is_left_running_after_the_port_is_closed(self) -> None:
         before = asyncio.all_tasks()
         held, fast = Echo("held", held=True), Echo("fast")
-        async with self.open_port({"held": held, "fast": fast}) as port:
+        async with self.open_transport({"held": held, "fast": fast}) as port:
             await gather(port, request("fast"))
             await gather(port, request("held"), timeout_s=0.2)
         await asyncio.sleep(0)
@@ -212,7 +214,7 @@ class StoppingTransportContract(TransportContract):
 
     async def test_closing_early_stops_the_handlers_nobody_waits_for(self) -> None:
         held = Echo("held", held=True)
-        async with self.open_port({"held": held}) as port:
+        async with self.open_transport({"held": held}) as port:
             await abandon(port, held)
             async with asyncio.timeout(LONG_S):
                 await held.cancelled.wait()

@@ -17,7 +17,7 @@ Gone = Callable[[NodeId, CohortStage], bool]
 
 
 class VanishingPort(MemoryTransport):
-    """A memory port on which a rule makes single requests fail."""
+    """A memory transport on which a rule makes single requests fail."""
 
     def __init__(self, handlers: Mapping[NodeId, NodeHandler], gone: Gone) -> None:
         super().__init__(handlers)

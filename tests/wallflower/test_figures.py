@@ -109,7 +109,7 @@ def test_the_set_covers_the_papers_experiments_and_what_we_add() -> None:
         for panel in figure.panels
         for series in panel.series
     }
-    for label in ("Dist-DP-SE", "Dist-RDP-SE, s = 10", "Dist-RDP-SE, s = 100", "DP-SE"):
+    for label in ("Dist-DP-SE", "Dist-RDP-SE, s = 10", "Dist-RDP-SE, s = 100"):
         assert ("paper", label) in labels
     for label in ("Central-DP-SE", "LDP-SE", "Dist-CDP-SE, s = 10"):
         assert ("paper", label) in labels

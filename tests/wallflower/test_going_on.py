@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.damage.judge import Said, say
+from tests.support.damage.judge import Ended, say
 from tests.support.damage.specimens import EXPERIMENT, make_specimens
 from tests.support.run_fixtures import command, environment, wallflower, write
 
@@ -30,7 +30,7 @@ def killed(specimens: tuple[Path, Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(specimens[1], tmp_path / "run"))
 
 
-def advises(said: Said) -> bool:
+def advises(said: Ended) -> bool:
     return ADVICE in (said.text + said.errors).lower()
 
 

@@ -134,7 +134,7 @@ def test_help_loads_nothing_heavy() -> None:
 def test_help_shows_defaults_without_escapes() -> None:
     done = wallflower("plan", "--help")
     assert done.returncode == 0
-    assert "[default: 10]" in done.stdout
+    assert "[default: (10)]" in done.stdout
     assert "\\[" not in done.stdout
 
 

@@ -50,15 +50,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_dir
 
 
-def test_a_run_ends_with_a_table_and_one_sentence_of_result_and_guarantee(
+def test_a_run_ends_with_a_table_the_verdict_and_a_short_promise(
     finished: Path,
 ) -> None:
     code, said = invoke("status", finished)
     flat = " ".join(said.split())
     assert code == 0
     assert '"b" is the best of 3 arms' in flat
-    assert "factor of 2.72 (ε = 1)" in flat
-    assert "semi-honest server (no enrolment key" in flat
+    assert "factor of 2.72 (ε = 1 in all)." in flat
+    assert "the server is semi-honest" in flat
+    assert f"More: wallflower report {finished}" in said
     assert "best" in flat
     assert "━" in flat
 

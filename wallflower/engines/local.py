@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from wallflower.clients.node.node import Node
-from wallflower.clients.transport.grpc_client import Invitation, attend
+from wallflower.clients.transport.grpc_client import Invitation, connect_node
 from wallflower.engines.population import (
     Enrolment,
     LedgeredTransport,
@@ -88,7 +88,7 @@ async def run_local(job: EngineJob) -> None:
                 nodes = hosted_nodes(config, ledger, enrolment, pinned)
                 settled = TunedGc()  # of thousands of nodes, most of them idle
                 stack.callback(settled.close)
-                settled.look(len(nodes), time.monotonic())
+                settled.tune(len(nodes), time.monotonic())
                 port = await stack.enter_async_context(
                     _port(kind, config, job.run_id, nodes, enrolment)
                 )
@@ -161,7 +161,7 @@ async def _grpc_server(
         malicious_server=config.secure_sum.server == "malicious",
     )
     grpc_server = GrpcServer(
-        admission, server, GrpcServerSettings(most_greeting=len(nodes) + 100)
+        admission, server, GrpcServerSettings(most_handshakes=len(nodes) + 100)
     )
     where = f"{transport.host}:{transport.port}"
     port = await grpc_server.open(where, hosted=len(nodes))
@@ -171,7 +171,7 @@ async def _grpc_server(
         async with asyncio.TaskGroup() as group:
             attending = [
                 group.create_task(
-                    attend(
+                    connect_node(
                         Invitation(
                             f"{transport.host}:{port}",
                             authority,

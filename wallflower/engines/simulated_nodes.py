@@ -124,7 +124,7 @@ class SimulatedProvider:
             return _nobody(body)
         return await run.node(number).handle(body)
 
-    async def attend(self, context: Context, invitation: Invitation) -> str:
+    async def connect_node(self, context: Context, invitation: Invitation) -> str:
         """Refuse: an actor that attends a gRPC server would serve one node only."""
         raise InputError(
             "transport.kind", "grpc", "flower, in Flower's simulation (or auto)"

@@ -132,7 +132,7 @@ class Shuffler:
                 f"{len(batches)} nodes with {users} users; at least {plan.least} with "
                 f"{quorum}",
             )
-        answer.heap = in_random_order(batches, plan.message_bytes)
+        answer.messages = in_random_order(batches, plan.message_bytes)
         return answer
 
     def _named(

@@ -66,7 +66,7 @@ class KeyRule(Protocol):
         """Take note that the key was proved."""
         ...
 
-    def expelled(self, hello: node_service_pb2.Hello, now: float) -> str | None:
+    def find_expelled(self, hello: node_service_pb2.Hello, now: float) -> str | None:
         """Give the reason for which a key that was let in may not stay."""
         ...
 
@@ -74,7 +74,7 @@ class KeyRule(Protocol):
         """Give the time (Unix seconds) after which a key may not stay."""
         ...
 
-    def listed(self) -> frozenset[int]:
+    def read_revoked(self) -> frozenset[int]:
         """Give the revoked serials; a change of it is a reason to look again."""
         ...
 
@@ -106,29 +106,29 @@ class EnrolledKeys:
             hello.public_key,
         ):
             raise RefusedError("not-your-name")
-        if (reason := self._ended(certificate, now)) is not None:
+        if (reason := self._find_end(certificate, now)) is not None:
             raise RefusedError(reason)
 
     def confirm(self, hello: node_service_pb2.Hello) -> None:
         """Nothing to remember: the certificate says it all."""
 
-    def expelled(self, hello: node_service_pb2.Hello, now: float) -> str | None:
+    def find_expelled(self, hello: node_service_pb2.Hello, now: float) -> str | None:
         """Look at the clock and the revoked serials again; the rest stays true."""
-        return self._ended(_parsed(hello.certificate), now)
+        return self._find_end(_parsed(hello.certificate), now)
 
     def expiry(self, hello: node_service_pb2.Hello) -> float:
         """Give the end of the certificate."""
         return _parsed(hello.certificate).not_after
 
-    def listed(self) -> frozenset[int]:
+    def read_revoked(self) -> frozenset[int]:
         """Give the revoked serials as they are now."""
         serials = self.revoked_serials
         return serials if isinstance(serials, frozenset) else serials.read()
 
-    def _ended(self, certificate: Certificate, now: float) -> str | None:
+    def _find_end(self, certificate: Certificate, now: float) -> str | None:
         if certificate.not_after < now:
             return "certificate-expired"
-        return "revoked" if certificate.serial in self.listed() else None
+        return "revoked" if certificate.serial in self.read_revoked() else None
 
 
 class FirstUseKeys:
@@ -154,7 +154,7 @@ class FirstUseKeys:
         """Pin the key that was proved."""
         self._pins.setdefault(hello.node_id, hello.public_key)
 
-    def expelled(self, hello: node_service_pb2.Hello, now: float) -> str | None:
+    def find_expelled(self, hello: node_service_pb2.Hello, now: float) -> str | None:
         """Who was first stays."""
         return None
 
@@ -162,7 +162,7 @@ class FirstUseKeys:
         """No certificate, no end."""
         return math.inf
 
-    def listed(self) -> frozenset[int]:
+    def read_revoked(self) -> frozenset[int]:
         """No certificate, no serial."""
         return frozenset()
 
@@ -215,7 +215,7 @@ class RevokedNodes:
 
 
 class Admission:
-    """All checks of a greeting, in order, for one run.
+    """All checks of a handshake, in order, for one run.
 
     Parameters
     ----------
@@ -258,11 +258,11 @@ class Admission:
         self._next_expiry = math.inf
 
     def require_token(
-        self, hello: node_service_pb2.Hello, side: str, said: bytes, proof: bytes
+        self, hello: node_service_pb2.Hello, side: str, transcribed: bytes, proof: bytes
     ) -> None:
         """Refuse whoever does not hold a token of this run; it costs one MAC."""
         try:
-            check_token_proof(self._token(hello), side, said, proof)
+            check_token_proof(self._token(hello), side, transcribed, proof)
         except AuthenticationError:
             raise RefusedError("token-invalid") from None
 
@@ -280,29 +280,31 @@ class Admission:
         )
         return challenge
 
-    def visit(
-        self, visit: node_service_pb2.PollHandshake, server_fingerprint: bytes
+    def check_poll(
+        self, handshake: node_service_pb2.PollHandshake, server_fingerprint: bytes
     ) -> bytes:
-        """Check a visit, which must prove all at once; give what was proved.
+        """Check a handshake, which must prove all at once; give what was proved.
 
         Whether it was seen before is for whoever remembers the node's last one.
         """
-        hello, said = visit.hello, poll_transcript(visit)
-        if abs(self._clock() - visit.at_ms / 1000) > MOST_SKEW_S:
+        hello, transcribed = handshake.hello, poll_transcript(handshake)
+        if abs(self._clock() - handshake.at_ms / 1000) > MOST_SKEW_S:
             raise RefusedError("clock-differs")
-        if visit.server_fingerprint not in (b"", server_fingerprint):
+        if handshake.server_fingerprint not in (b"", server_fingerprint):
             raise RefusedError("wrong-server")
         self._check(hello)
-        self._prove(hello, said, visit.proof)
-        return said
+        self._prove(hello, transcribed, handshake.proof)
+        return transcribed
 
     def reply_proof(
-        self, hello: node_service_pb2.Hello, said: bytes, body: bytes
+        self, hello: node_service_pb2.Hello, transcribed: bytes, body: bytes
     ) -> bytes:
         """Show a visitor that the gRPC server knows the run, and that this is its
         reply.
         """
-        return token_proof(self._token(hello), "server", reply_transcript(said, body))
+        return token_proof(
+            self._token(hello), "server", reply_transcript(transcribed, body)
+        )
 
     def _check(self, hello: node_service_pb2.Hello) -> None:
         if hello.version != VERSION:
@@ -338,11 +340,14 @@ class Admission:
         self._next_expiry = min(self._next_expiry, self._keys.expiry(hello))
 
     def _prove(
-        self, hello: node_service_pb2.Hello, said: bytes, proof: node_service_pb2.Proof
+        self,
+        hello: node_service_pb2.Hello,
+        transcribed: bytes,
+        proof: node_service_pb2.Proof,
     ) -> None:
-        self.require_token(hello, "node", said, proof.token_proof)
+        self.require_token(hello, "node", transcribed, proof.token_proof)
         try:
-            verify_signature(hello.public_key, proof.signature, said)
+            verify_signature(hello.public_key, proof.signature, transcribed)
         except AuthenticationError:
             raise RefusedError("signature-invalid") from None
         # Another stream may have been first with another key in the meantime.
@@ -355,17 +360,17 @@ class Admission:
         if self._token_holders is not None:
             self._token_holders.confirm(hello)
 
-    def expelled(self, hellos: Iterable[node_service_pb2.Hello]) -> dict[str, str]:
+    def find_expelled(self, hellos: Iterable[node_service_pb2.Hello]) -> dict[str, str]:
         """Say who of those inside may not stay, and why; raises ConfigError."""
         now, revoked = self._clock(), self.revoked.read()
-        seen = (revoked, self._keys.listed())
+        seen = (revoked, self._keys.read_revoked())
         if seen == self._seen and now <= self._next_expiry:
             return {}  # thousands of nodes, every few seconds, and nothing changed
         reasons, self._next_expiry = {}, math.inf
         for hello in hellos:
             if hello.node_id in revoked:
                 reasons[hello.node_id] = "revoked"
-            elif (reason := self._keys.expelled(hello, now)) is not None:
+            elif (reason := self._keys.find_expelled(hello, now)) is not None:
                 reasons[hello.node_id] = reason
             else:
                 self._next_expiry = min(self._next_expiry, self._keys.expiry(hello))

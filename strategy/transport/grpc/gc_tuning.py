@@ -29,7 +29,7 @@ class TunedGc:
         self._at = 0.0
         self._thresholds = gc.get_threshold()
 
-    def look(self, streams: int, now: float) -> None:
+    def tune(self, streams: int, now: float) -> None:
         """Set aside what has settled; called every few seconds."""
         if max(streams, self._streams) < _FEWEST_STREAMS:
             return

@@ -1,7 +1,7 @@
 """One node at the gRPC server: what it was asked, and what is on its way.
 
 Outlives the node's streams: after a reconnect everything unanswered goes out again
-under the same request ids. A node that only visits is given what is asked of it when
+under the same request ids. A node that only polling is given what is asked of it when
 it comes, and brings the answers another time.
 """
 
@@ -55,7 +55,7 @@ class NodeQueue:
         self.here = False
         self.instance: bytes | None = None
         self.left_at = now
-        self.visits: PollState | None = None
+        self.polling: PollState | None = None
         self._stats = stats
         self._pending: dict[str, _Pending] = {}
         self._waiting: deque[str] = deque()
@@ -67,15 +67,15 @@ class NodeQueue:
         """True when nothing is asked of the node."""
         return not self._pending
 
-    def away(self, now: float, return_s: float) -> bool:
+    def is_away(self, now: float, return_s: float) -> bool:
         """Tell whether the node has stayed away for longer than it may."""
-        patience_s = return_s if self.visits is None else self.visits.patience_s
+        patience_s = return_s if self.polling is None else self.polling.patience_s
         return not self.here and now - self.left_at > patience_s
 
     def ask(self, request: Request, inbox: Inbox, now: float) -> None:
         """Queue a request, or wait with others for the same one."""
-        if self.visits is not None and request.body in self.visits.standing:
-            body = self.visits.standing[request.body]
+        if self.polling is not None and request.body in self.polling.standing:
+            body = self.polling.standing[request.body]
             inbox.deliver(Answer(self.node_id, request.request_id, body))
             return
         pending = self._pending.get(request.request_id)
@@ -103,7 +103,7 @@ class NodeQueue:
             inbox.deliver(Answer(self.node_id, request_id, body, failure))
         return True
 
-    def leave_alone(self, request_id: str, inbox: Inbox) -> None:
+    def stop_waiting(self, request_id: str, inbox: Inbox) -> None:
         """Stop waiting for a request; the node is told when nobody waits any more."""
         pending = self._pending.get(request_id)
         if pending is None or inbox not in pending.inboxes:
@@ -123,7 +123,7 @@ class NodeQueue:
         on twice.
         """
         self._meet(instance, now)
-        self.here, self.visits = True, None
+        self.here, self.polling = True, None
         self._out = 0
         self._waiting = deque(self._pending)
         self._abandoned.clear()
@@ -135,10 +135,10 @@ class NodeQueue:
                 self.answer(request_id, b"", "node-restarted", now)
         self.instance = instance
 
-    def visit(self, instance: bytes, visits: PollState, now: float) -> None:
+    def note_poll(self, instance: bytes, polling: PollState, now: float) -> None:
         """Take note that the node came by."""
         self._meet(instance, now)
-        self.visits, self.left_at = visits, now
+        self.polling, self.left_at = polling, now
 
     def unanswered(self, most_bytes: int) -> Iterator[Request]:
         """Give what a visitor is asked; it is at work then until somebody gives up."""
@@ -161,14 +161,14 @@ class NodeQueue:
         for request_id in list(self._pending):
             self.answer(request_id, b"", failure, now)
 
-    def miss(self, now: float) -> None:
+    def give_up(self, now: float) -> None:
         """Give up on a node that stays away.
 
         Not on what a visitor has with it: an outcome may take as long as its asker
         waits, and meanwhile nothing brings it here.
         """
         for request_id, pending in list(self._pending.items()):
-            if self.visits is None or pending.given_to is None:
+            if self.polling is None or pending.given_to is None:
                 self.answer(request_id, b"", "node-gone", now)
 
     def next_frame(self, window: int) -> bytes | None:

@@ -1,8 +1,8 @@
 """Nodes that do not stay: each comes by with one short call, and may vanish in between.
 
-A visit brings what the node answered and takes along what is asked of it; the answer
-comes with a later visit, hours afterwards if an outcome takes hours. A visit proves as
-much as the greeting of a stream, at once, and nothing is waited for.
+A poll brings what the node answered and takes along what is asked of it. The answer
+comes with a later poll, hours afterwards if an outcome takes hours. A poll proves as
+much as the handshake of a stream, at once, and nothing is waited for.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class PollQueue:
         Who gets in.
     fingerprint : bytes
         Of the gRPC server's TLS certificate.
-    settings, stats : DeskSettings, DeskStats
+    settings, stats : GrpcServerSettings, GrpcServerStats
         The gRPC server's.
-    attendees : MutableMapping[NodeId, Attendee]
+    node_queues : MutableMapping[NodeId, NodeQueue]
         Every node that the gRPC server knows; those who visit for the first time are
         added.
     """
@@ -66,27 +66,31 @@ class PollQueue:
         """Give how many are expected; who stays away for too long no longer is."""
         while self._until and next(iter(self._until.values())) < now:
             self._until.popitem(last=False)
-        self._stats.visitors = len(self._until)
+        self._stats.polling_nodes = len(self._until)
         return len(self._until)
 
-    def check(self, visit: node_service_pb2.PollHandshake) -> bytes:
+    def check(self, handshake: node_service_pb2.PollHandshake) -> bytes:
         """Check who comes, before the visit is read; give what was proved."""
-        return self._admission.visit(visit, self._fingerprint)
+        return self._admission.check_poll(handshake, self._fingerprint)
 
     def serve(
-        self, visit: node_service_pb2.PollHandshake, said: bytes, raw: bytes, now: float
+        self,
+        handshake: node_service_pb2.PollHandshake,
+        transcribed: bytes,
+        raw: bytes,
+        now: float,
     ) -> bytes:
         """Take a visit that was checked and give the reply; raises `RefusedError`."""
         if len(raw) > self._settings.most_poll_bytes:
             raise RefusedError("too-large")
-        if hashlib.sha256(raw).digest() != visit.digest:
+        if hashlib.sha256(raw).digest() != handshake.digest:
             raise RefusedError("malformed-message")
         try:
             brought = node_service_pb2.PollRequest.FromString(raw)
         except DecodeError:
             raise RefusedError("malformed-message") from None
-        node_queue = self._let_in(visit, now)
-        self._stats.visits += 1
+        node_queue = self._let_in(handshake, now)
+        self._stats.polls += 1
         self._stats.bytes_in += len(raw)
         if self.run_over is not None:
             self._until.pop(node_queue.node_id, None)
@@ -95,14 +99,16 @@ class PollQueue:
             asked = self._exchange(node_queue, brought, now)
         body = asked.SerializeToString()
         self._stats.bytes_out += len(body)
-        proof = self._admission.reply_proof(visit.hello, said, body)
+        proof = self._admission.reply_proof(handshake.hello, transcribed, body)
         return node_service_pb2.PollReply(
             body=body, server_proof=proof
         ).SerializeToString()
 
-    def _let_in(self, visit: node_service_pb2.PollHandshake, now: float) -> NodeQueue:
+    def _let_in(
+        self, handshake: node_service_pb2.PollHandshake, now: float
+    ) -> NodeQueue:
         """Find the node of a visit that was proved, and see that it is a new one."""
-        hello, settings = visit.hello, self._settings
+        hello, settings = handshake.hello, self._settings
         node_queue = self._node_queues.get(hello.node_id)
         if node_queue is None:
             if len(self._node_queues) >= settings.most_polling_nodes:
@@ -110,25 +116,25 @@ class PollQueue:
             node_queue = NodeQueue(hello.node_id, self._stats, now)
             self._node_queues[hello.node_id] = node_queue
         if node_queue.here:
-            raise RefusedError("attends")
-        visits = node_queue.visits
-        if visits is None:
+            raise RefusedError("already-connected")
+        polling = node_queue.polling
+        if polling is None:
             rate = 4 / settings.poll_s
             bucket = TokenBucket(rate, settings.polls_burst, now)
-            visits = PollState(bucket, 0, settings.poll_s)
-        if visit.at_ms <= visits.at_ms:
-            raise RefusedError("visit-repeated")
-        if not visits.bucket.take(now):
+            polling = PollState(bucket, 0, settings.poll_s)
+        if handshake.at_ms <= polling.at_ms:
+            raise RefusedError("poll-repeated")
+        if not polling.bucket.take(now):
             raise RefusedError("too-fast")
-        visits.at_ms = visit.at_ms
-        node_queue.visit(hello.instance, visits, now)
+        polling.at_ms = handshake.at_ms
+        node_queue.note_poll(hello.instance, polling, now)
         return node_queue
 
     def _exchange(
         self, node_queue: NodeQueue, brought: node_service_pb2.PollRequest, now: float
     ) -> node_service_pb2.PollReplyBody:
-        visits = node_queue.visits
-        assert visits is not None
+        polling = node_queue.polling
+        assert polling is not None
         if any(not _is_sound(answer) for answer in brought.answers):
             raise RefusedError("malformed-message")
         asked = node_service_pb2.PollReplyBody(
@@ -139,17 +145,17 @@ class PollQueue:
             failure = answer.failure if answer.WhichOneof("kind") == "failure" else None
             if not node_queue.answer(answer.request_id, answer.body, failure, now):
                 asked.not_taken.append(answer.request_id[:LONGEST_NAME])
-        if brought.standing:
-            visits.standing = {
-                one.request: one.answer for one in brought.standing[:_MOST_STANDING]
+        if brought.prepared:
+            polling.standing = {
+                one.request: one.answer for one in brought.prepared[:_MOST_STANDING]
             }
         for request in node_queue.unanswered(self._settings.most_bytes_out // 2):
             asked.requests.add(request_id=request.request_id, body=request.body)
-        visits.next_s = self._pace()
-        asked.next_ms = round(visits.next_s * 1000)
-        self._until[node_queue.node_id] = now + visits.patience_s
+        polling.next_s = self._pace()
+        asked.next_ms = round(polling.next_s * 1000)
+        self._until[node_queue.node_id] = now + polling.patience_s
         self._until.move_to_end(node_queue.node_id)
-        self._stats.visitors = len(self._until)
+        self._stats.polling_nodes = len(self._until)
         return asked
 
     def _pace(self) -> float:

@@ -23,8 +23,8 @@ from wallflower.listening.limits import (
 )
 from wallflower.protocol.identity import tls
 from wallflower.protocol.identity.tokens import (
-    GREETING,
-    LONGEST_GREETING,
+    HANDSHAKE,
+    LONGEST_HANDSHAKE,
     STATUS,
     hello_transcript,
     poll_transcript,
@@ -36,7 +36,7 @@ from wallflower.strategy.transport.grpc.stats import GrpcServerStats
 
 _log = logging.getLogger(__name__)
 _Context = grpc.aio.ServicerContext[Any, Any]
-_Greeting = TypeVar("_Greeting", bound=Message)
+_Handshake = TypeVar("_Handshake", bound=Message)
 _REFUSALS_LOGGED_PER_S = 10
 # Reasons that are nobody's fault, or already a consequence of it.
 _BLAMELESS = frozenset({"too-many-streams", "server-closing", "too-fast"})
@@ -49,7 +49,7 @@ class RpcGate:
     ----------
     admission : Admission
         Knows the run's tokens.
-    settings, stats : DeskSettings, DeskStats
+    settings, stats : GrpcServerSettings, GrpcServerStats
         The gRPC server's.
     """
 
@@ -63,19 +63,21 @@ class RpcGate:
 
     def hello(self, context: _Context) -> node_service_pb2.Hello:
         """Give the hello of a stream whose caller holds a run token."""
-        greeting = _read_greeting(context, node_service_pb2.Handshake)
-        hello, said = greeting.hello, hello_transcript(greeting.hello)
-        self._admission.require_token(hello, "hello", said, greeting.token_proof)
+        handshake = _read_handshake(context, node_service_pb2.Handshake)
+        hello, transcribed = handshake.hello, hello_transcript(handshake.hello)
+        self._admission.require_token(
+            hello, "hello", transcribed, handshake.token_proof
+        )
         self._require_patience(hello)
         return hello
 
-    def visit(self, context: _Context) -> node_service_pb2.PollHandshake:
-        """Give the greeting of a visit whose caller holds a run token."""
-        visit = _read_greeting(context, node_service_pb2.PollHandshake)
-        proof, said = visit.proof.token_proof, poll_transcript(visit)
-        self._admission.require_token(visit.hello, "node", said, proof)
-        self._require_patience(visit.hello)
-        return visit
+    def check_poll(self, context: _Context) -> node_service_pb2.PollHandshake:
+        """Return the handshake of a poll whose caller holds a run token."""
+        handshake = _read_handshake(context, node_service_pb2.PollHandshake)
+        proof, transcribed = handshake.proof.token_proof, poll_transcript(handshake)
+        self._admission.require_token(handshake.hello, "node", transcribed, proof)
+        self._require_patience(handshake.hello)
+        return handshake
 
     def stranger(self, context: _Context) -> str | None:
         """Give the reason not to listen to a caller that shows nothing."""
@@ -94,10 +96,10 @@ class RpcGate:
             reason = "too-fast"
         self._stats.refused[reason] += 1
         if self._log_lines.take(now):  # whoever floods us must not flood the log
-            said = {"event": "refused", "run_id": self._admission.run_id}
+            transcribed = {"event": "refused", "run_id": self._admission.run_id}
             address = address_of(context.peer())
             _log.warning(
-                "refused", extra={**said, "reason": reason, "address": address}
+                "refused", extra={**transcribed, "reason": reason, "address": address}
             )
         if reason not in _BLAMELESS:
             self._blame.add(caller, now)
@@ -116,13 +118,13 @@ async def end(context: _Context, reason: str) -> None:
         await context.abort(grpc.StatusCode[status], reason)
 
 
-def _read_greeting(context: _Context, kind: type[_Greeting]) -> _Greeting:
+def _read_handshake(context: _Context, kind: type[_Handshake]) -> _Handshake:
     if not tls.is_current(context.auth_context()):
         raise RefusedError("tls-too-old")
-    raw = dict(context.invocation_metadata() or ()).get(GREETING)
+    raw = dict(context.invocation_metadata() or ()).get(HANDSHAKE)
     if not isinstance(raw, bytes):
         raise RefusedError("unexpected-message")
-    if len(raw) > LONGEST_GREETING:
+    if len(raw) > LONGEST_HANDSHAKE:
         raise RefusedError("too-large")
     try:
         return kind.FromString(raw)

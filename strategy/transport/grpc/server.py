@@ -31,7 +31,7 @@ from wallflower.strategy.transport.grpc.poll_queue import PollQueue
 from wallflower.strategy.transport.grpc.rpc_gate import RpcGate, end
 from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
 from wallflower.strategy.transport.grpc.stats import GrpcServerStats
-from wallflower.strategy.transport.grpc.stream import NodeStream, greet
+from wallflower.strategy.transport.grpc.stream import NodeStream, shake_hands
 from wallflower.strategy.transport.pending_requests import Inbox, ask_all
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class GrpcServer:
         Who gets in, and to which run.
     server : KeyPair
         The TLS certificate (chain) and key nodes see.
-    settings : DeskSettings
+    settings : GrpcServerSettings
         Limits.
     expected : Iterable[NodeId]
         Nodes known from before a restart: they get `return_s` seconds to come back
@@ -75,17 +75,17 @@ class GrpcServer:
         self._expected = tuple(expected)
         self._node_queues: dict[NodeId, NodeQueue] = {}
         self._streams: dict[NodeId, NodeStream] = {}
-        self._lobby = PollQueue(
+        self._polls = PollQueue(
             admission, self._fingerprint, self._settings, self._node_queues, self.stats
         )
-        self._door = RpcGate(admission, self._settings, self.stats)
-        self._greeting = FairPlaces(self._settings.most_greeting)
+        self._gate = RpcGate(admission, self._settings, self.stats)
+        self._handshakes = FairPlaces(self._settings.most_handshakes)
         self._came_or_went = asyncio.Condition()
         self._closing = False
         self._server: grpc.aio.Server | None = None
         self._health: HealthService | None = None
         self._sweeping: asyncio.Task[None] | None = None
-        self._heap = TunedGc()
+        self._gc = TunedGc()
         self._printed: GrpcLines | None = None
 
     async def open(self, address: str, *, hosted: int = 0) -> int:
@@ -101,13 +101,13 @@ class GrpcServer:
             options=self._settings.channel_options(self._most_streams)
         )
         methods = {
-            "Attend": grpc.stream_stream_rpc_method_handler(self._attend),
+            "Connect": grpc.stream_stream_rpc_method_handler(self._connect),
             # Not unary: such a handler begins when its message is there, not before.
-            "Visit": grpc.stream_unary_rpc_method_handler(self._visit),
+            "Poll": grpc.stream_unary_rpc_method_handler(self._poll),
         }
         self._health = HealthService(
             ("", _SERVICE),
-            self._door.stranger,
+            self._gate.stranger,
             self._settings.most_watching,
             count_refusal=self.stats.count_refusal,
             count_watching=self.stats.count_watching,
@@ -147,7 +147,7 @@ class GrpcServer:
         if self._server is None:
             return
         server, self._server = self._server, None
-        self._closing, self._lobby.run_over = True, run_over
+        self._closing, self._polls.run_over = True, run_over
         if self._health is not None:
             self._health.close()
         for stream in list(self._streams.values()):
@@ -161,12 +161,12 @@ class GrpcServer:
         if run_over is not None:  # visitors hear of it when they come by
             clock = asyncio.get_running_loop().time
             await self._until(
-                lambda: not self._lobby.count(clock()), self._settings.farewell_s
+                lambda: not self._polls.count(clock()), self._settings.farewell_s
             )
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.wait([self._sweeping])
-            self._heap.close()
+            self._gc.close()
         now = asyncio.get_running_loop().time()
         for node_queue in self._node_queues.values():
             node_queue.fail_all("server-closed", now)
@@ -186,7 +186,7 @@ class GrpcServer:
 
     def _there(self) -> frozenset[NodeId]:
         now = asyncio.get_running_loop().time()
-        return self._lobby.expected(now) | self._streams.keys()
+        return self._polls.expected(now) | self._streams.keys()
 
     async def wait_for(
         self, nodes: Collection[NodeId], *, timeout_s: float
@@ -196,7 +196,7 @@ class GrpcServer:
         await self._until(
             # The count first: a thousand arrivals must not compare sets.
             lambda: (
-                len(self._streams) + self.stats.visitors >= len(wanted)
+                len(self._streams) + self.stats.polling_nodes >= len(wanted)
                 and wanted <= self._there()
             ),
             timeout_s,
@@ -218,7 +218,7 @@ class GrpcServer:
     async def _abandon(self, inbox: Inbox) -> None:
         for node_id, request_id in inbox.close():
             if node_id in self._node_queues:
-                self._node_queues[node_id].leave_alone(request_id, inbox)
+                self._node_queues[node_id].stop_waiting(request_id, inbox)
                 self._wake(node_id)
 
     def _post(self, request: Request, inbox: Inbox, _deadline: float) -> None:
@@ -226,15 +226,15 @@ class GrpcServer:
         failure = None
         node_queue = self._node_queues.get(request.node_id)
         if node_queue is None:
-            failure = "not-attending"
+            failure = "not-connected"
         elif self._closing:
             failure = "server-closed"
         elif len(request.body) + _FRAME_BYTES > self._settings.most_bytes_out:
             failure = "too-large"
-        elif node_queue.away(now, self._settings.return_s):
+        elif node_queue.is_away(now, self._settings.return_s):
             failure = "node-gone"
         if node_queue is None or failure is not None:
-            inbox.refuse(request, failure or "not-attending")
+            inbox.refuse(request, failure or "not-connected")
             return
         node_queue.ask(request, inbox, now)
         self._wake(request.node_id)
@@ -243,49 +243,49 @@ class GrpcServer:
         if node_id in self._streams:
             self._streams[node_id].wake()
 
-    async def _attend(self, _: object, context: _Context) -> None:
+    async def _connect(self, _: object, context: _Context) -> None:
         """Serve one stream; the gRPC method."""
         hello = None
         try:
-            hello = self._door.hello(context)
+            hello = self._gate.hello(context)
             await self._let_in(context, hello)
         except RefusedError as refused:
-            await self._door.refuse(context, refused.reason, hello)
+            await self._gate.refuse(context, refused.reason, hello)
             return
-        await end(context, await self._stay(context, hello))
+        await end(context, await self._carry_frames(context, hello))
 
-    async def _visit(self, _: object, context: _Context) -> bytes:
+    async def _poll(self, _: object, context: _Context) -> bytes:
         """Serve one visit; the other gRPC method."""
         hello = None
         try:
-            visit = self._door.visit(context)
-            hello = visit.hello
-            if self._closing and self._lobby.run_over is None:
+            handshake = self._gate.check_poll(context)
+            hello = handshake.hello
+            if self._closing and self._polls.run_over is None:
                 raise RefusedError("server-closing")
-            said = self._lobby.check(visit)
-            async with asyncio.timeout(self._settings.greeting_s):
+            said = self._polls.check(handshake)
+            async with asyncio.timeout(self._settings.handshake_s):
                 raw = await context.read()
             if not isinstance(raw, bytes):
                 raise RefusedError("unexpected-message")
             now = asyncio.get_running_loop().time()
-            reply = self._lobby.serve(visit, said, raw, now)
+            reply = self._polls.serve(handshake, said, raw, now)
         except (RefusedError, TimeoutError) as error:
-            reason = getattr(error, "reason", "greeting-late")
-            await self._door.refuse(context, reason, hello)
+            reason = getattr(error, "reason", "handshake-late")
+            await self._gate.refuse(context, reason, hello)
             raise  # not reached: `abort` does not return
-        await self._tell_waiters()
+        await self._notify_waiters()
         return reply
 
     async def _let_in(self, context: _Context, hello: node_service_pb2.Hello) -> None:
         stats, network = self.stats, network_of(address_of(context.peer()))
         if self._closing:
             raise RefusedError("server-closing")
-        open_streams = self._greeting.taken + len(self._streams)
-        if open_streams >= self._most_streams or not self._greeting.take(network):
+        open_streams = self._handshakes.taken + len(self._streams)
+        if open_streams >= self._most_streams or not self._handshakes.take(network):
             raise RefusedError("too-many-streams")
-        stats.greeting = self._greeting.taken
+        stats.handshake = self._handshakes.taken
         try:
-            await greet(
+            await shake_hands(
                 context,
                 hello,
                 self._admission,
@@ -296,10 +296,12 @@ class GrpcServer:
         except grpc.aio.BaseError:
             raise RefusedError("unexpected-message") from None
         finally:
-            self._greeting.give_back(network)
-            stats.greeting = self._greeting.taken
+            self._handshakes.give_back(network)
+            stats.handshake = self._handshakes.taken
 
-    async def _stay(self, context: _Context, hello: node_service_pb2.Hello) -> str:
+    async def _carry_frames(
+        self, context: _Context, hello: node_service_pb2.Hello
+    ) -> str:
         """Carry frames for a node that was let in; give the reason why it ended."""
         loop = asyncio.get_running_loop()
         node_id = hello.node_id
@@ -320,13 +322,13 @@ class GrpcServer:
             pace=self._pace,
         )
         self._streams[node_id] = stream
-        self.stats.attended += 1
+        self.stats.connections += 1
         self.stats.reconnects += again
         self.stats.connected = len(self._streams)
-        self._event("attends", node_id=node_id, again=again)
+        self._event("connected", node_id=node_id, again=again)
         reason = "connection-lost"
         try:
-            await self._tell_waiters()
+            await self._notify_waiters()
             reason = await stream.serve()
         finally:
             self.stats.ended[reason] += 1
@@ -335,10 +337,10 @@ class GrpcServer:
                 node_queue.depart(loop.time())
             self.stats.connected = len(self._streams)
             self._event("left", logging.INFO, reason, node_id=node_id)
-            await self._tell_waiters()
+            await self._notify_waiters()
         return reason
 
-    async def _tell_waiters(self) -> None:
+    async def _notify_waiters(self) -> None:
         async with self._came_or_went:
             self._came_or_went.notify_all()
 
@@ -353,10 +355,10 @@ class GrpcServer:
                 if now - stream.heard_at > 3 * stream.beat_s:
                     stream.end("heartbeat-lost")
             self._expel()
-            self._heap.look(len(self._streams), now)
+            self._gc.tune(len(self._streams), now)
             for node_queue in self._node_queues.values():
-                if not node_queue.idle and node_queue.away(now, settings.return_s):
-                    node_queue.miss(now)
+                if not node_queue.idle and node_queue.is_away(now, settings.return_s):
+                    node_queue.give_up(now)
 
     def _pace(self) -> float:
         """Give how often a node beats: all together no faster than we like to hear."""
@@ -366,7 +368,7 @@ class GrpcServer:
     def _expel(self) -> None:
         try:
             hellos = [stream.hello for stream in self._streams.values()]
-            for node_id, reason in self._admission.expelled(hellos).items():
+            for node_id, reason in self._admission.find_expelled(hellos).items():
                 self._streams[node_id].end(reason)
         except ConfigError as error:
             # Nobody new gets in until the file is back; who is in stays.

@@ -33,7 +33,7 @@ class GrpcServerSettings:
     frames_per_s, frames_burst : int
         Messages one node may send, in the long run and at once.
     refusals_per_s, refusals_burst : int
-        Failed greetings one network may make before its strangers are not listened to.
+        Failed handshakes one network may make before its strangers are not listened to.
     heartbeat_s : float
         How often a node says it is there, at most; three missing beats end its stream.
     beats_per_s : int
@@ -52,7 +52,7 @@ class GrpcServerSettings:
     farewell_s : float
         How long a run that is over waits for its visitors to hear of it.
     greeting_s : float
-        How long the greeting may take.
+        How long the handshake may take.
     return_s : float
         How long a node that lost its stream may take to come back before what it was
         asked fails with ``node-gone``.
@@ -63,7 +63,7 @@ class GrpcServerSettings:
     most_bytes: int = 4 * 2**20
     most_bytes_out: int = 65 * 2**20
     most_streams: int = 20_000
-    most_greeting: int = 2_000
+    most_handshakes: int = 2_000
     most_watching: int = 16
     window: int = 32
     frames_per_s: int = 500
@@ -78,7 +78,7 @@ class GrpcServerSettings:
     polls_per_s: int = 100
     polls_burst: int = 20
     farewell_s: float = 30.0
-    greeting_s: float = 15.0
+    handshake_s: float = 15.0
     return_s: float = 30.0
     closing_s: float = 5.0
 

@@ -21,13 +21,15 @@ class GrpcServerStats:
     """
 
     connected: int = gauge("grpc_nodes_connected", "Nodes that attend now")
-    greeting: int = gauge(
-        "grpc_streams_greeting", "Streams that have not proved who they are yet"
+    handshake: int = gauge(
+        "grpc_streams_handshaking", "Streams that have not proved who they are yet"
     )
     watching: int = gauge("grpc_streams_watching", "Health checks that stay open")
-    visitors: int = gauge("grpc_visitors", "Nodes that came by and are expected again")
-    visits: int = counter("desk_visits", "Visits that were let in")
-    attended: int = counter("grpc_streams", "Streams that were let in")
+    polling_nodes: int = gauge(
+        "grpc_polling_nodes", "Nodes that came by and are expected again"
+    )
+    polls: int = counter("grpc_polls", "Visits that were let in")
+    connections: int = counter("grpc_streams", "Streams that were let in")
     reconnects: int = counter("grpc_reconnects", "Streams of nodes that came back")
     refused: Counter[str] = labelled(
         "grpc_refused", "Streams not let in, by reason", "reason"

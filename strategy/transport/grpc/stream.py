@@ -1,4 +1,4 @@
-"""One stream of one node: greeting, then frames both ways until one side ends it."""
+"""One stream of one node: handshake, then frames both ways until one side ends it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from wallflower.listening.limits import TokenBucket
 from wallflower.protocol.identity.canonical import LONGEST_NAME
-from wallflower.protocol.identity.tokens import LONGEST_GREETING
+from wallflower.protocol.identity.tokens import LONGEST_HANDSHAKE
 from wallflower.protocol.wire import node_service_pb2
 from wallflower.strategy.transport.grpc.admission import Admission, RefusedError
 from wallflower.strategy.transport.grpc.node_queue import NodeQueue
@@ -37,7 +37,7 @@ class Wire(Protocol):
         ...
 
 
-async def greet(
+async def shake_hands(
     wire: Wire,
     hello: node_service_pb2.Hello,
     admission: Admission,
@@ -47,7 +47,7 @@ async def greet(
 ) -> None:
     """Let a node that showed a run token prove who it is; raises `RefusedError`."""
     try:
-        async with asyncio.timeout(settings.greeting_s):
+        async with asyncio.timeout(settings.handshake_s):
             challenge = admission.challenge(hello, fingerprint)
             await wire.write(
                 node_service_pb2.FromServer(challenge=challenge).SerializeToString()
@@ -63,14 +63,14 @@ async def greet(
                 node_service_pb2.FromServer(welcome=welcome).SerializeToString()
             )
     except TimeoutError:
-        raise RefusedError("greeting-late") from None
+        raise RefusedError("handshake-late") from None
 
 
 async def _read_proof(wire: Wire) -> node_service_pb2.Proof:
     raw = await wire.read()
     if not isinstance(raw, bytes):
         raise RefusedError("unexpected-message")
-    if len(raw) > LONGEST_GREETING:
+    if len(raw) > LONGEST_HANDSHAKE:
         raise RefusedError("too-large")
     frame = _parse(raw)
     if frame.WhichOneof("kind") != "proof":
@@ -94,9 +94,9 @@ class NodeStream:
         The open gRPC stream.
     hello : Hello
         What the node was let in with.
-    attendee : Attendee
+    node_queue : NodeQueue
         The node.
-    settings, stats : DeskSettings, DeskStats
+    settings, stats : GrpcServerSettings, GrpcServerStats
         The gRPC server's.
     clock : Callable[[], float]
         The loop's time.

@@ -250,7 +250,7 @@ def test_a_supernode_without_home_attends_no_desk() -> None:
         flower_record.RUN_ID: "r",
         flower_record.TOKEN: RunTokens("r", b"s" * 32).issue("n", expiry=1).to_text(),
     }
-    reply = call(flower_record.ATTEND, {"partition-id": "0"}, fields)
+    reply = call(flower_record.CONNECT, {"partition-id": "0"}, fields)
     assert reply[flower_record.REASON] == "RefusalError"
 
 
@@ -320,7 +320,7 @@ def test_a_node_that_comes_by_cron_keeps_its_invitation_and_ends(
         flower_record.RUN_ID: "run-1",
         flower_record.TOKEN: token.to_text(),
     }
-    reply = call(flower_record.ATTEND, {"wallflower-home": str(tmp_path)}, fields)
+    reply = call(flower_record.CONNECT, {"wallflower-home": str(tmp_path)}, fields)
     assert reply[flower_record.REASON] == flower_record.RUN_OVER  # not sent for again
     (invitation,) = kept(tmp_path)
     assert (invitation.address, invitation.run_id) == ("server:9000", "run-1")

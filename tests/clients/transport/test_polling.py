@@ -36,7 +36,7 @@ async def test_one_invocation_asks_answers_and_leaves() -> None:
         assert await visitor.once() is None
         assert {answer.request_id for answer in await asking} == {"r1", "r2"}
         assert grpc_server.stats.connected == 0
-        assert grpc_server.stats.visits == 3  # come by; ask; answer both
+        assert grpc_server.stats.polls == 3  # come by; ask; answer both
 
 
 async def test_the_same_request_has_the_same_answer_after_the_desk_restarted() -> None:

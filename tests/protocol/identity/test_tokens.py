@@ -29,8 +29,8 @@ CHALLENGE = node_service_pb2.Challenge(nonce=b"d" * 32, server_fingerprint=b"f" 
 
 
 def test_golden_bytes_of_a_hello() -> None:
-    greeting = node_service_pb2.Handshake(hello=HELLO, token_proof=b"m" * 32)
-    body = greeting.SerializeToString(deterministic=True)
+    handshake = node_service_pb2.Handshake(hello=HELLO, token_proof=b"m" * 32)
+    body = handshake.SerializeToString(deterministic=True)
     golden = [
         "0a740801120572756e2d311a08636c696e69632d37",
         "2220000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",

@@ -187,7 +187,7 @@ async def test_a_visiting_node_is_in_all_sums_or_in_none_as_well(
 ) -> None:
     async with world(tmp_path, three_arms()) as there:
         name = list(there.nodes)[-1]
-        there.nodes[name].visits = True
+        there.nodes[name].polls = True
         let_vanish(there, lambda node, stage: (node, stage.spec.arm) == (name, 2))
         await there.run()
         found = in_sums(there)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.orchestration import Altered, Hung, World, config, world
+from tests.support.virtual_time import in_virtual_time
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.protocol.wire.node_pb2 import Description, NodeAnswer, TaskAnswer
@@ -215,6 +216,7 @@ async def test_slow_nodes_are_waited_for(tmp_path: Path) -> None:
     assert all(event.lost == 0 for event in ended(there.heard))
 
 
+@in_virtual_time
 async def test_a_node_that_misses_the_deadline_is_not_in_the_sum_and_is_stopped(
     tmp_path: Path,
 ) -> None:

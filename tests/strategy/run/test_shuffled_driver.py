@@ -38,7 +38,7 @@ class Giving:
 
     async def handle(self, body: bytes) -> bytes:
         answer = self.shuffler.release(body)
-        heap = ReleaseAnswer.FromString(answer).heap
+        heap = ReleaseAnswer.FromString(answer).messages
         self.heaps += [heap] if heap else []
         return answer
 

@@ -33,7 +33,7 @@ def let_poll(there: World, count: int) -> set[str]:
     """Let the last nodes be visitors."""
     visiting = set(list(there.nodes)[-count:])
     for name in visiting:
-        there.nodes[name].visits = True
+        there.nodes[name].polls = True
     return visiting
 
 

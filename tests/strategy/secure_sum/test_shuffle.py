@@ -86,7 +86,7 @@ def test_a_refusing_shuffler_voids_the_cohort_with_its_reason() -> None:
 
 def test_a_heap_of_other_nodes_is_not_believed() -> None:
     server, _ = ShuffledCohort(shuffled_spec(malicious=True), Enrolment()).submitted()
-    body = ReleaseAnswer(heap=b"", parties=["stranger"]).SerializeToString()
+    body = ReleaseAnswer(messages=b"", parties=["stranger"]).SerializeToString()
     outcome = finished(server, body)
     assert isinstance(outcome, Void)
     assert outcome.code == "heap-does-not-fit"

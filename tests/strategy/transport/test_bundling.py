@@ -25,7 +25,7 @@ from wallflower.strategy.transport.memory import MemoryTransport
 
 class TestBundlingPort(TransportContract):
     @asynccontextmanager
-    async def open_port(
+    async def open_transport(
         self, handlers: Mapping[str, NodeHandler]
     ) -> AsyncIterator[NodeTransport]:
         async with BundlingTransport(MemoryTransport(handlers)) as port:

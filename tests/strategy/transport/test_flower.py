@@ -91,7 +91,7 @@ async def flower_port(
     grid = grid_class(nodes.app, {number: {} for number in nodes.names}, workers=8)
     with grid:
         try:
-            async with FlowerTransport(grid, pace=FAST, hello_timeout_s=5.0) as port:
+            async with FlowerTransport(grid, pace=FAST, hello_timeout_s=60.0) as port:
                 await port.nodes()
                 yield port, nodes, grid
         finally:
@@ -100,7 +100,7 @@ async def flower_port(
 
 class TestFlowerPort(TransportContract):
     @asynccontextmanager
-    async def open_port(
+    async def open_transport(
         self, handlers: Mapping[str, NodeHandler]
     ) -> AsyncIterator[NodeTransport]:
         async with flower_port(handlers) as (port, _, _):
@@ -115,7 +115,7 @@ class PolledGrid(InProcessGrid):
 
 class TestFlowerPortOnPolledGrid(TransportContract):
     @asynccontextmanager
-    async def open_port(
+    async def open_transport(
         self, handlers: Mapping[str, NodeHandler]
     ) -> AsyncIterator[NodeTransport]:
         async with flower_port(handlers, PolledGrid) as (port, _, _):
@@ -172,7 +172,7 @@ class LosingGrid(InProcessGrid):
 async def test_a_node_is_free_again_once_its_message_has_expired() -> None:
     async with flower_port({"a": Echo("a")}, LosingGrid) as (port, nodes, _):
         assert await gather(port, request("a", "r1", b"lost"), timeout_s=0.1) == []
-        answers = await gather(port, request("a", "r2"), timeout_s=5.0)
+        answers = await gather(port, request("a", "r2"))
         assert [a.failure for a in answers] == [None]
         assert nodes.handled["a"] == 2
 

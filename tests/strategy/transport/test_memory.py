@@ -15,7 +15,7 @@ from wallflower.strategy.transport.memory import MemoryTransport
 
 class TestMemoryPort(StoppingTransportContract):
     @asynccontextmanager
-    async def open_port(
+    async def open_transport(
         self, handlers: Mapping[str, NodeHandler]
     ) -> AsyncIterator[NodeTransport]:
         yield MemoryTransport(handlers)

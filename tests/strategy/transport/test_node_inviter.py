@@ -28,9 +28,9 @@ class Attendants:
         self.seen: list[dict[str, object]] = []
         self.lock = threading.Lock()
         self.app = ClientApp()
-        self.app.query("attend")(self.attend)
+        self.app.query("connect")(self.connect_node)
 
-    def attend(self, message: Message, context: Context) -> Message:
+    def connect_node(self, message: Message, context: Context) -> Message:
         with self.lock:
             self.came[context.node_id] += 1
             self.seen.append(dict(message.content.config_records["wallflower"]))

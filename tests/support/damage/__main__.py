@@ -23,14 +23,16 @@ def soak(first: int, count: int) -> int:
         bench = Bench(*make_specimens(Path(folder)))
         for seed in range(first, first + count):
             for verdict in bench.judge(seed):
-                ends[f"{verdict.command}: exit {verdict.said.code}"] += 1
+                ends[f"{verdict.command}: exit {verdict.result.code}"] += 1
                 if verdict.problem:
                     broken.append(verdict)
-                    said = verdict.said.traceback[-600:] or verdict.said.text[-600:]
+                    output = (
+                        verdict.result.traceback[-600:] or verdict.result.text[-600:]
+                    )
                     print(
                         f"seed {seed}, {verdict.damage}\n  {verdict.command}: "
-                        f"{verdict.problem} (exit {verdict.said.code})\n{said}\n"
-                        f"{verdict.said.errors[-300:]}",
+                        f"{verdict.problem} (exit {verdict.result.code})\n{output}\n"
+                        f"{verdict.result.errors[-300:]}",
                         flush=True,
                     )
     for end, often in sorted(ends.items()):

@@ -1,4 +1,4 @@
-"""Give a damaged run directory to every command and judge what it says."""
+"""Return a damaged run directory to every command and judge what it says."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILE_OF = re.compile(r"(?:journal|ledger|events|pause|retire|lock)[\w.-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Ended:
     """How a command ended: its exit code and everything it wrote."""
 
     code: int
@@ -43,11 +43,11 @@ class Verdict:
     seed: int
     damage: str
     command: str
-    said: Said
+    result: Ended
     problem: str
 
 
-def say(command: str, run_dir: Path) -> Said:
+def say(command: str, run_dir: Path) -> Ended:
     """Run one command on a directory, in this process, as its program would."""
     if command == "watch":
         return _watch(run_dir)
@@ -73,10 +73,10 @@ def say(command: str, run_dir: Path) -> Said:
     if command == "report" and page.exists():
         text += page.read_text(encoding="utf-8")
         page.unlink()
-    return Said(code, _plain(text, run_dir), _plain(err.getvalue(), run_dir), failure)
+    return Ended(code, _plain(text, run_dir), _plain(err.getvalue(), run_dir), failure)
 
 
-def _watch(run_dir: Path) -> Said:
+def _watch(run_dir: Path) -> Ended:
     """Draw the live page once; a run that cannot be read says so in its banner."""
 
     async def draw() -> str:
@@ -89,12 +89,12 @@ def _watch(run_dir: Path) -> Said:
     try:
         text = asyncio.run(draw())
     except WallflowerError as error:
-        return Said(error.exit_code, str(error))
+        return Ended(error.exit_code, str(error))
     except BaseException:
-        return Said(1, "", traceback=traceback.format_exc())
+        return Ended(1, "", traceback=traceback.format_exc())
     # The page itself is there; what it says of the record stands in it.
     refused = "bad" if ("cannot be" in text or "NOT hold" in text) else ""
-    return Said(3 if refused else 0, _plain(text, run_dir))
+    return Ended(3 if refused else 0, _plain(text, run_dir))
 
 
 def _plain(text: str, run_dir: Path) -> str:
@@ -107,9 +107,9 @@ class Bench:
 
     def __init__(self, finished: Path, killed: Path) -> None:
         self.specimens = (finished, killed)
-        self._expected: dict[tuple[Path, str], Said] = {}
+        self._expected: dict[tuple[Path, str], Ended] = {}
 
-    def expected(self, specimen: Path, command: str) -> Said:
+    def expected(self, specimen: Path, command: str) -> Ended:
         """Return what a command says of the undamaged directory."""
         if (specimen, command) not in self._expected:
             with tempfile.TemporaryDirectory() as folder:
@@ -127,35 +127,37 @@ class Bench:
             with tempfile.TemporaryDirectory() as folder:
                 run_dir = Path(folder) / "the-damaged-run"
                 damage = damage_copy(specimen, run_dir, seed)
-                said = say(command, run_dir)
-                problem = self._problem(specimen, command, said, run_dir)
-                found.append(Verdict(seed, damage, command, said, problem))
+                result = say(command, run_dir)
+                problem = self._problem(specimen, command, result, run_dir)
+                found.append(Verdict(seed, damage, command, result, problem))
         return found
 
-    def _problem(self, specimen: Path, command: str, said: Said, run_dir: Path) -> str:
-        if said.traceback or "Traceback" in said.errors or said.code == 1:
+    def _problem(
+        self, specimen: Path, command: str, result: Ended, run_dir: Path
+    ) -> str:
+        if result.traceback or "Traceback" in result.errors or result.code == 1:
             return "traceback"
-        if said.code and not (said.text + said.errors).strip():
+        if result.code and not (result.text + result.errors).strip():
             return "refused without a word"
-        if said.code:
-            return _false_advice(said)
+        if result.code:
+            return _false_advice(result)
         if command == CHANGING and specimen == self.specimens[1]:
             after = say("verify", run_dir)
             return "" if after.code == 0 else f"went on; then verify: {after.text}"
         expected = self.expected(specimen, command)
-        if said.text == expected.text or _names_damage(said, expected):
+        if result.text == expected.text or _names_damage(result, expected):
             return ""
         return "silently another result"
 
 
-def _names_damage(said: Said, expected: Said) -> bool:
-    """Tell whether what is said beyond the expected names a file."""
+def _names_damage(result: Ended, expected: Ended) -> bool:
+    """Return whether what is said beyond the expected names a file."""
     known = set(expected.text.splitlines()) | set(expected.errors.splitlines())
-    lines = (said.text + "\n" + said.errors).splitlines()
+    lines = (result.text + "\n" + result.errors).splitlines()
     new = [line for line in lines if line not in known]
     return any(_FILE_OF.search(line) for line in new)
 
 
-def _false_advice(said: Said) -> str:
-    text = (said.text + said.errors).lower()
-    return "advises to resume" if said.code == 3 and "to go on:" in text else ""
+def _false_advice(result: Ended) -> str:
+    text = (result.text + result.errors).lower()
+    return "advises to resume" if result.code == 3 and "to go on:" in text else ""

@@ -60,7 +60,7 @@ def flip_bit(run_dir: Path, rng: random.Random) -> str:
 
 
 def zero_sector(run_dir: Path, rng: random.Random) -> str:
-    """Put zeros where a sector of one file was."""
+    """Write zeros where a sector of one file was."""
     path = rng.choice(_files(run_dir))
     content = bytearray(path.read_bytes())
     start = rng.randrange(0, len(content), 512)
@@ -179,8 +179,8 @@ def lose_spends(run_dir: Path, rng: random.Random) -> str:
     return f"{LEDGER}: users of a spend: {what[:20]}"
 
 
-def leave_wish(run_dir: Path, rng: random.Random) -> str:
-    """Leave a wish that no command of ours would: no text, a folder, no such arm."""
+def leave_request(run_dir: Path, rng: random.Random) -> str:
+    """Leave a request that no command writes: no text, a folder, no such arm."""
     name = rng.choice(("pause", "retire-0", "retire-99", "lock"))
     path = run_dir / name
     path.unlink(missing_ok=True)
@@ -205,7 +205,7 @@ KINDS: tuple[Damage, ...] = (
     remove_row,
     cut_tail,
     lose_spends,
-    leave_wish,
+    leave_request,
 )
 
 
@@ -231,7 +231,7 @@ def _tables(database: sqlite3.Connection) -> list[str]:
 
 
 def _loosen(database: sqlite3.Connection) -> None:
-    """Let the tables take what they were made to refuse."""
+    """Make the tables accept what they were made to refuse."""
     database.execute("PRAGMA writable_schema = ON")
     database.execute("UPDATE sqlite_master SET sql = replace(sql, ' STRICT', '')")
     database.commit()

@@ -13,13 +13,13 @@ import sys
 import time
 
 from tests.support.machines.plants import PLANTS
-from tests.support.machines.worlds import WORLDS, Found, find_plant, visit
+from tests.support.machines.worlds import WORLDS, Found, explore_world, find_plant
 
 
-def _visit(job: tuple[str, str]) -> Found:
+def _explore(job: tuple[str, str]) -> Found:
     logging.disable(logging.WARNING)
     kind, name = job
-    return visit(name) if kind == "world" else find_plant(name)
+    return explore_world(name) if kind == "world" else find_plant(name)
 
 
 def main(chosen: list[str]) -> int:
@@ -29,7 +29,7 @@ def main(chosen: list[str]) -> int:
         jobs = [job for job in jobs if any(text in job[1] for text in chosen)]
     began, held, states, transitions = time.monotonic(), True, 0, 0
     with multiprocessing.Pool(2) as pool:
-        for found in pool.imap(_visit, jobs):
+        for found in pool.imap(_explore, jobs):
             print(found.line, flush=True)
             held &= found.held
             states, transitions = states + found.states, transitions + found.transitions

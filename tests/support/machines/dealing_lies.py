@@ -47,11 +47,11 @@ class DealingLiar:
     trust: Trust | None
 
     def messages(self, heard: Iterable[History]) -> Mapping[str, Iterable[bytes]]:
-        """Give every request of every stage."""
-        said = list(heard)
+        """Return every request of every stage."""
+        replies = list(heard)
         made: dict[str, list[bytes]] = {name: [] for name in self.names}
         for spec, roster in itertools.product(self.specs, self.rosters):
-            for messages in self._stages(spec, roster, said):
+            for messages in self._stages(spec, roster, replies):
                 for name, message in messages.items():
                     made[name].append(stage_request(spec, (), message))
         return made
@@ -64,7 +64,7 @@ class DealingLiar:
                     raise ViolationError(SHOWN, f"{one.party} about {complaint.dealer}")
 
     def _stages(
-        self, spec: CohortSpec, roster: Sequence[str], said: Sequence[History]
+        self, spec: CohortSpec, roster: Sequence[str], replies: Sequence[History]
     ) -> Iterator[Mapping[str, bytes]]:
         opened = ServerState(spec=spec, stage="STAGE_ENLIST", awaited=roster)
         opened.roster.CopyFrom(Roster(parties=sorted(roster), users=[1] * len(roster)))
@@ -75,20 +75,23 @@ class DealingLiar:
             context, Threat.from_wire(spec.threat), dict.fromkeys(roster, 1)
         ).places
         keys = [
-            [None, *(one for one in said if (one.party, one.number) == (name, ENLIST))]
+            [
+                None,
+                *(one for one in replies if (one.party, one.number) == (name, ENLIST)),
+            ]
             for name in places
         ]
         for chosen in itertools.product(*keys):
             seated = [one for one in chosen if one is not None]
             if seated:
-                yield from self._committee(opened, places, seated, said)
+                yield from self._committee(opened, places, seated, replies)
 
     def _committee(
         self,
         state: ServerState,
         places: Mapping[str, int],
         seated: Sequence[History],
-        said: Sequence[History],
+        replies: Sequence[History],
     ) -> Iterator[Mapping[str, bytes]]:
         """Ask a committee to deal, and show it every set of dealings."""
         members = [one.party for one in seated]
@@ -99,7 +102,10 @@ class DealingLiar:
         ).SerializeToString(deterministic=True)
         yield self._staged(state, DEAL, members, body, {})
         dealt = [
-            [None, *(one for one in said if (one.party, one.number) == (name, DEAL))]
+            [
+                None,
+                *(one for one in replies if (one.party, one.number) == (name, DEAL)),
+            ]
             for name in members
         ]
         for chosen in itertools.product(*dealt):

@@ -23,11 +23,11 @@ class World(Protocol[State]):
     """What can be explored."""
 
     def first(self) -> State:
-        """Give the state in which everything begins."""
+        """Return the state in which everything begins."""
         ...
 
     def next(self, state: State) -> Iterable[tuple[str, State]]:
-        """Give what can happen in a state, and the state after each."""
+        """Return what can happen in a state, and the state after each."""
         ...
 
     def check(self, state: State) -> None:
@@ -54,7 +54,7 @@ class FoundError(Exception):
 
 
 def explore(world: World[State]) -> Explored[State]:
-    """Visit every state once; raises FoundError at the first violation."""
+    """Explore every state once; raises FoundError at the first violation."""
     began, transitions = time.monotonic(), 0
     first = world.first()
     seen: dict[State, tuple[State, str] | None] = {first: None}
@@ -74,7 +74,7 @@ def explore(world: World[State]) -> Explored[State]:
 
 
 def path_to(seen: dict[State, tuple[State, str] | None], state: State) -> list[str]:
-    """Give the labels of the steps that lead to a state."""
+    """Return the labels of the steps that lead to a state."""
     steps = []
     before = seen[state]
     while before is not None:
@@ -91,7 +91,7 @@ class Interned(Generic[State]):
         self.values: list[State] = []
 
     def number(self, value: State) -> int:
-        """Give the number of a value, a new one for a new value."""
+        """Return the number of a value, a new one for a new value."""
         found = self._numbers.get(value)
         if found is None:
             found = self._numbers[value] = len(self.values)

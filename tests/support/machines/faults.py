@@ -99,7 +99,7 @@ class FaultWorld:
         return tuple(self.actors)
 
     def first(self) -> FaultState:
-        """Give the state in which every cohort has just been asked."""
+        """Return the state in which every cohort has just been asked."""
         sessions = []
         for number, cohort in enumerate(self.cohorts):
             place, messages = cohort.begin()
@@ -116,7 +116,7 @@ class FaultWorld:
         return FaultState(tuple(sessions), nodes)
 
     def next(self, state: FaultState) -> Iterator[tuple[str, FaultState]]:
-        """Give all that can happen."""
+        """Return all that can happen."""
         lives = [self._nodes.values[node].life for node in state.nodes]
         can_crash = sum(map(bool, lives)) < self.crashes
         for number, session in enumerate(state.sessions):
@@ -303,7 +303,7 @@ class FaultWorld:
     # --- a fair schedule --------------------------------------------------------------
 
     def _fair_end(self, state: FaultState) -> tuple[Outcome, ...]:
-        """Give how all sessions end if from now on every message arrives once."""
+        """Return how all sessions end if from now on every message arrives once."""
         way = []
         while state not in self._ends:
             way.append(state)

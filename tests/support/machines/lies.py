@@ -67,7 +67,7 @@ class Liar(Protocol):
     """What a server can say with what it heard, and what it learns by it."""
 
     def messages(self, heard: Iterable[History]) -> Mapping[str, Iterable[bytes]]:
-        """Give every request that can be made, by the node it is for."""
+        """Return every request that can be made, by the node it is for."""
         ...
 
     def judge(self, heard: Iterable[History]) -> None:
@@ -120,12 +120,12 @@ class LieWorld:
         return len(self._replies)
 
     def first(self) -> LieState:
-        """Give the state in which nothing was said."""
+        """Return the state in which nothing was said."""
         nodes = (self._nodes.number(self.states[name]) for name in self.names)
         return LieState(tuple(nodes), frozenset())
 
     def next(self, state: LieState) -> Iterator[tuple[str, LieState]]:
-        """Give all that the server can do."""
+        """Return all that the server can do."""
         pool = self._pool(state.heard)
         lives = [self._nodes.values[node].life for node in state.nodes]
         can_crash = sum(lives) < self.crashes
@@ -192,7 +192,7 @@ class LieWorld:
     def _reply(
         self, index: int, node: int, body: int, *, crash: bool
     ) -> tuple[int, int | None, bool]:
-        """Give the node after a message, what was heard, and whether it gave up."""
+        """Return the node after a message, what was heard, and whether it gave up."""
         key = node, body, crash
         if key not in self._replies:
             name = self.names[index]

@@ -194,7 +194,7 @@ class Actor:
         return f"{self.name}-user"
 
     def first_state(self) -> NodeState:
-        """Give the state of a node that was never asked anything."""
+        """Return the state of a node that was never asked anything."""
         if self.hosted:
             return NodeState()
         key = hashlib.sha256(self.name.encode()).digest()
@@ -224,9 +224,9 @@ class Actor:
                     run(node.handle(past))
             try:
                 with seeded(self.name, state.life, state.forgot, body):
-                    said = run(node.handle(body))
+                    payload = run(node.handle(body))
             except CrashError:
-                said = NodeAnswer().SerializeToString()
+                payload = NodeAnswer().SerializeToString()
             rows = _read_rows(path)
         if rows not in self._files:
             self._files[rows] = path.read_bytes()
@@ -241,7 +241,7 @@ class Actor:
             return Reply(self.restart(after))
         if _forgot(state, after):
             after = replace(after, forgot=True)
-        return self._reply(after, body, said)
+        return self._reply(after, body, payload)
 
     def _node(
         self, ledger: Ledger, store: _Store | None, keyring: ClientKeyring
@@ -270,8 +270,8 @@ class Actor:
         )
         return sessions, Node(self.name, (self.user,), parts, sessions)
 
-    def _reply(self, after: NodeState, body: bytes, said: bytes) -> Reply:
-        for entry in NodeAnswer.FromString(said).answers:
+    def _reply(self, after: NodeState, body: bytes, payload: bytes) -> Reply:
+        for entry in NodeAnswer.FromString(payload).answers:
             if entry.WhichOneof("kind") == "message":
                 stage = NodeRequest.FromString(body).tasks[0].stage
                 fault = _unwritten(after.rows, stage, entry.message)
@@ -295,7 +295,7 @@ def close_request(cohort_id: str) -> bytes:
 
 
 def share_of(state: NodeState, dealing_id: str, dealers: Sequence[str]) -> int | None:
-    """Give a node's share of the key that these dealers made; None without one."""
+    """Return a node's share of the key that these dealers made; None without one."""
     for (kind, _, _), body in state.secrets:
         if kind == "share":
             held = MemberState.FromString(body)
@@ -311,14 +311,14 @@ def _unwritten(rows: Rows, stage: CohortStage, answer: bytes) -> str:
     if facts.takes_reward and cohort not in {one for one, _ in rows.spends}:
         return f"an answer of stage {facts.name} left without its spend"
     if facts.given_once:
-        said = digest("wallflower/v1/one-time-answer", stage.message, answer)
-        if (cohort, facts.name, said) not in rows.one_time_answers:
+        payload = digest("wallflower/v1/one-time-answer", stage.message, answer)
+        if (cohort, facts.name, payload) not in rows.one_time_answers:
             return f"an answer of stage {facts.name} left without its claim"
     return ""
 
 
 def _forgot(before: NodeState, after: NodeState) -> bool:
-    """Tell whether an open session is gone."""
+    """Return whether an open session is gone."""
     kept = {place for place, _ in after.secrets}
     return any(place not in kept for place, _ in before.secrets)
 

@@ -85,7 +85,7 @@ class Plant:
 
     @contextmanager
     def planted(self) -> Iterator[World[Any]]:
-        """Give the world with the bug in it."""
+        """Return the world with the bug in it."""
         with ExitStack() as stack:
             laboratory = stack.enter_context(Laboratory(malicious=self.malicious))
             setting = SessionParams.of(laboratory, self.nodes)
@@ -141,7 +141,7 @@ _PLANTS = (
     Plant(
         "an answer leaves before its claim is written",
         faults.ROWS,
-        ((Node, "_claim", _nothing),),
+        ((Node, "_record_answer", _nothing),),
         lambda setting: lied_sealed(setting, (("a", 3),), (NAMES,)),
     ),
     Plant(

@@ -119,11 +119,11 @@ class PlusLiar:
         ]
 
     def messages(self, heard: Iterable[History]) -> Mapping[str, Iterable[bytes]]:
-        """Give every request of every stage."""
-        said = list(heard)
-        return {name: list(self._requests(name, said)) for name in self.users}
+        """Return every request of every stage."""
+        replies = list(heard)
+        return {name: list(self._requests(name, replies)) for name in self.users}
 
-    def _requests(self, name: str, said: Sequence[History]) -> Iterator[bytes]:
+    def _requests(self, name: str, replies: Sequence[History]) -> Iterator[bytes]:
         user = self.users[name]
         for circle in self._circles:
             if name not in circle.roster:
@@ -132,23 +132,23 @@ class PlusLiar:
             payload = request.SerializeToString()
             yield circle.request(ADVERTISE, name, user, payload)
             for stage, made in (
-                (SHARE, self._shares(circle, name, said)),
-                (MASK, self._masks(circle, name, said)),
-                (CONFIRM, self._confirms(circle, name, said)),
-                (UNMASK, self._unmasks(circle, name, said)),
+                (SHARE, self._shares(circle, name, replies)),
+                (MASK, self._masks(circle, name, replies)),
+                (CONFIRM, self._confirms(circle, name, replies)),
+                (UNMASK, self._unmasks(circle, name, replies)),
             ):
                 for message in made:
                     payload = message.SerializeToString()
                     yield circle.request(stage, name, user, payload)
 
     def _shares(
-        self, circle: Circle, name: str, said: Sequence[History]
+        self, circle: Circle, name: str, replies: Sequence[History]
     ) -> Iterator[ShareRequest]:
         neighbours = circle.neighbours[name]
         keys = [
             [
                 PartyKey.FromString(one.payload)
-                for one in said
+                for one in replies
                 if one.party == party and one.number == ADVERTISE
             ]
             for party in (name, *neighbours)
@@ -162,13 +162,14 @@ class PlusLiar:
             )
 
     def _masks(
-        self, circle: Circle, name: str, said: Sequence[History]
+        self, circle: Circle, name: str, replies: Sequence[History]
     ) -> Iterator[MaskRequest]:
         neighbours = circle.neighbours[name]
         for sharers in _subsets(circle.roster):
             senders = [place for place, p in enumerate(neighbours) if p in sharers]
             choices = [
-                list(self._uploads(neighbours[place], name, said)) for place in senders
+                list(self._uploads(neighbours[place], name, replies))
+                for place in senders
             ]
             for chosen in itertools.product(*choices):
                 yield MaskRequest(
@@ -180,10 +181,10 @@ class PlusLiar:
                 )
 
     def _uploads(
-        self, sender: str, name: str, said: Sequence[History]
+        self, sender: str, name: str, replies: Sequence[History]
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Give what a sender sealed for a node, and with `garbled` for another."""
-        for one in said:
+        """Return what a sender sealed for a node, and with `garbled` for another."""
+        for one in replies:
             if one.party != sender or one.number != SHARE:
                 continue
             neighbours = list(ShareRequest.FromString(one.asked).neighbours)
@@ -197,24 +198,24 @@ class PlusLiar:
                 yield answer.salt, seals[place - 1]
 
     def _confirms(
-        self, circle: Circle, name: str, said: Sequence[History]
+        self, circle: Circle, name: str, replies: Sequence[History]
     ) -> Iterator[ConfirmRequest]:
-        if any(one.party == name and one.number == MASK for one in said):
+        if any(one.party == name and one.number == MASK for one in replies):
             for survivors in _subsets(circle.roster):
                 standing = summarize_survivors(dict.fromkeys(survivors, 1), listed=True)
                 yield ConfirmRequest(survivors=standing)
 
     def _unmasks(
-        self, circle: Circle, name: str, said: Sequence[History]
+        self, circle: Circle, name: str, replies: Sequence[History]
     ) -> Iterator[UnmaskRequest]:
         neighbours = circle.neighbours[name]
         signatures: dict[str, list[tuple[bytes, bytes]]] = {}
-        for one in said:
+        for one in replies:
             if one.number == CONFIRM:
                 signature = ConfirmAnswer.FromString(one.payload).signature
                 about = ConfirmRequest.FromString(one.asked).survivors.roster
                 signatures.setdefault(one.party, []).append((about, signature))
-        for one in said:
+        for one in replies:
             if (one.party, one.number, one.context) != (name, MASK, circle.context):
                 continue
             senders = list(MaskRequest.FromString(one.asked).senders)
@@ -226,9 +227,9 @@ class PlusLiar:
 
     def judge(self, heard: Iterable[History]) -> None:
         """Refuse two sums of a cohort, one below its quorum, a person in two."""
-        said, summed = list(heard), dict[str, str]()
+        replies, summed = list(heard), dict[str, str]()
         for circle in self._circles:
-            mine = [one for one in said if one.context == circle.context]
+            mine = [one for one in replies if one.context == circle.context]
             opened = _openable(circle, mine)
             cohort = circle.spec.cohort_id
             for people in opened:
@@ -271,8 +272,8 @@ def _unmask(
         )
 
 
-def _openable(circle: Circle, said: Sequence[History]) -> list[tuple[str, ...]]:
-    """Give every set whose sum follows from masked values and shares.
+def _openable(circle: Circle, replies: Sequence[History]) -> list[tuple[str, ...]]:
+    """Return every set whose sum follows from masked values and shares.
 
     A set is opened where every own seed in it is known and every pair mask either
     cancels inside the set or follows from the mask key of one of the two.
@@ -280,7 +281,7 @@ def _openable(circle: Circle, said: Sequence[History]) -> list[tuple[str, ...]]:
     masked: dict[str, set[str]] = {}
     seeds: dict[str, set[str]] = {}
     keys: dict[str, set[str]] = {}
-    for one in said:
+    for one in replies:
         neighbours = circle.neighbours[one.party]
         if one.number == MASK:
             senders = MaskRequest.FromString(one.asked).senders
@@ -311,6 +312,6 @@ def _openable(circle: Circle, said: Sequence[History]) -> list[tuple[str, ...]]:
 
 
 def _subsets(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """Give every subset that is not empty."""
+    """Return every subset that is not empty."""
     for size in range(1, len(items) + 1):
         yield from itertools.combinations(items, size)

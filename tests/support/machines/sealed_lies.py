@@ -44,7 +44,7 @@ class SealedLiar:
     _made: dict[frozenset[bytes], dict[str, list[bytes]]] = field(default_factory=dict)
 
     def messages(self, heard: Iterable[History]) -> Mapping[str, Iterable[bytes]]:
-        """Give every request for a contribution and every request to open."""
+        """Return every request for a contribution and every request to open."""
         sealed = [one for one in heard if one.number == SEAL]
         known = frozenset(one.answer for one in sealed)
         if known not in self._made:
@@ -56,14 +56,14 @@ class SealedLiar:
 
     def judge(self, heard: Iterable[History]) -> None:
         """Refuse two sums of a cohort, one below its quorum, a person in two."""
-        said = list(heard)
+        replies = list(heard)
         made_by = {
             SealAnswer.FromString(one.payload).one: one
-            for one in said
+            for one in replies
             if one.number == SEAL
         }
         given: dict[tuple[str, bytes, bytes], tuple[History, set[str]]] = {}
-        for one in said:
+        for one in replies:
             if one.number == OPEN:
                 request = OpenRequest.FromString(one.asked)
                 place = one.spec.cohort_id, one.context, request.sum

@@ -62,7 +62,7 @@ class Cohort:
     dealing: DealingState | None = None
 
     def begin(self) -> tuple[Place, Mapping[str, bytes]]:
-        """Give the first place and the first messages."""
+        """Return the first place and the first messages."""
         keyring = self._keyring()
         session = server_session(
             self.spec, self.parties, trust=self.trust, keyring=keyring
@@ -70,7 +70,7 @@ class Cohort:
         return self._placed(session, session.start(), keyring)
 
     def happen(self, place: Place, event: Event) -> Place:
-        """Give the place after an answer came or a party was lost."""
+        """Return the place after an answer came or a party was lost."""
         restored = self._restore(place.snapshot)
         _apply(restored, event)
         events = (*place.events, event)
@@ -83,7 +83,7 @@ class Cohort:
         return Place(snapshot, began=place.began, events=events)
 
     def is_complete(self, place: Place) -> bool:
-        """Tell whether the stage need not wait any longer."""
+        """Return whether the stage need not wait any longer."""
         return self._restore(place.snapshot).stage_complete
 
     def advance(self, place: Place) -> tuple[Place, Mapping[str, bytes]]:
@@ -121,11 +121,11 @@ def awaited(place: Place) -> tuple[str, ...]:
 
 
 def _apply(session: ServerSession, event: Event) -> None:
-    kind, party, said = event
+    kind, party, payload = event
     if kind == "lose":
-        session.lose(party, said.decode())
+        session.lose(party, payload.decode())
         return
     try:
-        session.receive(party, said)
+        session.receive(party, payload)
     except ProtocolError:
         return

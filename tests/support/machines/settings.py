@@ -72,7 +72,7 @@ class SessionParams:
         return {name: actor.user for name, actor in self.actors.items()}
 
     def first_states(self) -> dict[str, NodeState]:
-        """Give the states of nodes that were never asked anything."""
+        """Return the states of nodes that were never asked anything."""
         return {name: actor.first_state() for name, actor in self.actors.items()}
 
     def spec(self, backend: str, cohort_id: str, quorum: int) -> CohortSpec:
@@ -174,7 +174,7 @@ def faulty_sums(
     return FaultWorld(setting.actors, states, made, (enough,), crashes)
 
 
-Told = Sequence[tuple[str, int]]  # cohorts that a lying server tells of: id, quorum
+Described = Sequence[tuple[str, int]]  # id and quorum of a cohort
 Rosters = Sequence[tuple[str, ...]]
 
 
@@ -192,7 +192,7 @@ def lied_dealing(
 
 def lied_sealed(
     setting: SessionParams,
-    told: Told,
+    described: Described,
     rosters: Rosters,
     *,
     crashes: int = 0,
@@ -200,15 +200,15 @@ def lied_sealed(
 ) -> LieWorld:
     """A lying server has sums sealed under a key that three nodes hold."""
     dealing, states = setting.deal(NAMES[:3])
-    specs = [setting.spec(SEALED, *one) for one in told]
+    specs = [setting.spec(SEALED, *one) for one in described]
     liar = SealedLiar(SharedKey(dealing), setting.users, specs, rosters)
-    cohorts = tuple(dict.fromkeys(cohort for cohort, _ in told))
+    cohorts = tuple(dict.fromkeys(cohort for cohort, _ in described))
     return LieWorld(setting.actors, states, liar, cohorts, crashes, rows=rows)
 
 
 def lied_plus(
     setting: SessionParams,
-    told: Told,
+    described: Described,
     rosters: Rosters,
     *,
     garbled: bool = False,
@@ -216,8 +216,8 @@ def lied_plus(
     again: int = 0,
 ) -> LieWorld:
     """A lying server runs secagg-plus."""
-    specs = [setting.spec(SECAGG_PLUS, *one) for one in told]
+    specs = [setting.spec(SECAGG_PLUS, *one) for one in described]
     liar = PlusLiar(setting.users, specs, rosters, garbled)
-    cohorts = tuple(dict.fromkeys(cohort for cohort, _ in told))
+    cohorts = tuple(dict.fromkeys(cohort for cohort, _ in described))
     states = setting.first_states()
     return LieWorld(setting.actors, states, liar, cohorts, crashes, again)

@@ -126,7 +126,7 @@ SMALL_WORLDS: Mapping[str, Description] = {
 }
 
 
-def visit(name: str, worlds: Mapping[str, Description] = WORLDS) -> Found:
+def explore_world(name: str, worlds: Mapping[str, Description] = WORLDS) -> Found:
     """Explore one world."""
     made = worlds[name]
     with Laboratory(malicious=made.malicious) as laboratory:

@@ -19,7 +19,7 @@ from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
 from wallflower.clients.node.rollback_counter import RollbackCounter
 from wallflower.clients.node.spends import OneTimeAnswer
-from wallflower.clients.transport.grpc_client import Invitation, attend
+from wallflower.clients.transport.grpc_client import Invitation, connect_node
 from wallflower.engines.population import LedgeredTransport, hosted_ledger
 from wallflower.protocol.errors import RefusalError, UnavailableError
 from wallflower.protocol.identity.certificates import (
@@ -143,7 +143,7 @@ async def _memory(
 
 
 class _Reachable(dict[str, Node]):
-    """The nodes of a memory port; some can be away for a while."""
+    """The nodes of a memory transport; some can be away for a while."""
 
     def __init__(self, nodes: dict[str, Node], away: set[str]) -> None:
         super().__init__(nodes)
@@ -159,7 +159,7 @@ class _Reachable(dict[str, Node]):
 async def live(
     schedule: Schedule, name: str, home: Path, shown: collections.Counter[str]
 ) -> None:
-    """Be a node: attend the gRPC server, as often as it is sent for, until the run is
+    """Be a node: connect to the gRPC server whenever it is invited, until the run is
     over.
     """
     _, identities = enrolment(schedule.nodes, schedule.users)
@@ -175,7 +175,7 @@ async def live(
                 await ledger.record_answer(OneTimeAnswer.connection(name, RUN))
                 node = make(schedule, name, ledger, shown, pins)
                 node.only_run = RUN
-                if await attend(invitation, identities[name], node) == "finished":
+                if await connect_node(invitation, identities[name], node) == "finished":
                     return
         except (UnavailableError, RefusalError):
             pass

@@ -51,7 +51,7 @@ class DiskConnection(sqlite3.Connection):
 
 @contextmanager
 def simulated_disks() -> Iterator[None]:
-    """Let every database be opened on the disk of its process."""
+    """Open every database on the disk of its process."""
 
     def connect(*args: Any, **named: Any) -> sqlite3.Connection:
         connection = _connect(*args, **named, factory=DiskConnection)

@@ -32,7 +32,7 @@ _Spent = Mapping[tuple[str, str], tuple[str, ...]]
 
 
 def finish_reason(folder: Path) -> str | None:
-    """Give what the journal says about how the run ended."""
+    """Return what the journal says about how the run ended."""
     try:
         with Journal.read(folder / SERVER) as journal:
             last = journal.last_round()
@@ -168,7 +168,7 @@ def _exhaustion(schedule: Schedule, journal: Journal, used: _Invited) -> Iterato
     for (_, node_id), users in used.items():
         by_node[node_id] += users
     registry.mark_invited(by_node.items())
-    # What was wished for when it stopped: as planned, or as few as are worth asking.
+    # What was requested when it stopped: as planned, or as few as are worth asking.
     state = {**journal.rounds()[-1].policy_state, "finished": None, "limit": None}
     policy = policy_from_state(state)
     assert isinstance(policy, Elimination)

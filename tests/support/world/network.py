@@ -3,7 +3,7 @@
 Every node has one link to the server. A stream's messages arrive in order, late by the
 link's latency; a link that is cut holds them until it is mended, as TCP does. A stream
 can be reset for both ends or for one only, and then the other end learns of it from
-missing heartbeats alone. gRPC server and attendance are the real ones and see the parts
+missing heartbeats alone. gRPC server and client are the real ones and see the parts
 of `grpc.aio` that they use.
 """
 
@@ -35,7 +35,7 @@ from tests.support.world.processes import PROCESS, Process
 
 _LATENCY_S = (0.001, 0.04)
 _APART_S = 1e-6
-_ATTEND = "/wallflower.v1.NodeService/Connect"
+_CONNECT = "/wallflower.v1.NodeService/Connect"
 _REFUSED: End = (grpc.StatusCode.UNAVAILABLE, "connection refused")
 
 
@@ -57,7 +57,7 @@ class Network:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Put this network in the place of gRPC's."""
+        """Write this network in the place of gRPC's."""
         with (
             mock.patch.object(grpc.aio, "server", self._server),
             mock.patch.object(grpc.aio, "secure_channel", self._channel),
@@ -65,7 +65,7 @@ class Network:
             yield
 
     def link(self, name: str) -> Link:
-        """Give a node's link."""
+        """Return a node's link."""
         return self._links.setdefault(name, Link(self))
 
     def reset(self, name: str, *, node_hears: bool = True, server: bool = True) -> None:
@@ -87,11 +87,11 @@ class Network:
                 self.link(stream.client.name).carry(stream.end_call, RESET)
 
     def listen(self, address: str, server: Server) -> None:
-        """Let a server be found."""
+        """Register a server."""
         self._servers[address] = server
 
     def close(self, server: Server) -> None:
-        """Let a server not be found any more, and end its streams."""
+        """Remove a server, and end its streams."""
         for address in [a for a, s in self._servers.items() if s is server]:
             del self._servers[address]
         for stream in [s for s in self.streams if s.server is server.process]:
@@ -111,7 +111,7 @@ class Network:
         return Stream(self, process, address, method, metadata)
 
     def at(self, when: float, callback: Callable[..., object], *args: Any) -> None:
-        """Let something happen that is no process's doing."""
+        """Schedule an event that no process causes."""
         asyncio.get_running_loop().call_at(when, callback, *args, context=self._where)
 
     def latency(self) -> float:
@@ -145,7 +145,7 @@ class Link:
     def carry(
         self, arrive: Callable[..., object], *args: Any, apart: bool = False
     ) -> None:
-        """Let something arrive, later; `apart`: at a moment of its own."""
+        """Deliver something later; `apart`: at a moment of its own."""
         if self._cuts:
             self._held.append((arrive, args, apart))
             return
@@ -159,7 +159,7 @@ class Link:
         self._cuts += 1
 
     def mend(self) -> None:
-        """Let go what was held, once every cut is mended."""
+        """Release what was held, once every cut is mended."""
         self._cuts -= 1
         if self._cuts == 0:
             held, self._held = self._held, []
@@ -190,7 +190,7 @@ class Stream:
         self._cancelled = False
         # Of two things at the same moment the loop may take either first, which a
         # gRPC server's stream bears; a call of one message must not end before it came.
-        self._carry = functools.partial(self._link.carry, apart=method != _ATTEND)
+        self._carry = functools.partial(self._link.carry, apart=method != _CONNECT)
         network.streams.append(self)
         self._carry(self._connect, address)
 
@@ -199,7 +199,7 @@ class Stream:
         self._carry(self.to_server.put, message)
 
     def last(self) -> None:
-        """Let the server see that no more is sent."""
+        """Report to the server that no more is sent."""
         self._carry(self.to_server.end, OK)
 
     def down(self, message: bytes) -> None:
@@ -212,12 +212,12 @@ class Stream:
         self._carry(self.end_handler)
 
     def end_call(self, end: End) -> None:
-        """Let the node see the end."""
+        """End the stream at the node."""
         self.to_client.end(end)
         self._forget()
 
     def end_handler(self) -> None:
-        """Let the server see that the node is gone: gRPC cancels its handler."""
+        """Report to the server that the node is gone: gRPC cancels its handler."""
         self._cancelled = True
         if self._handler is not None:
             self._handler.cancel()
@@ -286,7 +286,7 @@ class _Queue:
             self._wake()
 
     async def take(self) -> bytes | None:
-        """Give the next message, or None at the end."""
+        """Return the next message, or None at the end."""
         while not self._messages:
             if self.over is not None:
                 return None

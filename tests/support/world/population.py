@@ -51,7 +51,7 @@ WINDOW_S = 100.0
 
 
 def config_of(schedule: Schedule) -> ExperimentConfig:
-    """Give the experiment of a world."""
+    """Return the experiment of a world."""
     return ExperimentConfig(
         experiment=ExperimentSettings(
             f"world-{schedule.seed}", tuple(f"arm-{n}" for n in range(schedule.arms))
@@ -85,7 +85,7 @@ def users_of(name: str, schedule: Schedule) -> tuple[str, ...]:
 
 
 def value_of(arm: int, user: str, schedule: Schedule) -> int:
-    """Give a user's reward for an arm, in units of 1/1024; no two are the same."""
+    """Return a user's reward for an arm, in units of 1/1024; no two are the same."""
     node, number = user.removeprefix("node-").split("/")
     place = int(node) * schedule.users + int(number)
     people = schedule.nodes * schedule.users
@@ -126,7 +126,7 @@ def _wait_s(user: str, schedule: Schedule) -> float:
 def reward_function(
     schedule: Schedule, shown: Counter[str]
 ) -> Callable[[str, str], Any]:
-    """Give the function that every node's source calls, with its slow users.
+    """Return the function that every node's source calls, with its slow users.
 
     `shown` counts how often each user was shown an arm.
     """
@@ -165,7 +165,7 @@ def enrolment(nodes: int, users: int) -> tuple[bytes, Mapping[str, NodeIdentity]
 
 
 def trust_of(schedule: Schedule) -> Trust:
-    """Give whom everybody believes."""
+    """Return whom everybody believes."""
     return Trust(enrolment(schedule.nodes, schedule.users)[0], time.time)
 
 

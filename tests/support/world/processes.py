@@ -96,7 +96,7 @@ class WorldLoop(VirtualTimeLoop):
         self.set_task_factory(_adopted)  # type: ignore[arg-type]
 
     def _check_closed(self) -> None:
-        """Let what the dead still say after the world's end fall on deaf ears."""
+        """Ignore what dead processes still send after the world's end."""
 
     def call_soon(  # type: ignore[override]
         self,
@@ -134,7 +134,7 @@ class WorldLoop(VirtualTimeLoop):
             return self.call_soon(callback, *args, context=context)
         # What a thread says is heard when its work is over.
         where = copy_context() if context is None else context
-        job.said.append((callback, args, where))
+        job.received.append((callback, args, where))
         return asyncio.Handle(callback, args, self, where)
 
     def run_in_executor(  # type: ignore[override]

@@ -72,7 +72,7 @@ class Schedule:
     faults: tuple[Fault, ...]
 
     def only(self, faults: Sequence[Fault]) -> Schedule:
-        """Give the same world with these faults alone."""
+        """Return the same world with these faults alone."""
         return replace(self, faults=tuple(faults))
 
     @property

@@ -79,7 +79,7 @@ class _Shuffler(Shuffler):
 
     def release(self, body: bytes) -> bytes:
         answer = super().release(body)
-        if ReleaseAnswer.FromString(answer).heap:
+        if ReleaseAnswer.FromString(answer).messages:
             self.heaps[ReleaseRequest.FromString(body).spec.cohort_id] += 1
         return answer
 

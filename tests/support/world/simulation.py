@@ -136,7 +136,7 @@ class _World:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Put the simulated ground under the real code."""
+        """Write the simulated ground under the real code."""
         drawn = random.Random(f"secrets {self.schedule.seed}")
         with ExitStack() as stack:
             stack.enter_context(simulated_disks())

@@ -107,7 +107,7 @@ def shrunk(schedule: Schedule, breaks: Callable[[Schedule], bool]) -> Schedule:
 
 
 def _kind(broken: str) -> str:
-    """Tell breakages of one kind from others: words without numbers and names."""
+    """Return the kind of a breakage: words without numbers and names."""
     return " ".join(word for word in broken.split() if word.isalpha())
 
 

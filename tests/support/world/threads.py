@@ -31,7 +31,7 @@ class Job:
     def __init__(self, work: Callable[[], Any], executor: VirtualExecutor) -> None:
         self.work = work
         self.future = _Forced(executor)
-        self.said: list[tuple[Callable[..., object], Any, Context]] = []
+        self.received: list[tuple[Callable[..., object], Any, Context]] = []
         self.blocked_s = 0.0
         self.ran = False
         self.over = False
@@ -70,14 +70,14 @@ class Job:
             process.wrote(process)
 
     def end(self) -> None:
-        """Let the result be heard."""
+        """Publish the result."""
         self.over = True
         process = PROCESS.get()
         if process is not None and self in process.jobs:
             process.jobs.remove(self)
         if self.future.cancelled():
             return
-        for callback, args, where in self.said:
+        for callback, args, where in self.received:
             asyncio.get_running_loop().call_soon(callback, *args, context=where)
         if self._error is not None:
             self.future.set_exception(self._error)
@@ -171,7 +171,7 @@ class VirtualThread:
         self._target = target
 
     def start(self) -> None:
-        """Let the target run, soon."""
+        """Run the target soon."""
         VirtualExecutor(1).submit(self._target)
 
 
@@ -186,7 +186,7 @@ class ThreadsOfEachProcess:
 
 
 def running_job() -> Job | None:
-    """Give the work that is being done now, or None on the event loop itself."""
+    """Return the work that is being done now, or None on the event loop itself."""
     return _running[-1] if _running else None
 
 

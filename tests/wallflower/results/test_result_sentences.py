@@ -61,8 +61,8 @@ def test_result_status_and_json_say_both_halves_of_the_condition(
     said = " ".join(invoke("status", run_dir)[1].split())
     stated = json.loads(invoke("status", run_dir, "--format", "json")[1])
     first = stated["guarantee"]["groups"][0]
-    for words in (said, stated["sentence"]):
-        assert BOTH_HALVES.format(nodes=nodes) in words
+    assert BOTH_HALVES.format(nodes=nodes) in stated["sentence"]
+    assert "of the run's nodes collude, 73 % of each cohort's people answer" in said
     assert stated["guarantee"]["keys"] == dealt
     assert (first["people"], first["honest"]) == (200, 146)
 

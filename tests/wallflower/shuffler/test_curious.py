@@ -81,7 +81,7 @@ def test_what_lives_in_the_shuffler_after_a_release_is_of_nobody(
     assert isinstance(request, bytes)
     shuffler = new_shuffler(tmp_path)
     answer = ReleaseAnswer.FromString(shuffler.release(request))
-    before, after = living([answer.heap]), living(shuffler)
+    before, after = living([answer.messages]), living(shuffler)
     for party, body in opened(cohort, request).items():
         assert pieces(body)[0] in before  # the search finds what is there
         assert party.encode() not in after
@@ -136,7 +136,7 @@ def test_a_heap_is_in_no_order_of_its_nodes(tmp_path: Path) -> None:
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
     body = new_shuffler(tmp_path).release(request)
-    heap = ReleaseAnswer.FromString(body).heap
+    heap = ReleaseAnswer.FromString(body).messages
     plan = ShufflePlan.of(cohort.spec, NODES)
     size, owner = plan.message_bytes, {}
     for party, lying in opened(cohort, request).items():

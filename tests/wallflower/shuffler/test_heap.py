@@ -25,7 +25,7 @@ from wallflower.shuffler.shuffled_batch import random_order
 
 def refusal(body: bytes) -> str:
     answer = ReleaseAnswer.FromString(body)
-    assert not answer.heap
+    assert not answer.messages
     return answer.refusal
 
 
@@ -53,7 +53,7 @@ def test_missing_nodes_are_survived_while_enough_are_left(tmp_path: Path) -> Non
 def test_a_second_heap_is_never_given_also_not_of_other_nodes(tmp_path: Path) -> None:
     _, request = ShuffledCohort(shuffled_spec()).submitted()
     assert isinstance(request, bytes)
-    assert ReleaseAnswer.FromString(new_shuffler(tmp_path).release(request)).heap
+    assert ReleaseAnswer.FromString(new_shuffler(tmp_path).release(request)).messages
     fewer = ReleaseRequest.FromString(request)
     del fewer.unnamed[0], fewer.users[0]
     for again in (request, fewer.SerializeToString()):
@@ -94,7 +94,7 @@ def test_a_batch_listed_twice_counts_once(tmp_path: Path) -> None:
         new_shuffler(tmp_path).release(twice.SerializeToString())
     )
     assert dict(answer.left_out) == {1: ReplayedMessageError.code}
-    assert len(answer.heap) == 5 * ShufflePlan.of(cohort.spec, 6).batch_bytes
+    assert len(answer.messages) == 5 * ShufflePlan.of(cohort.spec, 6).batch_bytes
 
 
 def test_a_node_named_twice_voids_the_heap(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_the_shuffler_cannot_open_what_it_carries_nor_link_what_it_gave(
     assert [len(name) for name, _ in left] == [64]
     assert left[0][1] == b""
     assert not any(party in left[0][0] for party in cohort.parties)
-    assert len(answer.heap) == 5 * ShufflePlan.of(cohort.spec, 5).batch_bytes
+    assert len(answer.messages) == 5 * ShufflePlan.of(cohort.spec, 5).batch_bytes
 
 
 def test_what_the_server_carries_shares_no_message_with_the_heap(
@@ -257,9 +257,9 @@ def test_what_the_server_carries_shares_no_message_with_the_heap(
     assert isinstance(request, bytes)
     answer = ReleaseAnswer.FromString(new_shuffler(tmp_path).release(request))
     size = ShufflePlan.of(cohort.spec, 5).message_bytes
-    for start in range(0, len(answer.heap), size):
+    for start in range(0, len(answer.messages), size):
         # The encapsulated key of a message, 32 bytes, stands in no batch.
-        assert answer.heap[start : start + 16] not in request
+        assert answer.messages[start : start + 16] not in request
 
 
 def test_server_and_shuffler_together_learn_a_nodes_messages_and_no_more() -> None:
@@ -290,7 +290,7 @@ def test_a_heap_with_a_forged_message_gives_no_sum_and_blames_nobody(
     server, request = ShuffledCohort(shuffled_spec()).submitted()
     assert isinstance(request, bytes)
     answer = ReleaseAnswer.FromString(new_shuffler(tmp_path).release(request))
-    answer.heap = bytes(49) + answer.heap[49:]
+    answer.messages = bytes(49) + answer.messages[49:]
     outcome = finished(server, answer.SerializeToString())
     assert isinstance(outcome, Void)
     assert outcome.code == "heap-unreadable"

@@ -104,7 +104,7 @@ async def test_killed_after_the_release_it_gives_no_second_heap(tmp_path: Path) 
     try:
         second = ReleaseAnswer.FromString((await asked(place, request)).body)
         assert "released before" in second.refusal
-        assert not second.heap
+        assert not second.messages
     finally:
         await stopped(again)
     outcome = finished(server, body)

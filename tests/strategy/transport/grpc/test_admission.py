@@ -17,7 +17,7 @@ from tests.support.grpc_fixtures import (
     NOW,
     QUICK,
     House,
-    attending,
+    connect_nodes,
     faster,
     open_grpc_server,
 )
@@ -25,13 +25,13 @@ from tests.support.grpc_fixtures import FAST as SETTINGS
 from tests.support.intruder import (
     Intruder,
     good_token,
-    greeting_of,
+    handshake_of,
     hello_of,
     intruder_at,
     proof_of,
 )
 from tests.support.transport_contract import Echo, gather, request
-from wallflower.clients.transport.grpc_client import attend
+from wallflower.clients.transport.grpc_client import connect_node
 from wallflower.protocol.errors import AuthenticationError, InputError
 from wallflower.protocol.identity.certificates import (
     make_authority,
@@ -63,7 +63,7 @@ async def office() -> AsyncIterator[Office]:
     """
     house = House()
     async with open_grpc_server(house) as (grpc_server, port):
-        async with attending(house, port, {"honest": Echo("honest")}):
+        async with connect_nodes(house, port, {"honest": Echo("honest")}):
             assert not await grpc_server.wait_for(["honest"], timeout_s=60)
             yield house, grpc_server, port
             [answer] = await gather(grpc_server, request("honest", "after"))
@@ -71,31 +71,31 @@ async def office() -> AsyncIterator[Office]:
 
 
 async def other_enrolment_key(intruder: Intruder, house: House) -> None:
-    await intruder.greet(house, House().identity("a"))
+    await intruder.authenticate(house, House().identity("a"))
 
 
 async def no_certificate(intruder: Intruder, house: House) -> None:
-    await intruder.greet(house, NodeIdentity.generate("a"))
+    await intruder.authenticate(house, NodeIdentity.generate("a"))
 
 
 async def garbled_certificate(intruder: Intruder, house: House) -> None:
-    await intruder.greet(house, house.identity("a"), certificate=b"\xff" * 100)
+    await intruder.authenticate(house, house.identity("a"), certificate=b"\xff" * 100)
 
 
 async def expired_certificate(intruder: Intruder, house: House) -> None:
     past = int(time.time()) - 1
-    await intruder.greet(house, house.identity("a", not_after=past))
+    await intruder.authenticate(house, house.identity("a", not_after=past))
 
 
 async def name_of_another_node(intruder: Intruder, house: House) -> None:
     token = good_token(house, "honest")
-    await intruder.greet(house, house.identity("a"), token, node_id="honest")
+    await intruder.authenticate(house, house.identity("a"), token, node_id="honest")
 
 
 async def key_of_another_node(intruder: Intruder, house: House) -> None:
     honest = house.identity("honest")
     assert honest.certificate is not None
-    await intruder.greet(
+    await intruder.authenticate(
         house,
         NodeIdentity.generate("honest"),
         certificate=honest.certificate.to_bytes(),
@@ -105,52 +105,52 @@ async def key_of_another_node(intruder: Intruder, house: House) -> None:
 
 async def revoked_node(intruder: Intruder, house: House) -> None:
     house.revoked.add("a")
-    await intruder.greet(house, house.identity("a"))
+    await intruder.authenticate(house, house.identity("a"))
 
 
 async def token_of_another_run(intruder: Intruder, house: House) -> None:
     other = RunTokens("run-0", house.secret)
     token = other.issue("a", expiry=int(time.time()) + 60)
-    await intruder.greet(house, house.identity("a"), token)
+    await intruder.authenticate(house, house.identity("a"), token)
 
 
 async def token_of_another_node(intruder: Intruder, house: House) -> None:
-    await intruder.greet(house, house.identity("a"), good_token(house, "b"))
+    await intruder.authenticate(house, house.identity("a"), good_token(house, "b"))
 
 
 async def token_of_another_secret(intruder: Intruder, house: House) -> None:
     other = House(secret=b"t" * 32)
-    await intruder.greet(house, house.identity("a"), good_token(other, "a"))
+    await intruder.authenticate(house, house.identity("a"), good_token(other, "a"))
 
 
 async def expired_token(intruder: Intruder, house: House) -> None:
     token = house.tokens.issue("a", expiry=int(time.time()) - 1)
-    await intruder.greet(house, house.identity("a"), token)
+    await intruder.authenticate(house, house.identity("a"), token)
 
 
 async def stretched_token(intruder: Intruder, house: House) -> None:
     old = house.tokens.issue("a", expiry=int(time.time()) - 1)
     longer = RunToken(old.expiry + 3600, old.key)
-    await intruder.greet(house, house.identity("a"), longer)
+    await intruder.authenticate(house, house.identity("a"), longer)
 
 
 async def wrong_signature(intruder: Intruder, house: House) -> None:
     def tamper(proof: object) -> None:
         proof.signature = b"\x00" * 64  # type: ignore[attr-defined]
 
-    await intruder.greet(house, house.identity("a"), tamper=tamper)
+    await intruder.authenticate(house, house.identity("a"), tamper=tamper)
 
 
 async def another_run(intruder: Intruder, house: House) -> None:
-    await intruder.greet(house, house.identity("a"), run_id="run-0")
+    await intruder.authenticate(house, house.identity("a"), run_id="run-0")
 
 
 async def another_version(intruder: Intruder, house: House) -> None:
-    await intruder.greet(house, house.identity("a"), version=2)
+    await intruder.authenticate(house, house.identity("a"), version=2)
 
 
 async def short_nonce(intruder: Intruder, house: House) -> None:
-    await intruder.greet(house, house.identity("a"), nonce=b"short")
+    await intruder.authenticate(house, house.identity("a"), nonce=b"short")
 
 
 async def garbled_greeting(intruder: Intruder, house: House) -> None:
@@ -163,11 +163,11 @@ async def empty_greeting(intruder: Intruder, house: House) -> None:
 
 async def greeting_of_another_hello(intruder: Intruder, house: House) -> None:
     token, identity = good_token(house, "a"), house.identity("a")
-    greeting = node_service_pb2.Handshake.FromString(
-        greeting_of(hello_of(house, identity, token), token)
+    handshake = node_service_pb2.Handshake.FromString(
+        handshake_of(hello_of(house, identity, token), token)
     )
-    greeting.hello.node_id = "b"
-    intruder.knock(greeting.SerializeToString())
+    handshake.hello.node_id = "b"
+    intruder.knock(handshake.SerializeToString())
 
 
 async def said_hello(intruder: Intruder, house: House) -> None:
@@ -205,7 +205,7 @@ async def hanging_up_at_once(intruder: Intruder, house: House) -> None:
 
 
 async def long_greeting(intruder: Intruder, house: House) -> None:
-    await intruder.greet(house, house.identity("a"), certificate=b"x" * 5_000)
+    await intruder.authenticate(house, house.identity("a"), certificate=b"x" * 5_000)
 
 
 async def oversized_message(intruder: Intruder, house: House) -> None:
@@ -214,19 +214,19 @@ async def oversized_message(intruder: Intruder, house: House) -> None:
 
 
 async def proof_after_welcome(intruder: Intruder, house: House) -> None:
-    await intruder.greet(house, house.identity("a"))
+    await intruder.authenticate(house, house.identity("a"))
     await intruder.hear()
     await intruder.say(proof={"signature": bytes(64)})
 
 
 async def garbage_after_welcome(intruder: Intruder, house: House) -> None:
-    await intruder.greet(house, house.identity("a"))
+    await intruder.authenticate(house, house.identity("a"))
     await intruder.hear()
     await intruder.send(b"\xff\xfe garbage")
 
 
 async def failure_without_a_name(intruder: Intruder, house: House) -> None:
-    await intruder.greet(house, house.identity("a"))
+    await intruder.authenticate(house, house.identity("a"))
     await intruder.hear()
     await intruder.say(answer={"request_id": "r"})
 
@@ -276,7 +276,7 @@ async def test_an_attack_is_refused_by_name_and_the_desk_goes_on(
         assert await intruder.status() == (status, reason)
     stats = grpc_server.stats
     assert stats.refused[reason] + stats.ended[reason] == 1
-    assert stats.greeting == 0
+    assert stats.handshake == 0
 
 
 async def test_a_message_above_the_limit_never_reaches_our_code(
@@ -308,18 +308,21 @@ async def test_a_recorded_greeting_is_worthless_on_another_stream(
 
 async def test_a_node_that_says_nothing_is_not_waited_for() -> None:
     house = House()
-    async with open_grpc_server(house, faster(SETTINGS, greeting_s=0.1)) as (_, port):
+    async with open_grpc_server(house, faster(SETTINGS, handshake_s=0.1)) as (_, port):
         async with intruder_at(port) as intruder:
             await said_hello(intruder, house)
-            assert await intruder.status() == ("DEADLINE_EXCEEDED", "greeting-late")
+            assert await intruder.status() == ("DEADLINE_EXCEEDED", "handshake-late")
 
 
 async def test_an_answer_to_another_nodes_request_goes_nowhere(office: Office) -> None:
     house, grpc_server, port = office
     held = Echo("held", held=True)
-    async with attending(house, port, {"held": held}), intruder_at(port) as intruder:
+    async with (
+        connect_nodes(house, port, {"held": held}),
+        intruder_at(port) as intruder,
+    ):
         await grpc_server.wait_for(["held"], timeout_s=60)
-        await intruder.greet(house, house.identity("a"))
+        await intruder.authenticate(house, house.identity("a"))
         await intruder.hear()
         stream = grpc_server.ask([request("held", "r1")], timeout_s=60)
         first = anext(stream)
@@ -336,7 +339,7 @@ async def test_an_answer_to_another_nodes_request_goes_nowhere(office: Office) -
 
 async def test_a_revoked_node_loses_its_stream(office: Office) -> None:
     house, grpc_server, port = office
-    async with attending(house, port, {"b": Echo("b")}) as tasks:
+    async with connect_nodes(house, port, {"b": Echo("b")}) as tasks:
         await grpc_server.wait_for(["b"], timeout_s=60)
         grpc_server.revoke("b")
         with pytest.raises(AuthenticationError, match="revoked"):
@@ -354,31 +357,31 @@ async def test_the_first_key_of_a_name_stays_its_key() -> None:
             await claimer.hear()
             assert pins == {}
         async with intruder_at(port) as owner, intruder_at(port) as thief:
-            await owner.greet(house, first)
+            await owner.authenticate(house, first)
             assert (await owner.hear()).WhichOneof("kind") == "welcome"
-            await thief.greet(house, NodeIdentity.generate("a"))
+            await thief.authenticate(house, NodeIdentity.generate("a"))
             assert await thief.status() == ("PERMISSION_DENIED", "not-your-name")
     assert pins == {"a": first.public_key}
 
 
-async def test_a_desk_of_another_authority_is_not_spoken_to() -> None:
+async def test_a_grpc_server_of_another_authority_is_not_spoken_to() -> None:
     other = make_authority("other", now=NOW)
     house = House(server=make_server_certificate(other, ["127.0.0.1"], now=NOW))
     async with open_grpc_server(house) as (grpc_server, port):
         with pytest.raises(AuthenticationError, match="TLS certificate"):
-            await attend(
+            await connect_node(
                 house.invitation(port, "a"), house.identity("a"), Echo(), settings=QUICK
             )
-        assert grpc_server.stats.attended == 0
+        assert grpc_server.stats.connections == 0
 
 
-async def test_a_desk_with_an_expired_certificate_is_not_spoken_to() -> None:
+async def test_a_grpc_server_with_an_expired_certificate_is_not_spoken_to() -> None:
     past = NOW - datetime.timedelta(days=9)
     server = make_server_certificate(AUTHORITY, ["127.0.0.1"], now=past, days=1)
     house = House(server=server)
     async with open_grpc_server(house) as (_, port):
         with pytest.raises(AuthenticationError, match="TLS certificate"):
-            await attend(
+            await connect_node(
                 house.invitation(port, "a"), house.identity("a"), Echo(), settings=QUICK
             )
 
@@ -393,10 +396,10 @@ async def test_a_desk_that_does_not_know_the_run_is_not_believed() -> None:
     port = await grpc_server.open("127.0.0.1:0")
     try:
         with pytest.raises(AuthenticationError, match="gRPC server's proof"):
-            await attend(
+            await connect_node(
                 house.invitation(port, "a"), house.identity("a"), Echo(), settings=QUICK
             )
-        assert grpc_server.stats.attended == 0
+        assert grpc_server.stats.connections == 0
     finally:
         await grpc_server.close()
 
@@ -408,7 +411,7 @@ async def test_refusals_are_logged_without_secrets(
     token = good_token(house, "a")
     with caplog.at_level(logging.DEBUG):
         async with intruder_at(port) as intruder:
-            await intruder.greet(house, House().identity("a"), token)
+            await intruder.authenticate(house, House().identity("a"), token)
             await intruder.status()
     [record] = [r for r in caplog.records if r.message == "refused"]
     assert vars(record)["reason"] == "unknown-key"

@@ -18,12 +18,12 @@ def heap() -> Iterator[TunedGc]:
 
 
 def test_few_streams_are_left_to_the_collector(heap: TunedGc) -> None:
-    heap.look(100, 0.0)
+    heap.tune(100, 0.0)
     assert gc.get_freeze_count() == 0
 
 
 def test_what_many_streams_hold_is_set_aside(heap: TunedGc) -> None:
-    heap.look(1000, 0.0)
+    heap.tune(1000, 0.0)
     assert gc.get_freeze_count() > 0
 
 
@@ -32,7 +32,7 @@ def test_a_cohort_is_not_walked_over_while_it_grows(
     heap: TunedGc, streams: int
 ) -> None:
     """Otherwise a user costs the more, the more there are in the cohort."""
-    heap.look(streams, 0.0)
+    heap.tune(streams, 0.0)
     before = [one["collections"] for one in gc.get_stats()]
     cohort = [[number] for number in range(17 * streams)]  # as many as a real one makes
     assert len(cohort) == 17 * streams
@@ -45,9 +45,9 @@ def test_when_the_streams_have_gone_the_collector_comes_as_before(
     heap: TunedGc,
 ) -> None:
     before = gc.get_threshold()
-    heap.look(8000, 0.0)
+    heap.tune(8000, 0.0)
     assert gc.get_threshold() != before
-    heap.look(0, 1.0)
+    heap.tune(0, 1.0)
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
 
@@ -71,9 +71,9 @@ def test_cycles_among_it_are_freed_when_streams_change_or_time_passes(
 ) -> None:
     Knot.freed = 0
     knot = Knot()
-    heap.look(1000, 0.0)
+    heap.tune(1000, 0.0)
     del knot
-    heap.look(1001, 1.0)
+    heap.tune(1001, 1.0)
     assert Knot.freed == 0
-    heap.look(streams, now)
+    heap.tune(streams, now)
     assert Knot.freed == 1

@@ -18,14 +18,14 @@ from tests.support.grpc_fixtures import (
     QUICK,
     SERVER,
     House,
-    attending,
+    connect_nodes,
     faster,
     open_grpc_server,
     open_office,
 )
 from tests.support.intruder import channel_to, hello_of, intruder_at
 from tests.support.transport_contract import Echo, gather, request
-from wallflower.clients.transport.grpc_client import attend
+from wallflower.clients.transport.grpc_client import connect_node
 from wallflower.listening.limits import (
     Blame,
     FairPlaces,
@@ -112,7 +112,7 @@ async def test_a_stream_too_many_is_refused_and_room_is_given_back() -> None:
         port,
     ):
         async with intruder_at(port) as first:
-            await first.greet(house, house.identity("a"))
+            await first.authenticate(house, house.identity("a"))
             await first.hear()
             async with intruder_at(port) as second:
                 second.say_hello(house, hello_of(house, house.identity("b")))
@@ -120,17 +120,17 @@ async def test_a_stream_too_many_is_refused_and_room_is_given_back() -> None:
                     "RESOURCE_EXHAUSTED",
                     "too-many-streams",
                 )
-        async with attending(house, port, {"b": Echo()}):
+        async with connect_nodes(house, port, {"b": Echo()}):
             assert not await grpc_server.wait_for(["b"], timeout_s=60)
 
 
 async def test_the_invited_cannot_take_the_room_of_those_who_are_in() -> None:
     house = House()
-    async with open_grpc_server(house, faster(FAST, most_greeting=1)) as (
+    async with open_grpc_server(house, faster(FAST, most_handshakes=1)) as (
         grpc_server,
         port,
     ):
-        async with attending(house, port, {"a": Echo()}):
+        async with connect_nodes(house, port, {"a": Echo()}):
             await grpc_server.wait_for(["a"], timeout_s=60)
             async with intruder_at(port) as idle:
                 # One who has said Hello and then waits holds the only place.
@@ -144,7 +144,7 @@ async def test_the_invited_cannot_take_the_room_of_those_who_are_in() -> None:
                     )
                 [answer] = await gather(grpc_server, request("a"))
                 assert answer.failure is None
-            async with attending(house, port, {"c": Echo()}):
+            async with connect_nodes(house, port, {"c": Echo()}):
                 assert not await grpc_server.wait_for(["c"], timeout_s=60)
 
 
@@ -153,7 +153,7 @@ async def test_a_node_that_talks_too_fast_loses_its_stream() -> None:
     settings = faster(FAST, frames_per_s=1, frames_burst=5)
     async with open_grpc_server(house, settings) as (_, port):
         async with intruder_at(port) as chatty:
-            await chatty.greet(house, house.identity("a"))
+            await chatty.authenticate(house, house.identity("a"))
             await chatty.hear()
             for number in range(5):
                 await chatty.say(heartbeat={"number": number})
@@ -173,7 +173,7 @@ async def test_a_network_that_was_refused_too_often_is_not_listened_to() -> None
         async with intruder_at(port) as intruder:
             assert await intruder.status() == ("RESOURCE_EXHAUSTED", "too-fast")
         assert grpc_server.stats.refused == {"malformed-message": 3, "too-fast": 1}
-        async with attending(house, port, {"a": Echo()}):  # its neighbours are
+        async with connect_nodes(house, port, {"a": Echo()}):  # its neighbours are
             assert not await grpc_server.wait_for(["a"], timeout_s=60)
 
 
@@ -184,10 +184,10 @@ async def test_a_node_that_was_refused_too_often_is_not_listened_to() -> None:
     async with open_grpc_server(house, settings) as (grpc_server, port):
         for _ in range(3):
             async with intruder_at(port) as intruder:
-                await intruder.greet(house, house.identity("a"))
+                await intruder.authenticate(house, house.identity("a"))
                 await intruder.status()
         assert grpc_server.stats.refused == {"revoked": 2, "too-fast": 1}
-        async with attending(house, port, {"b": Echo()}):
+        async with connect_nodes(house, port, {"b": Echo()}):
             assert not await grpc_server.wait_for(["b"], timeout_s=60)
 
 
@@ -271,7 +271,7 @@ async def test_health_watches_take_no_room_from_nodes() -> None:
             health_pb2.HealthCheckRequest()
         )
         assert (await watch.read()).status == SERVING
-        async with attending(house, port, {"a": Echo()}):
+        async with connect_nodes(house, port, {"a": Echo()}):
             assert not await grpc_server.wait_for(["a"], timeout_s=60)
 
 
@@ -310,7 +310,7 @@ async def test_with_many_nodes_each_is_told_to_beat_more_seldom() -> None:
         told = []
         for name in ("a", "b", "c"):
             node = await stack.enter_async_context(intruder_at(port))
-            await node.greet(house, house.identity(name))
+            await node.authenticate(house, house.identity(name))
             assert (await node.hear()).WhichOneof("kind") == "welcome"
             await node.say(heartbeat={"number": 1})
             told.append((await node.hear()).heartbeat.next_ms)
@@ -342,7 +342,7 @@ async def test_nodes_stop_when_the_run_is_over() -> None:
     house = House()
     grpc_server = GrpcServer(house.admission(), SERVER, FAST)
     port = await grpc_server.open("127.0.0.1:0")
-    async with attending(house, port, {"a": Echo(), "b": Echo()}) as tasks:
+    async with connect_nodes(house, port, {"a": Echo(), "b": Echo()}) as tasks:
         await grpc_server.wait_for(["a", "b"], timeout_s=60)
         await grpc_server.close("cancelled")
         async with asyncio.timeout(60):
@@ -355,7 +355,7 @@ async def test_closing_fails_what_was_asked_and_frees_the_port() -> None:
     house, held = House(), Echo("held", held=True)
     grpc_server = GrpcServer(house.admission(), SERVER, FAST)
     port = await grpc_server.open("127.0.0.1:0")
-    async with attending(house, port, {"held": held}):
+    async with connect_nodes(house, port, {"held": held}):
         await grpc_server.wait_for(["held"], timeout_s=60)
         asking = asyncio.create_task(gather(grpc_server, request("held")))
         await held.started.wait()
@@ -374,7 +374,7 @@ async def test_a_cancelled_server_leaves_no_task_and_no_open_port() -> None:
     async def serve() -> None:
         async with open_grpc_server(house, run_over="cancelled") as (grpc_server, port):
             ports.append(port)
-            async with attending(house, port, {"held": held}):
+            async with connect_nodes(house, port, {"held": held}):
                 await grpc_server.wait_for(["held"], timeout_s=60)
                 await gather(grpc_server, request("held"))
 
@@ -391,7 +391,7 @@ async def test_a_desk_that_restarts_gets_its_nodes_back() -> None:
     house, echo = House(), Echo("a")
     first = GrpcServer(house.admission(), SERVER, FAST)
     port = await first.open("127.0.0.1:0")
-    async with attending(house, port, {"a": echo}):
+    async with connect_nodes(house, port, {"a": echo}):
         await first.wait_for(["a"], timeout_s=60)
         one = await gather(first, request("a"))
         await first.close()
@@ -408,7 +408,7 @@ async def test_a_desk_that_cannot_be_reached_is_one_clear_error() -> None:
     port = free_port()
     impatient = replace(QUICK, patience_s=0.2)
     with pytest.raises(UnavailableError, match="not reached"):
-        await attend(
+        await connect_node(
             house.invitation(port, "a"), house.identity("a"), Echo(), settings=impatient
         )
 
@@ -418,7 +418,7 @@ async def test_a_node_knows_a_desk_by_its_fingerprint() -> None:
     async with open_grpc_server(house) as (grpc_server, port):
         wrong = replace(house.invitation(port, "a"), server_fingerprint=b"\0" * 32)
         with pytest.raises(AuthenticationError, match="another TLS certificate"):
-            await attend(wrong, house.identity("a"), Echo(), settings=QUICK)
+            await connect_node(wrong, house.identity("a"), Echo(), settings=QUICK)
         # Pinned: the gRPC server's own certificate is the only root the node believes.
         pinned = replace(
             house.invitation(port, "a"),
@@ -426,7 +426,7 @@ async def test_a_node_knows_a_desk_by_its_fingerprint() -> None:
             server_fingerprint=fingerprint(house.server.certificate),
         )
         task = asyncio.create_task(
-            attend(pinned, house.identity("a"), Echo(), settings=QUICK)
+            connect_node(pinned, house.identity("a"), Echo(), settings=QUICK)
         )
         assert not await grpc_server.wait_for(["a"], timeout_s=60)
         task.cancel()

@@ -12,12 +12,12 @@ import pytest
 from tests.support.grpc_fixtures import (
     FAST,
     House,
-    attending,
+    connect_nodes,
     faster,
     open_grpc_server,
 )
 from tests.support.intruder import good_token
-from tests.support.polling_nodes import Hall, Visit, call, make_poll
+from tests.support.polling_nodes import Hall, Poll, call, make_poll
 from tests.support.transport_contract import Echo, gather, request
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import STATUS
@@ -43,7 +43,7 @@ async def heard(inbox: Inbox) -> Answer | None:
     return await inbox.next_before(0.0)
 
 
-def refused(hall: Hall, raw: Visit) -> str:
+def refused(hall: Hall, raw: Poll) -> str:
     with pytest.raises(RefusedError) as error:
         hall.serve(raw)
     return error.value.reason
@@ -56,12 +56,12 @@ async def test_one_visit_takes_the_question_and_another_brings_the_answer(
     hall: Hall,
 ) -> None:
     node = hall.house.identity("a")
-    assert not hall.visit(node).requests
+    assert not hall.poll(node).requests
     inbox = ask(hall, "a", "r1", b"question")
-    [asked] = hall.visit(node).requests
+    [asked] = hall.poll(node).requests
     assert (asked.request_id, asked.body) == ("r1", b"question")
     hall.now += 3000  # the outcome takes its time
-    reply = hall.visit(node, {"r1": b"answer"})
+    reply = hall.poll(node, {"r1": b"answer"})
     assert await heard(inbox) == Answer("a", "r1", b"answer")
     assert not reply.not_taken
     assert not reply.requests
@@ -71,34 +71,34 @@ async def test_what_a_visitor_took_along_is_not_given_up_while_its_asker_waits(
     hall: Hall,
 ) -> None:
     node = hall.house.identity("a")
-    hall.visit(node)
+    hall.poll(node)
     taken = ask(hall, "a", "r1")
-    hall.visit(node)
+    hall.poll(node)
     left = ask(hall, "a", "r2")
     hall.now += 24 * 3600
-    assert hall.node_queues["a"].away(hall.now, 30.0)
-    hall.node_queues["a"].miss(hall.now)
+    assert hall.node_queues["a"].is_away(hall.now, 30.0)
+    hall.node_queues["a"].give_up(hall.now)
     assert await heard(left) == Answer("a", "r2", failure="node-gone")
     assert taken.awaited
     assert await heard(taken) is None
 
 
 def test_a_visitor_is_there_until_it_missed_three_visits(hall: Hall) -> None:
-    hall.visit(hall.house.identity("a"))
-    assert hall.lobby.expected(hall.now + 2.9 * FAST.poll_s) == {"a"}
-    assert hall.lobby.expected(hall.now + 3.1 * FAST.poll_s) == frozenset()
+    hall.poll(hall.house.identity("a"))
+    assert hall.poll_queue.expected(hall.now + 2.9 * FAST.poll_s) == {"a"}
+    assert hall.poll_queue.expected(hall.now + 3.1 * FAST.poll_s) == frozenset()
 
 
 def test_many_visitors_are_told_to_come_more_seldom() -> None:
     hall = Hall(House(), faster(FAST, polls_per_s=1, poll_s=1.0))
-    waits = [hall.visit(hall.house.identity(f"n{i}")).next_ms for i in range(5)]
+    waits = [hall.poll(hall.house.identity(f"n{i}")).next_ms for i in range(5)]
     assert waits[0] == 1000
     assert waits[-1] == 4000
 
 
 async def test_a_standing_answer_is_given_without_a_visit(hall: Hall) -> None:
     body = describe_body(hall.house.run_id)
-    hall.visit(hall.house.identity("a"), standing={body: b"me"})
+    hall.poll(hall.house.identity("a"), standing={body: b"me"})
     assert await heard(ask(hall, "a", "r1", body)) == Answer("a", "r1", b"me")
     other = ask(hall, "a", "r2", b"another question")
     assert other.awaited
@@ -108,11 +108,11 @@ async def test_a_node_that_lost_its_store_is_not_asked_the_same_again(
     hall: Hall,
 ) -> None:
     node = hall.house.identity("a")
-    hall.visit(node)
+    hall.poll(node)
     inbox = ask(hall, "a")
-    hall.visit(node)
-    assert len(hall.visit(node).requests) == 1  # the same store: given again
-    assert not hall.visit(node, instance=b"j" * 16).requests
+    hall.poll(node)
+    assert len(hall.poll(node).requests) == 1  # the same store: given again
+    assert not hall.poll(node, instance=b"j" * 16).requests
     assert await heard(inbox) == Answer("a", "r1", failure="node-restarted")
 
 
@@ -121,11 +121,11 @@ async def test_a_node_that_lost_its_store_is_not_asked_the_same_again(
 
 async def test_a_second_different_answer_changes_nothing(hall: Hall) -> None:
     node = hall.house.identity("a")
-    hall.visit(node)
+    hall.poll(node)
     inbox = ask(hall, "a")
-    hall.visit(node)
-    assert not hall.visit(node, {"r1": b"first"}).not_taken
-    assert list(hall.visit(node, {"r1": b"second"}).not_taken) == ["r1"]
+    hall.poll(node)
+    assert not hall.poll(node, {"r1": b"first"}).not_taken
+    assert list(hall.poll(node, {"r1": b"second"}).not_taken) == ["r1"]
     assert await heard(inbox) == Answer("a", "r1", b"first")
     assert await heard(inbox) is None
     assert hall.stats.unasked == 1
@@ -134,19 +134,19 @@ async def test_a_second_different_answer_changes_nothing(hall: Hall) -> None:
 async def test_an_answer_of_somebody_who_was_not_asked_changes_nothing(
     hall: Hall,
 ) -> None:
-    hall.visit(hall.house.identity("a"))
+    hall.poll(hall.house.identity("a"))
     inbox = ask(hall, "a")
-    stranger = hall.visit(hall.house.identity("b"), {"r1": b"mine"})
+    stranger = hall.poll(hall.house.identity("b"), {"r1": b"mine"})
     assert list(stranger.not_taken) == ["r1"]
     assert inbox.awaited
 
 
 async def test_an_answer_to_another_cohort_changes_nothing(hall: Hall) -> None:
     node = hall.house.identity("a")
-    hall.visit(node)
+    hall.poll(node)
     inbox = ask(hall, "a", "cohort-1/seal")
-    hall.visit(node)
-    reply = hall.visit(node, {"cohort-2/seal": b"elsewhere"})
+    hall.poll(node)
+    reply = hall.poll(node, {"cohort-2/seal": b"elsewhere"})
     assert list(reply.not_taken) == ["cohort-2/seal"]
     assert [one.request_id for one in reply.requests] == ["cohort-1/seal"]
     assert inbox.awaited
@@ -154,26 +154,26 @@ async def test_an_answer_to_another_cohort_changes_nothing(hall: Hall) -> None:
 
 async def test_an_answer_after_the_close_is_not_taken(hall: Hall) -> None:
     node = hall.house.identity("a")
-    hall.visit(node)
+    hall.poll(node)
     inbox = ask(hall, "a")
-    hall.visit(node)
+    hall.poll(node)
     inbox.close()
-    hall.node_queues["a"].leave_alone("r1", inbox)
-    reply = hall.visit(node, {"r1": b"too late"})
+    hall.node_queues["a"].stop_waiting("r1", inbox)
+    reply = hall.poll(node, {"r1": b"too late"})
     assert list(reply.not_taken) == ["r1"]
     assert not reply.requests
 
 
 async def test_a_visit_shown_again_is_refused_and_changes_nothing(hall: Hall) -> None:
     node = hall.house.identity("a")
-    hall.visit(node)
+    hall.poll(node)
     inbox = ask(hall, "a")
     raw = make_poll(
         hall.house, node, {"r1": b"once"}, at_ms=round(hall.time() * 1000) + 5
     )
     hall.serve(raw)
     again = ask(hall, "a")
-    assert refused(hall, raw) == "visit-repeated"
+    assert refused(hall, raw) == "poll-repeated"
     assert await heard(inbox) == Answer("a", "r1", b"once")
     assert again.awaited
 
@@ -187,23 +187,23 @@ def other_answer(_: bytes) -> bytes:
     return brought.SerializeToString()
 
 
-def changed_digest(visit: node_service_pb2.PollHandshake) -> None:
-    visit.digest = hashlib.sha256(other_answer(b"")).digest()
+def changed_digest(poll: node_service_pb2.PollHandshake) -> None:
+    poll.digest = hashlib.sha256(other_answer(b"")).digest()
 
 
-def no_signature(visit: node_service_pb2.PollHandshake) -> None:
-    visit.proof.signature = bytes(64)
+def no_signature(poll: node_service_pb2.PollHandshake) -> None:
+    poll.proof.signature = bytes(64)
 
 
-def no_proof(visit: node_service_pb2.PollHandshake) -> None:
-    visit.proof.token_proof = bytes(32)
+def no_proof(poll: node_service_pb2.PollHandshake) -> None:
+    poll.proof.token_proof = bytes(32)
 
 
-def later(visit: node_service_pb2.PollHandshake) -> None:
-    visit.at_ms += 1
+def later(poll: node_service_pb2.PollHandshake) -> None:
+    poll.at_ms += 1
 
 
-Attack = Callable[[House], Visit]
+Attack = Callable[[House], Poll]
 ATTACKS: dict[str, tuple[str, Attack]] = {
     "another key signs": (
         "signature-invalid",
@@ -319,7 +319,7 @@ async def test_over_tls_a_visit_is_refused_by_name_and_others_are_served(
 
 def test_a_revoked_node_is_refused_at_its_next_visit(hall: Hall) -> None:
     node = hall.house.identity("a")
-    hall.visit(node)
+    hall.poll(node)
     hall.house.revoked.add("a")
     assert refused(hall, make_poll(hall.house, node)) == "revoked"
 
@@ -328,30 +328,30 @@ def test_a_node_that_comes_too_often_is_refused_and_only_that_one() -> None:
     hall = Hall(House(), faster(FAST, polls_burst=3))
     node = hall.house.identity("a")
     for _ in range(3):
-        hall.visit(node)
+        hall.poll(node)
     with pytest.raises(RefusedError, match="too-fast"):
-        hall.visit(node)
-    hall.visit(hall.house.identity("b"))
+        hall.poll(node)
+    hall.poll(hall.house.identity("b"))
     hall.now += FAST.poll_s
-    hall.visit(node)
+    hall.poll(node)
 
 
 def test_a_desk_with_all_the_visitors_it_can_know_refuses_the_next() -> None:
     hall = Hall(House(), faster(FAST, most_polling_nodes=2))
-    hall.visit(hall.house.identity("a"))
-    hall.visit(hall.house.identity("b"))
+    hall.poll(hall.house.identity("a"))
+    hall.poll(hall.house.identity("b"))
     with pytest.raises(RefusedError, match="too-many-streams"):
-        hall.visit(hall.house.identity("c"))
-    hall.visit(hall.house.identity("a"))
+        hall.poll(hall.house.identity("c"))
+    hall.poll(hall.house.identity("a"))
 
 
 async def test_a_node_that_has_a_stream_open_does_not_also_visit() -> None:
     house = House()
     async with open_grpc_server(house, run_over=None) as (grpc_server, port):
-        async with attending(house, port, {"a": Echo("a")}):
+        async with connect_nodes(house, port, {"a": Echo("a")}):
             assert not await grpc_server.wait_for(["a"], timeout_s=60)
             raw = make_poll(house, house.identity("a"))
-            assert await call(port, raw) == ("ALREADY_EXISTS", "attends")
+            assert await call(port, raw) == ("ALREADY_EXISTS", "already-connected")
 
 
 # ---- a visiting node ---------------------------------------------------------------

@@ -10,7 +10,7 @@ from tests.support.grpc_fixtures import FAST as SETTINGS
 from tests.support.grpc_fixtures import (
     QUICK,
     House,
-    attending,
+    connect_nodes,
     faster,
     open_grpc_server,
 )
@@ -18,7 +18,7 @@ from tests.support.intruder import (
     intruder_at,
 )
 from tests.support.transport_contract import Echo, gather, request
-from wallflower.clients.transport.grpc_client import attend
+from wallflower.clients.transport.grpc_client import connect_node
 from wallflower.protocol.errors import AuthenticationError, ConfigError
 from wallflower.protocol.files.watched import RevokedSerials
 from wallflower.strategy.transport.grpc.admission import (
@@ -37,7 +37,7 @@ async def test_a_line_added_to_the_revocation_file_is_enough(tmp_path: Path) -> 
         grpc_server,
         port,
     ):
-        async with attending(house, port, {"b": Echo("b")}) as tasks:
+        async with connect_nodes(house, port, {"b": Echo("b")}) as tasks:
             await grpc_server.wait_for(["b"], timeout_s=60)
             path.write_text("b  # lost laptop\n")
             with pytest.raises(AuthenticationError, match="revoked"):
@@ -53,7 +53,9 @@ async def test_a_serial_added_to_the_revocation_file_is_enough(tmp_path: Path) -
     assert identity.certificate is not None
     async with open_grpc_server(house, settings, keys) as (grpc_server, port):
         attendance = asyncio.create_task(
-            attend(house.invitation(port, "b"), identity, Echo("b"), settings=QUICK)
+            connect_node(
+                house.invitation(port, "b"), identity, Echo("b"), settings=QUICK
+            )
         )
         await grpc_server.wait_for(["b"], timeout_s=60)
         path.write_text(f"{identity.certificate.serial}\n")
@@ -67,7 +69,7 @@ async def test_a_certificate_that_expires_ends_the_stream_of_its_node() -> None:
     admission = Admission(house.tokens, rule, clock=lambda: time.time() + later)
     grpc_server = GrpcServer(admission, house.server, faster(SETTINGS, heartbeat_s=0.2))
     port = await grpc_server.open("127.0.0.1:0")
-    async with attending(house, port, {"b": Echo("b")}) as tasks:
+    async with connect_nodes(house, port, {"b": Echo("b")}) as tasks:
         await grpc_server.wait_for(["b"], timeout_s=60)
         later = 3601.0
         with pytest.raises(AuthenticationError, match="certificate-expired"):
@@ -83,13 +85,13 @@ async def test_a_missing_revocation_file_lets_nobody_new_in(tmp_path: Path) -> N
         grpc_server,
         port,
     ):
-        async with attending(house, port, {"in": Echo("in")}):
+        async with connect_nodes(house, port, {"in": Echo("in")}):
             await grpc_server.wait_for(["in"], timeout_s=60)
             path.unlink()
             with pytest.raises(ConfigError, match="unreadable"):
                 house.revoked.read()
             async with intruder_at(port) as late:
-                await late.greet(house, house.identity("late"))
+                await late.authenticate(house, house.identity("late"))
                 assert await late.status() == ("UNAVAILABLE", "server-unready")
             await asyncio.sleep(0.2)  # past a few looks at the file
             [answer] = await gather(grpc_server, request("in"))

@@ -11,7 +11,7 @@ from wallflower.protocol.messages.port import NodeHandler, NodeTransport
 class TestDesk(StoppingTransportContract):
     """The port contract over loopback gRPC with TLS and real nodes."""
 
-    def open_port(
+    def open_transport(
         self, handlers: Mapping[str, NodeHandler]
     ) -> AbstractAsyncContextManager[NodeTransport]:
         return open_office(handlers)

@@ -10,7 +10,13 @@ import pytest
 
 from tests.strategy.run.test_driver import stages_of
 from tests.support.cutting_proxy import CuttingProxy, cutting_proxy
-from tests.support.grpc_fixtures import FAST, House, attending, faster, open_grpc_server
+from tests.support.grpc_fixtures import (
+    FAST,
+    House,
+    connect_nodes,
+    faster,
+    open_grpc_server,
+)
 from tests.support.intruder import intruder_at
 from tests.support.secure_sums import NODE_BACKENDS
 from tests.support.sum_nodes import Sum, SumNode, one_hot
@@ -66,8 +72,8 @@ async def office(
         proxy, detour = await stack.enter_async_context(cutting_proxy(port))
         near = {n: h for n, h in handlers.items() if n not in through_proxy}
         far = {n: h for n, h in handlers.items() if n in through_proxy}
-        await stack.enter_async_context(attending(house, port, near))
-        await stack.enter_async_context(attending(house, detour, far))
+        await stack.enter_async_context(connect_nodes(house, port, near))
+        await stack.enter_async_context(connect_nodes(house, detour, far))
         assert not await grpc_server.wait_for(handlers, timeout_s=60)
         yield grpc_server, proxy
 
@@ -160,11 +166,11 @@ async def test_a_node_expected_after_a_restart_is_waited_for() -> None:
     async with open_grpc_server(house, expected=("a", "b")) as (grpc_server, port):
         asking = asyncio.create_task(gather(grpc_server, request("a"), request("x")))
         await asyncio.sleep(0.05)
-        async with attending(house, port, {"a": echo}):
+        async with connect_nodes(house, port, {"a": echo}):
             answers = await asking
     assert {answer.node_id: answer.failure for answer in answers} == {
         "a": None,
-        "x": "not-attending",
+        "x": "not-connected",
     }
 
 
@@ -172,11 +178,11 @@ async def test_a_restarted_node_is_not_given_what_its_former_self_was_given() ->
     house = House()
     held, fresh = Echo("a", held=True), Echo("a")
     async with open_grpc_server(house) as (grpc_server, port):
-        async with attending(house, port, {"a": held}):
+        async with connect_nodes(house, port, {"a": held}):
             await grpc_server.wait_for(["a"], timeout_s=60)
             asking = asyncio.create_task(gather(grpc_server, request("a")))
             await held.started.wait()
-        async with attending(house, port, {"a": fresh}):
+        async with connect_nodes(house, port, {"a": fresh}):
             assert await asking == [Answer("a", "r1", failure="node-restarted")]
             [answer] = await gather(grpc_server, request("a", "r2"))
             assert answer.failure is None
@@ -186,9 +192,9 @@ async def test_a_restarted_node_is_not_given_what_its_former_self_was_given() ->
 async def test_the_newer_of_two_streams_of_one_node_wins() -> None:
     house = House()
     async with open_grpc_server(house) as (grpc_server, port):
-        async with attending(house, port, {"a": Echo("old")}) as old:
+        async with connect_nodes(house, port, {"a": Echo("old")}) as old:
             await grpc_server.wait_for(["a"], timeout_s=60)
-            async with attending(house, port, {"a": Echo("new")}):
+            async with connect_nodes(house, port, {"a": Echo("new")}):
                 [error] = await asyncio.gather(old["a"], return_exceptions=True)
                 assert "superseded" in str(error)
                 [answer] = await gather(grpc_server, request("a"))
@@ -203,7 +209,7 @@ async def test_a_silent_node_loses_its_stream() -> None:
         port,
     ):
         async with intruder_at(port) as mute:
-            await mute.greet(house, house.identity("mute"))
+            await mute.authenticate(house, house.identity("mute"))
             await mute.hear()
             assert await mute.status() == ("DEADLINE_EXCEEDED", "heartbeat-lost")
         assert await grpc_server.nodes() == []

@@ -26,7 +26,7 @@ from tests.support.grpc_fixtures import (
 from tests.support.transport_contract import Echo
 from wallflower.clients.rewards.service import ServiceRewards
 from wallflower.clients.rewards.source import LostRewardError, Pull
-from wallflower.clients.transport.grpc_client import attend
+from wallflower.clients.transport.grpc_client import connect_node
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.identity import tls
 
@@ -81,7 +81,7 @@ async def test_a_node_agrees_on_nothing_with_a_desk_that_has_only_tls_1_2(
     house = House()
     async with old_server(tmp_path) as (port, reached):
         with pytest.raises(UnavailableError):
-            await attend(
+            await connect_node(
                 house.invitation(port, "a"),
                 house.identity("a"),
                 Echo("a"),

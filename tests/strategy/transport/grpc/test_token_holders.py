@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.grpc_fixtures import FAST, QUICK, House
 from tests.support.transport_contract import Echo, gather, request
-from wallflower.clients.transport.grpc_client import Invitation, attend
+from wallflower.clients.transport.grpc_client import Invitation, connect_node
 from wallflower.protocol.errors import AuthenticationError
 from wallflower.protocol.identity.tokens import RunToken, RunTokens
 from wallflower.strategy.transport.grpc.admission import (
@@ -44,7 +44,7 @@ class Office:
         await self.grpc_server.close("finished")
         await asyncio.gather(*self.nodes, return_exceptions=True)
 
-    def attend(self, name: str, ticket: RunToken) -> asyncio.Task[str]:
+    def connect_node(self, name: str, ticket: RunToken) -> asyncio.Task[str]:
         invitation = Invitation(
             f"127.0.0.1:{self.port}",
             self.house.authority.certificate,
@@ -53,7 +53,7 @@ class Office:
         )
         identity = self.house.identity(name)
         task = asyncio.create_task(
-            attend(invitation, identity, Echo(name), settings=QUICK)
+            connect_node(invitation, identity, Echo(name), settings=QUICK)
         )
         self.nodes.append(task)
         return task
@@ -61,7 +61,7 @@ class Office:
 
 async def test_a_holders_token_serves_the_name_its_node_proves() -> None:
     async with Office(TokenHolders("flower/")) as office:
-        office.attend("clinic-7", token(office.house, "flower/123"))
+        office.connect_node("clinic-7", token(office.house, "flower/123"))
         assert not await office.grpc_server.wait_for(["clinic-7"], timeout_s=30)
         [answer] = await gather(office.grpc_server, request("clinic-7"))
     assert answer.failure is None
@@ -70,18 +70,18 @@ async def test_a_holders_token_serves_the_name_its_node_proves() -> None:
 async def test_a_holder_gets_one_name_only() -> None:
     async with Office(TokenHolders("flower/")) as office:
         ticket = token(office.house, "flower/123")
-        office.attend("clinic-7", ticket)
+        office.connect_node("clinic-7", ticket)
         await office.grpc_server.wait_for(["clinic-7"], timeout_s=30)
         with pytest.raises(AuthenticationError, match="not-your-name"):
-            await office.attend("clinic-8", ticket)
+            await office.connect_node("clinic-8", ticket)
 
 
 async def test_a_name_belongs_to_one_holder_only() -> None:
     async with Office(TokenHolders("flower/")) as office:
-        office.attend("clinic-7", token(office.house, "flower/123"))
+        office.connect_node("clinic-7", token(office.house, "flower/123"))
         await office.grpc_server.wait_for(["clinic-7"], timeout_s=30)
         with pytest.raises(AuthenticationError, match="not-your-name"):
-            await office.attend("clinic-7", token(office.house, "flower/124"))
+            await office.connect_node("clinic-7", token(office.house, "flower/124"))
 
 
 @pytest.mark.parametrize("holder", ["flower/124", "clinic-8", ""])
@@ -91,13 +91,13 @@ async def test_a_token_with_another_holder_written_on_it_is_refused(
     async with Office(TokenHolders("flower/")) as office:
         forged = dataclasses.replace(token(office.house, "flower/123"), holder=holder)
         with pytest.raises(AuthenticationError):
-            await office.attend("clinic-7", forged)
+            await office.connect_node("clinic-7", forged)
 
 
 async def test_a_desk_that_names_its_nodes_itself_takes_no_holders() -> None:
     async with Office(None) as office:
         with pytest.raises(AuthenticationError, match="token-invalid"):
-            await office.attend("clinic-7", token(office.house, "flower/123"))
+            await office.connect_node("clinic-7", token(office.house, "flower/123"))
 
 
 def test_a_token_keeps_its_holder_as_text() -> None:
