@@ -154,7 +154,7 @@ def test_the_users_engine_gives_the_same_kind_of_report(simulate: Simulate) -> N
             '--set rewards.means[1]: expected a number, got the text "half"',
         ),
         (["--arms", "1"], "arms is 1; allowed: a whole number of at least 2"),
-        (["--set", "rewards.means=[0.5]"], "allowed: one mean per arm"),
+        (["--set", "rewards.means=[0.5]"], "arms is 1 name; allowed: at least two"),
         ([*TWO, "--arms", "3"], "arms is 3; allowed: 2, as many as there are means"),
         (["--horizon", "19"], "horizon is 19; allowed: at least two users an arm (20)"),
         (["--set", "rewards.model=bernouli"], 'did you mean "bernoulli"?'),
