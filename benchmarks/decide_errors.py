@@ -28,7 +28,7 @@ from scipy import stats
 
 from benchmarks.uneven_survivors import PATTERNS, UnevenElimination
 from deploy.harness.report import write_between_marks
-from wallflower.protocol.privacy.mechanism import REGISTRY, mechanism_class
+from wallflower.protocol.privacy.mechanism import load_mechanisms, mechanism_class
 from wallflower.protocol.rewards.models import BernoulliRewards
 from wallflower.regret.elimination import FastElimination
 from wallflower.regret.simulation import Simulation
@@ -109,7 +109,7 @@ class Row:
 def fields() -> list[Field]:
     """Give all rows at level p."""
     mechanism_class("dist-dp")  # fills the registry
-    others = [name for name in REGISTRY if name != "dist-dp"]
+    others = [name for name in load_mechanisms() if name != "dist-dp"]
     rows = [
         Field(arms, base, lead, epsilon=epsilon)
         for arms, (base, lead), epsilon in itertools.product(ARMS, MEANS, EPSILONS)

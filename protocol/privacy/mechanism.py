@@ -281,10 +281,16 @@ def mechanism_named(
     return mechanism_class(name)(epsilon, scale)
 
 
+def load_mechanisms() -> dict[str, type[Mechanism]]:
+    """Return all mechanisms by name; import their modules, which import this one."""
+    for module in _MODULES:
+        importlib.import_module(f"wallflower.protocol.privacy.{module}")
+    return REGISTRY
+
+
 def mechanism_class(name: str) -> type[Mechanism]:
     """Return what is registered under a name; raise InputError with the near miss."""
-    for module in _MODULES:  # imported on first use, since they import this module
-        importlib.import_module(f"wallflower.protocol.privacy.{module}")
+    load_mechanisms()
     if name not in REGISTRY:
         known = ", ".join(REGISTRY)
         raise InputError(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wallflower.protocol.privacy.mechanism import REGISTRY, mechanism_named
+from wallflower.protocol.privacy.mechanism import load_mechanisms, mechanism_named
 from wallflower.strategy.bandit.cells import Delivered, Doubles, NoiseBound
 from wallflower.strategy.bandit.pair_test import PairDesign
 from wallflower.strategy.bandit.policies import build_policy, policy_from_state
@@ -154,7 +154,7 @@ def test_a_better_arm_ever_falls_with_at_most_p_where_batches_are_one_group() ->
     assert 0 < max(rates) <= float(spec.failure_probability)
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+@pytest.mark.parametrize("name", sorted(load_mechanisms()))
 def test_no_level_of_the_modulus_changes_a_noise(name: str) -> None:
     # One calibration of a kind of cohort therefore serves all rounds.
     mechanism = mechanism_named(name, Fraction(1), Fraction(10))
