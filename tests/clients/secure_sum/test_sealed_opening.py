@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from tests.clients.secure_sum.test_sealed_rules import HONEST, NODE, fresh, refused
+from tests.clients.secure_sum.test_sealed_rules import HONEST, NODE, fresh
 from tests.support.lying_server import refusal
 from tests.support.secure_sums import (
     TENTH,
@@ -27,6 +27,7 @@ from wallflower.protocol.errors import (
     ProtocolError,
     RefusalError,
     ReplayedMessageError,
+    WallflowerError,
     WrongContextError,
 )
 from wallflower.protocol.secure_sum.context import unwrap
@@ -38,6 +39,14 @@ from wallflower.protocol.secure_sum.session import KeyReady, SecureSum
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire import sealed_pb2 as wire
 from wallflower.strategy.secure_sum import ServerKeyring
+
+
+def refuse_opening(
+    cohort: Cohort, change: Callable[[wire.OpenRequest], object]
+) -> WallflowerError:
+    """Return how NODE, whoever is drawn, refuses to open a set that was changed."""
+    body = asks(cohort, "open", NODE).messages[NODE]
+    return refusal(cohort, NODE, forged(body, wire.OpenRequest, change))
 
 
 def test_a_member_opens_a_cohort_once_and_no_overlapping_set_after_it() -> None:
@@ -76,10 +85,8 @@ def test_a_member_opens_no_second_set_in_a_session_of_its_own_either() -> None:
 def test_a_set_below_the_quorum_is_not_opened(
     lying: bool, field: str, value: int, code: str
 ) -> None:
-    error = refused(
+    error = refuse_opening(
         fresh(lying),
-        "open",
-        wire.OpenRequest,
         lambda request: setattr(request, field, value),
     )
     assert isinstance(error, RefusalError)
@@ -87,10 +94,8 @@ def test_a_set_below_the_quorum_is_not_opened(
 
 
 def test_more_contributors_than_nodes_are_refused() -> None:
-    error = refused(
+    error = refuse_opening(
         fresh(),
-        "open",
-        wire.OpenRequest,
         lambda request: setattr(request, "contributors", 7),
     )
     assert isinstance(error, WrongContextError)
@@ -177,7 +182,7 @@ def infinity(request: wire.OpenRequest) -> None:
 def test_a_set_that_a_lying_server_changed_is_not_opened(
     change: Callable[[wire.OpenRequest], object],
 ) -> None:
-    error = refused(fresh(lying=True), "open", wire.OpenRequest, change)
+    error = refuse_opening(fresh(lying=True), change)
     assert isinstance(error, ProtocolError)
 
 
@@ -190,7 +195,7 @@ def test_contributions_of_another_cohort_are_not_opened_with_this_one() -> None:
     def transplant(request: wire.OpenRequest) -> None:
         request.sealed[2].CopyFrom(theirs.sealed[2])
 
-    error = refused(fresh(lying=True), "open", wire.OpenRequest, transplant)
+    error = refuse_opening(fresh(lying=True), transplant)
     assert isinstance(error, AuthenticationError)
 
 
@@ -201,7 +206,7 @@ def test_what_was_sealed_under_one_dealing_is_not_opened_under_another() -> None
     def fewer_dealers(request: wire.OpenRequest) -> None:
         del request.dealers[0]
 
-    error = refused(cohort, "open", wire.OpenRequest, fewer_dealers)
+    error = refuse_opening(cohort, fewer_dealers)
     assert isinstance(error, WrongContextError)
 
 
@@ -209,7 +214,7 @@ def test_a_dealing_of_too_few_dealers_is_not_opened() -> None:
     def one_dealer(request: wire.OpenRequest) -> None:
         del request.dealers[1:]
 
-    error = refused(fresh(), "open", wire.OpenRequest, one_dealer)
+    error = refuse_opening(fresh(), one_dealer)
     assert isinstance(error, RefusalError)
     assert error.code == "too-few-dealers"
 
@@ -218,7 +223,7 @@ def test_dealers_listed_twice_or_out_of_order_are_refused() -> None:
     def repeat(request: wire.OpenRequest) -> None:
         request.dealers.append(request.dealers[0])
 
-    error = refused(fresh(), "open", wire.OpenRequest, repeat)
+    error = refuse_opening(fresh(), repeat)
     assert isinstance(error, MalformedMessageError)
 
 
@@ -226,7 +231,7 @@ def test_a_dealer_whose_share_this_member_does_not_hold_is_refused() -> None:
     def stranger(request: wire.OpenRequest) -> None:
         request.dealers.append("zzz")
 
-    error = refused(fresh(), "open", wire.OpenRequest, stranger)
+    error = refuse_opening(fresh(), stranger)
     assert isinstance(error, RefusalError)
     assert error.code == "no-share"
 
@@ -235,7 +240,7 @@ def test_a_node_without_a_share_says_so() -> None:
     def elsewhere(request: wire.OpenRequest) -> None:
         request.dealing_id = "another"
 
-    error = refused(fresh(), "open", wire.OpenRequest, elsewhere)
+    error = refuse_opening(fresh(), elsewhere)
     assert isinstance(error, RefusalError)
     assert error.code == "not-a-member"
 
@@ -245,7 +250,7 @@ def test_a_sum_that_is_no_point_is_refused(summed: bytes) -> None:
     def spoil(request: wire.OpenRequest) -> None:
         request.sum = summed
 
-    error = refused(fresh(), "open", wire.OpenRequest, spoil)
+    error = refuse_opening(fresh(), spoil)
     assert isinstance(error, MalformedMessageError)
 
 
@@ -312,7 +317,7 @@ def rename_the_dealing(request: wire.OpenRequest) -> None:
 def test_a_member_that_opened_before_checks_what_differs(
     change: Callable[[wire.OpenRequest], object], kind: type[Exception]
 ) -> None:
-    error = refused(opened_before(), "open", wire.OpenRequest, change)
+    error = refuse_opening(opened_before(), change)
     assert isinstance(error, kind)
 
 

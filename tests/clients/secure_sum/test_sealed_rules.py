@@ -71,9 +71,10 @@ def fresh_dealing(lying: bool = False, nodes: int = 6) -> Cohort:
 def refused(
     cohort: Cohort, stage: str, kind: type, change: Callable[..., object]
 ) -> WallflowerError:
-    """Return how NODE refuses a message of a stage that the server changed."""
-    body = asks(cohort, stage, NODE).messages[NODE]
-    return refusal(cohort, NODE, forged(body, kind, change))
+    """Return how a node refuses a message of a stage that the server changed."""
+    messages = asks(cohort, stage).messages
+    party = next(iter(messages))
+    return refusal(cohort, party, forged(messages[party], kind, change))
 
 
 # -- the key to seal under ---------------------------------------------------------
