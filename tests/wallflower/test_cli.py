@@ -128,7 +128,7 @@ def test_an_error_is_folded_between_words_on_a_terminal(
     assert code == 2
     assert widest(said) <= 60
     assert all(line == line.rstrip() for line in lines_of(said))
-    assert "shuffle-binary, dist-cdp" in " ".join(said.split())
+    assert "dist-dp, local-dp" in " ".join(said.split())
 
 
 def names(*words: str) -> set[str | None]:
