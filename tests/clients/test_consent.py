@@ -141,7 +141,7 @@ def test_a_policy_file_is_read_exactly(tmp_path: Path) -> None:
         ("mechanisms = []", "at least one name"),
         ("arms = []", "at least one name"),
         ('backends = ["seald"]', 'did you mean "sealed"'),
-        ('backends = ["committee"]', 'it is gone; "sealed" took its place'),
+        ('backends = ["committee"]', "allowed: one of secagg-plus, sealed, shuffle"),
     ],
 )
 def test_a_broken_policy_file_is_refused_in_one_line(

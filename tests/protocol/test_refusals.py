@@ -23,9 +23,12 @@ def sources() -> Iterator[tuple[Path, str]]:
 def refusals(text: str) -> Iterator[ast.expr]:
     """Return the first argument of every refusal that is made."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id in REFUSALS:
-                yield node.args[0]
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in REFUSALS
+        ):
+            yield node.args[0]
 
 
 def test_every_refusal_has_a_code_of_the_list() -> None:
