@@ -310,17 +310,22 @@ experiment = "{experiment}"
 """
 
 
-def snippet(mark: str) -> str:
-    """Return the only Python block that holds this."""
-    (text,) = (block.text for block in blocks("python") if mark in block.text)
+def snippet(mark: str, page: str = "docs/") -> str:
+    """Return the only Python block of these pages that holds a mark."""
+    (text,) = (
+        block.text
+        for block in blocks("python")
+        if mark in block.text and block.page.startswith(page)
+    )
     return text
 
 
 @pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow  # `flwr run` with a SuperLink of its own: half a minute
 @pytest.mark.timeout(600)
-def test_the_documented_apps_run_in_flowers_simulation(flower: Path) -> None:
-    app = flower / "docs-app"
+@pytest.mark.parametrize("page", ["README.md", "docs/"])
+def test_the_documented_apps_run_in_flowers_simulation(page: str, flower: Path) -> None:
+    app = flower / f"app-of-{page.strip('/')}"
     app.mkdir()
     (app / "docs_server.py").write_text(snippet("ServerApp()", page), encoding="utf-8")
     (app / "docs_client.py").write_text(snippet("class Clicks", page), encoding="utf-8")

@@ -12,7 +12,7 @@ from wallflower.cli import command_line
 from wallflower.protocol.files.settings import settings_from
 from wallflower.protocol.privacy.honest_floor import FloorRule
 from wallflower.protocol.privacy.sentences import Group, KeyHolders, Promise
-from wallflower.results.view import summarize_promise
+from wallflower.results.endings import summarize_promise
 from wallflower.strategy.config import ExperimentConfig, load_config
 
 ROOT = Path(__file__).parents[1]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         Mechanism,
         mechanism_named,
     )
-    from wallflower.results.history import Run, load_run
+    from wallflower.results.page import Run, load_run
     from wallflower.strategy.bandit.policy import (
         ArmView,
         CohortRequest,
@@ -83,11 +83,11 @@ _HOMES = {
     "Request": "wallflower.protocol.messages.port",
     "RewardSource": "wallflower.clients.rewards.source",
     "RewardStream": "wallflower.clients.rewards.source",
-    "Run": "wallflower.results.history",
+    "Run": "wallflower.results.page",
     "WallflowerError": "wallflower.protocol.errors",
     "experiment": "wallflower.strategy.flower_config",
     "load_config": "wallflower.strategy.config",
-    "load_run": "wallflower.results.history",
+    "load_run": "wallflower.results.page",
     "mechanism_named": "wallflower.protocol.privacy.mechanism",
     "partitions": "wallflower.engines.in_process_grid",
     "run_directory": "wallflower.strategy.flower_config",

@@ -36,7 +36,7 @@ class Mark:
 
 
 def mark_of(arm: int) -> Mark:
-    """Give the mark of an arm by its place in the experiment's file.
+    """Return the mark of an arm by its place in the experiment's file.
 
     Examples
     --------

@@ -40,7 +40,7 @@ def print_json(command: str, content: Mapping[str, Any]) -> None:
 
 
 def json_text(command: str, content: Mapping[str, Any]) -> str:
-    """Give the one envelope every command uses."""
+    """Return the one envelope every command uses."""
     envelope = {"schema_version": SCHEMA_VERSION, "command": command, **content}
     # NaN and Infinity are not JSON: fail here rather than in the reader's program.
     text = json.dumps(envelope, indent=2, ensure_ascii=False, allow_nan=False)
@@ -70,7 +70,7 @@ class Plain:
 
 
 def page() -> Console | Plain:
-    """Give where paragraphs and tables of words go."""
+    """Return where paragraphs and tables of words go."""
     return console() if sys.stdout.isatty() else Plain()
 
 
@@ -103,7 +103,7 @@ def print_line(text: str, indent: str = "") -> None:
 
 
 def text_width(out: Console | Plain) -> int:
-    """Give the columns that a paragraph takes at most."""
+    """Return the columns that a paragraph takes at most."""
     return min(_TEXT_WIDTH, out.width)
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any, Protocol, cast
+
+from wallflower.protocol.rewards.reward_range import RewardRange
+from wallflower.strategy.bandit.policy import EliminationReason
 from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES
 
 
@@ -42,3 +47,68 @@ def describe_intervals(policy: str, chance: str, *, missing: bool) -> str:
         "intervals of all rounds hold together, except with a chance of at most "
         f"{chance}."
     )
+
+
+class ArmValues(Protocol):
+    """What is known of an arm: as a policy has it, or as a row of a history."""
+
+    @property
+    def estimate(self) -> float | None:
+        """Return the mean, if there is one."""
+
+    @property
+    def lower(self) -> float:
+        """Return the lower end of its interval."""
+
+    @property
+    def upper(self) -> float:
+        """Return the upper end of its interval."""
+
+    @property
+    def reason(self) -> EliminationReason | None:
+        """Return why the sums put it out, if they did."""
+
+    @property
+    def note(self) -> str:
+        """Return an operator's words for its retirement."""
+
+
+def values_in_unit(view: ArmValues, measured: RewardRange) -> dict[str, Any]:
+    """Return an arm as plain values, with mean, interval and reason in the unit."""
+    values = {
+        **dataclasses.asdict(cast(Any, view)),
+        "estimate": None if view.estimate is None else measured.mean(view.estimate),
+        "lower": measured.mean(view.lower),
+        "upper": measured.mean(view.upper),
+        "reason": view.note or describe_reason(view.reason, measured),
+    }
+    del values["note"]
+    return values
+
+
+def describe_reason(reason: EliminationReason | None, measured: RewardRange) -> str:
+    """Return why the sums put an arm out; an empty text where they did not.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> euros = RewardRange(Fraction(0), Fraction(200), "€")
+    >>> describe_reason(EliminationReason(1, 0.25, radius=0.125), euros)
+    'trails arm 1 by 50.00 € > radius 25.00 €'
+    """
+    if reason is None:
+        return ""
+    trails = f"trails arm {reason.rival} by {describe_gap(reason.gap, measured)}"
+    if reason.radius is not None:
+        return f"{trails} > radius {describe_gap(reason.radius, measured)}"
+    if reason.chance is None:
+        return trails
+    return (
+        f"{trails}; the chance of such sums, were it as good as any, is at most "
+        f"{reason.chance:.2g}"
+    )
+
+
+def describe_gap(gap: float, measured: RewardRange) -> str:
+    """Return a difference of two means in the unit, in four digits without one."""
+    return f"{gap:.4g}" if measured.is_default else measured.describe_difference(gap)

@@ -30,7 +30,7 @@ from deploy.harness.experiment import (
     write_node,
 )
 from tests.wallflower.test_run_commands import invoke
-from wallflower.results.history import load_run
+from wallflower.results.page import load_run
 from wallflower.watching.run import PARTS, WatchedRun
 
 NODES = ("clinic-a", "clinic-b")

@@ -27,19 +27,20 @@ def export(
         typer.Option(help="The file; without it standard output.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Give a run's per-round history to other programs; no person is in it."""
+    """Return a run's per-round history to other programs; no person is in it."""
     from wallflower.output import json_text
     from wallflower.protocol.errors import InputError, UnavailableError
     from wallflower.protocol.files.private import write_output
     from wallflower.protocol.files.sections import one_of
     from wallflower.results import history as exporting
+    from wallflower.results.page import load_run
     from wallflower.results.run_folder import find_run
 
     one_of("format", form, exporting.FORMATS)
     one_of("table", table, exporting.TABLES)
     if form == "parquet" and output is None:
         raise InputError("output", "none", "a file, for parquet: --output FILE")
-    loaded = exporting.load_run(find_run(run))
+    loaded = load_run(find_run(run))
     try:
         if form == "parquet":
             assert output is not None

@@ -113,7 +113,7 @@ def register(
     keys: Folder = _DEFAULT,
     output: Format = "human",
 ) -> None:
-    """Tell SuperLink about the nodes' public keys (runs ``flwr``)."""
+    """Register with SuperLink the nodes' public keys (runs ``flwr``)."""
     from wallflower.keys.registration import register_nodes
 
     done = register_nodes(keys, names or [], superlink)

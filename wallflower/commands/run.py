@@ -64,7 +64,7 @@ def resume(
     page: _Page = False,
     output: Format = "human",
 ) -> None:
-    """Go on with a run after Ctrl-C or a crash."""
+    """Continue a run after Ctrl-C or a crash."""
     from wallflower.engines.run import engine_options, resume_run
     from wallflower.output import check_format
 
@@ -74,7 +74,7 @@ def resume(
 
 
 def pause(run: _Run) -> None:
-    """Let the round under way finish and begin no other; resume goes on."""
+    """Stop a run after the round under way; resume continues it."""
     from wallflower.engines.run import pause_run
 
     directory = pause_run(run)
@@ -219,7 +219,8 @@ def _show(command: str, result: RunResult, output: str) -> None:
 
 def _show_json(command: str, directory: Path) -> None:
     from wallflower.output import print_json
-    from wallflower.results.history import history_json, load_run
+    from wallflower.results.history import history_json
+    from wallflower.results.page import load_run
 
     loaded = load_run(directory)
     history = history_json(loaded.history)

@@ -21,6 +21,6 @@ else:
 
 
 def is_given(context: typer.Context, name: str) -> bool:
-    """Tell whether a parameter was written on the command line."""
+    """Check whether a parameter was written on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"

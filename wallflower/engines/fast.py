@@ -105,7 +105,7 @@ class _RehearsalLedger:
         return ()
 
     async def prepare(self, entry: Spend) -> Mapping[str, str]:
-        """Let everybody take part."""
+        """Refuse nobody."""
         return {}
 
     async def spend(self, entry: Spend) -> None:
@@ -224,9 +224,7 @@ class _PlainSessions:
 
     shared_key: SharedKey | None = _NoKey()
 
-    def open(
-        self, spec: CohortSpec, parties: Mapping[NodeId, int], /
-    ) -> _PlainServer:
+    def open(self, spec: CohortSpec, parties: Mapping[NodeId, int], /) -> _PlainServer:
         kind = _ChoosingServer if spec.backend == SEALED else _PlainServer
         return kind(spec, set(parties))
 

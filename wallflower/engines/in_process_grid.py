@@ -31,7 +31,7 @@ _IDENTITY = ("_task_id", "_run_id", "_node_id")
 
 
 def partitions(count: int) -> dict[int, NodeConfig]:
-    """Give the node configs that Flower's simulation gives to `count` nodes."""
+    """Return the node configs that Flower's simulation gives to `count` nodes."""
     return {
         # Flower's node ids are large and random; an offset shows up mixed-up ids.
         1_000_000 + index: {"partition-id": index, "num-partitions": count}
@@ -134,7 +134,7 @@ class InProcessGrid(Grid):
         return accepted
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Give the replies that are there, each once."""
+        """Return the replies that are there, each once."""
         with self._lock:
             found = [self._replies.pop(i) for i in message_ids if i in self._replies]
             for reply in found:

@@ -196,7 +196,7 @@ async def _grpc_server(
 
 
 def _certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:
-    """Give the root certificate nodes believe and the gRPC server's own pair."""
+    """Return the root certificate nodes believe and the gRPC server's own pair."""
     if transport.certificate is not None and transport.private_key is not None:
         pair = KeyPair(
             read_file("transport.certificate", transport.certificate),

@@ -53,7 +53,7 @@ def node_names(config: ExperimentConfig) -> tuple[str, ...]:
 def agreed_policy(
     config: ExperimentConfig, shufflers: tuple[str, ...] = ()
 ) -> ClientPolicy:
-    """Give the users' terms: their file's, or exactly what the experiment says."""
+    """Return the users' terms: their file's, or exactly what the experiment says."""
     if config.nodes.policy is not None:
         return load_policy(config.nodes.policy)
     privacy, secure_sum = config.privacy, config.secure_sum
@@ -77,7 +77,7 @@ def _stated_shuffler(config: ExperimentConfig) -> tuple[str, ...]:
 
 
 def _largest_total(config: ExperimentConfig) -> Fraction:
-    """Give what so many of the experiment's cohorts may cost a user, as (ε, δ)-DP."""
+    """Return what so many of the experiment's cohorts may cost a user, as (ε, δ)-DP."""
     privacy = config.privacy
     promise = config.mechanism().for_cohort(2, 2, Fraction(1, 2)).guarantee()
     proved = config.secure_sum.inputs == "proved"
@@ -143,7 +143,7 @@ def hosted_setup(
     rewards: RewardsOf | None = None,
     shufflers: tuple[str, ...] = (),
 ) -> NodeSetup:
-    """Give what all nodes of ``[nodes]`` share; `rewards` stands for ``[rewards]``."""
+    """Return what all hosted nodes share; `rewards` replaces ``[rewards]``."""
     return NodeSetup(
         policy=agreed_policy(config, shufflers),
         ledger=ledger,
@@ -174,7 +174,7 @@ def numbered_users(count: int) -> tuple[str, ...]:
 
 
 def reward_sources(config: ExperimentConfig) -> RewardsOf:
-    """Give each node's source; all share one unless each has a file of its own."""
+    """Return each node's source; all share one unless each has a file of its own."""
     settings = config.rewards
     if settings is None:
         raise ConfigError(

@@ -140,7 +140,7 @@ def _settings(asked: Preflight) -> Iterator[CheckLine]:
 
 
 def _users(asked: Preflight) -> Iterator[CheckLine]:
-    """See that the first batch can be filled, on terms that the users agree to."""
+    """Check that the first batch can be filled, on terms that the users agree to."""
     config = asked.config
     if not asked.hosted:
         yield _ok("users", "nodes say themselves who lives there")
@@ -191,7 +191,7 @@ def _own_shuffler(config: ExperimentConfig) -> tuple[str, ...]:
 
 
 async def _rewards(asked: Preflight) -> list[CheckLine]:
-    """See that the source can be asked about every arm, and is sane for a sample."""
+    """Check that the source can be asked about every arm, and is sane for a sample."""
     if not asked.hosted:
         return [_ok("rewards", "every node asks its own source before it agrees")]
     config = asked.config

@@ -247,7 +247,7 @@ def _in_the_race(journal: Journal, name: str) -> int:
 
 
 def _seconds(until: str | None) -> float | None:
-    """Give the seconds until then, and say which day is meant."""
+    """Return the seconds until then, and say which day is meant."""
     if until is None:
         return None
     now = datetime.datetime.now().astimezone()

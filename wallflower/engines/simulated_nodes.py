@@ -67,7 +67,7 @@ class SimulatedRun:
         return len(self._sizes)
 
     def node(self, number: int) -> Node:
-        """Give the node with this number."""
+        """Return the node with this number."""
         if number not in self._nodes:
             name = node_name(number)
             users = hosted_users(self._setup, name, self._sizes[number])
@@ -114,7 +114,7 @@ class SimulatedProvider:
         self._runs: dict[tuple[int, str], SimulatedRun] = {}
 
     def name(self, context: Context) -> str:
-        """Give the node's name by its number, which outlives Flower's node ids."""
+        """Return the node's name by its number, which outlives Flower's node ids."""
         return node_name(_number(context))
 
     async def work(self, context: Context, body: bytes) -> bytes:

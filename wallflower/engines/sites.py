@@ -20,9 +20,7 @@ _REACH_S = 5.0
 def check_certificate(
     config: ExperimentConfig, hosted: bool
 ) -> tuple[float, str] | None:
-    """Give the days that the gRPC server's certificate is still good for; None without
-    one.
-    """
+    """Return the days left of the gRPC server's certificate; None without one."""
     path = config.transport.certificate
     if path is None or (hosted and config.transport.kind != "grpc"):
         return None

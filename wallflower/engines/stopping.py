@@ -27,7 +27,7 @@ _IDLE = (events.WaitingForNodes, events.TermsRefused)
 
 
 def seconds_until(clock: str, now: datetime.datetime) -> float:
-    """Give the seconds to the next time the clock shows ``HH:MM``.
+    """Return the seconds to the next time the clock shows ``HH:MM``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Tell SuperLink which nodes it may let in, through Flower's own command line."""
+"""Register nodes with SuperLink, through Flower's own command line."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def register_nodes(keys: Path, names: Sequence[str], superlink: str) -> list[str
 
 
 def nodes_online(superlink: str) -> dict[int, str]:
-    """Give each node's Flower id and status."""
+    """Return each node's Flower id and status."""
     listed = json.loads(_flwr("supernode", "list", superlink, "--format", "json"))
     return {int(node["node-id"]): str(node["status"]) for node in listed["nodes"]}

@@ -150,7 +150,7 @@ class KeyStore:
         return folder
 
     def revoke(self, name: str) -> int:
-        """Put a node's serial on every list of revoked ones; gives the serial."""
+        """Add a node's serial to every list of revoked ones; return the serial."""
         folder = self.nodes / name
         serial = read_certificate(folder / IDENTITY_CERTIFICATE).serial
         lists = [self.operator / REVOKED, *sorted(self.nodes.glob(f"*/{REVOKED}"))]
@@ -181,7 +181,7 @@ class KeyStore:
         return found
 
     def server_expires(self) -> datetime.datetime:
-        """Tell when the server's certificate ends."""
+        """Return when the server's certificate ends."""
         pem = (self.operator / "server.crt").read_bytes()
         return x509.load_pem_x509_certificate(pem).not_valid_after_utc
 

@@ -22,7 +22,7 @@ _AGE_S = 3600
 
 
 def connection_options(most_connections: int) -> Options:
-    """Give the options of a gRPC server that anybody can reach."""
+    """Return the options of a gRPC server that anybody can reach."""
     return [
         ("grpc.max_allowed_incoming_connections", most_connections),
         ("grpc.max_concurrent_streams", _MOST_STREAMS),

@@ -43,7 +43,7 @@ class _Pipe:
         self._listeners: list[GrpcLines] = []
 
     def add(self, listener: GrpcLines) -> None:
-        """Let somebody hear the lines; of several the latest does."""
+        """Send the lines to a listener; of several the latest gets them."""
         # Who died without a word left no loop behind.
         living = [each for each in self._listeners if not each.loop.is_closed()]
         self._listeners = [*living, listener]
@@ -52,7 +52,7 @@ class _Pipe:
             self._variable.value = self._file
 
     def remove(self, listener: GrpcLines) -> None:
-        """Let them hear the last lines, and no more."""
+        """Send a listener the last lines, and no more."""
         self.read()
         self._listeners.remove(listener)
         if not self._listeners:
@@ -107,6 +107,6 @@ class GrpcLines:
             _log.info(event, extra={"event": event, "detail": said})
 
     def close(self) -> None:
-        """Let gRPC print as before."""
+        """Restore gRPC's own output."""
         if self._pipe is not None:
             self._pipe.remove(self)

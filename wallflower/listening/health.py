@@ -58,7 +58,7 @@ class HealthService:
         self._closing = asyncio.Event()
 
     def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
-        """Give what a gRPC server needs to serve this; every call begins at once."""
+        """Return what a gRPC server needs to serve this; every call begins at once."""
         methods = {
             "Check": grpc.stream_unary_rpc_method_handler(self._check),
             "Watch": grpc.stream_stream_rpc_method_handler(self._watch),

@@ -20,6 +20,14 @@ from typing import Any
 
 from wallflower.planning.future import LONGEST, RUNS, typical_users
 from wallflower.policy_text import describe_purpose
+from wallflower.protocol.numbers import round_up
+from wallflower.protocol.privacy.sentences import (
+    NOTHING_PROMISED,
+    Promise,
+    odds_factor,
+    percent,
+    power,
+)
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.strategy.bandit.policies import policy_spec
 from wallflower.strategy.bandit.policy import ArmView
@@ -226,7 +234,7 @@ def index_outcome(
 
 
 def _lead_at_most(view: ArmView, left: Sequence[ArmView]) -> tuple[Fraction, Fraction]:
-    """Give how far an arm can be ahead of all others, and where those then are."""
+    """Return how far an arm can be ahead of all others, and where those then are."""
     floor = max(other.lower for other in left if other is not view)
     return _digits(view.upper - floor), _rate(floor)
 
@@ -242,3 +250,104 @@ def _rate(mean: float) -> Fraction:
 
 def _about(people: int) -> str:
     return f"about {float(f'{people:.2g}'):,.0f}"
+
+
+def summarize_promise(promise: Promise, *, rehearsal: bool, semi_honest: bool) -> str:
+    """Return a promise and its condition in at most three short sentences.
+
+    Every figure is on the safe side: of several cohorts the strictest condition is
+    stated for all. `Promise.sentence` has the details.
+
+    Parameters
+    ----------
+    promise : Promise
+        What one person is promised.
+    rehearsal : bool
+        Whether one machine held everybody's outcome.
+    semi_honest : bool
+        Whether the server must follow the protocol.
+
+    Examples
+    --------
+    >>> from wallflower.protocol.privacy.sentences import Group
+    >>> promise = Promise("pure", "distributed", 1, groups=(Group(100, 80, 10, 1),))
+    >>> text = summarize_promise(promise, rehearsal=False, semi_honest=True)
+    >>> for sentence in text.replace(". ", ".|").split("|"):
+    ...     print(sentence)
+    Not even the operator can shift the odds of a guess about a person's outcome by \
+more than a factor of 2.72 (ε = 1 in all).
+    This holds while at most 10 % of each cohort's nodes collude, 80 % of its people \
+answer honestly and the server is semi-honest.
+    """
+    if promise.kind == "none":
+        return NOTHING_PROMISED
+    sentences = [_summarize_claim(promise, rehearsal)]
+    if rehearsal:
+        sentences.insert(0, "Rehearsal: this machine held every outcome.")
+    if condition := _summarize_condition(promise, semi_honest):
+        sentences.append(condition)
+    return " ".join(sentences)
+
+
+def _summarize_claim(promise: Promise, rehearsal: bool) -> str:
+    factor, total = odds_factor(promise.epsilon), round_up(promise.epsilon)
+    often = f" for {promise.times} participations" if promise.times > 1 else " in all"
+    who = {
+        "server": "nobody who sees the results",
+        "nobody": "nobody who reads what leaves the device",
+    }.get(promise.trust, "not even the operator")
+    start = f"On people's own nodes, {who} could" if rehearsal else f"{who} can"
+    start = f"{start[0].upper()}{start[1:]}"
+    if not promise.privacy_delta:
+        return (
+            f"{start} shift the odds of a guess about a person's outcome by more than "
+            f"a factor of {factor} (ε = {total}{often})."
+        )
+    delta = power(promise.privacy_delta)
+    return (
+        f"{start} come to a conclusion more than {factor} times as likely as after "
+        f"another outcome, {delta} added (ε = {total}, δ = {delta}{often})."
+    )
+
+
+def _summarize_condition(promise: Promise, semi_honest: bool) -> str:
+    """Return what must be true for the promise, or nothing where nothing must be."""
+    if promise.trust == "nobody":
+        return ""
+    if promise.trust == "server":
+        return "This holds if the server, which sees every outcome, is trusted."
+    # Sealed sums share one key over the whole run; the others share in every cohort.
+    whole_run = promise.keys is not None
+    parts = []
+    if promise.trust == "shuffler":
+        parts.append("the shuffler does not help the operator")
+    if promise.trust != "shuffler" or promise.privacy_delta:
+        parts.append(_limit_nodes(promise, whole_run))
+    people = "of its people" if parts and not whole_run else "of each cohort's people"
+    if promise.trust == "shuffler" and not promise.privacy_delta:
+        people = "of each cohort's people"
+    parts.append(f"{_honest_part(promise)} {people} answer honestly")
+    if semi_honest:
+        parts.append("the server is semi-honest")
+    lots = [group.drawn for group in promise.groups]
+    lots += [key.drawn for key in promise.keys or ()]
+    chance = f" (failure chance {power(2.0**-promise.lottery_bits)})" * any(lots)
+    return f"This holds while {', '.join(parts[:-1])} and {parts[-1]}{chance}."
+
+
+def _honest_part(promise: Promise) -> str:
+    groups = promise.groups
+    most = max((Fraction(g.honest, g.people) for g in groups), default=Fraction(1))
+    return "all" if most == 1 else f"{round_up(most * 100, 1)} %"
+
+
+def _limit_nodes(promise: Promise, whole_run: bool) -> str:
+    pairs = [(key.colluding, key.nodes) for key in promise.keys or ()]
+    if not whole_run:
+        pairs = [(group.colluding, group.nodes) for group in promise.groups]
+    known = [Fraction(few, nodes) for few, nodes in pairs if nodes]
+    least = min(known, default=promise.corrupt)
+    whose = "the run's nodes" if whole_run else "each cohort's nodes"
+    if not least:
+        return f"none of {whose} colludes"
+    return f"at most {percent(least)} of {whose} collude"

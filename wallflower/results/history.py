@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import html
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wallflower.policy_text import values_in_unit
 from wallflower.protocol.errors import optional_module
 from wallflower.results.cohorts import CohortRow, cohort_rows
 from wallflower.results.result import RunResult, read_result
-from wallflower.results.view import values_in_unit
 from wallflower.strategy.bandit.policy import ArmView, EliminationReason
 from wallflower.strategy.store import chain
 from wallflower.strategy.store.journal import Journal
 
 if TYPE_CHECKING:
-    import pandas
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,66 +178,6 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes such a cel
 Table = list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run for notebooks: typed rows, pandas where it is there, the page as a cell.
-
-    Attributes
-    ----------
-    path : its directory.
-    history : everything the journal tells, as typed rows.
-    """
-
-    path: Path
-    history: History
-
-    @property
-    def result(self) -> RunResult:
-        """What it has come to."""
-        return self.history.result
-
-    @property
-    def rounds(self) -> tuple[ArmRow, ...]:
-        """Every arm after every round, in the unit of the outcomes."""
-        return _rounds_in_unit(self.history)
-
-    @property
-    def cohorts(self) -> tuple[CohortRow, ...]:
-        """Every attempt at a sum."""
-        return self.history.cohorts
-
-    def to_pandas(self, table: str = "rounds") -> pandas.DataFrame:
-        """Give a table as a data frame; pandas must be installed."""
-        import pandas
-
-        return pandas.DataFrame(flat_table(self.history, table))
-
-    def _repr_html_(self) -> str:
-        """Show the report in a notebook's cell, apart from the notebook's styles."""
-        from wallflower.results.page import content, render
-
-        with Journal.read(self.path) as journal:
-            page = render(content(journal))
-        return (
-            f'<iframe srcdoc="{html.escape(page)}" sandbox title="Wallflower report" '
-            'style="width: 100%; height: 42rem; border: 0"></iframe>'
-        )
-
-
-def load_run(path: Path | str) -> Run:
-    """Read a run's directory, finished or under way; an altered one is refused.
-
-    Parameters
-    ----------
-    path : Path | str
-        The run directory, the one that holds ``journal.sqlite``.
-    """
-    directory = Path(path)
-    with Journal.read(directory) as journal:
-        journal.check_whole()
-        return Run(directory, read_history(journal))
-
-
 def tables_of(history: History) -> Mapping[str, Table]:
     """Return both tables as rows of plain values, in the unit of the outcomes."""
     return {
@@ -260,7 +198,7 @@ def flat_table(history: History, table: str) -> Table:
 
 
 def history_json(history: History) -> Table:
-    """Give the rounds, each with its time and all arms after it."""
+    """Return the rounds, each with its time and all arms after it."""
     arms: dict[int, list[dict[str, Any]]] = {}
     for row in _round_values(history):
         arms.setdefault(row.pop("round"), []).append(row)
@@ -299,7 +237,8 @@ def as_parquet(rows: Table) -> bytes:
     return file.getvalue()
 
 
-def _rounds_in_unit(history: History) -> tuple[ArmRow, ...]:
+def rounds_in_unit(history: History) -> tuple[ArmRow, ...]:
+    """Return every arm after every round, in the unit of the outcomes."""
     measured = history.result.config.reward_range
     return tuple(
         dataclasses.replace(

@@ -7,6 +7,17 @@ before numbers before pictures, and every picture beside a table of the same.
 
 from __future__ import annotations
 
+import html
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wallflower.results.cohorts import CohortRow
+from wallflower.results.history import flat_table, rounds_in_unit
+
+if TYPE_CHECKING:
+    import pandas
+
 import datetime
 import functools
 from collections import Counter
@@ -25,6 +36,7 @@ from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.results import drawing
 from wallflower.results.cohorts import UNDER_WAY
 from wallflower.results.history import ArmRow, History, read_history
+from wallflower.results.result import RunResult
 from wallflower.results.run_folder import ledger_checks
 from wallflower.results.statements import REASONS, annex_of, describe_end, verdict
 from wallflower.results.view import count_people
@@ -103,7 +115,7 @@ def arms_of(
     winner: str | None,
     measured: RewardRange,
 ) -> list[dict[str, Any]]:
-    """Give every arm with its rows and pictures, the highest estimate first."""
+    """Return every arm with its rows and pictures, the highest estimate first."""
     rounds = len({row.round for row in every})
     scale = drawing.scale_for([row.upper for row in every[-len(names) :]])
     whole = drawing.scale_for([row.upper for row in every])
@@ -225,3 +237,61 @@ def _duration(seconds: float | None) -> str:
 
 def _chance(p_value: float) -> str:
     return f"{p_value:.2f}" if p_value >= 0.01 else f"{p_value:.1g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run for notebooks: typed rows, pandas where it is there, the page as a cell.
+
+    Attributes
+    ----------
+    path : its directory.
+    history : everything the journal tells, as typed rows.
+    """
+
+    path: Path
+    history: History
+
+    @property
+    def result(self) -> RunResult:
+        """What it has come to."""
+        return self.history.result
+
+    @property
+    def rounds(self) -> tuple[ArmRow, ...]:
+        """Every arm after every round, in the unit of the outcomes."""
+        return rounds_in_unit(self.history)
+
+    @property
+    def cohorts(self) -> tuple[CohortRow, ...]:
+        """Every attempt at a sum."""
+        return self.history.cohorts
+
+    def to_pandas(self, table: str = "rounds") -> pandas.DataFrame:
+        """Return a table as a data frame; pandas must be installed."""
+        import pandas
+
+        return pandas.DataFrame(flat_table(self.history, table))
+
+    def _repr_html_(self) -> str:
+        """Show the report in a notebook's cell, apart from the notebook's styles."""
+        with Journal.read(self.path) as journal:
+            page = render(content(journal))
+        return (
+            f'<iframe srcdoc="{html.escape(page)}" sandbox title="Wallflower report" '
+            'style="width: 100%; height: 42rem; border: 0"></iframe>'
+        )
+
+
+def load_run(path: Path | str) -> Run:
+    """Read a run's directory, finished or under way; an altered one is refused.
+
+    Parameters
+    ----------
+    path : Path | str
+        The run directory, the one that holds ``journal.sqlite``.
+    """
+    directory = Path(path)
+    with Journal.read(directory) as journal:
+        journal.check_whole()
+        return Run(directory, read_history(journal))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from wallflower.policy_text import describe_purpose, describe_sampled
+from wallflower.policy_text import describe_purpose, describe_sampled, values_in_unit
 from wallflower.protocol.identity.enrolment import trust_label
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.sentences import REHEARSAL, power
@@ -22,11 +22,11 @@ from wallflower.results.endings import (
     index_outcome,
     listed,
     still_needed,
+    summarize_promise,
     winner_meaning,
 )
 from wallflower.results.missing import MissingPeople, find_missing
 from wallflower.results.run_folder import Unfinished, read_unfinished
-from wallflower.results.view import summarize_promise, values_in_unit
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.bandit.spec import (
     DECIDING,
@@ -256,7 +256,7 @@ class RunResult:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Give JSON types."""
+        """Return JSON types."""
         needed, stranded = self.still_needed(), self.stranded()
         return {
             "run": self.run_id,
@@ -364,7 +364,7 @@ def read_result(journal: Journal) -> RunResult:
 
 
 def _retired(journal: Journal) -> tuple[RetiredArm, ...]:
-    """Give the arms retired by hand, in the order in which they were."""
+    """Return the arms retired by hand, in the order in which they were."""
     arms = journal.config.experiment.arms
     records = {str(one.arm): one for one in journal.retired()}
     if not records:

@@ -35,7 +35,7 @@ def path_of(journal: Journal) -> Path:
 
 
 def hosted_spends(journal: Journal) -> Spends | None:
-    """Give who spent by the hosted ledger; None where the nodes keep their own.
+    """Return who spent by the hosted ledger; None where the nodes keep their own.
 
     Raise JournalError where it is gone.
     """
@@ -48,7 +48,7 @@ def hosted_spends(journal: Journal) -> Spends | None:
 
 
 def is_ledger_gone(journal: Journal) -> bool:
-    """Tell whether a ledger must have been there, since people were invited."""
+    """Check whether a ledger must have been there, since people were invited."""
     return (
         journal.engine in HOSTING
         and not path_of(journal).exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wallflower.policy_text import describe_purpose
+from wallflower.policy_text import describe_gap, describe_purpose
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.numbers import counted, round_up
 from wallflower.protocol.privacy.mechanism import mechanism_class
@@ -20,7 +20,6 @@ from wallflower.results.endings import RetiredArm, index_outcome, listed, winner
 from wallflower.results.history import ArmRow, History
 from wallflower.results.missing import MissingPeople
 from wallflower.results.result import ENDINGS, RunResult
-from wallflower.results.view import describe_gap
 from wallflower.strategy.bandit.policy import EliminationReason
 from wallflower.strategy.run.common_nodes import LEFT_OUT
 from wallflower.strategy.run.verify import Check

@@ -6,25 +6,19 @@ that a mean, an interval and a difference read the same everywhere.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wallflower.marks import mark_of
 from wallflower.output import console, print_text, table
 from wallflower.policy_text import describe_intervals
-from wallflower.protocol.numbers import counted, round_up
+from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.sentences import (
-    NOTHING_PROMISED,
-    Promise,
-    odds_factor,
     percent,
-    power,
 )
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.protocol.rewards.seeded import TEST_MODE
-from wallflower.strategy.bandit.policy import ArmView, EliminationReason
+from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.store.entries import DEALING
 from wallflower.strategy.store.losses import describe_findings, describe_losses
 
@@ -32,50 +26,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wallflower.protocol.rewards.reward_range import RewardRange
-    from wallflower.results.history import ArmRow
     from wallflower.results.result import RunResult
     from wallflower.strategy.config import ExperimentConfig
-
-
-def values_in_unit(view: ArmView | ArmRow, measured: RewardRange) -> dict[str, Any]:
-    """Return an arm as plain values, with mean, interval and reason in the unit."""
-    values = {
-        **dataclasses.asdict(view),
-        "estimate": None if view.estimate is None else measured.mean(view.estimate),
-        "lower": measured.mean(view.lower),
-        "upper": measured.mean(view.upper),
-        "reason": view.note or describe_reason(view.reason, measured),
-    }
-    del values["note"]
-    return values
-
-
-def describe_reason(reason: EliminationReason | None, measured: RewardRange) -> str:
-    """Return why the sums put an arm out; an empty text where they did not.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> euros = RewardRange(Fraction(0), Fraction(200), "€")
-    >>> describe_reason(EliminationReason(1, 0.25, radius=0.125), euros)
-    'trails arm 1 by 50.00 € > radius 25.00 €'
-    """
-    if reason is None:
-        return ""
-    trails = f"trails arm {reason.rival} by {describe_gap(reason.gap, measured)}"
-    if reason.radius is not None:
-        return f"{trails} > radius {describe_gap(reason.radius, measured)}"
-    if reason.chance is None:
-        return trails
-    return (
-        f"{trails}; the chance of such sums, were it as good as any, is at most "
-        f"{reason.chance:.2g}"
-    )
-
-
-def describe_gap(gap: float, measured: RewardRange) -> str:
-    """Return a difference of two means in the unit, in four digits without one."""
-    return f"{gap:.4g}" if measured.is_default else measured.describe_difference(gap)
 
 
 _BAR_WIDTHS = ((100, 30), (84, 14))  # columns of the terminal, columns of the bar
@@ -85,7 +37,7 @@ _MOST_BLAMED = 10  # the latest; --format json has all
 
 
 def bar_width(columns: int) -> int:
-    """Give the room that a terminal has for bars; 0 where only the numbers fit.
+    """Return the room that a terminal has for bars; 0 where only the numbers fit.
 
     Examples
     --------
@@ -129,7 +81,7 @@ def arm_cells(
     bars: int,
     measured: RewardRange,
 ) -> Sequence[RenderableType]:
-    """Give one arm's row: name, users, estimate, interval, bar, status."""
+    """Return one arm's row: name, users, estimate, interval, bar, status."""
     from rich.text import Text
 
     estimate, mark = view.estimate, mark_of(view.arm)
@@ -173,107 +125,6 @@ def interval_in_words(config: ExperimentConfig, *, missing: bool) -> str:
     chance = percent(config.experiment.failure_probability)
     words = describe_intervals(config.policy.name, chance, missing=missing)
     return f"interval: {words}"
-
-
-def summarize_promise(promise: Promise, *, rehearsal: bool, semi_honest: bool) -> str:
-    """Return a promise and its condition in at most three short sentences.
-
-    Every figure is on the safe side: of several cohorts the strictest condition is
-    stated for all. `Promise.sentence` has the details.
-
-    Parameters
-    ----------
-    promise : Promise
-        What one person is promised.
-    rehearsal : bool
-        Whether one machine held everybody's outcome.
-    semi_honest : bool
-        Whether the server must follow the protocol.
-
-    Examples
-    --------
-    >>> from wallflower.protocol.privacy.sentences import Group
-    >>> promise = Promise("pure", "distributed", 1, groups=(Group(100, 80, 10, 1),))
-    >>> text = summarize_promise(promise, rehearsal=False, semi_honest=True)
-    >>> for sentence in text.replace(". ", ".|").split("|"):
-    ...     print(sentence)
-    Not even the operator can shift the odds of a guess about a person's outcome by \
-more than a factor of 2.72 (ε = 1 in all).
-    This holds while at most 10 % of each cohort's nodes collude, 80 % of its people \
-answer honestly and the server is semi-honest.
-    """
-    if promise.kind == "none":
-        return NOTHING_PROMISED
-    sentences = [_summarize_claim(promise, rehearsal)]
-    if rehearsal:
-        sentences.insert(0, "Rehearsal: this machine held every outcome.")
-    if condition := _summarize_condition(promise, semi_honest):
-        sentences.append(condition)
-    return " ".join(sentences)
-
-
-def _summarize_claim(promise: Promise, rehearsal: bool) -> str:
-    factor, total = odds_factor(promise.epsilon), round_up(promise.epsilon)
-    often = f" for {promise.times} participations" if promise.times > 1 else " in all"
-    who = {
-        "server": "nobody who sees the results",
-        "nobody": "nobody who reads what leaves the device",
-    }.get(promise.trust, "not even the operator")
-    start = f"On people's own nodes, {who} could" if rehearsal else f"{who} can"
-    start = f"{start[0].upper()}{start[1:]}"
-    if not promise.privacy_delta:
-        return (
-            f"{start} shift the odds of a guess about a person's outcome by more than "
-            f"a factor of {factor} (ε = {total}{often})."
-        )
-    delta = power(promise.privacy_delta)
-    return (
-        f"{start} come to a conclusion more than {factor} times as likely as after "
-        f"another outcome, {delta} added (ε = {total}, δ = {delta}{often})."
-    )
-
-
-def _summarize_condition(promise: Promise, semi_honest: bool) -> str:
-    """Return what must be true for the promise, or nothing where nothing must be."""
-    if promise.trust == "nobody":
-        return ""
-    if promise.trust == "server":
-        return "This holds if the server, which sees every outcome, is trusted."
-    # Sealed sums share one key over the whole run; the others share in every cohort.
-    whole_run = promise.keys is not None
-    parts = []
-    if promise.trust == "shuffler":
-        parts.append("the shuffler does not help the operator")
-    if promise.trust != "shuffler" or promise.privacy_delta:
-        parts.append(_limit_nodes(promise, whole_run))
-    people = "of its people" if parts and not whole_run else "of each cohort's people"
-    if promise.trust == "shuffler" and not promise.privacy_delta:
-        people = "of each cohort's people"
-    parts.append(f"{_honest_part(promise)} {people} answer honestly")
-    if semi_honest:
-        parts.append("the server is semi-honest")
-    lots = [group.drawn for group in promise.groups]
-    lots += [key.drawn for key in promise.keys or ()]
-    chance = f" (failure chance {power(2.0**-promise.lottery_bits)})" * any(lots)
-    return f"This holds while {', '.join(parts[:-1])} and {parts[-1]}{chance}."
-
-
-def _honest_part(promise: Promise) -> str:
-    groups = promise.groups
-    most = max((Fraction(g.honest, g.people) for g in groups), default=Fraction(1))
-    return "all" if most == 1 else f"{round_up(most * 100, 1)} %"
-
-
-def _limit_nodes(promise: Promise, whole_run: bool) -> str:
-    pairs = [(key.colluding, key.nodes) for key in promise.keys or ()]
-    if not whole_run:
-        pairs = [(group.colluding, group.nodes) for group in promise.groups]
-    known = [Fraction(few, nodes) for few, nodes in pairs if nodes]
-    least = min(known, default=promise.corrupt)
-    whose = "the run's nodes" if whole_run else "each cohort's nodes"
-    if not least:
-        return f"none of {whose} colludes"
-    return f"at most {percent(least)} of {whose} collude"
 
 
 def print_result(result: RunResult) -> None:

@@ -142,7 +142,7 @@ class WatchedRun:
                 self._stale.set()
 
     def _look(self) -> bool:
-        """See whether a server is there and what it was asked; tell what changed."""
+        """Check whether a server is there and what it was asked; tell what changed."""
         before = self._served, self._pausing
         with contextlib.suppress(OSError):
             self._served = RunLock.is_held(self._directory)
@@ -193,7 +193,7 @@ class WatchedRun:
         self._changed()
 
     def _told(self) -> tuple[ArmRow, ...]:
-        """Give the arms round by round, as the events tell them."""
+        """Return the arms round by round, as the events tell them."""
         rounds = sorted(self._events.rounds.items())
         return arm_rows(rounds, self._config.experiment.arms)
 

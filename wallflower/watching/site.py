@@ -49,7 +49,7 @@ class Site:
         ]
 
     def app(self) -> Starlette:
-        """Give the application; `access.Guard` belongs in front of it."""
+        """Return the application; `access.Guard` belongs in front of it."""
         return Starlette(
             routes=[
                 Route("/", self._first),
@@ -117,7 +117,7 @@ class Site:
         return StreamingResponse(self._told(parts), media_type="text/event-stream")
 
     async def _told(self, parts: Parts) -> AsyncIterator[str]:
-        """Tell all parts, then those that change; who is slow gets the latest only."""
+        """Yield all parts, then those that change; a slow reader gets only the last."""
         told: dict[str, str] = {}
         fresh = asyncio.Event()
         async with AsyncExitStack() as stack:

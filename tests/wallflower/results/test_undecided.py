@@ -17,7 +17,7 @@ from tests.wallflower.test_run_commands import invoke
 from wallflower.planning.future import LONGEST, RUNS, typical_users
 from wallflower.results import endings as results_endings
 from wallflower.results.endings import still_needed
-from wallflower.results.history import load_run
+from wallflower.results.page import load_run
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.bandit.spec import PolicySpec
 from wallflower.strategy.config import load_config

@@ -16,11 +16,12 @@ from rich.console import Console
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.results.test_page import Page
 from tests.wallflower.test_run_commands import invoke
+from wallflower.policy_text import describe_reason, values_in_unit
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.results.endings import still_needed
-from wallflower.results.history import load_run
 from wallflower.results.live import RunView
-from wallflower.results.view import describe_reason, print_result, values_in_unit
+from wallflower.results.page import load_run
+from wallflower.results.view import print_result
 from wallflower.strategy.bandit.policy import ArmView, EliminationReason
 from wallflower.strategy.config import load_config
 from wallflower.strategy.store import events

@@ -13,7 +13,7 @@ from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.marks import mark_of
 from wallflower.protocol.secure_sum.session import SERVER, Finding
-from wallflower.results.history import load_run
+from wallflower.results.page import load_run
 from wallflower.results.view import print_result
 
 LONG = SMALL.replace('"b"', '"a rather long name of an arm"')

@@ -77,7 +77,9 @@ def test_messages_for_a_key_that_only_one_node_was_given_are_in_no_heap(
     answer = ReleaseAnswer.FromString(body)
     size, keyring = plan.message_bytes, cohort.keyring
     info = seal_info(server.context, keyring.shuffler)  # type: ignore[attr-defined]
-    heap = [answer.messages[at : at + size] for at in range(0, len(answer.messages), size)]
+    heap = [
+        answer.messages[at : at + size] for at in range(0, len(answer.messages), size)
+    ]
     assert len(heap) == (NODES - 1) * plan.messages
     for message in heap[:: max(1, len(heap) // 400)]:
         with pytest.raises(AuthenticationError):
