@@ -28,8 +28,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from wallflower.protocol.errors import InputError
+from wallflower.protocol.noise.radix import PRIVACY_DELTA as PRIVACY_DELTA
 from wallflower.protocol.numbers import round_up
-from wallflower.protocol.privacy.guarantee import PRIVACY_DELTA as PRIVACY_DELTA
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.privacy.sentences import SENTENCE_DELTA
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.noise.radix import HEAP_PART, RadixPlan
-from wallflower.protocol.privacy.calibration import modulus_for, precision_for
-from wallflower.protocol.privacy.guarantee import (
+from wallflower.protocol.noise.radix import (
+    HEAP_PART,
     PRIVACY_DELTA,
-    Guarantee,
+    RadixPlan,
     distance_bits,
 )
+from wallflower.protocol.privacy.calibration import modulus_for, precision_for
+from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import CohortMechanism, Mechanism, register
 from wallflower.protocol.privacy.pure import (
     PureCohort,

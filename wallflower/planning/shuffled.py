@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from wallflower.protocol.noise.radix import RadixPlan
-from wallflower.protocol.privacy.guarantee import distance_bits
+from wallflower.protocol.noise.radix import RadixPlan, distance_bits
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.privacy.shuffled import MixedCohort
 from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus

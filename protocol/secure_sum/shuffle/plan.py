@@ -11,8 +11,7 @@ from itertools import accumulate
 from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.identity.canonical import digest
 from wallflower.protocol.noise.bits import BitSource, uniform_integer
-from wallflower.protocol.noise.radix import RadixPlan, certified_tables
-from wallflower.protocol.privacy.guarantee import distance_bits
+from wallflower.protocol.noise.radix import RadixPlan, certified_tables, distance_bits
 from wallflower.protocol.secure_sum.shuffle import mixing
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, PLAIN, sealed_bytes
 from wallflower.protocol.secure_sum.threat import Threat, least_contributors

@@ -17,7 +17,7 @@ from wallflower.protocol.accounting.exact import (
 )
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.balls import ball, precision
-from wallflower.protocol.privacy.guarantee import PRIVACY_DELTA, distance_bits
+from wallflower.protocol.noise.radix import PRIVACY_DELTA, distance_bits
 from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
 from wallflower.protocol.privacy.shuffled import MixedCohort
 

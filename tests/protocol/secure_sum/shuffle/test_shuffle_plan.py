@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from wallflower.protocol.privacy.guarantee import distance_bits
+from wallflower.protocol.noise.radix import distance_bits
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.shuffle.mixing import shares_for
 from wallflower.protocol.secure_sum.shuffle.plan import ShufflePlan
