@@ -5,7 +5,7 @@ error. `tight` and `pair` are `dist-dp`, exactly simulated; `pair` is the radius
 `benchmarks.pair_radius`, which pays for the largest variance. DP-SE (Sajed and Sheffet
 2019) and AdaP-TT (Azize et al. 2023) are our implementations, which trust a server.
 ">": some runs were undecided at T. The settings of the test (weights 0.8/0.05, tilts
-0.5 and 1.5, shares 1/(b + 5), aims of batches t − 2 to t + 3) were chosen on other instances:
+0.5 and 1.5, shares 1/(b + 5), aims of batches t − 2 to t + 3) were chosen on others:
 .6 .5 .45; .3 .25 .2 .1; .02 .015 .015; .005 .0035 .003; .98 .96 .9; .5 .45 .45 .4.
 
 Both peers are checked against figures of the code published with AdaP-TT, 4 runs each:

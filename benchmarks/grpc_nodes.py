@@ -103,7 +103,8 @@ async def main(config: dict[str, Any]) -> None:
             RUN,
             RunToken.from_text(config["tokens"][node_id]),
         )
-        await connect_node(invitation, identity, Node(identity, trust), settings=settings)
+        node = Node(identity, trust)
+        await connect_node(invitation, identity, node, settings=settings)
 
     async with asyncio.TaskGroup() as group:
         for node_id in config["nodes"]:

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from wallflower.strategy.bandit.cells import Delivered, NoiseBound
+from wallflower.strategy.bandit.failure_budget import WRAP_PART
 from wallflower.strategy.bandit.intervals import OwnDesign
 from wallflower.strategy.bandit.schedule import CohortFacts
 from wallflower.strategy.bandit.sequential_test import SequentialTest
@@ -87,3 +88,17 @@ def test_intervals_of_all_rounds_miss_a_mean_with_at_most_the_arms_part_of_p(
             chance = np.prod(stats.binom.pmf(paths, [*sizes[:2], last], mean), axis=1)
             missed[mean] += float(chance[np.any(wrong, axis=0)].sum())
     assert 0 < max(missed.values()) <= float(spec.failure_probability) / spec.arms
+
+
+def test_each_side_of_an_interval_gets_its_part_of_the_failure_probability() -> None:
+    spec = PolicySpec(
+        policy="elimination",
+        arms=3,
+        horizon=10**4,
+        mechanism="non-private",
+        epsilon=Fraction(1),
+        first_batch=20,
+    ).resolved()
+    test = SequentialTest(spec)
+    level = (1 - WRAP_PART) * test._shares.batch(3) / (2 * 3)
+    assert test._own_design(3).threshold == pytest.approx(-math.log(level))
