@@ -217,7 +217,7 @@ def test_a_run_that_calls_users_exhausted_who_are_not_does_not_verify(
     async def always(*_: object) -> bool:
         return True
 
-    monkeypatch.setattr(Recruiter, "exhausted", always)
+    monkeypatch.setattr(Recruiter, "is_exhausted", always)
 
     async def play(there: World) -> None:
         await there.run()

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.strategy.secure_sum.test_server import EVERY_STAGE, fresh
 from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
 from tests.support.secure_sums import (
-    asks,
     cohort_spec,
-    forged,
     names,
-    open_cohort,
 )
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
 from wallflower.protocol.errors import (
     InputError,
-    ProtocolError,
 )
 from wallflower.protocol.secure_sum.session import Void
-from wallflower.protocol.wire import secure_sum_pb2 as wire
-from wallflower.protocol.wire.sealed_pb2 import SealAnswer
-from wallflower.strategy.secure_sum import backend_modulus, server_session
+from wallflower.strategy.secure_sum import server_session
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -70,37 +61,3 @@ def test_an_unknown_back_end_is_refused() -> None:
     spec.backend = "seald"
     with pytest.raises(InputError, match='did you mean "sealed"'):
         server_session(spec, names(4))
-
-
-def test_a_back_end_that_is_gone_names_its_successor() -> None:
-    spec = cohort_spec("sealed", names(4))
-    spec.backend = "committee"
-    keyring = ClientKeyring(spec.run_id)
-    with pytest.raises(InputError, match='it is gone; "sealed" took its place'):
-        server_session(spec, names(4))
-    with pytest.raises(InputError, match='it is gone; "sealed" took its place'):
-        client_session(spec, "node-00000", None, None, ClientLimits(), keyring)
-    with pytest.raises(InputError, match='it is gone; "sealed" took its place'):
-        backend_modulus("committee", 90)
-
-
-@pytest.mark.parametrize(
-    ("backend", "stage", "kind"),
-    [
-        ("sealed", "seal", SealAnswer),
-        ("secagg-plus", "share", wire.ShareAnswer),
-    ],
-)
-def test_a_node_that_claims_more_users_than_were_invited_is_out(
-    backend: str, stage: str, kind: Any
-) -> None:
-    parties = names(8)
-    cohort = open_cohort(cohort_spec(backend, parties), parties)
-    body = asks(cohort, stage).messages["node-00000"]
-
-    def claim(answer: Any) -> None:
-        answer.users = 2
-
-    answer = forged(cohort.answer("node-00000", body), kind, claim)
-    with pytest.raises(ProtocolError, match="2 users"):
-        cohort.server.receive("node-00000", answer)

@@ -289,8 +289,9 @@ def test_an_honest_complaint_about_a_good_share_is_false_too() -> None:
     request = wire.CheckRequest.FromString(unwrap(ask.messages[member]).payload)
     share = request.shares[0]
     part = client._part
-    client._check(unwrap(ask.messages[member]))
-    _, holders = client._seats
+    envelope = unwrap(ask.messages[member])
+    sizes, seats = client._drawn(request.roster, envelope)
+    _, holders = part.seated(request, client.context, sizes, seats)
     terms = dealing.server._terms  # type: ignore[attr-defined]
     own = next(one for one in holders if one.party == member)
     complaint = part._complaint(share, terms, own)

@@ -395,7 +395,7 @@ async def test_a_desk_that_does_not_know_the_run_is_not_believed() -> None:
     grpc_server = GrpcServer(admission, impostor.server, SETTINGS)
     port = await grpc_server.open("127.0.0.1:0")
     try:
-        with pytest.raises(AuthenticationError, match="gRPC server's proof"):
+        with pytest.raises(AuthenticationError, match="the server's proof"):
             await connect_node(
                 house.invitation(port, "a"), house.identity("a"), Echo(), settings=QUICK
             )
