@@ -14,8 +14,14 @@ from wallflower.output import Plain, console, print_table, print_text
 from wallflower.protocol.numbers import counted
 
 WIDTHS = [60, 80, 200]
-PLAN = ("plan", "--arms", "3", "--horizon", "20000", "--participations", "2")
-SIMULATED = ("simulate", "--means", "0.2,0.8", "--horizon", "20000", "--instances", "3")
+PLAN = (
+    *("plan", "--arms", "3", "--horizon", "20000"),
+    *("--set", "privacy.max-participations=2"),
+)
+SIMULATED = (
+    *("simulate", "--horizon", "20000", "--instances", "3"),
+    *("--set", "rewards.means=[0.2, 0.8]"),
+)
 LONG = "a name of an arm that is rather too long for any table"
 
 

@@ -25,11 +25,10 @@ def figures(
     import json
     import sys
 
-    from wallflower.engines.stopping import interruptible
     from wallflower.figures import power
     from wallflower.figures.plan import FIGURES
     from wallflower.figures.plot import make_figures
-    from wallflower.progress import progress_bar
+    from wallflower.progress import interruptible, progress_bar
     from wallflower.protocol.files.sections import one_of
     from wallflower.protocol.numbers import whole
 

@@ -38,9 +38,8 @@ def simulate(
     import json
     import sys
 
-    from wallflower.engines.stopping import interruptible
     from wallflower.output import check_format
-    from wallflower.progress import progress_bar
+    from wallflower.progress import interruptible, progress_bar
     from wallflower.protocol.numbers import positive, whole
     from wallflower.regret.report import print_report, summarize
     from wallflower.regret.setup import USUAL, Request, prepare

@@ -2,8 +2,7 @@
 
 Ctrl-C once (or ``--until``, or ``wallflower pause`` from elsewhere) lets the round
 under way finish, so that nobody who was asked is lost. Ctrl-C again, or SIGTERM from
-systemd or Kubernetes, stops at once. Commands without an event loop use
-`interruptible` and check it between their steps.
+systemd or Kubernetes, stops at once.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ import asyncio
 import dataclasses
 import datetime
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import Any
 
 from wallflower.engines.registry import Engine, EngineJob
@@ -99,29 +96,3 @@ async def run_until_told(
             timer.cancel()
         loop.remove_signal_handler(signal.SIGTERM)
         loop.remove_signal_handler(signal.SIGINT)
-
-
-class Interruption:
-    """Whether someone asked to stop."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def handle(self, number: int, frame: FrameType | None) -> None:
-        """Note the wish; insist the second time."""
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-
-
-@contextmanager
-def interruptible() -> Iterator[Interruption]:
-    """Catch SIGINT and SIGTERM inside the block."""
-    interruption = Interruption()
-    caught = (signal.SIGINT, signal.SIGTERM)
-    former = [signal.signal(number, interruption.handle) for number in caught]
-    try:
-        yield interruption
-    finally:
-        for number, handler in zip(caught, former, strict=True):
-            signal.signal(number, handler)
