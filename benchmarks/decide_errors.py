@@ -107,7 +107,7 @@ class Row:
 
 
 def fields() -> list[Field]:
-    """Give all rows at level p."""
+    """Return all rows at level p."""
     mechanism_class("dist-dp")  # fills the registry
     others = [name for name in load_mechanisms() if name != "dist-dp"]
     rows = [
@@ -141,7 +141,7 @@ def fields() -> list[Field]:
 
 
 def sharpest() -> list[Field]:
-    """Give fields whose test wastes least: few, nearly independent batches."""
+    """Return fields whose test wastes least: few, nearly independent batches."""
     return [
         Field(arms, 0.5, 0.0, mechanism, Fraction(10), ratio=Fraction(10))
         for arms in (2, 4)
@@ -193,7 +193,7 @@ class Kept:
                 self._known[found["row"]] = found["dropped"]
 
     def row(self, field: Field, times: int, runs: int) -> Row:
-        """Give a row, played now or before."""
+        """Return a row, played now or before."""
         key = f"{field.name}, at {times} p, {runs} runs, {USERS_PER_ARM}"
         if key in self._known:
             return Row(field, times, self._known[key], runs)

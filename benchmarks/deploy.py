@@ -121,12 +121,12 @@ def local_batch(folder: Path, plan: Plan, nodes: int, kind: str) -> float:
 
 
 def batch_seconds(events: Iterable[Mapping[str, Any]]) -> list[float]:
-    """Give how long each batch took, as the run's own events say."""
+    """Return how long each batch took, as the run's own events say."""
     return [e["seconds"] for e in events if e["event"] == "RoundFinished"]
 
 
 def memory_mb(pid: int) -> float:
-    """Give the proportional memory of a process and all it started."""
+    """Return the proportional memory of a process and all it started."""
     parent = psutil.Process(pid)
     family = [parent, *parent.children(recursive=True)]
     return sum(process.memory_full_info().pss for process in family) / 2**20
@@ -172,7 +172,7 @@ def measure(nodes: int, folder: Path, *, namespaces: bool, stock: bool) -> Row:
 
 
 def table(rows: list[Row]) -> str:
-    """Give the rows as the table of docs/operations.md."""
+    """Return the rows as the table of docs/operations.md."""
     lines = [
         "| nodes | stock SecAgg+, one round | ours, one batch (all arms) | ratio | "
         "all nodes in one process: memory / gRPC server | our start, once a run | "

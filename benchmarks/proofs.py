@@ -42,7 +42,7 @@ def made(public: Point, count: int) -> list[ShufflerUpload]:
 
 
 def wrong(key: bytes, uploads: Sequence[ShufflerUpload], together: int) -> int:
-    """Check parcels, so many together; give how many are wrong."""
+    """Check uploads, so many together; give how many are wrong."""
     public, found = Point.parse(key), 0
     for start in range(0, len(uploads), together):
         claims = [

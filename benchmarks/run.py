@@ -114,7 +114,7 @@ class CountingPort:
 
 
 def throughput(run_dir: Path) -> tuple[int, float]:
-    """Give the users in all sums and the seconds from first asked to last decided."""
+    """Return the users in all sums and the seconds from first asked to last decided."""
     with Journal.read(run_dir) as journal:
         users = sum(c.result.survivors for c in journal.cohorts() if c.result)
         chain = journal.entries()
@@ -226,7 +226,7 @@ def _stock_settings(
 
 
 def memory_per_1000_nodes() -> float:
-    """Give the MB that 1,000 further one-user nodes add to a whole local run."""
+    """Return the MB that 1,000 further one-user nodes add to a whole local run."""
     small, large = _peak_mb(5), _peak_mb(15)  # 500 and 1,500 nodes
     return large - small
 
@@ -288,7 +288,7 @@ def _of_one_user(cohort: int, folder: Path) -> Row:
 
 
 def _mean(rows: Sequence[Row]) -> Row:
-    """Give what all runs took together, a user."""
+    """Return what all runs took together, a user."""
     slowness = statistics.fmean(1 / row.users_per_second for row in rows)
     return dataclasses.replace(
         rows[0],

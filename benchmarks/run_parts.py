@@ -54,7 +54,7 @@ def part_of(path: str) -> str | None:
 
 
 def shares(profile: cProfile.Profile) -> dict[str, float]:
-    """Give the seconds of each part, libraries' own put on their callers."""
+    """Return the seconds of each part, libraries' own put on their callers."""
     found: defaultdict[str, float] = defaultdict(float)
     stats: Any = pstats.Stats(profile)
     for (path, _, name), (_, _, own, _, callers) in stats.stats.items():

@@ -29,7 +29,7 @@ _FLOOR = Fraction(4, 5)
 
 
 def plan_of(users: int, epsilon: Fraction) -> RadixPlan:
-    """Give the plan that a cohort of a run has."""
+    """Return the plan that a cohort of a run has."""
     floor = int(users * _FLOOR)
     radix = mechanism_named("shuffle-dp", epsilon).for_cohort(users, floor, WRAP).radix
     assert radix is not None

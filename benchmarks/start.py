@@ -31,7 +31,7 @@ _IDLE_S = 5.0
 
 
 def cpu_s() -> float:
-    """Give the CPU seconds of everything that this process started."""
+    """Return the CPU seconds of everything that this process started."""
     own = psutil.Process()
     times = own.cpu_times()
     total = times.children_user + times.children_system

@@ -31,7 +31,7 @@ _QUIET = {**os.environ, "GRPC_VERBOSITY": "NONE"}
 async def grpc_server_under_siege() -> AsyncIterator[
     tuple[int, int, Callable[[], Awaitable[float]]]
 ]:
-    """Give a gRPC server's port, its process and how to play a round at it."""
+    """Return a gRPC server's port, its process and how to play a round at it."""
     pair = SERVER.certificate.decode(), SERVER.private_key.decode()
     async with _child("serve", *pair) as grpc_server:
         port = int(await _line(grpc_server))

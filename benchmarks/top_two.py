@@ -228,7 +228,7 @@ class TopTwo:
         self._pairs = UnevenPairs(self._spec)
 
     def run(self) -> tuple[Doubles, int, int]:
-        """Give users of every instance, how many are undecided, how many erred."""
+        """Return users of every instance, how many are undecided, how many erred."""
         for arm in range(self._shape[1]):
             self._ask(np.arange(self._shape[0]), np.full(self._shape[0], arm))
         while len(rows := self._racing()):

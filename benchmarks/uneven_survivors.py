@@ -110,7 +110,7 @@ class UnevenElimination(FastElimination):
         return losers
 
     def _side(self, arm: int, last: int, size: int) -> History:
-        """Give what was delivered of an arm up to batch `last`, of `size` users."""
+        """Return what was delivered of an arm up to batch `last`, of `size` users."""
         sizes = [self._schedule.size(batch) for batch in range(1, last)] + [size]
         delivered = [
             (

@@ -52,7 +52,7 @@ class NodeProvider(Protocol):
     """Knows the nodes that this process serves."""
 
     def name(self, context: Context) -> str:
-        """Give the node's stable name."""
+        """Return the node's stable name."""
         ...
 
     async def work(self, context: Context, body: bytes) -> bytes:
@@ -140,7 +140,7 @@ def serve_nodes(app: ClientApp, rewards: RewardsOf | None = None) -> ClientApp:
 
     @app.query(flower_record.action(flower_record.HELLO))
     def hello(message: Message, context: Context) -> Message:
-        """Tell the node's stable name."""
+        """Return the node's stable name."""
         name = _guarded(lambda: nodes.provider(context).name(context))
         return _reply(message, {flower_record.NAME: name})
 

@@ -107,7 +107,7 @@ class ClientPolicy:
                 raise InputError("shufflers", f'"{name}"', allowed)
 
     def enrolled(self) -> ClientPolicy:
-        """Give the terms of a node that holds an enrolment key.
+        """Return the terms of a node that holds an enrolment key.
 
         With it a lying server can be withstood, so the node insists unless its own file
         says otherwise; the operator's file has no say.

@@ -85,7 +85,7 @@ def advisories(folder: Path, names: set[str]) -> Iterator[Mapping[str, Any]]:
 def findings(
     pinned: Sequence[Pin], known: Sequence[Mapping[str, Any]]
 ) -> list[Finding]:
-    """Give every pin that an advisory names; withdrawn ones name nobody."""
+    """Return every pin that an advisory names; withdrawn ones name nobody."""
     found = []
     for advisory in known:
         if advisory.get("withdrawn"):
@@ -119,7 +119,7 @@ def _is_affected(version: str, affected: Mapping[str, Any]) -> bool:
 
 
 def _inside(wanted: Version, events: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether the last event before a version left it affected."""
+    """Return whether the last event before a version left it affected."""
     steps: list[tuple[Version, int, bool]] = []
     for event in events:
         for kind, value in event.items():
@@ -157,7 +157,7 @@ def _yaml(text: str) -> Any:
 
 
 def newest(known: Sequence[Mapping[str, Any]]) -> str:
-    """Give the day of the last change to any advisory."""
+    """Return the day of the last change to any advisory."""
     return max((str(one.get("modified", "")) for one in known), default="")[:10]
 
 

@@ -174,7 +174,7 @@ class JournalError(WallflowerError):
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Give the error that ended a TaskGroup: one failure stopped the others."""
+    """Return the error that ended a TaskGroup: one failure stopped the others."""
     first: BaseException = group
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
@@ -182,7 +182,7 @@ def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Give `` (did you mean "x"?)`` for a near miss, else an empty text."""
+    """Return `` (did you mean "x"?)`` for a near miss, else an empty text."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f' (did you mean "{close[0]}"?)' if close else ""
 

@@ -43,7 +43,7 @@ def experiment(run_config: Mapping[str, object]) -> ExperimentConfig:
 def run_directory(
     run_config: Mapping[str, object], config: ExperimentConfig, flower_run_id: int
 ) -> Path:
-    """Give the run directory: as told, else below Flower's home, named by its run.
+    """Return the run directory: as told, else below Flower's home, named by its run.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ _LOOK_S, _STILL_S = 0.05, 1.0
 
 
 def engine_of(grid: Grid) -> str:
-    """Tell how Flower runs the app: only a deployment's grid goes over a network."""
+    """Return how Flower runs the app: only a deployment's grid goes over a network."""
     return DEPLOYMENT if isinstance(grid, HttpGrid) else SIMULATION
 
 
@@ -207,7 +207,7 @@ class PrivateBandit(Strategy):
             self._recall(journal)
 
     def _trust(self) -> Trust | None:
-        """Give the key by which nodes are known; a simulation may need to make it."""
+        """Return the key by which nodes are known; a simulation may need to make it."""
         key = self._trust_key
         if key is None and self.engine == SIMULATION:
             key = simulated_enrolment_key(self.config, self.run_dir)

@@ -16,7 +16,7 @@ from wallflower.strategy.config import ExperimentConfig
 
 
 def simulated_enrolment_key(config: ExperimentConfig, run_dir: Path) -> bytes | None:
-    """Give the public key where the threat needs one; make the key for a new run."""
+    """Return the public key where the threat needs one; make the key for a new run."""
     if config.secure_sum.server != "malicious":
         return None
     path = run_dir / SEED_FILE

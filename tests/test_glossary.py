@@ -195,7 +195,7 @@ def test_a_retired_word_does_not_come_back(entry: str) -> None:
 
 
 def test_the_parts_of_identifiers_are_words() -> None:
-    assert split_words("DeskSettings.open_desk") == "desk settings.open desk"
+    assert split_words("DeskSettings.open_server") == "desk settings.open desk"
 
 
 # A dotted name in backquotes below one of the four folders, or below the package.

@@ -1,1 +1,1 @@
-"""Put nodes together: from a home on disk, or for an engine."""
+"""Build nodes: from a home on disk, or for an engine."""

@@ -1,4 +1,4 @@
-"""Put a node together from its settings: what every engine and the ClientApp call."""
+"""Build a node from its settings: what every engine and the ClientApp call."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class NodeHome:
             raise ConfigError(f"{where}.node", '"arms" is missing for a table source')
 
     def _policy(self) -> ClientPolicy:
-        """Give the users' terms; the node's own log says what they do not withstand."""
+        """Return the users' terms; the node's own log says what they do not withstand."""
         policy = self.file.policy
         if (self.keys / keyfiles.ENROLMENT_PUBLIC).exists():
             policy, why = (
@@ -193,8 +193,8 @@ class NodeHome:
         return keyfiles.read_trust(self.keys)
 
     def authority(self, given: bytes) -> bytes:
-        """Give the root certificate for the gRPC server: the node's own before a given
-        one.
+        """Return the root certificate for the gRPC server: the node's own before a
+        given one.
         """
         own = self.keys / keyfiles.AUTHORITY_CERTIFICATE
         return own.read_bytes() if own.exists() else given
@@ -275,7 +275,7 @@ class HomeProvider:
         self._homes: dict[Path, NodeHome] = {}
 
     def name(self, context: Context) -> str:
-        """Give the name on the node's certificate, or in its file."""
+        """Return the name on the node's certificate, or in its file."""
         return self._home(context).name
 
     async def work(self, context: Context, body: bytes) -> bytes:

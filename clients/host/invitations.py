@@ -39,7 +39,7 @@ def save(home: Path, invitation: Invitation) -> Path:
 
 
 def kept(home: Path) -> Sequence[Invitation]:
-    """Give all invitations; those whose token has expired are dropped."""
+    """Return all invitations; those whose token has expired are dropped."""
     found = []
     for path in sorted((home / _FOLDER).glob("*.json")):
         invitation = _read(path)

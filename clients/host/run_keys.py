@@ -24,7 +24,7 @@ class StoredKeyShares:
         self._run_id = run_id
 
     def read(self, name: str) -> bytes | None:
-        """Give a share, or None; one that was tampered with is gone."""
+        """Return a share, or None; one that was tampered with is gone."""
         return self._store.read("share", self._node_id, self._place(name))
 
     def write(self, name: str, secret: bytes) -> None:
@@ -40,7 +40,7 @@ class StoredKeyShares:
 
 
 def stored_keyring(store: SessionStore, node_id: str) -> Callable[[str], ClientKeyring]:
-    """Give a maker of keyrings whose run key lies in the node's store."""
+    """Return a maker of keyrings whose run key lies in the node's store."""
 
     def keyring(run_id: str) -> ClientKeyring:
         fresh = X25519PrivateKey.generate().private_bytes_raw()

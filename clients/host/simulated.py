@@ -28,7 +28,7 @@ def simulated_here() -> Iterator[None]:
 
 
 def in_simulation() -> bool:
-    """Tell whether the ClientApp is run by a simulation."""
+    """Return whether the ClientApp is run by a simulation."""
     return _here.get() or _in_an_actor()
 
 

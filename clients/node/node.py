@@ -141,7 +141,7 @@ class Node:
         self._begun: set[str] = set()  # cohorts whose users were looked at
 
     async def handle(self, body: bytes) -> bytes:
-        """Answer one NodeRequest with one NodeAnswer; see `protocol.port`."""
+        """Answer one NodeRequest with one NodeAnswer; see `protocol.messages.port`."""
         try:
             request = NodeRequest.FromString(body)
         except DecodeError:

@@ -45,7 +45,7 @@ class Randomize(Protocol):
         users: Sequence[str],
         rewards: Doubles,
     ) -> int:
-        """Give Σ y, modulo the cohort's modulus where its sum has one."""
+        """Return Σ y, modulo the cohort's modulus where its sum has one."""
         ...
 
 
@@ -118,7 +118,7 @@ def encode_one(reward: float, precision: int, bits: BitSource) -> int:
 def _scaled(
     values: NDArray[np.float64], precision: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
-    """Give ⌊xg⌋, the first 64 bits of its fraction, and whether more follow."""
+    """Return ⌊xg⌋, the first 64 bits of its fraction, and whether more follow."""
     halves, exponents = np.frexp(values)
     high, low = _product(np.ldexp(halves, 53).astype(np.uint64), precision)
     # Mg·2⁶⁴ is (high, low, 0) in words; Mg < 2¹¹⁵, so beyond 191 nothing is left.
@@ -139,7 +139,7 @@ def _scaled(
 def _product(
     numbers: NDArray[np.uint64], precision: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Give number·g in 128 bits: the high and the low half."""
+    """Return number·g in 128 bits: the high and the low half."""
     factor = np.uint64(precision)
     high_number, low_number = numbers >> _HALF, numbers & _LOW
     high_factor, low_factor = factor >> _HALF, factor & _LOW
@@ -152,7 +152,7 @@ def _product(
 def randomize(
     reward: Reward, cohort: CohortMechanism, modulus: int | None, bits: BitSource
 ) -> int:
-    """Give what one user sends: y = (x̂ + η) mod m; without a modulus y in ℤ."""
+    """Return what one user sends: y = (x̂ + η) mod m; without a modulus y in ℤ."""
     value = encode(reward, cohort.precision, bits)
     return _reduced(value + _draw(cohort.user_noise(), 1, bits), modulus, cohort)
 
@@ -163,7 +163,8 @@ def randomize_node(
     modulus: int | None,
     bits: BitSource,
 ) -> int:
-    """Give what a node sends for its users: Σ y mod m, in law as if each had sent hers.
+    """Return what a node sends for its users: Σ y mod m, in law as if each sent their
+    own.
 
     Without a modulus (a sealed sum adds up in ℤ) nothing is reduced. Where the noise is
     infinitely divisible, the sum of the users' noises is one draw.

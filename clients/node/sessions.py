@@ -48,7 +48,7 @@ class Sessions(Protocol):
     """The open sessions of one node, by cohort."""
 
     def get(self, cohort_id: str) -> ClientSession | None:
-        """Give the session of a cohort, or None where none is open."""
+        """Return the session of a cohort, or None where none is open."""
         ...
 
     def keep(self, cohort_id: str, session: ClientSession) -> None:
@@ -67,7 +67,7 @@ class MemorySessions:
         self._open: dict[str, ClientSession] = {}
 
     def get(self, cohort_id: str) -> ClientSession | None:
-        """Give the session of a cohort, or None where none is open."""
+        """Return the session of a cohort, or None where none is open."""
         return self._open.get(cohort_id)
 
     def keep(self, cohort_id: str, session: ClientSession) -> None:

@@ -93,7 +93,7 @@ class TableRewards:
         self._arms = tuple(arms)
 
     def only(self, users: Sequence[str]) -> TableRewards:
-        """Give the part of the table that one of several nodes holds."""
+        """Return the part of the table that one of several nodes holds."""
         part = copy.copy(self)
         part._keep(users)
         return part
@@ -120,7 +120,7 @@ class TableRewards:
         ]
 
     async def ready(self, arm: int, arm_name: str) -> None:
-        """See that the arm's number means the same column here as at the server."""
+        """Check that the arm's number means the same column here as at the server."""
         if not arm < len(self._arms) or self._arms[arm] != arm_name:
             raise UnavailableError(
                 f'arm {arm} of the experiment is "{arm_name}", but the arms of this '

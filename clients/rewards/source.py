@@ -81,14 +81,14 @@ class RewardSource(Protocol):
     """Anything that knows all outcomes at the same time."""
 
     async def pull(self, pull: Pull) -> Sequence[object] | Doubles:
-        """Give one reward per user, in order; an exception object for a failure.
+        """Return one reward per user, in order; an exception object for a failure.
 
         What is not said at the end of the node's window counts as not known.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
 
 
@@ -97,19 +97,19 @@ class RewardStream(Protocol):
     """Anything that learns of one outcome after the other."""
 
     def stream(self, pull: Pull) -> AsyncGenerator[tuple[int, object], None]:
-        """Give (place of the user, reward) as it becomes known, in any order.
+        """Return (place of the user, reward) as it becomes known, in any order.
 
         May take hours. Other cohorts and nodes are not held up by it.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
 
 
 def streams(source: Rewards) -> TypeGuard[RewardStream]:
-    """Tell whether a source learns of one outcome after the other."""
+    """Return whether a source learns of one outcome after the other."""
     # isinstance looks at a protocol's every attribute anew, for every pull.
     return hasattr(source, "stream")
 

@@ -1,7 +1,7 @@
 """Where a node keeps its share of a run's key between cohorts.
 
 In memory by default. A node whose every message may reach a new process keeps it in its
-own sealed store (`clients.run_keys`). It is written before the member says that it
+own sealed store (`clients.host.run_keys`). It is written before the member says that it
 holds a good share, and deleted when the dealing is closed.
 """
 
@@ -14,7 +14,7 @@ class KeyShareStore(Protocol):
     """Secrets of one node and run, by name."""
 
     def read(self, name: str) -> bytes | None:
-        """Give a secret, or None."""
+        """Return a secret, or None."""
         ...
 
     def write(self, name: str, secret: bytes) -> None:
@@ -33,10 +33,10 @@ class MemoryKeyShares:
         self._secrets: dict[str, bytes] = {}
 
     def __repr__(self) -> str:
-        return f"MemoryVault({len(self._secrets)} entries)"
+        return f"MemoryKeyShares({len(self._secrets)} entries)"
 
     def read(self, name: str) -> bytes | None:
-        """Give a secret, or None."""
+        """Return a secret, or None."""
         return self._secrets.get(name)
 
     def write(self, name: str, secret: bytes) -> None:

@@ -93,7 +93,7 @@ class ClientKeyring:
         self.opening_keys.pop(dealing_id, None)
 
     def own_key(self) -> OwnKey:
-        """Give the run's key, or a new one for a single cohort."""
+        """Return the run's key, or a new one for a single cohort."""
         if not self.reuse:
             return OwnKey.generate(whole_run=False)
         if self._run_key is None:

@@ -183,7 +183,7 @@ class ClientMachine(abc.ABC):
         self.context, self._noted = context, noted
 
     def has_answered(self, stage: int) -> bool:
-        """Tell whether a stage had its answer."""
+        """Return whether a stage had its answer."""
         return stage in self._answers
 
     def check_keys(

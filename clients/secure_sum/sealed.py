@@ -136,7 +136,7 @@ class SealedClient(ClientMachine):
         return lambda value: self._open(request, summed, key)
 
     def _opened_sum(self, request: OpenRequest) -> Point:
-        """Give Σ C₁ of a set that may be opened; refuses one that is too small.
+        """Return Σ C₁ of a set that may be opened; refuses one that is too small.
 
         Where the server may lie every contribution is verified and the sum made here.
         """
@@ -249,10 +249,10 @@ class SealedClient(ClientMachine):
 def _opening_key(
     setting: SessionParams, dealing_id: str, name: bytes, dealers: list[str]
 ) -> tuple[int, bytes]:
-    """Give this member's key of the dealing that a sum was sealed under, and s_i·G.
+    """Return this member's key of the dealing that a sum was sealed under, and s_i·G.
 
     Every sum of a run asks the same of the same shares: what was found good is kept as
-    long as the vault holds them.
+    long as the store holds them.
     """
     keyring = setting.keyring
     body = keyring.key_shares.read(dealing_id)

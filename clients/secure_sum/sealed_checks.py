@@ -39,7 +39,7 @@ from wallflower.protocol.wire.sealed_pb2 import (
 def sealing_key(
     note: DealingNote, setting: SessionParams, threat: Threat, nodes: int
 ) -> Point:
-    """Give the key to seal under; where the server may lie, from the dealers' word.
+    """Return the key to seal under; where the server may lie, from the dealers' word.
 
     Believed only if enough enrolled, correctly drawn dealers signed for it, each of
     which knows its own part: then one of them is honest, has dealt to a committee it
@@ -110,7 +110,7 @@ def checked_contribution(
     context: bytes,
     trust: Trust,
 ) -> Point:
-    """Give C₁ of a contribution that its enrolled sender made for this very cohort."""
+    """Return C₁ of a contribution that its enrolled sender made for this very cohort."""
     certificate = trust.verify(sender, sealed.certificate)
     most = min(roster.get(sender, 0), certificate.capacity)
     if not 1 <= sealed.users <= most:

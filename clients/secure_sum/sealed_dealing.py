@@ -1,7 +1,7 @@
 """`sealed`, a node's part in a dealing: enlist, deal, check.
 
 A drawn member announces a key of this dealing, deals a secret of its own if asked to,
-and checks every share dealt to it. Good shares go to the node's vault, by dealer, for
+and checks every share dealt to it. Good shares go to the node's store, by dealer, for
 the sums of the run; a bad one is answered with a complaint that everybody can check.
 The polynomial is forgotten as soon as it is dealt but for the dealer's own share, the
 member's key with the check.
@@ -73,7 +73,7 @@ class _Received:
     own: bool = False
 
     def fits(self, threshold: int, place: int) -> bool:
-        """Tell whether it is the dealer's polynomial at `place`."""
+        """Return whether it is the dealer's polynomial at `place`."""
         if self.own:
             return True
         share, points = self.share, self.message.commitments
@@ -107,7 +107,7 @@ class DealingPart:
             self._dealt = state.own if state.HasField("own") else None
 
     def forget(self) -> None:
-        """Drop the key of this dealing; shares in the vault stay for the run."""
+        """Drop the key of this dealing; shares in the store stay for the run."""
         self._pair = None
         self._dealt = None
 
@@ -143,7 +143,7 @@ class DealingPart:
         sizes: DealingSizes,
         seats: Seats | None,
     ) -> tuple[Terms, list[Holder]]:
-        """Give the terms, and who sits where; a member that believes the server is
+        """Return the terms, and who sits where; a member that believes the server is
         told its own place alone when it checks its shares.
         """
         lying = self._threat.malicious_server

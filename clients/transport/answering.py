@@ -36,7 +36,7 @@ class Outbox:
         self._changed.set()
 
     async def take(self) -> bytes:
-        """Give the next frame, waiting for one."""
+        """Return the next frame, waiting for one."""
         while not self._frames:
             self._changed.clear()
             await self._changed.wait()

@@ -59,7 +59,7 @@ class ConnectionSettings:
     first_wait_s, longest_wait_s : float
         Bounds of the wait between two attempts; it doubles, and a random part of it is
         taken so that a thousand nodes do not come back in the same instant.
-    greeting_s : float
+    handshake_s : float
         How long the handshake may take.
     most_bytes : int
         Largest message accepted from the gRPC server.
@@ -226,7 +226,7 @@ async def _try(
 
 
 def open_channel(invitation: Invitation, most_bytes: int) -> grpc.aio.Channel:
-    """Give a connection of our own to the gRPC server; it is made when it is first
+    """Return a connection of our own to the gRPC server; it is made when it is first
     used.
     """
     credentials = grpc.ssl_channel_credentials(invitation.root_certificate)

@@ -100,7 +100,7 @@ async def _reason(call: _Call) -> str:
 
 
 def reason_of(status: grpc.StatusCode, details: str) -> str:
-    """Give the gRPC server's word for the end of a call, or gRPC's."""
+    """Return the gRPC server's word for the end of a call, or gRPC's."""
     if details in STATUS:
         return details
     if "CERTIFICATE_VERIFY_FAILED" in details.upper():
@@ -184,7 +184,7 @@ class _Stream:
         answering.most_bytes = welcome.most_bytes
 
     async def serve(self) -> str | None:
-        """Give the run's end reason, or None when the stream just ended."""
+        """Return the run's end reason, or None when the stream just ended."""
         parts: list[Coroutine[Any, Any, str | None]] = [
             self._read(),
             self._write(),

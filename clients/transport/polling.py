@@ -277,7 +277,7 @@ class PollingClient:
         return asked
 
     async def _brought(self) -> node_service_pb2.PollRequest:
-        """Put together what is done, as much as one visit may bring."""
+        """Collect what is done, as much as one visit may bring."""
         brought = node_service_pb2.PollRequest()
         room = self._most_bytes - _FRAME_BYTES
         if self._prepared is None:

@@ -38,7 +38,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Tell whether nothing is wrong and everything could be checked."""
+        """Return whether nothing is wrong and everything could be checked."""
         exact = self.sums_wrong == 0 and self.sums_checked == self.sums
         return exact and self.users_twice == 0
 

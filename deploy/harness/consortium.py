@@ -44,7 +44,7 @@ class Consortium:
     node_processes: dict[str, Process] = field(default_factory=dict)
 
     def home_of(self, name: str) -> Path:
-        """Give a node's Wallflower home: its keys, settings and ledger."""
+        """Return a node's Wallflower home: its keys, settings and ledger."""
         return self.folder / "nodes" / name
 
     def start_node(

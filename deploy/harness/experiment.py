@@ -92,7 +92,7 @@ def write_experiment(
 
 
 def node_environment(built: Consortium, name: str, plan: Plan) -> dict[str, str]:
-    """Give what a node's reward source reads."""
+    """Return what a node's reward source reads."""
     return {
         GATE: str(gate_of(built, name)),
         MEANS: json.dumps(plan.truth),
@@ -106,7 +106,7 @@ def gate_of(built: Consortium, name: str) -> Path:
 
 
 def operator_environment(built: Consortium) -> dict[str, str]:
-    """Give the environment of the operator's own commands."""
+    """Return the environment of the operator's own commands."""
     return environment(built.operator.home, {"WALLFLOWER_LOGS": "json"})
 
 
@@ -121,7 +121,7 @@ class LabRun:
     seen: list[dict[str, Any]] = field(default_factory=list)
 
     def events(self) -> list[dict[str, Any]]:
-        """Give all events so far."""
+        """Return all events so far."""
         path = self.run_dir / "events.jsonl"
         if path.exists():
             with path.open("rb") as file:

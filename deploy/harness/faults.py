@@ -98,7 +98,7 @@ def _opening(lab: Lab) -> Iterator[None]:
 
 
 def _missing_then_back(found: Audit) -> bool:
-    """Tell whether a batch was without the node and a later one with all four."""
+    """Return whether a batch was without the node and a later one with all four."""
     fewest = found.nodes_by_round
     return any(n < 4 for n in fewest) and fewest[-1] == 4
 
@@ -211,7 +211,7 @@ def _right_clock(lab: Lab) -> None:
 
 
 def wrong_clock(offset: str, *, let_in: bool) -> Callable[[Lab], None]:
-    """Give a way to restart the victim with another clock before the run begins."""
+    """Return a way to restart the victim with another clock before the run begins."""
 
     def prepare(lab: Lab) -> None:
         lab.kill_node(lab.victim)

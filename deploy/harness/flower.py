@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Give Flower its home and forbid it to phone or install anything."""
+    """Return Flower its home and forbid it to phone or install anything."""
     home.mkdir(parents=True, exist_ok=True)
     return {
         **{name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ},
@@ -132,7 +132,7 @@ class Operator:
         return done.stdout
 
     def register(self, public_key: Path) -> None:
-        """Let a node in."""
+        """Admit a node."""
         self.flwr("supernode", "register", str(public_key), "wallflower")
 
     def nodes_online(self) -> int:

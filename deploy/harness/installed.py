@@ -81,7 +81,7 @@ def run_installed(
 
 @contextlib.contextmanager
 def image_programs(image: Path, site: Path, user: int) -> Iterator[str]:
-    """Give a PATH whose programs run inside an image, as its user.
+    """Return a PATH whose programs run inside an image, as its user.
 
     The image sees the site's folder under the same name, and nothing else of this
     machine; what a program is to write belongs to the image's user.

@@ -90,7 +90,7 @@ class Lab:
         stop_all_in(network.hosts[name].namespace)
 
     def attends(self, name: str) -> bool:
-        """Tell whether a node has a connection to the gRPC server."""
+        """Return whether a node has a connection to the gRPC server."""
         listed = subprocess.run(
             self.built.hosts[name].command(["ss", "-Htn", "state", "established"]),
             capture_output=True,

@@ -49,7 +49,7 @@ class LoopbackHost:
     address: str = "127.0.0.1"
 
     def command(self, arguments: Sequence[str]) -> list[str]:
-        """Give the command unchanged."""
+        """Return the command unchanged."""
         return list(arguments)
 
 
@@ -79,7 +79,7 @@ def _run(*arguments: str) -> str:
 
 
 def namespaces_available() -> bool:
-    """Tell whether this machine lets us make a namespace."""
+    """Return whether this machine lets us make a namespace."""
     name = f"wf{os.getpid()}-probe"
     try:
         _run("ip", "netns", "add", name)
@@ -134,7 +134,7 @@ class Network:
         _run("ip", "-n", namespace, "link", "set", "lo", "up")
 
     def add_address(self, name: str, last: int) -> str:
-        """Give a host a second address, e.g. one of the gRPC server's own."""
+        """Add a second address to a host, e.g. one of the gRPC server's own."""
         address = f"{self._subnet}.{last}"
         namespace = self.hosts[name].namespace
         _run("ip", "-n", namespace, "addr", "add", f"{address}/24", "dev", "eth0")

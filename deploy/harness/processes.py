@@ -153,7 +153,7 @@ def until(
 
 
 def listening(host: Host, port: int) -> bool:
-    """Tell whether a TCP port answers, asked from the host itself."""
+    """Return whether a TCP port answers, asked from the host itself."""
     if host.command([]) == []:
         with socket.socket() as probe:
             probe.settimeout(1)
@@ -166,7 +166,7 @@ def listening(host: Host, port: int) -> bool:
 
 
 def descendants(pid: int, word: str) -> list[psutil.Process]:
-    """Give the descendants of a process whose command line has `word`."""
+    """Return the descendants of a process whose command line has `word`."""
     try:
         family = psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -175,7 +175,7 @@ def descendants(pid: int, word: str) -> list[psutil.Process]:
 
 
 def command_line(process: psutil.Process) -> str:
-    """Give a process's command line, or nothing when it is gone."""
+    """Return a process's command line, or nothing when it is gone."""
     try:
         return " ".join(process.cmdline())
     except psutil.Error:
@@ -192,7 +192,7 @@ _PORTS = range(10_000, 30_000)
 
 
 def free_port() -> int:
-    """Give a loopback port that is free and is given to nobody else by the system.
+    """Return a loopback port that is free and is given to nobody else by the system.
 
     Drawn at random, so that processes which look at the same time differ.
     """

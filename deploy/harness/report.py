@@ -64,7 +64,7 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Tell whether the run survived as promised."""
+        """Return whether the run survived as promised."""
         return (
             not self.hung
             and self.verified
@@ -75,7 +75,7 @@ class Row:
 
 
 def slug(fault: Fault) -> str:
-    """Give a folder's name for a fault."""
+    """Return a folder's name for a fault."""
     text = f"{fault.name} {fault.phase}".lower().replace(" ", "-")
     return "".join(character for character in text if character not in ",'")
 
@@ -133,7 +133,7 @@ def resume(built: Consortium, run_dir: Path) -> int:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Give the fault × phase table as Markdown."""
+    """Return the fault × phase table as Markdown."""
     lines = [
         "| fault | phase | then | first command | nodes by round | asked/in sums | "
         "void | s |",

@@ -20,7 +20,7 @@ _POLL_S = 0.02
 
 
 async def reward(arm: str, user: str) -> float:
-    """Give 1 or 0 with the arm's mean, always the same for one user and arm."""
+    """Return 1 or 0 with the arm's mean, always the same for one user and arm."""
     gate = os.environ.get(GATE)
     while gate and Path(gate).exists():  # noqa: ASYNC110, ASYNC240
         await asyncio.sleep(_POLL_S)

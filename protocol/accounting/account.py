@@ -1,4 +1,4 @@
-"""What one user has spent over everything she took part in, in one currency.
+"""What one user has spent over everything they took part in, in one currency.
 
 Guarantees of different kinds compose: a pure ε bounds every Rényi divergence by
 min{ε, αε²/2} (Bun and Steinke 2016, Prop. 1.4), concentrated ½ε²-CDP by αε²/2, Skellam
@@ -41,7 +41,7 @@ class Cost:
 
     Attributes
     ----------
-    kind : as of `protocol.guarantee.Guarantee`.
+    kind : as of `protocol.privacy.guarantee.Guarantee`.
     epsilon : its parameter; 0 for kind ``none``, whose cost has no bound.
     precision : g, which the curve of Skellam noise needs; 0 elsewhere.
     privacy_delta : δ of its own, of mixing or of noise that is cut off; else 0.
@@ -86,7 +86,7 @@ class Cost:
         return cls(kind, epsilon + (_LARGEST_EXCESS if kind == "concentrated" else 0))
 
     def guarantee(self) -> Guarantee:
-        """Give the cost as a guarantee, which knows its Rényi curve."""
+        """Return the cost as a guarantee, which knows its Rényi curve."""
         epsilon = None if self.kind == "none" else self.epsilon
         if self.kind == "renyi" and self.precision < 1:
             raise InputError("precision", self.precision, "at least 1 for Skellam")
@@ -100,7 +100,7 @@ class Account:
     spends: tuple[tuple[Cost, int], ...] = ()
 
     def plus(self, cost: Cost) -> Account:
-        """Give the account after one more spend; equal accounts are one object."""
+        """Return the account after one more spend; equal accounts are one object."""
         return _plus(self, cost)
 
     def total(self, privacy_delta: Fraction) -> Fraction | None:
@@ -191,7 +191,7 @@ def _converted(
 
 @functools.lru_cache(maxsize=4096)
 def _own_epsilon(cost: Cost) -> float:
-    """Give ε of one spend alone, as its noise was cut for."""
+    """Return ε of one spend alone, as its noise was cut for."""
     if cost.kind == "pure":
         return float(cost.epsilon)
     return cost.guarantee().approximate(SENTENCE_DELTA)
@@ -212,5 +212,5 @@ def _cost_of(mechanism: Same[CohortMechanism], proved_inputs: bool) -> Cost:
 
 @functools.lru_cache(maxsize=1024)
 def _one(cost: Cost) -> Cost:
-    """Give one object for all equal costs: they are then told apart by identity."""
+    """Return one object for all equal costs: they are then told apart by identity."""
     return cost

@@ -2,7 +2,7 @@
 
 Everything here is an upper bound that holds: divergences are summed on ℤ with proven
 tails (`accounting_shift`), conversions are theorems, and whatever is shown to people is
-rounded up (`protocol.quantities.round_up`).
+rounded up (`protocol.numbers.round_up`).
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _returning(
 def smallest_bound(
     cohorts: Iterable[CohortMechanism], participations: int, privacy_delta: float
 ) -> Bound:
-    """Give the best of `returning_users` without looking at bounds that lose.
+    """Return the best of `returning_users` without looking at bounds that lose.
 
     Rényi divergences, which take longest, never beat exact composition.
     """

@@ -69,7 +69,7 @@ def randomized_response(epsilon: float) -> Losses:
 def composed_epsilon(
     cohorts: Sequence[Losses], participations: int, privacy_delta: float
 ) -> float:
-    """Give ε at δ for `participations` cohorts, each any one of `cohorts`.
+    """Return ε at δ for `participations` cohorts, each any one of `cohorts`.
 
     Infinite where the grid would be too long to be worth it or rounding too coarse.
     """

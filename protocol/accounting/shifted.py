@@ -105,7 +105,7 @@ class ShiftedNoise(abc.ABC):
         return high
 
     def within_reach(self, order: float) -> bool:
-        """Tell whether the sum of this order is short enough to be worth taking."""
+        """Return whether the sum of this order is short enough to be worth taking."""
         return self.reach(order) + self.shift <= LONGEST
 
     def masses(self, reach: int) -> LogMasses:
@@ -165,7 +165,7 @@ class ShiftedNoise(abc.ABC):
         return self._sums
 
     def lists_losses(self) -> bool:
-        """Tell whether the law of the loss is short enough to be worth listing."""
+        """Return whether the law of the loss is short enough to be worth listing."""
         return self.reach(1.0) + self.shift <= LONGEST
 
     def losses(self) -> Losses:
@@ -245,7 +245,7 @@ class Seen:
         self._loss = float(view_loss)
 
     def within_reach(self, order: float) -> bool:
-        """Tell whether the sum of this order is short enough to be worth taking."""
+        """Return whether the sum of this order is short enough to be worth taking."""
         return self._of_sum.within_reach(order)
 
     def pure(self) -> float:
@@ -262,7 +262,7 @@ class Seen:
         return Bounds(0.0, most)
 
     def lists_losses(self) -> bool:
-        """Give False: the law of a view's loss depends on more than the sum's."""
+        """Return False: the law of a view's loss depends on more than the sum's."""
         return False
 
     def losses(self) -> Losses:

@@ -60,7 +60,7 @@ def read_private(path: Path) -> bytes:
 
 
 def private_key_pem(seed: bytes) -> bytes:
-    """Give an Ed25519 private key as PKCS #8 PEM."""
+    """Return an Ed25519 private key as PKCS #8 PEM."""
     return Ed25519PrivateKey.from_private_bytes(seed).private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -69,14 +69,14 @@ def private_key_pem(seed: bytes) -> bytes:
 
 
 def public_key_pem(public_key: bytes) -> bytes:
-    """Give an Ed25519 public key as PEM."""
+    """Return an Ed25519 public key as PEM."""
     return Ed25519PublicKey.from_public_bytes(public_key).public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
 
 
 def armour(certificate: Certificate) -> bytes:
-    """Give an enrolment certificate as text."""
+    """Return an enrolment certificate as text."""
     body = base64.b64encode(certificate.to_bytes()).decode()
     return "\n".join([_HEAD, *textwrap.wrap(body, 64), _FOOT, ""]).encode()
 

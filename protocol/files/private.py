@@ -33,7 +33,7 @@ def private_file(path: Path) -> None:
 
 
 def write_anew(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Put a new file in the place of `path`: whole, or not at all.
+    """Replace `path` by a new file: whole, or not at all.
 
     A link that lies there is replaced, never followed: a run's directory may come from
     somebody else. `mode` is subject to the umask.

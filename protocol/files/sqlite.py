@@ -96,7 +96,7 @@ def read_database(path: Path, *, any_thread: bool = False) -> sqlite3.Connection
 
 
 def _has_log(path: Path) -> bool:
-    """Tell whether a write-ahead log holds anything that the file lacks."""
+    """Return whether a write-ahead log holds anything that the file lacks."""
     log = path.with_name(f"{path.name}-wal")
     return log.exists() and log.stat().st_size > 0
 

@@ -31,7 +31,7 @@ class WatchedFile:
         self._words: frozenset[str] = frozenset()
 
     def read(self) -> frozenset[str]:
-        """Give the words; raises ConfigError."""
+        """Return the words; raises ConfigError."""
         try:
             status = self._path.stat()
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
@@ -61,7 +61,7 @@ class RevokedSerials:
         self.read()  # a garbled list is said at the start
 
     def read(self) -> frozenset[int]:
-        """Give the serials; raises ConfigError."""
+        """Return the serials; raises ConfigError."""
         words = self._file.read()
         if words != self._words:
             for word in words:

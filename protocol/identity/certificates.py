@@ -127,21 +127,21 @@ def fingerprint(certificate: bytes) -> bytes:
 
 
 def is_valid_at(certificate: bytes, moment: datetime.datetime) -> bool:
-    """Tell whether a certificate is in time at a moment (with a time zone)."""
+    """Return whether a certificate is in time at a moment (with a time zone)."""
     fingerprint(certificate)
     loaded = x509.load_pem_x509_certificate(certificate)
     return loaded.not_valid_before_utc <= moment <= loaded.not_valid_after_utc
 
 
 def days_left(certificate: bytes, moment: datetime.datetime) -> float:
-    """Give for how many days a certificate is still good; below 0 it has expired."""
+    """Return for how many days a certificate is still good; below 0 it has expired."""
     fingerprint(certificate)
     end = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
     return (end - moment) / datetime.timedelta(days=1)
 
 
 def names_host(certificate: bytes, host: str) -> bool:
-    """Tell whether a certificate lists a host name or address (wildcards do not)."""
+    """Return whether a certificate lists a host name or address (wildcards do not)."""
     loaded = x509.load_pem_x509_certificate(certificate)
     try:
         names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName)

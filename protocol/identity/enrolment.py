@@ -58,7 +58,7 @@ class Certificate:
     signature: bytes = b""
 
     def signed_part(self) -> bytes:
-        """Give the bytes the enrolment key signs."""
+        """Return the bytes the enrolment key signs."""
         return canonical(
             _CERTIFICATE,
             self.node_id,
@@ -121,7 +121,7 @@ class EnrolmentKey:
         return cls(_private_key(seed))
 
     def private_bytes(self) -> bytes:
-        """Give the 32 secret bytes, to be stored by the caller."""
+        """Return the 32 secret bytes, to be stored by the caller."""
         return self._private_key.private_bytes_raw()
 
     def issue(
@@ -196,11 +196,11 @@ class NodeIdentity:
         return cls(node_id, _private_key(seed), certificate)
 
     def private_bytes(self) -> bytes:
-        """Give the 32 secret bytes, to be stored by the caller."""
+        """Return the 32 secret bytes, to be stored by the caller."""
         return self._private_key.private_bytes_raw()
 
     def enrolled(self, certificate: Certificate) -> NodeIdentity:
-        """Give the same identity with its certificate."""
+        """Return the same identity with its certificate."""
         return NodeIdentity(self.node_id, self._private_key, certificate)
 
     def sign(self, message: bytes) -> bytes:
@@ -239,7 +239,7 @@ class Trust:
         return len(self._signed)
 
     def verify(self, node_id: str, body: bytes) -> Certificate:
-        """Give the certificate of `node_id`, or raise AuthenticationError."""
+        """Return the certificate of `node_id`, or raise AuthenticationError."""
         certificate = Certificate.from_bytes(body)
         if certificate not in self._signed:
             self._check_signature(certificate)

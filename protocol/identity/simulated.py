@@ -13,7 +13,7 @@ _NEVER = 2**40  # seconds since 1970: beyond any simulation
 
 
 def simulated_identity(seed: bytes, node_id: str, users: int) -> NodeIdentity:
-    """Give a node's identity and certificate; the same for the same seed and name.
+    """Return a node's identity and certificate; the same for the same seed and name.
 
     `seed` is the enrolment key's. Only for simulations: whoever has it is every node.
     """

@@ -15,6 +15,6 @@ DESCRIBE: Final = "describe"
 
 @lru_cache(maxsize=16)
 def describe_body(run_id: str) -> bytes:
-    """Give the NodeRequest that asks a node who lives with it."""
+    """Return the NodeRequest that asks a node who lives with it."""
     tasks = [Task(task_id=DESCRIBE, describe=Describe())]
     return NodeRequest(run_id=run_id, tasks=tasks).SerializeToString(deterministic=True)

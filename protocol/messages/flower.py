@@ -29,7 +29,7 @@ RUN_OVER: Final = "run-over"  # … because there is nothing left to do
 
 
 def action(message_type: str) -> str:
-    """Give the name that ``@app.query`` registers for a message type.
+    """Return the name that ``@app.query`` registers for a message type.
 
     Examples
     --------

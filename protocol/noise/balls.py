@@ -43,7 +43,7 @@ def one_minus_exp(rate: Ball) -> Ball:
 
 
 def scaled_floor(formula: Callable[[], Ball], shift: int, accuracy: int) -> int:
-    """Give an integer v with v ≤ 2^shift · x ≤ v·(1 + 2^(−accuracy)).
+    """Return an integer v with v ≤ 2^shift · x ≤ v·(1 + 2^(−accuracy)).
 
     `formula` computes an enclosure of x > 0 at the working precision; it is called
     with ever more bits until the enclosure is tight enough. v must come out at least
@@ -131,7 +131,7 @@ class Ladder:
     accuracy: int
 
     def thresholds(self, word_bits: int) -> NDArray[np.uint64] | None:
-        """Give c_k = ⌊2^w F(k)⌋ for k = 0 … first k with c_k = 2^w − 1.
+        """Return c_k = ⌊2^w F(k)⌋ for k = 0 … first k with c_k = 2^w − 1.
 
         None if a floor is not certain, or the ladder is too short: build a longer or
         a more accurate one.
@@ -167,7 +167,7 @@ def _capped(values: list[int], last: int) -> list[int]:
 
 
 def accuracy_after(steps: int, guard: int) -> int:
-    """Give the proven accuracy in bits after a number of steps."""
+    """Return the proven accuracy in bits after a number of steps."""
     return guard - (steps * ROUNDINGS).bit_length() - 2
 
 

@@ -42,7 +42,7 @@ class OsBits:
     __slots__ = ()
 
     def words(self, count: int) -> Words:
-        """Give `count` independent uniform 64-bit words.
+        """Return `count` independent uniform 64-bit words.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class SeededBits:
 
     @classmethod
     def derived(cls, seed: int | bytes, *labels: str | int | bytes) -> SeededBits:
-        """Give an independent stream for each sequence of labels (SHA-256).
+        """Return an independent stream for each sequence of labels (SHA-256).
 
         Kinds and lengths are hashed too: ("1", "2"), ("12",) and (12,) all differ.
         """
@@ -96,7 +96,7 @@ class SeededBits:
         return cls(int.from_bytes(digest.digest(), "little"))
 
     def words(self, count: int) -> Words:
-        """Give the next `count` words of the stream."""
+        """Return the next `count` words of the stream."""
         if count < 0:
             raise InputError("count", count, "at least 0")
         return self._generator.random_raw(count).astype(np.uint64, copy=False)

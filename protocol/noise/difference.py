@@ -135,7 +135,7 @@ class Recurrence:
         )
 
     def descend(self, state: Descent, steps: int) -> list[int]:
-        """Give A_{k−1}, A_{k−2}, …, so many of them, and move the state there.
+        """Return A_{k−1}, A_{k−2}, …, so many of them, and move the state there.
 
         Relative errors grow by at most five roundings a step, and below k = R by the
         lost bits; from there on masses may also lie above the true ones.
@@ -177,7 +177,7 @@ class NegativeBinomialDifference(LadderLaw):
     The law of a cohort's noise when shares calibrated to h users come from R·h of them;
     shape 1 is Lap_ℤ(1/rate). Closed under sums: shapes add up.
 
-    Masses come from the recurrence of `protocol.difference_recurrence`, started from
+    Masses come from the recurrence above, started from
     Gauss's function ₂F₁.
     """
 
@@ -216,7 +216,7 @@ class NegativeBinomialDifference(LadderLaw):
         return LadderLaw._smallest_magnitude(self, level) if found is None else found
 
     def _chernoff(self, level: Fraction) -> int:
-        """Give k with 2·M(λ)·e^{−λ(k+1)} ≤ level, for a λ near the best one."""
+        """Return k with 2·M(λ)·e^{−λ(k+1)} ≤ level, for a λ near the best one."""
         tail_bits = (level.denominator // level.numerator).bit_length()
         argument = Fraction(far_out_argument(self, tail_bits))
         with precision(256):

@@ -129,7 +129,7 @@ class DiscreteGaussian(LadderLaw):
         return (-1 / (part * ball(self.variance_parameter))).exp()
 
     def log_mgf(self, argument: float) -> float:
-        """Give σ²λ²/2 + ln of a ratio of theta functions that is at most one."""
+        """Return σ²λ²/2 + ln of a ratio of theta functions that is at most one."""
         parameter = float(self.variance_parameter)
         if parameter < 1 / 6:
             return self._direct_log_mgf(argument)

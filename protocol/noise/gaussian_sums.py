@@ -81,7 +81,7 @@ class SumOfDiscreteGaussians(LadderLaw):
         return 10 * (total + others * (-rate * listed / (listed + 1)).exp())
 
     def _closeness_bits(self) -> int:
-        """Give b with closeness ≤ 2^−b."""
+        """Return b with closeness ≤ 2^−b."""
         if self.count == 1:
             return 1 << 20
         with precision(128):

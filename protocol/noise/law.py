@@ -191,7 +191,7 @@ def _check_level(level: Fraction) -> None:
 
 
 def _ladder(law: LadderLaw, tail_bits: int) -> Ladder:
-    """Give a ladder, a short one perhaps that was made before."""
+    """Return a ladder, a short one perhaps that was made before."""
     short = far_out(law, tail_bits) <= _LONGEST_KEPT
     return _kept(law, tail_bits) if short else law.ladder(tail_bits, tail_bits + 64)
 
@@ -255,7 +255,7 @@ def far_out(law: LadderLaw, tail_bits: int) -> int:
 
 
 def far_out_argument(law: LadderLaw, tail_bits: int) -> float:
-    """Give a λ that nearly minimises Chernoff's bound (ln 2^{tail_bits+1} + ln M)/λ."""
+    """Return a λ that nearly minimises Chernoff's bound (ln 2^{tail_bits+1} + ln M)/λ."""
     wanted = (tail_bits + 1) * math.log(2)
 
     def bound(argument: float) -> float:

@@ -55,7 +55,7 @@ class RadixPlan:
     def of_cohort(
         cls, cohort_size: int, modulus: int, epsilon: Fraction, wrong: Fraction
     ) -> RadixPlan:
-        """Give the plan of a cohort of `shuffle-dp`, of which ε and 2^L are known."""
+        """Return the plan of a cohort of `shuffle-dp`, of which ε and 2^L are known."""
         levels = (modulus - 1).bit_length()
         return cls(max(2, cohort_size), levels, epsilon * HEAP_PART, wrong / 2)
 
@@ -117,7 +117,7 @@ class RadixTables:
         return len(self.even) - 1
 
     def of_parity(self, parity: int) -> tuple[int, ...]:
-        """Give the law for z ≡ parity mod 2."""
+        """Return the law for z ≡ parity mod 2."""
         return self.odd if parity else self.even
 
 
@@ -158,7 +158,7 @@ def uncertified_tables(plan: RadixPlan, bits: int = TABLE_BITS) -> RadixTables:
 
 
 def _gaussian(width: int, variance: Ball, support: range, bits: int) -> tuple[int, ...]:
-    """Give the discrete Gaussian about d/2 on `support`, in integers of sum 2^bits."""
+    """Return the discrete Gaussian about d/2 on `support`, in integers of sum 2^bits."""
     weights = {k: (-(arb(2 * k - width) ** 2) / (8 * variance)).exp() for k in support}
     total = sum(weights.values(), arb(0))
     masses = [0] * (width + 1)
@@ -192,14 +192,15 @@ class CertificateError(ArithmeticError):
 
 @functools.lru_cache(maxsize=128)
 def certified_tables(plan: RadixPlan, bits: int = TABLE_BITS) -> RadixTables:
-    """Give the laws to draw from, which have passed; made once."""
+    """Return the laws to draw from, which have passed; made once."""
     tables = uncertified_tables(plan, bits)
     certify(tables, plan.pair_budget, plan.levels)
     return tables
 
 
 def certify(tables: RadixTables, pair_budget: Fraction, levels: int) -> Fraction:
-    """Give the largest ratio minus one, which bounds the logarithm; raise if too large.
+    """Return the largest ratio minus one, which bounds the logarithm; raise if too
+    large.
 
     Raises
     ------
@@ -236,7 +237,7 @@ def _check_laws(tables: RadixTables) -> None:
 
 
 def _pair(tables: RadixTables, parity: int) -> list[tuple[int, int]]:
-    """Give (A, J) for every sum of two draws for inputs of one parity, unscaled."""
+    """Return (A, J) for every sum of two draws for inputs of one parity, unscaled."""
     clean = fmpz_poly(list(tables.of_parity(parity)))
     junk = fmpz_poly(list(tables.any_parity))
     often, rarely = tables.whole - tables.junk, tables.junk

@@ -8,7 +8,7 @@ infinite tail is the case u = 2^w − 1, so nothing is truncated: the value retu
 exactly min{x : F(x) > U}, whatever w is.
 
 Tables are built whole, before any word is drawn, and not as far as the draws need them:
-otherwise the time a user takes would tell how large her noise is. For the same reason
+otherwise the time a user takes would tell how large their noise is. For the same reason
 up to `STEADY` values are drawn *steadily*: a word each, looked up by as many steps as
 the table asks for, whatever is found. More at a time, which only simulations draw, take
 short cuts that depend on the values.
@@ -68,7 +68,7 @@ class CertifiedTable:
         self._deeper: dict[int, tuple[list[int], int, int]] = {}
 
     def __len__(self) -> int:
-        """Give the number of values that one word can decide."""
+        """Return the number of values that one word can decide."""
         return len(self._thresholds)
 
     @property
@@ -174,7 +174,7 @@ class CertifiedTable:
         return values
 
     def _find(self, leads: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Give the first x whose threshold's leading bits are ≥ those of the word."""
+        """Return the first x whose threshold's leading bits are ≥ those of the word."""
         table = self._leads
         found: NDArray[np.int64] = self._guide[leads >> self._shift]
         behind = np.flatnonzero(table[found] < leads)
@@ -259,7 +259,7 @@ class TableCache:
         self._lock = threading.RLock()
 
     def table(self, law: HalfLineLaw, word_bits: int) -> CertifiedTable:
-        """Give the table of a law, built at most once while it is remembered."""
+        """Return the table of a law, built at most once while it is remembered."""
         key = (law, word_bits)
         with self._lock:
             table = self._tables.get(key)
@@ -277,7 +277,7 @@ class TableCache:
         return sum(table.size_bytes for table in self._tables.values())
 
     def __len__(self) -> int:
-        """Give the number of tables held."""
+        """Return the number of tables held."""
         return len(self._tables)
 
 

@@ -93,7 +93,7 @@ def noise_bound(
 
 
 def sub_gamma_bound(variance_factor: Fraction, tail: Fraction, level: Fraction) -> int:
-    """Give ⌈√(2vx) + cx⌉ with x = ln(2/level).
+    """Return ⌈√(2vx) + cx⌉ with x = ln(2/level).
 
     A law is sub-gamma (v, c) if ln E e^{λX} ≤ vλ²/(2(1 − cλ)); it then passes
     √(2vx) + cx with probability at most e^{−x} on each side (Boucheron, Lugosi and

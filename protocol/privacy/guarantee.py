@@ -81,8 +81,8 @@ class Guarantee:
     epsilon : its parameter, None where nothing is promised.
     trust : who must be honest for it to hold: ``distributed`` (the honest floor of the
         cohort and the secure sum), ``shuffler`` (the honest floor, and a shuffler that
-        does not work with the server), ``server``, ``nobody``. `protocol.sentences`
-        puts it in words, with its whole condition.
+        does not work with the server), ``server``, ``nobody``.
+        `protocol.privacy.sentences` puts it in words, with its whole condition.
     precision : g, which the Rényi curve of Skellam noise needs; None elsewhere.
     privacy_delta : with this probability everything is told, and else what the kind
         says holds (Kairouz, Oh and Viswanath 2015: no pure promise with a δ is worse);

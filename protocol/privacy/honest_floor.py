@@ -89,14 +89,14 @@ class FloorRule:
     dropout: Fraction
 
     def __call__(self, cohort_size: int) -> int:
-        """Give h for n; 0 where no cohort of that size can promise anything."""
+        """Return h for n; 0 where no cohort of that size can promise anything."""
         try:
             return self.floor(cohort_size).honest_floor
         except InputError:
             return 0
 
     def floor(self, cohort_size: int) -> Floor:
-        """Give the whole floor of an even spread."""
+        """Return the whole floor of an even spread."""
         nodes = min(self.nodes, cohort_size)
         if nodes < 2:
             raise InputError(
@@ -132,11 +132,11 @@ class PlannedFloors:
     dropout: Fraction
 
     def __call__(self, cohort_size: int) -> int:
-        """Give h for n; 0 where no cohort of that size can promise anything."""
+        """Return h for n; 0 where no cohort of that size can promise anything."""
         return _lowest(self, cohort_size)
 
     def nodes(self, users: int) -> int:
-        """Give how many nodes a round of so many users draws from."""
+        """Return how many nodes a round of so many users draws from."""
         if not self.most or len(self.sizes) <= self.most:
             return len(self.sizes)
         held = list(accumulate(self.sizes))

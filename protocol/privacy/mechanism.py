@@ -122,7 +122,7 @@ class SharedNoise(CohortMechanism):
 
     @classmethod
     def bounded(cls, facts: Calibration, noise_bound: int) -> Self:
-        """Give a cohort with this bound and the smallest modulus for it."""
+        """Return a cohort with this bound and the smallest modulus for it."""
         size, precision = facts.cohort_size, facts.precision
         modulus = modulus_for(size, precision, noise_bound)
         return cls(

@@ -167,7 +167,7 @@ class LocalCohort(SharedNoise):
         return laplace_parts(Fraction(users), self.epsilon / self.precision)
 
     def hiding_noise(self) -> NoiseLaw:
-        """Her own noise."""
+        """Return the user's own noise."""
         return self.user_noise()
 
     def guarantee(self) -> Guarantee:

@@ -39,7 +39,7 @@ class RenyiDistributed(Mechanism):
     """Skellam shares that add up to Skellam noise (Dist-RDP-SE).
 
     Guarantee: (α, ε(α))-RDP for every integer α ≥ 2 with the curve of
-    `protocol.guarantee.skellam_bound`; the exact divergence, computed by
+    `protocol.privacy.guarantee.skellam_bound`; the exact divergence, computed by
     `protocol.accounting`, is smaller. Unit of privacy: one user, one reward.
     Neighbours: the same users, one reward replaced by any other in [0, 1]. Trust:
     distributed; the secure sum hides all but the sum, and at least h users of the

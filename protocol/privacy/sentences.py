@@ -90,11 +90,11 @@ class Promise:
 
     Attributes
     ----------
-    kind : as of `protocol.guarantee.Guarantee`.
+    kind : as of `protocol.privacy.guarantee.Guarantee`.
     trust : who must be honest.
     epsilon : of all that a person takes part in.
     privacy_delta : 0 for a pure promise.
-    times : how often she takes part at most.
+    times : how often a user takes part at most.
     groups : the cohorts, run or planned.
     corrupt : fraction of nodes that may collude, where a group does not know its nodes.
     lottery_bits : a draw of share holders fails with a chance of at most 2 to minus it.

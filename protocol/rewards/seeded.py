@@ -1,8 +1,8 @@
 """Repeatable noise and rewards, so that every engine gives the same sums.
 
 TEST ONLY: whoever knows the seed can subtract the noise. A user's bits follow from the
-seed, her run-independent id, the batch and the arm, and from nothing else: not from the
-node's other users, the order of requests, the transport or the secure sum.
+seed, their run-independent id, the batch and the arm, and from nothing else: not from
+the node's other users, the order of requests, the transport or the secure sum.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def user_id(node_id: str, pseudonym: str) -> str:
 def noise_bits(
     seed: int, node_id: str, pseudonym: str, batch: int, arm: int
 ) -> SeededBits:
-    """Give the bits from which one user draws rounding and noise in one cohort."""
+    """Return the bits from which one user draws rounding and noise in one cohort."""
     return SeededBits.derived(seed, "noise", user_id(node_id, pseudonym), batch, arm)
 
 
@@ -47,7 +47,7 @@ def seeded_rewards(
     batch: int,
     arm: int,
 ) -> Doubles:
-    """Draw each user's reward from bits of her own."""
+    """Draw each user's reward from bits of their own."""
     rewards = np.empty(len(pseudonyms))
     for index, pseudonym in enumerate(pseudonyms):
         bits = SeededBits.derived(

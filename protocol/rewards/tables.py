@@ -34,12 +34,12 @@ class RewardTable:
         return f"RewardTable(arms={self.arms!r}, rows={rows})"
 
     def model(self, copies: int = 1) -> ReplayRewards:
-        """Give the reward model that replays this table, once per instance."""
+        """Return the reward model that replays this table, once per instance."""
         return ReplayRewards(self.rewards, copies)
 
 
 def looks_like_table(text: str) -> bool:
-    """Tell whether a ``--rewards`` value names a file rather than a model."""
+    """Return whether a ``--rewards`` value names a file rather than a model."""
     return "/" in text or "." in text
 
 
@@ -60,7 +60,7 @@ def read_reward_table(path: Path, measured: RewardRange = DEFAULT_RANGE) -> Rewa
 
 
 def dealt_out(path: Path, node_column: str, count: int) -> tuple[int, ...]:
-    """Give for every row of a table the number of the node on which its user lives.
+    """Return for every row of a table the number of the node on which its user lives.
 
     By the column that says so, nodes in the order of their names; else in turn.
     """
@@ -85,7 +85,7 @@ def _table(groups: dict[str, list[float]]) -> RewardTable:
 def table_rows(
     path: Path, columns: Sequence[str]
 ) -> Iterator[tuple[str, list[object]]]:
-    """Give every row's place, for messages, and its cells in the named columns."""
+    """Return every row's place, for messages, and its cells in the named columns."""
     if path.suffix.lower() not in _SUFFIXES:
         raise ConfigError(str(path), "is not a .csv or .parquet file")
     if not path.is_file():

@@ -27,12 +27,12 @@ def check_backend(parameter: str, name: str) -> None:
 
 
 def summing_modulus(spec: CohortSpec) -> int | None:
-    """Give the modulus in which nodes add up; None where a sum is one of ℤ."""
+    """Return the modulus in which nodes add up; None where a sum is one of ℤ."""
     return None if spec.backend == SEALED else spec.modulus
 
 
 def backend_modulus(backend: str, minimum: int) -> int:
-    """Give the modulus a back-end uses where the mechanism needs at least `minimum`.
+    """Return the modulus a back-end uses where the mechanism needs at least `minimum`.
 
     `secagg-plus` works in any ℤ_m; `sealed` in ℤ itself, where m is the width of the
     window in which the sum is decoded; `shuffle` in powers of two.
@@ -75,7 +75,7 @@ class StageFacts:
     closed : who is in the sum is fixed; after a restart it is asked again, not anew.
     states_roster : its message says, and binds, who takes part.
     members_only : only the committee is asked.
-    given_once : two different answers would tell too much; see `clients.claims`.
+    given_once : two different answers would tell too much; see `clients.node.ledger`.
     """
 
     number: int
@@ -125,22 +125,22 @@ _BY_NAME: Final[Mapping[str, StageFacts]] = {stage.name: stage for stage in STAG
 
 
 def stages_of(backend: str) -> Mapping[int, StageFacts]:
-    """Give a back-end's stages by their numbers, in order."""
+    """Return a back-end's stages by their numbers, in order."""
     return {stage.number: stage for stage in _TABLE[backend]}
 
 
 def stage_named(name: str) -> StageFacts:
-    """Give the stage of a name; no two back-ends share one."""
+    """Return the stage of a name; no two back-ends share one."""
     return _BY_NAME[name]
 
 
 def is_closed(name: str) -> bool:
-    """Tell whether a spooled stage, if it is one, comes after the set was closed."""
+    """Return whether a spooled stage, if it is one, comes after the set was closed."""
     return name in _BY_NAME and _BY_NAME[name].closed
 
 
 def asks_once(backend: str) -> bool:
-    """Tell whether a node that only contributes gives one message a cohort.
+    """Return whether a node that only contributes gives one message a cohort.
 
     Not where the helpers of a cohort are its own nodes.
     """

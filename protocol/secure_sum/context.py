@@ -30,7 +30,7 @@ Payload = TypeVar("Payload", bound=Message)
 def wrap(
     stage: int, context: bytes, sender: str, receiver: str, payload: bytes
 ) -> bytes:
-    """Put a payload into its envelope."""
+    """Wrap a payload in its envelope."""
     return Envelope(
         stage=cast(Stage, stage),
         context=context,

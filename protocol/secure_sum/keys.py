@@ -117,7 +117,7 @@ def fingerprint(key: bytes) -> str:
 
 
 def statement(run_id: str, cohort_id: str, party: str, key: PartyKey) -> bytes:
-    """Give the bytes a party signs to own a key in one cohort."""
+    """Return the bytes a party signs to own a key in one cohort."""
     return canonical(
         "wallflower/v1/party-key",
         run_id,
@@ -145,7 +145,7 @@ def signed(
 def verify(
     key: PartyKey, run_id: str, cohort_id: str, party: str, trust: Trust
 ) -> Certificate:
-    """Give the certificate of the party that surely owns the key, or raise."""
+    """Return the certificate of the party that surely owns the key, or raise."""
     if not key.certificate or not key.signature:
         raise AuthenticationError(f"{party} showed no certificate for its key")
     certificate = trust.verify(party, key.certificate)

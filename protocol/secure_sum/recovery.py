@@ -83,7 +83,7 @@ def consistent(
     threshold: int,
     modulus: int,
 ) -> bool:
-    """Tell whether all shares lie on one polynomial of degree below `threshold`.
+    """Return whether all shares lie on one polynomial of degree below `threshold`.
 
     Σ w_i y_i x_i^j must vanish for j < r − t: the dual code of Reed-Solomon.
     """

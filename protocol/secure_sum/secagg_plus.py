@@ -107,7 +107,7 @@ def summarize_survivors(parties: Mapping[str, int], *, listed: bool) -> Survivor
 
 
 def read_survivors(standing: SurvivorSet) -> dict[str, int] | None:
-    """Give the list if there is one; refuses totals that differ from it."""
+    """Return the list if there is one; refuses totals that differ from it."""
     if not standing.roster:
         return None
     roster = read_roster(standing.roster)
@@ -117,7 +117,7 @@ def read_survivors(standing: SurvivorSet) -> dict[str, int] | None:
 
 
 def confirmation(context: bytes, standing: SurvivorSet) -> bytes:
-    """Give the bytes a party signs: these, and no others, are the survivors."""
+    """Return the bytes a party signs: these, and no others, are the survivors."""
     return canonical(
         "wallflower/v1/survivors",
         context,

@@ -129,7 +129,7 @@ def share_secrets(
 def recover_secret(
     shares: Mapping[int, bytes], threshold: int
 ) -> tuple[bytes, tuple[int, ...]]:
-    """Give the secret and the holders whose shares were wrong.
+    """Return the secret and the holders whose shares were wrong.
 
     With more than `threshold` shares a wrong one is noticed except with probability
     2^-31 (one random word of the dual code), and then located where possible.
@@ -203,7 +203,7 @@ def _limbs(secret: bytes) -> list[int]:
 
 
 def _joined(limbs: Sequence[int]) -> bytes:
-    """Put limbs together; limbs no honest dealer shared are inconsistent."""
+    """Join limbs; limbs no honest dealer shared are inconsistent."""
     number = 0
     for index, limb in enumerate(limbs):
         if limb >> _LIMB_BITS:

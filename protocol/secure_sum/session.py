@@ -91,7 +91,7 @@ class ServerSession(Protocol):
     """The server's half of one cohort's secure sum."""
 
     def start(self) -> Step:
-        """Give the first messages.
+        """Return the first messages.
 
         A session restored from a snapshot gives the messages of the stage it was in,
         for the parties it has not heard. `receive` and `lose` may be called on it
@@ -158,7 +158,7 @@ class ChoosingSession(Protocol):
         ...
 
     def can_close_without(self, parties: Set[PartyId]) -> bool:
-        """Tell whether there is a sum if these contributors are left out."""
+        """Return whether there is a sum if these contributors are left out."""
         ...
 
     def leave_out(self, parties: Set[PartyId], code: str) -> None:

@@ -201,7 +201,7 @@ def sparse_graph_size(threat: Threat, nodes: int) -> Sizes | None:
 
 
 def helpers_are_drawn(backend: str, threat: Threat, nodes: int) -> bool:
-    """Tell whether who holds shares is drawn by lot, not simply everybody."""
+    """Return whether who holds shares is drawn by lot, not simply everybody."""
     if nodes <= COMPLETE_UP_TO or backend == SHUFFLE:
         return False
     if backend == SEALED:

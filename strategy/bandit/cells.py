@@ -67,7 +67,7 @@ class Cells:
         return np.interp(np.arange(len(self.low)), self.knots, at_knots)
 
     def at(self, places: Places) -> Cells:
-        """Give some of the cells."""
+        """Return some of the cells."""
         return Cells(self.low[places], self.high[places])
 
     def containing(self, means: Doubles) -> Places:
@@ -136,7 +136,7 @@ class NoiseBound:
 
 
 def _inside_domain(log_mgf: LogMgf) -> float:
-    """Give an argument near the end of the domain where the log-MGF is finite."""
+    """Return an argument near the end of the domain where the log-MGF is finite."""
     if math.isfinite(log_mgf(_LARGEST_ARGUMENT)):
         return _LARGEST_ARGUMENT
     low, high = 0.0, _LARGEST_ARGUMENT
@@ -192,7 +192,7 @@ def sampling(users: Doubles, exponents: Doubles, means: Doubles) -> Doubles:
 def sampling_and_slope(
     users: Doubles, exponents: Doubles, means: Doubles
 ) -> tuple[Doubles, Doubles]:
-    """Give `sampling` and its derivative by the mean.
+    """Return `sampling` and its derivative by the mean.
 
     ln(1 + μ(eᵃ − 1)) = a + ln(1 + (1 − μ)(e⁻ᵃ − 1)), and 1 − μ is exact for doubles
     μ ≥ ½: seen from the nearer end nothing cancels, however near to it μ is.

@@ -58,7 +58,7 @@ class Confidence:
         self._pairs: dict[tuple[History, int], Bound] = {}
 
     def wrap(self, level_batch: int) -> Fraction:
-        """Give the wrap probability of a cohort's modulus."""
+        """Return the wrap probability of a cohort's modulus."""
         return self._shares.wrap(level_batch, self._spec.arms)
 
     def pair(self, heard: History, batch: int) -> Bound:
@@ -103,7 +103,7 @@ class Confidence:
         return self._noises[facts]
 
     def paper(self, facts: CohortFacts, batch: int, active_arms: int) -> float:
-        """Give the paper's β for an arm's newest cohort."""
+        """Return the paper's β for an arm's newest cohort."""
         spec = self._spec
         return paper_radius(
             spec.built,
@@ -149,5 +149,5 @@ def make_room(known: dict[Key, Value], most: int, keep: Key | None = None) -> No
 
 @lru_cache(maxsize=64)
 def confidence_for(spec: PolicySpec) -> Confidence:
-    """Give the radii of a resolved spec, the same object for the same spec."""
+    """Return the radii of a resolved spec, the same object for the same spec."""
     return Confidence(spec)

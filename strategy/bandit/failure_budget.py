@@ -34,7 +34,7 @@ class Shares:
     batches: int | None = None
 
     def weight(self, batch: int) -> Fraction:
-        """Give the part of p for batch `batch`; all of them sum to one at most."""
+        """Return the part of p for batch `batch`; all of them sum to one at most."""
         if self.batches is None:
             return SIX_OVER_PI_SQUARED / batch**2
         if batch > self.batches:
@@ -43,7 +43,7 @@ class Shares:
         return (1 - _UNPLANNED) * _nearly_even(batch, self.batches)
 
     def batch(self, batch: int) -> Fraction:
-        """Give what batch `batch` may spend."""
+        """Return what batch `batch` may spend."""
         return self.failure_probability * self.weight(batch)
 
     def wrap(self, batch: int, arms: int) -> Fraction:

@@ -1,9 +1,10 @@
 """The index policy `dp-imed` on the same distributed protocol.
 
-After one cohort for every arm, the arm that `strategy.index_choice` names gets the
-next cohort, larger than its last by the ratio. Each user gives one reward, each cohort
-carries fresh noise, sums are kept. Central-model state of the art (Azize et al. 2025);
-nothing in it needs the central server, so here the sums come from secure aggregation.
+After one cohort for every arm, the arm that `strategy.bandit.index_choice` names gets
+the next cohort, larger than its last by the ratio. Each user gives one reward, each
+cohort carries fresh noise, sums are kept. Central-model state of the art (Azize et al.
+2025); nothing in it needs the central server, so here the sums come from secure
+aggregation.
 
 Index policies never rule an arm out; they spend few users on bad ones. A void cohort
 teaches nothing: the arm's next cohort has the same size, but its share of the failure

@@ -93,7 +93,7 @@ def private_divergence(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
 
 
 def private_noise_part(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
-    """Give the part ε(z − x) of d_ε(x, y): what is put down to the noise."""
+    """Return the part ε(z − x) of d_ε(x, y): what is put down to the noise."""
     from scipy.special import expit, logit
 
     if math.isinf(epsilon):
@@ -104,7 +104,7 @@ def private_noise_part(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
 
 
 def _turning_point(x: Doubles, epsilon: float) -> Doubles:
-    """Give the y above which the noise, not the sampling, limits."""
+    """Return the y above which the noise, not the sampling, limits."""
     from scipy.special import expit, logit
 
     if math.isinf(epsilon):
@@ -120,7 +120,7 @@ def quadratic_divergence(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
 
 
 def no_noise_part(x: Doubles, y: Doubles, epsilon: float) -> Doubles:
-    """Give 0: many small noises are counted as part of the sampling."""
+    """Return 0: many small noises are counted as part of the sampling."""
     return np.zeros(np.broadcast_shapes(np.shape(x), np.shape(y)))
 
 

@@ -168,7 +168,7 @@ class PairDesign:
         return cls(*exponents, np.array(log_weights), threshold, cells)
 
     def within(self, places: Places) -> PairDesign:
-        """Give the same design of some of its cells."""
+        """Return the same design of some of its cells."""
         return replace(
             self,
             leading=self.leading[:, places],
@@ -256,7 +256,7 @@ class PairDesign:
         return found
 
     def lead_needed(self, side: Delivered) -> float:
-        """Give the lead in means at which exact sums convince in the first cell.
+        """Return the lead in means at which exact sums convince in the first cell.
 
         All branches weigh the difference (`DIFFERENCE`).
         """
@@ -281,7 +281,7 @@ class PairDesign:
 def likeliest(
     one: Delivered, other: Delivered, leading: Doubles, trailing: Doubles
 ) -> Places:
-    """Give the cell of each pair's common mean, among all cells."""
+    """Return the cell of each pair's common mean, among all cells."""
     users = max(float(one.users.sum() + other.users.sum()), 1.0)
     means = (leading.sum(axis=1) + trailing.sum(axis=1)) / users
     return unit_cells().containing(means)
@@ -298,7 +298,7 @@ def _priced(exponents: Doubles, side: Delivered, middle: Doubles) -> LogPenalty:
 def _smallest_lead(
     plan: Delivered, gaussian: Doubles, threshold: float, cells: Cells
 ) -> Doubles:
-    """Give each cell's scale, among a few, that needs the smallest lead."""
+    """Return each cell's scale, among a few, that needs the smallest lead."""
     most = np.minimum(INSIDE * plan.models.limits, LARGEST_EXPONENT)
     exponents = np.minimum(SCALES[:, None, None] * gaussian, most)
     # (1 + μ(eᵃ − 1))(1 + μ(e⁻ᵃ − 1)) = 1 + 4μ(1 − μ) sinh²(a/2)

@@ -47,7 +47,7 @@ def policy_from_state(state: State) -> Policy:
 
 
 def policy_spec(config: ExperimentConfig) -> PolicySpec:
-    """Give what the config says about how arms are compared.
+    """Return what the config says about how arms are compared.
 
     The floor to plan with is the fraction 1 − γ − δ of a cohort; real cohorts carry
     their own. It follows from the config alone, so that `verify` builds the same
@@ -81,7 +81,7 @@ def nodes_of_a_round(config: ExperimentConfig) -> int:
 
 
 def planned_floors(config: ExperimentConfig) -> PlannedFloors:
-    """Give the floors that a run of this file on its own ``[nodes]`` will have."""
+    """Return the floors that a run of this file on its own ``[nodes]`` will have."""
     stated = config.secure_sum
     return PlannedFloors(
         sizes=tuple(sorted(config.nodes.sizes, reverse=True)),

@@ -45,7 +45,7 @@ class Pool:
 
 
 def cohort_noise(cohort: CohortMechanism, survivors: int | None = None) -> LogMgf:
-    """Give the log-MGF of a cohort's total noise in units of reward."""
+    """Return the log-MGF of a cohort's total noise in units of reward."""
     precision = cohort.precision
     total = cohort.noise_log_mgf(survivors)
     return lambda argument: total(argument / precision)
@@ -68,7 +68,7 @@ def pair_bound(pool: Pool, level: Fraction) -> tuple[float, float]:
 
 
 def chernoff_at(log_mgf: LogMgf, argument: float, level: Fraction) -> float:
-    """Give Chernoff's bound (log_mgf(λ) + ln(1/level)) / λ at one λ > 0."""
+    """Return Chernoff's bound (log_mgf(λ) + ln(1/level)) / λ at one λ > 0."""
     penalty = math.log(level.denominator) - math.log(level.numerator)
     return (log_mgf(argument) + penalty) / argument
 

@@ -107,7 +107,7 @@ class ArmRecord:
         return sum(map(self._sum, self.groups), Fraction(0))
 
     def row(self, groups: int) -> NDArray[np.float64]:
-        """Give the sums as one row of a table with a column per group of the plan."""
+        """Return the sums as one row of a table with a column per group of the plan."""
         row = np.zeros((1, groups))
         for number in self.groups:
             row[0, number] = float(self._sum(number))
@@ -119,7 +119,7 @@ class ArmRecord:
         return sum(parts, Fraction(0))
 
     def as_json(self) -> dict[str, Any]:
-        """Give JSON types; a kind is written as size, floor, survivors, precision."""
+        """Return JSON types; a kind is written as size, floor, survivors, precision."""
         return {
             "groups": {
                 str(number): {
@@ -237,7 +237,7 @@ class RecordedPolicy(ABC):
         ]
 
     def state(self) -> State:
-        """Give JSON-ready state."""
+        """Return JSON-ready state."""
         return {
             "schema_version": 1,
             "spec": self.spec.as_json(),
@@ -307,7 +307,7 @@ class RecordedPolicy(ABC):
         return [arm for arm, record in enumerate(self._records) if record.active]
 
     def _interval(self, arm: Arm) -> Interval:
-        """Give the estimate and the interval of an arm that was heard."""
+        """Return the estimate and the interval of an arm that was heard."""
         self._compute_intervals([arm])
         return self._shown[arm][1]
 

@@ -14,7 +14,7 @@ Aims whose batch is far off add next to nothing and are left out, which is safe.
 Aims follow from the plan (sizes, floors, levels), prices from what was delivered. Both
 are remembered for a while: a batch compares many arms, and most of them share their
 history. Cohorts of nearly one planned size are one group with one exponent
-(`strategy.bandit.groups`), so that a test takes as long after a thousand batches as
+(`strategy.bandit.cells`), so that a test takes as long after a thousand batches as
 after ten.
 """
 
@@ -181,7 +181,7 @@ class SequentialTest:
         return np.asarray(guess)
 
     def lead_needed(self, batch: int, mean: float) -> float:
-        """Give the lead about `mean` at which planned cohorts make a rival fall."""
+        """Return the lead about `mean` at which planned cohorts make a rival fall."""
         place = unit_cells().containing(np.array([mean]))
         design = self._design(batch, self.mixed(batch), place, DIFFERENCE)
         return design.lead_needed(self._plan(batch))
@@ -203,7 +203,7 @@ class SequentialTest:
         return Delivered(users, tuple(noises))
 
     def planned(self, cohorts: int) -> History:
-        """Give the cohorts that the schedule plans, everybody answering."""
+        """Return the cohorts that the schedule plans, everybody answering."""
         if cohorts not in self._planned:
             known = max(number for number in self._planned if number <= cohorts)
             more = [
@@ -216,7 +216,7 @@ class SequentialTest:
         return self._planned[cohorts]
 
     def planned_until(self, last: int, newest: CohortFacts) -> History:
-        """Give the planned cohorts before the place `last`, where `newest` came."""
+        """Return the planned cohorts before the place `last`, where `newest` came."""
         more = [(self.group_of(last), newest)]
         return heard_from(count_cohorts(self.planned(last - 1), more))
 
@@ -323,5 +323,5 @@ def _nats(level: Fraction) -> float:
 
 @lru_cache(maxsize=64)
 def evidence_for(spec: PolicySpec) -> SequentialTest:
-    """Give the tests of a resolved spec, the same object for the same spec."""
+    """Return the tests of a resolved spec, the same object for the same spec."""
     return SequentialTest(spec)

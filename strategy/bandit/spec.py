@@ -89,7 +89,7 @@ class PolicySpec:
         build_mechanism(self.mechanism, self.epsilon, self.scale)
 
     def floor(self, cohort_size: int) -> int:
-        """Give the honest floor planned for a cohort."""
+        """Return the honest floor planned for a cohort."""
         if self.floors is not None:
             return max(1, self.floors(cohort_size))
         return max(1, math.floor(cohort_size * self.honest_fraction))
@@ -128,7 +128,7 @@ class PolicySpec:
 
     @property
     def most_batches(self) -> int:
-        """Give how many batches fit: two arms at least are asked in each.
+        """Return how many batches fit: two arms at least are asked in each.
 
         One more, of fewer users than planned, uses up those who are left.
         """
@@ -150,7 +150,7 @@ class PolicySpec:
         return max(self.first_batch, planned // 16)
 
     def as_json(self) -> dict[str, Any]:
-        """Give JSON types; rationals as text."""
+        """Return JSON types; rationals as text."""
         return {
             field.name: str(value) if isinstance(value, Fraction) else value
             for field in dataclasses.fields(self)
@@ -172,7 +172,7 @@ class PolicySpec:
 
 @lru_cache(maxsize=64)
 def build_mechanism(name: str, epsilon: Fraction, scale: Fraction) -> Mechanism:
-    """Give the mechanism by name, the same object for the same level."""
+    """Return the mechanism by name, the same object for the same level."""
     return mechanism_named(name, epsilon, scale)
 
 
@@ -187,7 +187,7 @@ def dropping_chance(radius: str, failure_probability: Fraction) -> Fraction:
 
 
 def _telling_batch(spec: PolicySpec) -> int:
-    """Give a first cohort whose noise may set a bad arm aside, and no good one.
+    """Return a first cohort whose noise may set a bad arm aside, and no good one.
 
     A noise as large as a third of it has a chance of T^(−2/3); all arms together get an
     eighth of the horizon at most.
@@ -198,7 +198,7 @@ def _telling_batch(spec: PolicySpec) -> int:
 
 @lru_cache(maxsize=256)
 def _smallest_useful_batch(spec: PolicySpec) -> int:
-    """Give the smallest n whose radius in batch 1 is at most 1.
+    """Return the smallest n whose radius in batch 1 is at most 1.
 
     A smaller batch could separate no two means of [0, 1], whatever it showed.
     """

@@ -48,7 +48,7 @@ def analyze(
     modulus: int | None = None,
     bits: BitSource | None = None,
 ) -> int:
-    """Give a cohort's noisy sum of rewards in units of 1/g.
+    """Return a cohort's noisy sum of rewards in units of 1/g.
 
     In the central model the users add no noise and the trusted server does it here,
     from `bits` (the operating system's unless a simulation passes others).

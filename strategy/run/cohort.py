@@ -114,7 +114,7 @@ class CohortRunner:
     def traffic(
         self, spec: CohortSpec, users: Mapping[NodeId, tuple[str, ...]]
     ) -> CohortTraffic:
-        """Give what wraps and unwraps the messages of a cohort."""
+        """Return what wraps and unwraps the messages of a cohort."""
         return CohortTraffic(spec, users, self.closings)
 
     def prepare(self, found: Recruited, number: int, attempt: int) -> AskedCohort:

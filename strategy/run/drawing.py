@@ -279,7 +279,7 @@ class _CountedRegistry(UserRegistry):
 
 
 def make_floor_rule(config: ExperimentConfig, nodes: int) -> FloorRule:
-    """Give the floor to plan with when cohorts are spread over `nodes` nodes."""
+    """Return the floor to plan with when cohorts are spread over `nodes` nodes."""
     stated = config.secure_sum
     return FloorRule(nodes, stated.corrupt, stated.dropout)
 
@@ -364,7 +364,7 @@ def find_floors(
 def find_largest_limit(
     registry: UserRegistry, config: ExperimentConfig, policy: Policy
 ) -> int | None:
-    """Give the largest limit under which everybody known fills the next round.
+    """Return the largest limit under which everybody known fills the next round.
 
     Smaller rounds are tried in steps of 2 %, so up to so many may be left out.
     None where even the smallest round that the policy would ask cannot be filled.

@@ -1,4 +1,4 @@
-"""See to it that the run has a key to seal its sums under.
+"""Ensure that the run has a key to seal its sums under.
 
 A key is dealt by a committee drawn among all nodes that are there and agree to the
 run's terms: once, and again when so many members went away that those left could not
@@ -145,7 +145,7 @@ class KeyGeneration:
         return outcome
 
     def close_ended(self) -> None:
-        """Let members erase their shares of keys that no cohort needs any more."""
+        """Ask members to erase their shares of keys that no cohort needs any more."""
         key = self._sessions.shared_key
         for dealing_id, members in self._ended.items():
             if key is None or dealing_id != key.dealing_id:
@@ -153,7 +153,7 @@ class KeyGeneration:
         self._ended.clear()
 
     def close_all(self) -> None:
-        """Let members erase their shares: the run is over."""
+        """Ask members to erase their shares: the run is over."""
         key = self._sessions.shared_key
         self.close_ended()
         if key is not None:

@@ -104,7 +104,7 @@ class RollCall:
             )
 
     async def refresh(self) -> tuple[str, ...]:
-        """Let new nodes describe themselves; give all that can be asked now."""
+        """Ask new nodes to describe themselves; return all that can be asked now."""
         present, known = await self._transport.nodes(), self._registry.nodes
         others = [node for node in present if node not in known]
         if not others:
@@ -262,7 +262,7 @@ class Terms:
     async def offer(
         self, specs: Sequence[CohortSpec], nodes: Iterable[NodeId]
     ) -> Mapping[NodeId, Refusal]:
-        """Give the nodes that do not agree, or did not say, each with its reason."""
+        """Return the nodes that do not agree, or did not say, each with its reason."""
         distinct = {_Sizes.of(spec): _copy_for_offer(spec) for spec in specs}
         against: dict[NodeId, Refusal] = {}
         asked: dict[NodeId, dict[_Sizes, CohortSpec]] = {}

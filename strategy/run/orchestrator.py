@@ -337,7 +337,7 @@ class Orchestrator:
         ]
 
     async def _have_key(self, found: Sequence[Recruited]) -> None:
-        """See to it that the run has a key; without one nobody was drawn."""
+        """Ensure that the run has a key; without one nobody was drawn."""
         willing = await self._recruiter.list_willing()
         try:
             largest = max(len(one.draw.users) for one in found)
@@ -390,7 +390,7 @@ class Orchestrator:
         return None  # nothing is learnt about this arm in this round
 
     async def _give_back(self, asked: AskedCohort) -> None:
-        """Let users be asked again whose node refused before they saw the arm."""
+        """Free users whose node refused before they saw the arm."""
         traffic = asked.traffic
         for node_id, refusal in traffic.declined.items():
             self._recruiter.terms.note_refusal(node_id, traffic.spec, refusal)

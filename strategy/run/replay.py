@@ -70,7 +70,7 @@ class RecordedFacts:
     links: Sequence[Entry]
 
     def used(self, cohort_id: str) -> Mapping[str, tuple[str, ...]]:
-        """Give who was invited and not returned, by node."""
+        """Return who was invited and not returned, by node."""
         asked = self.invited.get(cohort_id, {})
         return {n: u for n, u in asked.items() if (cohort_id, n) not in self.returned}
 
@@ -164,7 +164,7 @@ class _Replay:
         return iter(())
 
     def _limited(self, subject: str) -> Iterator[str]:
-        """See that the round had to be smaller, and not smaller than this."""
+        """Check that the round had to be smaller, and not smaller than this."""
         number, users = limit_of(subject)
         where = f"round {self._number}: limited to {users} users"
         if number != self._number:

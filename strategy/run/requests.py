@@ -188,7 +188,7 @@ def offer_requests(
 def _offer(
     run_id: str, arms: Sequence[str], specs: Sequence[CohortSpec]
 ) -> tuple[str, bytes]:
-    """Give the id and the body of a request that offers some cohorts."""
+    """Return the id and the body of a request that offers some cohorts."""
     tasks = [
         Task(task_id=f"{_OFFER}/{spec.cohort_id}", offer=Offer(spec=spec, arms=arms))
         for spec in specs

@@ -22,7 +22,7 @@ from wallflower.strategy.store.journal_reader import JournalReader
 
 
 def next_round(journal: JournalReader) -> tuple[int, Policy]:
-    """Give the number of the next round and the policy that wishes for it."""
+    """Return the number of the next round and the policy that wishes for it."""
     last = journal.last_round()
     number = 1 if last is None else last.number + 1
     policy = (
@@ -65,7 +65,7 @@ def views_of(policy: Policy, asked: Mapping[Arm, int]) -> tuple[ArmView, ...]:
 
 
 def standing(journal: JournalReader) -> RoundRecord | None:
-    """Give the last round, with the arms that were retired since it out.
+    """Return the last round, with the arms that were retired since it out.
 
     Where arms were retired before any round was finished it has the number 0.
     """

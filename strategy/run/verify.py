@@ -309,7 +309,7 @@ def _within(
 
 
 def _together(where: str, cohorts: Sequence[StoredCohort]) -> Iterator[str]:
-    """See that a round's first draw has all of its arms."""
+    """Check that a round's first draw has all of its arms."""
     first = min(cohort.draw for cohort in cohorts)
     drawn = {cohort.arm for cohort in cohorts if cohort.draw == first}
     for arm in sorted({cohort.arm for cohort in cohorts} - drawn):
@@ -317,7 +317,7 @@ def _together(where: str, cohorts: Sequence[StoredCohort]) -> Iterator[str]:
 
 
 def _redrawn(evidence: RecordedFacts) -> Iterator[str]:
-    """See that every cohort of an arm was void before its next one was drawn."""
+    """Check that every cohort of an arm was void before its next one was drawn."""
     cohorts = {cohort.cohort_id: cohort for cohort in evidence.cohorts}
     open_cohorts: dict[tuple[int, int], str] = {}  # by round and arm
     for entry in evidence.links:

@@ -97,7 +97,7 @@ class SharedKey:
         self._failed.add(member)
 
     def usable(self, present: Collection[str] | None = None) -> bool:
-        """Tell whether the members left would stand the stated dropout."""
+        """Return whether the members left would stand the stated dropout."""
         left = [
             member
             for member in self.places
@@ -109,7 +109,7 @@ class SharedKey:
         return len(left) - gone >= self.threshold
 
     def serves(self, nodes: int) -> bool:
-        """Tell whether a cohort of so many nodes may be sealed under this key."""
+        """Return whether a cohort of so many nodes may be sealed under this key."""
         dealt = self.state.roster.size
         return not self.threat.malicious_server or as_withstood(
             self.threat, dealt, nodes

@@ -64,7 +64,7 @@ class SessionParams:
 
 
 class ServerMachine(abc.ABC):
-    """The server's half of one cohort's secure sum; see `protocol.session`."""
+    """The server's half of a cohort's secure sum: `protocol.secure_sum.session`."""
 
     def __init__(self, opening: SessionParams) -> None:
         spec = opening.spec
@@ -102,7 +102,7 @@ class ServerMachine(abc.ABC):
         self.known_note = RosterNote(digest=digest, size=len(roster))
 
     def start(self) -> Step:
-        """Give the first messages; of a restored session those of its stage."""
+        """Return the first messages; of a restored session those of its stage."""
         if self.stage != 0:
             messages = self._messages()
             return self._ask({p: messages[p] for p in messages if p in self.awaited})
@@ -117,7 +117,7 @@ class ServerMachine(abc.ABC):
             return self._void("threat-infeasible", str(error))
 
     def receive(self, party: PartyId, body: bytes) -> None:
-        """Take one answer of the current stage; see `protocol.session`."""
+        """Take one answer of the current stage; see `protocol.secure_sum.session`."""
         if self.over:
             raise WrongContextError("the session is over")
         if not self._concerns(party):
@@ -154,7 +154,7 @@ class ServerMachine(abc.ABC):
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """Who caused what so far; see `protocol.session`."""
+        """Who caused what so far; see `protocol.secure_sum.session`."""
         return tuple(self._findings.values())
 
     def found(self, party: PartyId, kind: str, word: str) -> None:
@@ -256,7 +256,7 @@ class ServerMachine(abc.ABC):
         return step
 
     def _concerns(self, party: PartyId) -> bool:
-        """Tell whether a party has anything to say in this session."""
+        """Return whether a party has anything to say in this session."""
         return party in self.parties
 
     @abc.abstractmethod
@@ -265,7 +265,7 @@ class ServerMachine(abc.ABC):
 
     @abc.abstractmethod
     def _messages(self) -> dict[PartyId, bytes]:
-        """Give every message of the current stage."""
+        """Return every message of the current stage."""
 
     @abc.abstractmethod
     def _take(self, party: PartyId, envelope: Envelope) -> None:

@@ -26,7 +26,7 @@ class PlusMessages:
         self._server = server
 
     def of_stage(self) -> dict[str, bytes]:
-        """Give one message for every party the stage asks."""
+        """Return one message for every party the stage asks."""
         server = self._server
         if server.stage == ADVERTISE:
             payload = AdvertiseRequest(invited=server.roster_note).SerializeToString()

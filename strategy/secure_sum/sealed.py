@@ -227,7 +227,7 @@ class SealedServer(ServerMachine):
         return self._sealed.keys()
 
     def can_close_without(self, parties: Set[PartyId]) -> bool:
-        """Tell whether contributors and quorum suffice without these."""
+        """Return whether contributors and quorum suffice without these."""
         return self._too_few(self._sealed.keys() - parties) is None
 
     def leave_out(self, parties: Set[PartyId], code: str) -> None:

@@ -43,7 +43,7 @@ class Unmasking:
     mask_keys: Mapping[str, bytes]
 
     def total(self, self_shares: Shares, mask_shares: Shares) -> tuple[int, set[str]]:
-        """Give Σ mod m and the nodes whose shares were wrong.
+        """Return Σ mod m and the nodes whose shares were wrong.
 
         Raises UnmaskingError where a secret cannot be rebuilt.
         """

@@ -97,7 +97,7 @@ async def follow(
 
 
 def so_far(run_dir: Path) -> tuple[list[Event], int]:
-    """Give the events written so far, and where to `follow` from."""
+    """Return the events written so far, and where to `follow` from."""
     whole, newline, _ = _read_from(run_dir / FILE_NAME, 0).rpartition(b"\n")
     return list(_events(whole.split(b"\n"))), len(whole) + len(newline)
 
@@ -133,13 +133,13 @@ def read_heads(run_dir: Path, up_to: int | None = None) -> RecordedHeads:
 
 
 def size(run_dir: Path) -> int:
-    """Tell how long the file is now, for following only what comes later."""
+    """Return how long the file is now, for following only what comes later."""
     path = run_dir / FILE_NAME
     return path.stat().st_size if path.exists() else 0
 
 
 def written_at(run_dir: Path) -> float | None:
-    """Give the Unix seconds of the last event, or None before the first."""
+    """Return the Unix seconds of the last event, or None before the first."""
     path = run_dir / FILE_NAME
     return path.stat().st_mtime if path.exists() else None
 
@@ -183,7 +183,7 @@ def _events(lines: Iterable[bytes]) -> Iterator[Event]:
 
 
 def _whole(path: Path) -> bool:
-    """Tell whether the last line has its end; a crash may have cut it short."""
+    """Return whether the last line has its end; a crash may have cut it short."""
     with path.open("rb") as file:
         length = file.seek(0, 2)
         file.seek(max(0, length - 1))

@@ -4,7 +4,7 @@ One SQLite file (WAL) in the run directory. Every invitation is written *before*
 sent; a finished round (sums, bounds, decision, state, guarantee) is one transaction. A
 crash therefore leaves either the whole round or none of it, and `resume` knows everyone
 who may have been asked. A lock keeps two servers from running the same run. Every
-transaction adds to the chain (`strategy.chain`), so that changes made later show.
+transaction adds to the chain (`strategy.store.chain`), so that changes made later show.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ class JournalReader(RunStore):
         ]
 
     def meetings(self) -> dict[str, dict[str, Met]]:
-        """Give what nodes said of their users, by the meeting's number."""
+        """Return what nodes said of their users, by the meeting's number."""
         found: dict[str, dict[str, Met]] = {}
         for meeting, node_id, *said in self.rows("SELECT * FROM node"):
             found.setdefault(str(meeting), {})[node_id] = Met(*said)

@@ -128,7 +128,7 @@ _LEADS = {
 def select_findings(
     void: str | None, findings: Sequence[Finding]
 ) -> tuple[Finding, ...]:
-    """Give what to write down: all where it came to nothing, else broken rules alone.
+    """Return what to write down: all where it came to nothing, else broken rules alone.
 
     `void` is the code of a Void, None for a sum or a key.
     """

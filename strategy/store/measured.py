@@ -70,7 +70,7 @@ def histogram(name: str, text: str, bounds: Sequence[float]) -> Any:
 
 
 def families(counts: Any) -> Iterator[Metric]:
-    """Give the metric families of a dataclass as they stand now."""
+    """Return the metric families of a dataclass as they stand now."""
     for one in dataclasses.fields(counts):
         if _METRIC in one.metadata:
             yield one.metadata[_METRIC](getattr(counts, one.name))

@@ -28,7 +28,7 @@ def request_pause(run_dir: Path) -> None:
 
 
 def is_pause_requested(run_dir: Path) -> bool:
-    """Tell whether somebody asked."""
+    """Return whether somebody asked."""
     return (run_dir / PAUSE_FILE).exists()
 
 
@@ -55,7 +55,7 @@ def request_retirement(run_dir: Path, arm: int, reason: str) -> None:
 
 
 def read_retirements(run_dir: Path) -> Mapping[int, str]:
-    """Give the arms that somebody asked to retire, with the reasons, in order.
+    """Return the arms that somebody asked to retire, with the reasons, in order.
 
     Raise JournalError for a wish that cannot be read: it is never passed over.
     """

@@ -105,7 +105,7 @@ class Spool(Closing):
         self._thread.shutdown()
 
     def cohort(self, cohort_id: str) -> CohortSpool:
-        """Give the part of the spool that belongs to one cohort."""
+        """Return the part of the spool that belongs to one cohort."""
         return CohortSpool(self, cohort_id)
 
     async def open_cohorts(self) -> Sequence[str]:

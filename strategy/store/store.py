@@ -60,7 +60,7 @@ class RunLock:
 
     @staticmethod
     def is_held(run_dir: Path) -> bool:
-        """Tell whether a server works on a run, on this host or where its disk is."""
+        """Return whether a server works on a run, on this host or where its disk is."""
         try:
             looked_at = os.open(run_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -73,7 +73,7 @@ class RunLock:
             os.close(looked_at)
 
     def release(self) -> None:
-        """Let another server have the run."""
+        """Release the run for another server."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -192,7 +192,7 @@ class BundlingTransport:
             self._flush_soon()
 
     def _settle(self, bundle: _Bundle, answer: Answer) -> None:
-        """Give every member its part of the answer."""
+        """Send every member its part of the answer."""
         whole = StoredAnswer(answer.body, answer.failure)
         parts: dict[Key, NodeAnswer] = {}
         if answer.failure is None and bundle.tasks is not None:

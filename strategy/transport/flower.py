@@ -3,7 +3,7 @@
 Used where the work itself travels as Flower messages: Flower's simulation, and sites
 where only Flower's port may be open. In a deployment each message costs a process start
 on the node, so there the gRPC server carries the work and this port sends one *attend*
-each (`strategy.summons`).
+each (`strategy.transport.node_inviter`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class FlowerTransport:
         self._dispatcher = GridDispatcher(grid, pace or Pace())
         self._hello_timeout_s = hello_timeout_s
         self._flower_ids: dict[NodeId, int] = {}
-        self._greeted: set[int] = set()
+        self._named: set[int] = set()
         self._outstanding: PendingRequests[Exchange] = PendingRequests()
 
     @property
@@ -78,11 +78,11 @@ class FlowerTransport:
     async def nodes(self) -> Sequence[NodeId]:
         """Name the nodes that Flower lists now and that told us their name."""
         present = set(await self._dispatcher.node_ids())
-        if strangers := sorted(present - self._greeted):
+        if strangers := sorted(present - self._named):
             self._require_open()
             async with asyncio.TaskGroup() as group:
                 for flower_id in strangers:
-                    group.create_task(self._greet(flower_id))
+                    group.create_task(self._learn_name(flower_id))
         return sorted(
             name for name, flower_id in self._flower_ids.items() if flower_id in present
         )
@@ -155,7 +155,7 @@ class FlowerTransport:
             exchange.abandoned = True
             self._outstanding.abandon(key)
 
-    async def _greet(self, flower_id: int) -> None:
+    async def _learn_name(self, flower_id: int) -> None:
         """Ask a node seen for the first time for its stable name."""
         fields, failure = await self.send(
             flower_id, flower_record.HELLO, {}, timeout_s=self._hello_timeout_s
@@ -165,7 +165,7 @@ class FlowerTransport:
             reason = failure or "malformed-reply"
             log.warning("Flower node %d gave no name (%s)", flower_id, reason)
             return
-        self._greeted.add(flower_id)
+        self._named.add(flower_id)
         if name in self._flower_ids:
             log.warning("a second Flower node claims the name %s; refused", name)
         else:

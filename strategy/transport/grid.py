@@ -103,7 +103,7 @@ class GridDispatcher:
 
     @property
     def running(self) -> bool:
-        """Tell whether messages can be sent."""
+        """Return whether messages can be sent."""
         return self._task is not None and not self._task.done()
 
     def start(self) -> None:

@@ -66,7 +66,7 @@ class NodeInviter:
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
         """Send for nodes for as long as the context is open."""
-        keeping = asyncio.create_task(self._keep(), name="summons")
+        keeping = asyncio.create_task(self._keep(), name="invitations")
         try:
             yield
         finally:

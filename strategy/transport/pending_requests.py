@@ -66,7 +66,7 @@ class Inbox:
         self.deliver(Answer(request.node_id, request.request_id, failure=failure))
 
     async def next_before(self, deadline: float) -> Answer | None:
-        """Give the next answer, or None at the end.
+        """Return the next answer, or None at the end.
 
         The end is the deadline (in the loop's time), or that nothing is awaited and
         all was given. What had arrived by the deadline is still given.

@@ -116,7 +116,7 @@ class ShufflerPlace:
 
 
 def stated_shuffler(settings: SecureSumSettings) -> ShufflerPlace | None:
-    """Give the shuffler that the experiment names; None where sums need none."""
+    """Return the shuffler that the experiment names; None where sums need none."""
     if settings.backend != SHUFFLE:
         return None
     if settings.shuffler_files is None:

@@ -32,7 +32,7 @@ Ready = Callable[[], str | None]
 def respond(
     request_line: str, metrics: Callable[[], bytes], ready: Ready
 ) -> tuple[int, str, bytes]:
-    """Give status, content type and body for a request line."""
+    """Return status, content type and body for a request line."""
     words = request_line.split()
     if len(words) != 3:
         return 400, _PLAIN, _say("this is not HTTP")

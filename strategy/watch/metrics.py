@@ -24,10 +24,10 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        """Give the metric families as they stand now."""
+        """Return the metric families as they stand now."""
         for counts in self._counts:
             yield from families(counts)
 
     def text(self) -> bytes:
-        """Give all metrics in Prometheus' text form."""
+        """Return all metrics in Prometheus' text form."""
         return generate_latest(self._registry)

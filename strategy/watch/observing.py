@@ -27,7 +27,7 @@ async def observed(
     stats: GrpcServerStats | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> AsyncIterator[events.Listen]:
-    """Give the listener that feeds logs and metrics; both end with the context.
+    """Return the listener that feeds logs and metrics; both end with the context.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """What operators see of a run while it works: log lines and metrics from its events.
 
-Both are listeners of `strategy.events`. Neither repeats a bound, an estimate or a sum:
-those stand in the journal.
+Both are listeners of `strategy.store.events`. Neither repeats a bound, an estimate or a
+sum: those stand in the journal.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ROUND_BOUNDS_S = (0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
 
 
 def fan_out(*listeners: Listen) -> Listen:
-    """Give one listener that tells all of them, in order."""
+    """Return one listener that tells all of them, in order."""
 
     async def listen(event: Event) -> None:
         for listener in listeners:
@@ -162,7 +162,7 @@ class RunLog:
 
 @dataclass(slots=True)
 class RunMetrics:
-    """Counts of one run, exported through `strategy.metrics.Metrics`.
+    """Counts of one run, exported through `strategy.watch.metrics.Metrics`.
 
     `clock` gives Unix seconds; the time of the last finished batch lets an alert tell a
     stuck run from a slow one.

@@ -119,7 +119,7 @@ def test_pods_run_without_root_and_with_a_read_only_root() -> None:
         assert context["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_the_network_policy_lets_in_the_proxy_and_the_desk_only() -> None:
+def test_the_network_policy_lets_in_the_proxy_and_the_server_only() -> None:
     policies = {
         path.parent.name: document["spec"]
         for path, document in documents("kubernetes")
@@ -149,7 +149,7 @@ def test_every_pin_has_a_version_and_hashes_and_stands_once() -> None:
 
 
 def pins(name: str) -> list[str]:
-    """Give the pinned versions; each must bring its hashes."""
+    """Return the pinned versions; each must bring its hashes."""
     text = (DEPLOY / "pins" / name).read_text()
     entries = re.split(r"\n(?=\S)", re.sub(r"^#.*\n", "", text).strip())
     for entry in entries:
@@ -194,7 +194,9 @@ def test_every_process_is_started_with_tls_1_3_only() -> None:
         assert re.findall(rf"^ *{directive} (.*);$", proxy, re.MULTILINE) == ["TLSv1.3"]
 
 
-def test_the_operators_processes_may_open_a_file_for_every_stream_of_the_desk() -> None:
+def test_the_operators_processes_may_open_a_file_for_every_stream_of_the_server() -> (
+    None
+):
     needed = GrpcServerSettings().most_streams + RESERVED
     limits = {
         name: int(limit)

@@ -136,7 +136,7 @@ def test_a_time_of_day_that_is_past_means_tomorrow() -> None:
 async def told(
     tmp_path: Path, heard: events.Event, until_s: float
 ) -> tuple[bool, list[str]]:
-    """Give whether an engine came to its round's end, and what was said."""
+    """Return whether an engine came to its round's end, and what was said."""
     ended, said = False, list[str]()
 
     async def engine(job: EngineJob) -> None:

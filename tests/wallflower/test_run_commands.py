@@ -279,7 +279,7 @@ def test_a_port_in_use_is_exit_4_and_nothing_written(tmp_path: Path) -> None:
 
 
 def certificate_case(case: str) -> tuple[bytes, bytes, str]:
-    """Give a certificate, a key, and what must be said about them."""
+    """Return a certificate, a key, and what must be said about them."""
     now = datetime.datetime.now(datetime.UTC)
     authority = make_authority("test", now=now)
     good = make_server_certificate(authority, ["127.0.0.1"], now=now)

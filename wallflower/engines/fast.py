@@ -54,7 +54,7 @@ def check_fast(config: ExperimentConfig) -> None:
 
 
 async def run_fast(job: EngineJob) -> None:
-    """Drive a job to its end; see `wallflower.engines.Engine`."""
+    """Drive a job to its end; see `wallflower.engines.registry.Engine`."""
     run_dir, config = job.run_dir, job.config
     with Journal.resume(run_dir, config) as journal, EventLog(run_dir) as log:
         nodes = _nodes(config)

@@ -260,7 +260,7 @@ def check_simulation(config: ExperimentConfig) -> None:
 
 
 async def run_simulation(job: EngineJob) -> None:
-    """Drive a job to its end; see `wallflower.engines.Engine`."""
+    """Drive a job to its end; see `wallflower.engines.registry.Engine`."""
     check_simulation(job.config)
     with Journal.read(job.run_dir) as journal:
         check_hosted_ledger(journal)
@@ -289,7 +289,7 @@ def check_deployment(config: ExperimentConfig) -> None:
 
 
 async def run_deployment(job: EngineJob) -> None:
-    """Drive a job to its end; see `wallflower.engines.Engine`."""
+    """Drive a job to its end; see `wallflower.engines.registry.Engine`."""
     check_deployment(job.config)
     await carry(job, _find_site(job), "deployment")
 

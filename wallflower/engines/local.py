@@ -71,7 +71,7 @@ def check_local(config: ExperimentConfig) -> None:
 
 
 async def run_local(job: EngineJob) -> None:
-    """Drive a job to its end; see `wallflower.engines.Engine`."""
+    """Drive a job to its end; see `wallflower.engines.registry.Engine`."""
     config = job.config
     kind = _transport(config)
     needs_enrolment = kind == "grpc" or config.secure_sum.server == "malicious"

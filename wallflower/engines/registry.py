@@ -29,7 +29,7 @@ class EngineJob:
     config : as in the file, or as the journal kept it.
     run_dir : holds ``journal.sqlite``; every engine writes only below it.
     run_id : the directory's name.
-    listen : awaited with every event of `strategy.events`.
+    listen : awaited with every event of `strategy.store.events`.
     options : what the command line passed on to this engine only.
     """
 

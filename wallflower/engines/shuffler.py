@@ -33,7 +33,7 @@ _STOP_S = 10.0
 async def local_shuffler(
     config: ExperimentConfig, run_dir: Path, enrolment: Enrolment | None
 ) -> AsyncIterator[ShufflerPlace | None]:
-    """Give the shuffler the experiment names, or start one while inside."""
+    """Return the shuffler of the experiment, or start one while inside."""
     settings = config.secure_sum
     if settings.backend != SHUFFLE or settings.shuffler:
         yield stated_shuffler(settings)

@@ -143,7 +143,7 @@ class SimulatedProvider:
 
 
 def node_name(number: int) -> str:
-    """Name a simulated node as `wallflower.population.node_names` does."""
+    """Name a simulated node as `wallflower.engines.population.node_names` does."""
     return f"node-{number}"
 
 

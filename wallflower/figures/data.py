@@ -69,7 +69,7 @@ def list_settings(
 def load_curve(
     panel: Panel, series: Series, instances: int, seed: int, cache: Path
 ) -> Curve:
-    """Give a curve from its file, or simulate it and write the file."""
+    """Return a curve from its file, or simulate it and write the file."""
     settings = list_settings(panel, series, instances, seed)
     text = json.dumps(settings, sort_keys=True)
     path = cache / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.csv"

@@ -34,7 +34,7 @@ STYLES = (
 def make_figures(
     figures: Sequence[Figure], folder: Path, instances: int, seed: int
 ) -> Generator[tuple[float, list[Path]], None, None]:
-    """Give after each curve the part that is done and the files just written."""
+    """Return after each curve the part that is done and the files just written."""
     cache = folder / "curves"
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def draw_figure(
 
 
 def load_pyplot() -> Any:
-    """Give pyplot, without a screen; says what to install where it is missing."""
+    """Return pyplot, without a screen; says what to install where it is missing."""
     matplotlib = optional_module("matplotlib", "figures")
     matplotlib.use("Agg")
     # A fixed salt makes the same figure the same bytes; text stays text.

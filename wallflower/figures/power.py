@@ -32,7 +32,7 @@ _COLUMNS = ("epsilon", "base_rate", "lift", "users")
 
 
 def make_power(folder: Path) -> Generator[tuple[float, list[Path]], None, None]:
-    """Give after each cell the part that is done; at the end the files written.
+    """Return after each cell the part that is done; at the end the files written.
 
     Cells that stand in the table of an earlier call with the same settings are read.
     """
@@ -123,7 +123,7 @@ def _write(path: Path, header: str, cells: Sequence[PowerCell]) -> None:
 
 
 def _read(path: Path, header: str) -> list[PowerCell]:
-    """Give the cells of a whole table with these settings; none otherwise."""
+    """Return the cells of a whole table with these settings; none otherwise."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:

@@ -69,7 +69,7 @@ class Future:
         return batch
 
     def batch(self, number: int) -> PlannedBatch:
-        """Give batch `number`, counted from 1."""
+        """Return batch `number`, counted from 1."""
         while len(self._batches) < number:
             self._batches.append(self._next(len(self._batches) + 1))
         return self._batches[number - 1]
@@ -108,7 +108,7 @@ class Future:
 
 @lru_cache(maxsize=8)
 def future_of(policy: PolicySpec) -> Future:
-    """Give the batches of a resolved policy, the same object for the same policy."""
+    """Return the batches of a resolved policy, the same object for the same policy."""
     return Future(policy)
 
 

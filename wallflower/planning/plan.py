@@ -78,9 +78,9 @@ class LieEffect:
     Attributes
     ----------
     people : in the group.
-    trusted : where her input is trusted: as far as the sum's window reaches.
-    counts_as : honest people whose rewards her proved input can be worth at most.
-    proved : how far she then moves the mean.
+    trusted : where their input is trusted: as far as the sum's window reaches.
+    counts_as : honest people whose rewards their proved input can be worth at most.
+    proved : how far they then move the mean.
     """
 
     people: int
@@ -114,7 +114,7 @@ class Plan:
 
 
 def planned_batches(request: PlanRequest) -> list[PlannedBatch]:
-    """Give the batches that the users suffice for, no arm dropped."""
+    """Return the batches that the users suffice for, no arm dropped."""
     future = future_of(request.policy())
     batches: list[PlannedBatch] = []
     for number in range(1, future.last_affordable + 1):

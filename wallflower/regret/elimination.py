@@ -2,8 +2,8 @@
 
 Sizes, levels and radii depend on the batch number alone, so all instances move in step:
 one draw for every (instance, active arm), one test for all. Only last batches, which
-take who is left, differ. The decisions are those of `strategy.elimination` (a test
-plays both on the same sums).
+take who is left, differ. The decisions are those of `strategy.bandit.elimination` (a
+test plays both on the same sums).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class FastElimination:
         return self._eliminated
 
     def result(self) -> SimulationResult:
-        """Tell what is known so far."""
+        """Return what is known so far."""
         shape = self._active.shape
         estimates, lower, upper = np.full(shape, 0.5), np.zeros(shape), np.ones(shape)
         heard = self._heard

@@ -1,7 +1,8 @@
 """Index policies on many instances at once, exact in law.
 
 In every step each live instance asks one cohort of the arm of its best index; cohorts
-of the same size are drawn together. The choices are those of `strategy.index_choice`.
+of the same size are drawn together. The choices are those of
+`strategy.bandit.index_choice`.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class FastIndex:
         yield 1.0
 
     def result(self) -> SimulationResult:
-        """Tell what is known so far."""
+        """Return what is known so far."""
         shape = self._cohorts.shape
         estimates, lower, upper = np.full(shape, 0.5), np.zeros(shape), np.ones(shape)
         heard = self._cohorts

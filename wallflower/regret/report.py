@@ -103,7 +103,7 @@ def users_until_decided(result: SimulationResult) -> dict[str, Any]:
 
 
 def quantiles(values: NDArray[Any], *parts: float) -> list[float]:
-    """Give linear quantiles; NumPy's own load masked arrays, 30 ms of a command."""
+    """Return linear quantiles; NumPy's own load masked arrays, 30 ms of a command."""
     places = np.array(parts) * (len(values) - 1)
     found: list[float] = np.interp(places, range(len(values)), np.sort(values)).tolist()
     return found
@@ -146,7 +146,7 @@ def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
 
 
 def _groups(spec: PolicySpec) -> tuple[Group, ...]:
-    """Give every size that the horizon allows, as a plan with all arms does."""
+    """Return every size that the horizon allows, as a plan with all arms does."""
     assert spec.ratio is not None, "a resolved spec has a ratio"
     schedule = Schedule(spec.ratio, max(spec.first_batch, 1))
     batches = schedule.batches_within(spec.horizon // spec.arms)

@@ -121,7 +121,7 @@ class Engine(Protocol):
         ...
 
     def result(self) -> SimulationResult:
-        """Tell what is known so far."""
+        """Return what is known so far."""
         ...
 
 

@@ -65,7 +65,7 @@ class UsersEngine:
             yield accounts.part_done
 
     def result(self) -> SimulationResult:
-        """Tell what is known so far."""
+        """Return what is known so far."""
         views = [policy.arms() for policy in self._policies]
         estimates = np.array(
             [[0.5 if v.estimate is None else v.estimate for v in row] for row in views]
@@ -111,7 +111,7 @@ class UsersEngine:
         )
 
     def _chunk(self, arm: int, count: int, cohort: CohortMechanism) -> int:
-        """Sum of y = (x̂ + η) mod m over `count` users, each with her own draw."""
+        """Sum of y = (x̂ + η) mod m over `count` users, each with their own draw."""
         rewards = self._simulation.model.sample(arm, count, self._generator)
         values = encode_many(rewards, cohort.precision, self._bits)
         noise = cohort.user_noise()

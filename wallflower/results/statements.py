@@ -276,7 +276,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     facts = [
         (
             "Unit of privacy",
-            "one person, one outcome: the record with her outcome replaced by any "
+            "one person, one outcome: the record with their outcome replaced by any "
             "other in [0, 1] must look almost the same",
         ),
         (
@@ -362,12 +362,12 @@ def _sees(result: RunResult, groups: Sequence[GroupRow]) -> tuple[tuple[str, str
             "random-looking shares: alone they say nothing",
         )
     own = (
-        "her outcome; it leaves only with noise in it"
+        "their outcome; it leaves only with noise in it"
         if trust != "server"
-        else "her outcome; it goes to the server as it is"
+        else "their outcome; it goes to the server as it is"
     )
     return (
-        ("The person and her node", own),
+        ("The person and their node", own),
         middle,
         ("The record", f"noised sums, each of at least {least:,} people"),
         ("This page", "estimates, intervals and counts made from those sums"),

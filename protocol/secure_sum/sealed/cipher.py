@@ -170,7 +170,7 @@ class _Table:
         self.reach, self._last = reach, last
 
     def find(self, point: Point) -> int | None:
-        """Give j with point = j·G and |j| ≤ reach, or None."""
+        """Return j with point = j·G and |j| ≤ reach, or None."""
         body = bytes(point)
         even = self._places.get(body[_KEY])
         if even is None:
@@ -188,7 +188,7 @@ def table_reach(window: int) -> int:
 
 
 def decode(point: Point | None, low: int, high: int) -> int | None:
-    """Give y with point = y·G and low ≤ y ≤ high, or None; infinity (None) is 0."""
+    """Return y with point = y·G and low ≤ y ≤ high, or None; infinity (None) is 0."""
     window = high - low + 1
     if not 1 <= window <= LARGEST_WINDOW:
         raise InputError("window of a sum", window, f"1 to 2^42 ({LARGEST_WINDOW})")

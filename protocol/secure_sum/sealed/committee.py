@@ -78,7 +78,9 @@ def dealing_spec(
 
 
 def is_dealing(spec: CohortSpec) -> bool:
-    """Tell a dealing from a cohort: it has no mechanism, so it takes no reward."""
+    """Return whether this is a dealing, not a cohort: it has no mechanism, so it takes
+    no reward.
+    """
     return not spec.mechanism
 
 

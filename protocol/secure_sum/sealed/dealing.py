@@ -98,7 +98,7 @@ class Statement:
             raise MalformedMessageError("a dealer's proof has the wrong length")
 
     def signed_part(self, terms: Terms) -> bytes:
-        """Give the bytes that a dealer's identity signs."""
+        """Return the bytes that a dealer's identity signs."""
         fixed = self.constant + self.proof + self.rest  # lengths checked above
         return (
             b"wallflower/v1/dealer-statement"
@@ -112,7 +112,7 @@ class Statement:
         return hashlib.sha256(self.signed_part(terms)).digest()
 
     def proven_constant(self, terms: Terms, parsed: Point | None = None) -> Point:
-        """Give A₀ if the dealer has shown to know its logarithm."""
+        """Return A₀ if the dealer has shown to know its logarithm."""
         constant = parsed if parsed is not None else Point.parse(self.constant)
         place = _knowledge_place(terms, self.dealer, self.rest)
         if not shows_knowledge(constant, self.proof, place):
@@ -133,7 +133,7 @@ class Dealing:
     def of(
         cls, dealer: str, proof: bytes, commitments: bytes, sealed: bytes
     ) -> Dealing:
-        """Put together what a dealer sent."""
+        """Collect what a dealer sent."""
         width = SEALED_SHARE_BYTES
         pieces = tuple(sealed[i : i + width] for i in range(0, len(sealed), width))
         if not pieces or len(pieces[-1]) != width:
@@ -144,7 +144,7 @@ class Dealing:
         return cls(statement, commitments, pieces, seals)
 
     def check(self, terms: Terms) -> list[Point]:
-        """Give the commitments of a dealer that knows its secret; refuses what is no
+        """Return the commitments of a dealer that knows its secret; refuses what is no
         dealing. What is sealed is for the members to check.
         """
         commitments = feldman.read_commitments(self.commitments, terms.threshold)
@@ -212,7 +212,7 @@ def open_share(
 def complain(
     terms: Terms, dealer: str, holder: Holder, pair: KeyPair, constant: Point
 ) -> tuple[bytes, bytes]:
-    """Give the agreed point of one seal, and the proof that it is the one."""
+    """Return the agreed point of one seal, and the proof that it is the one."""
     place = _complaint_place(terms, dealer, holder)
     public = bytes(pair.point)
     shared, proof = prove_equality(pair.secret, public, constant, place)

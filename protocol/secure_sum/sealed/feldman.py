@@ -80,7 +80,7 @@ def share_points(commitments: Sequence[Point], last: int) -> list[Point]:
 
 
 def fits(share: int, commitments: Sequence[Point], place: int) -> bool:
-    """Tell whether a share is the dealer's polynomial at `place`."""
+    """Return whether a share is the dealer's polynomial at `place`."""
     return bool(share % ORDER) and base(share) == share_point(commitments, place)
 
 

@@ -192,7 +192,7 @@ def total(points: Sequence[Point]) -> Point:
 
 
 def vanishes(points: Sequence[Point]) -> bool:
-    """Tell whether points add up to infinity; no points do."""
+    """Return whether points add up to infinity; no points do."""
     return _sum(points) is None
 
 
@@ -202,7 +202,7 @@ def weighted(terms: Iterable[tuple[Point, int]]) -> list[Point]:
 
 
 def hashed_point(label: str) -> Point:
-    """Give a point whose logarithm nobody knows: the first x that a hash hits."""
+    """Return a point whose logarithm nobody knows: the first x that a hash hits."""
     for attempt in range(256):
         x = hashlib.sha256(f"wallflower/v1/point/{label}/{attempt}".encode()).digest()
         try:
@@ -279,7 +279,7 @@ def shows_knowledge(point: Point, proof: bytes, context: bytes) -> bool:
 def prove_equality(
     secret: int, public: bytes, element: Point, context: bytes
 ) -> tuple[Point, bytes]:
-    """Give D = s·C and a proof that it has the same s as V = s·G (Chaum, Pedersen).
+    """Return D = s·C and a proof that it has the same s as V = s·G (Chaum, Pedersen).
 
     Statement: log_G V = log_C D. Nonce k, R₁ = k·G, R₂ = k·C, challenge
     e = H(context, V, C, D, R₁, R₂), response z = k + e·s; the proof is (e, z). From two

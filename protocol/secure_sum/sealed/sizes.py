@@ -60,7 +60,7 @@ def dealing_sizes(threat: Threat, nodes: int) -> DealingSizes:
 
 
 def as_withstood(threat: Threat, dealt: int, cohort: int) -> bool:
-    """Tell whether a dealing among `dealt` nodes is for all colluders of a cohort."""
+    """Return whether a dealing among `dealt` nodes is for all colluders of a cohort."""
     return threat.corrupt_nodes(dealt) >= threat.corrupt_nodes(cohort)
 
 

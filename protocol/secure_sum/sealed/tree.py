@@ -39,7 +39,7 @@ def paths(pieces: Sequence[bytes]) -> list[bytes]:
 
 
 def climb(piece: bytes, index: int, count: int, beside: bytes) -> bytes:
-    """Give the root of `count` pieces with this one at `index`, by its path."""
+    """Return the root of `count` pieces with this one at `index`, by its path."""
     node, rest = _leaf(piece), beside
     while count > 1:
         if index ^ 1 < count:

@@ -133,12 +133,12 @@ def shares_for(parties: int, modulus: int, bits: int) -> int:
 
 
 def share_bytes(modulus: int) -> int:
-    """Give the length of one share."""
+    """Return the length of one share."""
     return -(-(modulus - 1).bit_length() // 8)
 
 
 def split(value: int, shares: int, modulus: int, bits: BitSource) -> list[int]:
-    """Give `shares` uniform numbers mod `modulus` that add up to `value`."""
+    """Return `shares` uniform numbers mod `modulus` that add up to `value`."""
     if not 0 <= value < modulus:
         raise InputError("value", "outside the range", f"0 … {modulus - 1}")
     parts = [uniform_integer(modulus, bits) for _ in range(shares - 1)]

@@ -47,7 +47,7 @@ def write_digits(value: int, plan: RadixPlan, bits: BitSource) -> list[int]:
 
 
 def read_digits(heap: Iterable[int], contributors: int, plan: RadixPlan) -> int:
-    """Give Σ 2^l K_l mod 2^L of the messages of so many parties.
+    """Return Σ 2^l K_l mod 2^L of the messages of so many parties.
 
     Raises
     ------
@@ -141,7 +141,7 @@ class ShufflePlan:
         return self.messages * self.message_bytes
 
     def write(self, value: int, bits: BitSource) -> list[bytes]:
-        """Give the messages of a node."""
+        """Return the messages of a node."""
         if self.radix is not None:
             numbers = write_digits(value, self.radix, bits)
         else:
@@ -149,7 +149,7 @@ class ShufflePlan:
         return [number.to_bytes(self.body_bytes, "big") for number in numbers]
 
     def read(self, bodies: Iterable[bytes], contributors: int) -> int:
-        """Give the sum of so many nodes' messages, or raise MalformedMessageError."""
+        """Return the sum of so many nodes' messages, or raise MalformedMessageError."""
         numbers = (int.from_bytes(body, "big") for body in bodies)
         if self.radix is not None:
             return read_digits(numbers, contributors, self.radix)
@@ -161,7 +161,8 @@ def _fraction(value: Rational) -> Fraction:
 
 
 def names_are_told(spec: CohortSpec) -> bool:
-    """Tell whether the shuffler is told whose each batch is: where it must check that.
+    """Return whether the shuffler is told whose each batch is: where it must check
+    that.
 
     A server that may lie could bring its own batches around one node's. One that is
     believed keeps the names to itself, so that nobody alone has a name with a message.
@@ -184,5 +185,5 @@ def batch_info(context: bytes, party: str, users: int, sealing_key: bytes) -> by
 
 
 def batch_statement(info: bytes, sealed: bytes) -> bytes:
-    """Give the bytes a node signs: this batch, for this cohort, is mine."""
+    """Return the bytes a node signs: this batch, for this cohort, is mine."""
     return digest("wallflower/v1/shuffled-batch-signature", info, sealed)

@@ -73,7 +73,7 @@ SEAL_KINDS: Final[tuple[str, ...]] = tuple(_KINDS)
 
 
 def sealed_bytes(kind: str, body_bytes: int) -> int:
-    """Give the length of one sealed message."""
+    """Return the length of one sealed message."""
     return _kind(kind).overhead + body_bytes
 
 
@@ -140,7 +140,7 @@ class OpeningKey:
         return cls(kind, raw)
 
     def private_bytes(self) -> bytes:
-        """Give the key for the run's own sealed store."""
+        """Return the key for the run's own sealed store."""
         return self._raw
 
     def open(self, sealed: bytes, info: bytes) -> bytes:

@@ -43,7 +43,7 @@ MOST_SKEW_S = 300.0
 
 
 class RefusedError(Exception):
-    """A stream must end; `reason` is a key of `protocol.attendance.STATUS`."""
+    """A stream must end; `reason` is a key of `protocol.identity.tokens.STATUS`."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -67,15 +67,15 @@ class KeyRule(Protocol):
         ...
 
     def find_expelled(self, hello: node_service_pb2.Hello, now: float) -> str | None:
-        """Give the reason for which a key that was let in may not stay."""
+        """Return the reason for which a key that was let in may not stay."""
         ...
 
     def expiry(self, hello: node_service_pb2.Hello) -> float:
-        """Give the time (Unix seconds) after which a key may not stay."""
+        """Return the time (Unix seconds) after which a key may not stay."""
         ...
 
     def read_revoked(self) -> frozenset[int]:
-        """Give the revoked serials; a change of it is a reason to look again."""
+        """Return the revoked serials; a change of it is a reason to look again."""
         ...
 
 
@@ -117,11 +117,11 @@ class EnrolledKeys:
         return self._find_end(_parsed(hello.certificate), now)
 
     def expiry(self, hello: node_service_pb2.Hello) -> float:
-        """Give the end of the certificate."""
+        """Return the end of the certificate."""
         return _parsed(hello.certificate).not_after
 
     def read_revoked(self) -> frozenset[int]:
-        """Give the revoked serials as they are now."""
+        """Return the revoked serials as they are now."""
         serials = self.revoked_serials
         return serials if isinstance(serials, frozenset) else serials.read()
 
@@ -209,7 +209,7 @@ class RevokedNodes:
         self._added.add(node_id)
 
     def read(self) -> frozenset[str]:
-        """Give everybody who is revoked now; raises ConfigError."""
+        """Return everybody who is revoked now; raises ConfigError."""
         listed = frozenset() if self._file is None else self._file.read()
         return listed | self._added if self._added else listed
 

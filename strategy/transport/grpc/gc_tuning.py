@@ -44,7 +44,7 @@ class TunedGc:
                 self._streams, self._at = streams, now
 
     def close(self) -> None:
-        """Give everything back to the collector."""
+        """Return everything to the collector."""
         if self._streams:
             gc.unfreeze()
             gc.set_threshold(*self._thresholds)

@@ -107,8 +107,8 @@ async def flower_grpc(
 
 
 def grpc_certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:
-    """Give the certificate that nodes without their own believe, and the gRPC server's
-    pair.
+    """Return the certificate that nodes without their own believe, and the gRPC
+    server's pair.
 
     Without files a gRPC server on loopback makes its own; any other address needs real
     ones.

@@ -68,7 +68,7 @@ class NodeQueue:
         return not self._pending
 
     def is_away(self, now: float, return_s: float) -> bool:
-        """Tell whether the node has stayed away for longer than it may."""
+        """Return whether the node has stayed away for longer than it may."""
         patience_s = return_s if self.polling is None else self.polling.patience_s
         return not self.here and now - self.left_at > patience_s
 
@@ -141,7 +141,7 @@ class NodeQueue:
         self.polling, self.left_at = polling, now
 
     def unanswered(self, most_bytes: int) -> Iterator[Request]:
-        """Give what a visitor is asked; it is at work then until somebody gives up."""
+        """Return what a visitor is asked; it is at work then until somebody gives up."""
         for pending in list(self._pending.values())[:MOST_GIVEN]:
             most_bytes -= len(pending.request.body) + len(pending.request.request_id)
             if most_bytes < 0:
@@ -157,12 +157,12 @@ class NodeQueue:
         self.left_at = now
 
     def fail_all(self, failure: str, now: float) -> None:
-        """Give up on everything that was asked."""
+        """Return up on everything that was asked."""
         for request_id in list(self._pending):
             self.answer(request_id, b"", failure, now)
 
     def give_up(self, now: float) -> None:
-        """Give up on a node that stays away.
+        """Return up on a node that stays away.
 
         Not on what a visitor has with it: an outcome may take as long as its asker
         waits, and meanwhile nothing brings it here.
@@ -172,7 +172,7 @@ class NodeQueue:
                 self.answer(request_id, b"", "node-gone", now)
 
     def next_frame(self, window: int) -> bytes | None:
-        """Give the next message to send, or None when there is nothing to do."""
+        """Return the next message to send, or None when there is nothing to do."""
         if self._abandoned:
             gone = node_service_pb2.Abandon(request_id=self._abandoned.popleft())
             return node_service_pb2.FromServer(abandon=gone).SerializeToString()

@@ -63,7 +63,7 @@ class PollQueue:
         return frozenset(self._until) if self.count(now) else frozenset()
 
     def count(self, now: float) -> int:
-        """Give how many are expected; who stays away for too long no longer is."""
+        """Return how many are expected; who stays away for too long no longer is."""
         while self._until and next(iter(self._until.values())) < now:
             self._until.popitem(last=False)
         self._stats.polling_nodes = len(self._until)
@@ -159,7 +159,7 @@ class PollQueue:
         return asked
 
     def _pace(self) -> float:
-        """Give when to come again: all together no more often than we like."""
+        """Return when to come again: all together no more often than we like."""
         settings = self._settings
         return max(settings.poll_s, len(self._until) / settings.polls_per_s)
 

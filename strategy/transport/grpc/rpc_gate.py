@@ -62,7 +62,7 @@ class RpcGate:
         self._log_lines = TokenBucket(_REFUSALS_LOGGED_PER_S, 100, 0.0)
 
     def hello(self, context: _Context) -> node_service_pb2.Hello:
-        """Give the hello of a stream whose caller holds a run token."""
+        """Return the hello of a stream whose caller holds a run token."""
         handshake = _read_handshake(context, node_service_pb2.Handshake)
         hello, transcribed = handshake.hello, hello_transcript(handshake.hello)
         self._admission.require_token(
@@ -80,7 +80,7 @@ class RpcGate:
         return handshake
 
     def stranger(self, context: _Context) -> str | None:
-        """Give the reason not to listen to a caller that shows nothing."""
+        """Return the reason not to listen to a caller that shows nothing."""
         if not tls.is_current(context.auth_context()):
             return "tls-too-old"
         now = asyncio.get_running_loop().time()

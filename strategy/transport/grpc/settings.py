@@ -22,7 +22,7 @@ class GrpcServerSettings:
         Largest request; a committee member's list of what to add up is one message.
     most_streams : int
         Open streams in all; the next one gets RESOURCE_EXHAUSTED.
-    most_greeting : int
+    most_handshakes : int
         Streams that showed a run token and have not proved who they are yet, of the
         above; shared out by network (/24, /64, see `FairPlaces`).
     most_watching : int
@@ -51,7 +51,7 @@ class GrpcServerSettings:
         Visits one node may make at once; in the long run four in `poll_s`.
     farewell_s : float
         How long a run that is over waits for its visitors to hear of it.
-    greeting_s : float
+    handshake_s : float
         How long the handshake may take.
     return_s : float
         How long a node that lost its stream may take to come back before what it was
@@ -92,7 +92,7 @@ class GrpcServerSettings:
                 raise InputError(name, value, "more than 0 seconds, at most a day")
 
     def channel_options(self, streams: int) -> list[tuple[str, int]]:
-        """Give gRPC's options of a gRPC server with room for so many streams."""
+        """Return gRPC's options of a gRPC server with room for so many streams."""
         return [
             ("grpc.max_receive_message_length", self.most_bytes),
             ("grpc.max_send_message_length", self.most_bytes_out),

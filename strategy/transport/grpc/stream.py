@@ -29,7 +29,7 @@ class Wire(Protocol):
     """
 
     async def read(self) -> bytes | object:
-        """Give the next message, or ``grpc.aio.EOF``."""
+        """Return the next message, or ``grpc.aio.EOF``."""
         ...
 
     async def write(self, message: bytes) -> None:

@@ -179,7 +179,7 @@ async def play(
 
 
 async def dealt(there: Site, traffic: CohortTraffic) -> ServerKeyring:
-    """Give the run's key, dealt by the nodes if there is none yet."""
+    """Return the run's key, dealt by the nodes if there is none yet."""
     run_id = traffic.spec.run_id
     keyring = there.keyrings.setdefault(run_id, ServerKeyring(run_id))
     if keyring.dealt is None:
@@ -371,7 +371,9 @@ async def test_a_cohort_of_another_run_is_refused(tmp_path: Path) -> None:
         assert set(refused.values()) == {"wrong-run"}
 
 
-async def test_a_node_at_a_desk_works_for_that_desks_run_only(tmp_path: Path) -> None:
+async def test_a_node_at_a_server_works_for_that_server_run_only(
+    tmp_path: Path,
+) -> None:
     async with site(tmp_path) as there:
         traffic = cohort()
         await dealt(there, traffic)

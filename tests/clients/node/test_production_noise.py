@@ -39,7 +39,7 @@ DRAWS = 6_000
 
 
 def production(folder: Path) -> Randomize:
-    """Give the randomizer of a node as every engine and the ClientApp make it."""
+    """Return the randomizer of a node as every engine and the ClientApp make it."""
     source = SyntheticRewards(synthetic_rewards("bernoulli", (0.5, 0.5), 0.1))
     with Ledger(folder / "ledger.sqlite") as ledger:
         setup = NodeSetup(ClientPolicy(), ledger, lambda name: source)

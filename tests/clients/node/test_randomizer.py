@@ -31,7 +31,7 @@ def cohort(name: str, users: int = 24, floor: int = 20) -> CohortMechanism:
 
 
 class FixedBits:
-    """Give the same word again and again, to decide a rounding by hand."""
+    """Return the same word again and again, to decide a rounding by hand."""
 
     def __init__(self, word: int) -> None:
         self.word = word

@@ -216,7 +216,7 @@ async def test_the_counter_never_goes_back(tmp_path: Path) -> None:
         assert counter.path.read_bytes() == written
 
 
-async def test_the_owner_may_adopt_what_he_answers_for(
+async def test_the_owner_may_adopt_what_they_answer_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await answer(tmp_path, tally(b"sum"))

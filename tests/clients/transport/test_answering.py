@@ -64,7 +64,7 @@ async def test_more_than_a_node_can_hold_is_failed_not_queued() -> None:
             assert (await next_answer(outbox)).body == b"a#3:hello"
 
 
-async def test_an_answer_given_while_the_desk_is_away_waits_in_the_store() -> None:
+async def test_an_answer_given_while_the_server_is_away_waits_in_the_store() -> None:
     echo = Echo("a")
     async with asyncio.TaskGroup() as group:
         answering = Answering(echo, MemoryAnswers(), group, concurrency=1)

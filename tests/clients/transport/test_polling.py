@@ -39,7 +39,9 @@ async def test_one_invocation_asks_answers_and_leaves() -> None:
         assert grpc_server.stats.polls == 3  # come by; ask; answer both
 
 
-async def test_the_same_request_has_the_same_answer_after_the_desk_restarted() -> None:
+async def test_the_same_request_has_the_same_answer_after_the_server_restarted() -> (
+    None
+):
     house, echo = House(), Echo("a")
     identity = house.identity("a")
     async with open_grpc_server(house, run_over=None) as (grpc_server, port):
@@ -110,7 +112,7 @@ async def test_a_visitor_hears_that_the_run_is_over() -> None:
         assert await staying == "finished"
 
 
-async def test_a_desk_that_does_not_know_the_run_is_not_believed() -> None:
+async def test_a_server_that_does_not_know_the_run_is_not_believed() -> None:
     house, impostor = House(), House(secret=b"t" * 32)
     impostor.enrolment = house.enrolment
     async with open_grpc_server(impostor, run_over=None) as (grpc_server, port):
@@ -149,7 +151,7 @@ async def test_a_visitor_may_insist_on_one_certificate() -> None:
             ).once()
 
 
-async def test_a_desk_that_is_away_is_tried_for_a_while() -> None:
+async def test_a_server_that_is_away_is_tried_for_a_while() -> None:
     house = House()
     async with open_grpc_server(house, run_over=None) as (_, port):
         invitation = house.invitation(port, "a")

@@ -100,7 +100,7 @@ def test_every_word_of_a_hello_is_under_the_signature(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["nonce", "server_fingerprint"])
-def test_the_desks_nonce_and_certificate_are_under_the_signature(field: str) -> None:
+def test_the_server_nonce_and_certificate_are_under_the_signature(field: str) -> None:
     other = node_service_pb2.Challenge()
     other.CopyFrom(CHALLENGE)
     setattr(other, field, b"x" * 32)

@@ -124,7 +124,7 @@ def test_the_largest_ratio_is_that_of_all_weights(name: str, place: int) -> None
 
 
 def ratio_at(tables: RadixTables, weight: int) -> Fraction:
-    """Give the largest ratio minus one at one weight, from the laws of two draws."""
+    """Return the largest ratio minus one at one weight, from the laws of two draws."""
     laws = []
     often, rarely = tables.whole - tables.junk, tables.junk
     for clean in (tables.even, tables.odd):

@@ -20,7 +20,7 @@ Law = Any  # a flint.fmpz_poly
 
 
 def plan_of(parties: int, levels: int) -> RadixPlan:
-    """Give a plan so coarse that its whole law can be written down."""
+    """Return a plan so coarse that its whole law can be written down."""
     return RadixPlan(parties, levels, Fraction(9, 10), Fraction(1, 2))
 
 
@@ -54,7 +54,7 @@ def party_law(value: int, plan: RadixPlan) -> Law:
 
 
 def scale(plan: RadixPlan) -> int:
-    """Give what one party's law adds up to."""
+    """Return what one party's law adds up to."""
     return int(sum(party_law(0, plan).coeffs()))
 
 
@@ -70,7 +70,7 @@ CASES = [(2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2)]
 
 
 def loss(laws: list[list[int]]) -> float:
-    """Give the largest |ln| of the ratio of any two laws, rounded up by 2⁻⁶⁰."""
+    """Return the largest |ln| of the ratio of any two laws, rounded up by 2⁻⁶⁰."""
     worst = 1 << 64
     for masses in zip(*laws, strict=True):
         low, high = min(masses), max(masses)

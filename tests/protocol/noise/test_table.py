@@ -41,7 +41,7 @@ class OutOfWordsError(Exception):
 
 
 class ListedBits:
-    """Give exactly these words (of a few bits, in the highest places)."""
+    """Return exactly these words (of a few bits, in the highest places)."""
 
     def __init__(self, words: list[int], word_bits: int) -> None:
         self._words = [word << (64 - word_bits) for word in words]

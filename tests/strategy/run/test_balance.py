@@ -21,7 +21,7 @@ Asked = Mapping[str, tuple[str, ...]]
 
 @pytest.fixture
 async def even(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedFacts:
-    """Give the record of a short run of two arms."""
+    """Return the record of a short run of two arms."""
     async with world(tmp_path, config()) as there:
         await there.run()
     seen: list[RecordedFacts] = []

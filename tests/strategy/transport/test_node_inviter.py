@@ -18,7 +18,7 @@ FAST = Pace(shortest_s=0.001, longest_s=0.02, grace_s=0.1)
 QUICK = InvitationPace(look_s=0.01, first_pause_s=0.01, longest_pause_s=0.05)
 
 
-class Attendants:
+class InvitedNodes:
     """A ClientApp whose nodes leave the gRPC server early as often as they are told."""
 
     def __init__(self, early: dict[int, int] | None = None, *, crash: bool = False):
@@ -47,47 +47,47 @@ def invitation(flower_id: int) -> dict[str, bytes | str]:
     return {flower_record.TOKEN: f"for {flower_id}"}
 
 
-async def summon(
-    attendants: Attendants, grid: InProcessGrid, wanted: dict[int, int]
+async def invite(
+    nodes: InvitedNodes, grid: InProcessGrid, wanted: dict[int, int]
 ) -> NodeInviter:
     """Send for nodes until every one came as often as wanted, and a little longer."""
     with grid:
         async with FlowerTransport(grid, pace=FAST) as port:
-            summons = NodeInviter(port, invitation, QUICK)
-            async with summons.kept(), asyncio.timeout(30):
+            inviter = NodeInviter(port, invitation, QUICK)
+            async with inviter.kept(), asyncio.timeout(30):
                 # The nodes live in threads: there is no event of this loop to wait for.
                 while any(  # noqa: ASYNC110
-                    attendants.came[n] < times for n, times in wanted.items()
+                    nodes.came[n] < times for n, times in wanted.items()
                 ):
                     await asyncio.sleep(0.005)
                 await asyncio.sleep(0.1)
-    return summons
+    return inviter
 
 
 async def test_every_node_is_sent_for_once_with_its_own_invitation() -> None:
-    attendants = Attendants()
-    grid = InProcessGrid(attendants.app, {7: {}, 8: {}, 9: {}})
-    summons = await summon(attendants, grid, {7: 1, 8: 1, 9: 1})
-    assert attendants.came == {7: 1, 8: 1, 9: 1}
-    tokens = {str(fields[flower_record.TOKEN]) for fields in attendants.seen}
+    nodes = InvitedNodes()
+    grid = InProcessGrid(nodes.app, {7: {}, 8: {}, 9: {}})
+    inviter = await invite(nodes, grid, {7: 1, 8: 1, 9: 1})
+    assert nodes.came == {7: 1, 8: 1, 9: 1}
+    tokens = {str(fields[flower_record.TOKEN]) for fields in nodes.seen}
     assert tokens == {"for 7", "for 8", "for 9"}
-    assert summons.sent == 3
-    assert not summons.failures
+    assert inviter.sent == 3
+    assert not inviter.failures
 
 
 async def test_a_node_that_left_early_is_sent_for_again() -> None:
-    attendants = Attendants({8: 2})
-    grid = InProcessGrid(attendants.app, {7: {}, 8: {}})
-    summons = await summon(attendants, grid, {7: 1, 8: 3})
-    assert attendants.came == {7: 1, 8: 3}
-    assert summons.failures == {"UnavailableError": 2}
+    nodes = InvitedNodes({8: 2})
+    grid = InProcessGrid(nodes.app, {7: {}, 8: {}})
+    inviter = await invite(nodes, grid, {7: 1, 8: 3})
+    assert nodes.came == {7: 1, 8: 3}
+    assert inviter.failures == {"UnavailableError": 2}
 
 
 async def test_a_node_whose_process_died_is_sent_for_again() -> None:
-    attendants = Attendants({8: 1}, crash=True)
-    grid = InProcessGrid(attendants.app, {7: {}, 8: {}})
-    summons = await summon(attendants, grid, {7: 1, 8: 2})
-    assert summons.failures == {"node-failed": 1}
+    nodes = InvitedNodes({8: 1}, crash=True)
+    grid = InProcessGrid(nodes.app, {7: {}, 8: {}})
+    inviter = await invite(nodes, grid, {7: 1, 8: 2})
+    assert inviter.failures == {"node-failed": 1}
 
 
 class GrowingGrid(InProcessGrid):
@@ -104,15 +104,15 @@ class GrowingGrid(InProcessGrid):
 
 
 async def test_a_node_that_joins_later_is_sent_for_too() -> None:
-    attendants = Attendants()
-    grid = GrowingGrid(attendants.app, {7: {}, 8: {}})
-    await summon(attendants, grid, {7: 1, 8: 1})
-    assert attendants.came == {7: 1, 8: 1}
+    nodes = InvitedNodes()
+    grid = GrowingGrid(nodes.app, {7: {}, 8: {}})
+    await invite(nodes, grid, {7: 1, 8: 1})
+    assert nodes.came == {7: 1, 8: 1}
 
 
 async def test_leaving_the_context_ends_the_sending() -> None:
     before = asyncio.all_tasks()
-    attendants = Attendants({7: 10**6})
-    await summon(attendants, InProcessGrid(attendants.app, {7: {}}), {7: 2})
+    nodes = InvitedNodes({7: 10**6})
+    await invite(nodes, InProcessGrid(nodes.app, {7: {}}), {7: 2})
     await asyncio.sleep(0)
     assert asyncio.all_tasks() <= before

@@ -14,7 +14,7 @@ def samples(metrics: Metrics) -> dict[tuple[str, str], float]:
     return found
 
 
-def test_the_desks_counters_are_exported_as_they_stand_at_the_scrape() -> None:
+def test_the_server_counters_are_exported_as_they_stand_at_the_scrape() -> None:
     stats = GrpcServerStats()
     metrics = Metrics(stats)
     stats.connected = 7

@@ -107,7 +107,7 @@ async def serve(
 async def _grpc_server(
     schedule: Schedule, home: Path, hosted: Hosted
 ) -> AsyncIterator[tuple[NodeTransport, Spool | None]]:
-    """As `strategy.grpc_host` does it, without Flower."""
+    """As `strategy.transport.grpc.host` does it, without Flower."""
     key, _ = enrolment(schedule.nodes, schedule.users)
     admission = Admission(
         RunTokens(RUN, _SECRET),
@@ -131,7 +131,7 @@ async def _grpc_server(
 async def _memory(
     schedule: Schedule, home: Path, hosted: Hosted
 ) -> AsyncIterator[tuple[NodeTransport, Spool | None]]:
-    """As `wallflower.local_engine` does it: all nodes in the server's process."""
+    """As `wallflower.engines.local` does it: all nodes in the server's process."""
     with hosted_ledger(home) as ledger:
         names = node_names(schedule.nodes)
         pins = _pins(schedule, home.parent)

@@ -184,7 +184,7 @@ def test_a_transport_that_an_engine_cannot_carry_is_refused(
         spec.check(config)
 
 
-def test_a_desk_beyond_loopback_needs_a_certificate() -> None:
+def test_a_server_beyond_loopback_needs_a_certificate() -> None:
     config = dataclasses.replace(EXPERIMENT, transport=TransportSettings(host="::"))
     with pytest.raises(InputError, match="loopback, unless certificate"):
         flower_engines.check_deployment(config)

@@ -32,7 +32,7 @@ def script(folder: Path, name: str, text: str) -> None:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a folder whose programs are found before Flower's."""
+    """Return a folder whose programs are found before Flower's."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setattr(flower_process, "find_program", lambda name: str(folder / name))

@@ -84,7 +84,7 @@ def test_revocation_reaches_the_operator_and_every_node(store: KeyStore) -> None
         read_trust(first, lambda: 0).verify("clinic-b", certificate.to_bytes())
 
 
-def test_the_desk_gets_the_revoked_names(store: KeyStore) -> None:
+def test_the_server_gets_the_revoked_names(store: KeyStore) -> None:
     add(store, "clinic-a")
     store.revoke("clinic-a")
     lines = (store.operator / "revoked-nodes.txt").read_text().splitlines()

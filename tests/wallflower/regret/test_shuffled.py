@@ -18,7 +18,7 @@ INSTANCES, ARMS = 2000, 5
 
 
 def mean_regret(mechanism: str, epsilon: Fraction) -> tuple[float, float]:
-    """Give the mean regret of 2,000 instances and its standard error."""
+    """Return the mean regret of 2,000 instances and its standard error."""
     spec = PolicySpec(
         policy="elimination",
         arms=ARMS,

@@ -46,7 +46,7 @@ def heap_law(values: tuple[int, ...], shares: int, modulus: int) -> Counter[Heap
 
 
 def largest_distance(parties: int, shares: int, modulus: int) -> Fraction:
-    """Give the exact worst statistical distance between inputs of equal sum."""
+    """Return the exact worst statistical distance between inputs of equal sum."""
     by_sum: dict[int, list[Counter[Heap]]] = {}
     for values in itertools.combinations_with_replacement(range(modulus), parties):
         law = heap_law(values, shares, modulus)

@@ -153,15 +153,15 @@ async def short_nonce(intruder: Intruder, house: House) -> None:
     await intruder.authenticate(house, house.identity("a"), nonce=b"short")
 
 
-async def garbled_greeting(intruder: Intruder, house: House) -> None:
+async def garbled_handshake(intruder: Intruder, house: House) -> None:
     intruder.knock(b"\xff\xfe garbage")
 
 
-async def empty_greeting(intruder: Intruder, house: House) -> None:
+async def empty_handshake(intruder: Intruder, house: House) -> None:
     intruder.knock(b"")
 
 
-async def greeting_of_another_hello(intruder: Intruder, house: House) -> None:
+async def handshake_of_another_hello(intruder: Intruder, house: House) -> None:
     token, identity = good_token(house, "a"), house.identity("a")
     handshake = node_service_pb2.Handshake.FromString(
         handshake_of(hello_of(house, identity, token), token)
@@ -185,7 +185,7 @@ async def empty_message(intruder: Intruder, house: House) -> None:
     await intruder.send(b"")
 
 
-async def no_greeting(intruder: Intruder, house: House) -> None:
+async def no_handshake(intruder: Intruder, house: House) -> None:
     assert not intruder.call.done()
 
 
@@ -204,7 +204,7 @@ async def hanging_up_at_once(intruder: Intruder, house: House) -> None:
     await intruder.call.done_writing()
 
 
-async def long_greeting(intruder: Intruder, house: House) -> None:
+async def long_handshake(intruder: Intruder, house: House) -> None:
     await intruder.authenticate(house, house.identity("a"), certificate=b"x" * 5_000)
 
 
@@ -248,16 +248,16 @@ ATTACKS: list[tuple[Attack, str, str]] = [
     (another_run, "FAILED_PRECONDITION", "wrong-run"),
     (another_version, "FAILED_PRECONDITION", "unsupported-version"),
     (short_nonce, "INVALID_ARGUMENT", "malformed-message"),
-    (garbled_greeting, "INVALID_ARGUMENT", "malformed-message"),
-    (empty_greeting, "UNAUTHENTICATED", "token-invalid"),
-    (greeting_of_another_hello, "UNAUTHENTICATED", "token-invalid"),
-    (no_greeting, "INVALID_ARGUMENT", "unexpected-message"),
+    (garbled_handshake, "INVALID_ARGUMENT", "malformed-message"),
+    (empty_handshake, "UNAUTHENTICATED", "token-invalid"),
+    (handshake_of_another_hello, "UNAUTHENTICATED", "token-invalid"),
+    (no_handshake, "INVALID_ARGUMENT", "unexpected-message"),
     (garbage, "INVALID_ARGUMENT", "malformed-message"),
     (empty_message, "INVALID_ARGUMENT", "unexpected-message"),
     (answer_before_proof, "INVALID_ARGUMENT", "unexpected-message"),
     (long_proof, "RESOURCE_EXHAUSTED", "too-large"),
     (hanging_up_at_once, "INVALID_ARGUMENT", "unexpected-message"),
-    (long_greeting, "RESOURCE_EXHAUSTED", "too-large"),
+    (long_handshake, "RESOURCE_EXHAUSTED", "too-large"),
     (proof_after_welcome, "INVALID_ARGUMENT", "unexpected-message"),
     (garbage_after_welcome, "INVALID_ARGUMENT", "malformed-message"),
     (failure_without_a_name, "INVALID_ARGUMENT", "malformed-message"),
@@ -267,7 +267,7 @@ ATTACKS: list[tuple[Attack, str, str]] = [
 @pytest.mark.parametrize(
     ("attack", "status", "reason"), ATTACKS, ids=[a.__name__ for a, _, _ in ATTACKS]
 )
-async def test_an_attack_is_refused_by_name_and_the_desk_goes_on(
+async def test_an_attack_is_refused_by_name_and_the_server_goes_on(
     office: Office, attack: Attack, status: str, reason: str
 ) -> None:
     house, grpc_server, port = office
@@ -289,7 +289,7 @@ async def test_a_message_above_the_limit_never_reaches_our_code(
     assert status == "RESOURCE_EXHAUSTED"
 
 
-async def test_a_recorded_greeting_is_worthless_on_another_stream(
+async def test_a_recorded_handshake_is_worthless_on_another_stream(
     office: Office,
 ) -> None:
     house, _, port = office
@@ -386,7 +386,7 @@ async def test_a_grpc_server_with_an_expired_certificate_is_not_spoken_to() -> N
             )
 
 
-async def test_a_desk_that_does_not_know_the_run_is_not_believed() -> None:
+async def test_a_server_that_does_not_know_the_run_is_not_believed() -> None:
     """Even with a certificate of the right authority, a gRPC server needs the run's
     secret.
     """

@@ -73,7 +73,9 @@ def test_a_limit_with_no_room_for_two_nodes_is_an_error_with_numbers() -> None:
     assert "may have 64: room for 0" in said["error"]
 
 
-async def test_a_desk_without_descriptors_left_refuses_by_name_and_serves_on() -> None:
+async def test_a_server_without_descriptors_left_refuses_by_name_and_serves_on() -> (
+    None
+):
     with crowded_server(64, RESERVED + 40, streams=20_000) as process:
         said = first_line(process)
         room = int(said["warned"][0].partition("room for ")[2].partition(";")[0])

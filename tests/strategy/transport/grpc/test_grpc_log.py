@@ -30,7 +30,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each["detail"] for each in found if "handshake" in each.get("event", "")]
 
 
-async def test_a_scan_of_the_desk_prints_nothing_and_is_counted(
+async def test_a_scan_of_the_server_prints_nothing_and_is_counted(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -63,7 +63,7 @@ async def test_a_scan_of_the_shuffler_prints_nothing_and_is_counted(
     assert not capfd.readouterr().err
 
 
-async def test_two_desks_in_one_process_share_what_grpc_prints(
+async def test_two_server_in_one_process_share_what_grpc_prints(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     async with open_grpc_server(House()) as (first, one):

@@ -275,7 +275,7 @@ async def test_health_watches_take_no_room_from_nodes() -> None:
             assert not await grpc_server.wait_for(["a"], timeout_s=60)
 
 
-async def test_who_watches_is_told_that_the_desk_closes() -> None:
+async def test_who_watches_is_told_that_the_server_closes() -> None:
     house = House()
     grpc_server = GrpcServer(house.admission(), SERVER, FAST)
     port = await grpc_server.open("127.0.0.1:0")
@@ -387,7 +387,7 @@ async def test_a_cancelled_server_leaves_no_task_and_no_open_port() -> None:
     assert not listening(ports[0])
 
 
-async def test_a_desk_that_restarts_gets_its_nodes_back() -> None:
+async def test_a_server_that_restarts_gets_its_nodes_back() -> None:
     house, echo = House(), Echo("a")
     first = GrpcServer(house.admission(), SERVER, FAST)
     port = await first.open("127.0.0.1:0")
@@ -403,7 +403,7 @@ async def test_a_desk_that_restarts_gets_its_nodes_back() -> None:
     assert echo.calls == 1
 
 
-async def test_a_desk_that_cannot_be_reached_is_one_clear_error() -> None:
+async def test_a_server_that_cannot_be_reached_is_one_clear_error() -> None:
     house = House()
     port = free_port()
     impatient = replace(QUICK, patience_s=0.2)
@@ -413,7 +413,7 @@ async def test_a_desk_that_cannot_be_reached_is_one_clear_error() -> None:
         )
 
 
-async def test_a_node_knows_a_desk_by_its_fingerprint() -> None:
+async def test_a_node_knows_a_server_by_its_fingerprint() -> None:
     house = House()
     async with open_grpc_server(house) as (grpc_server, port):
         wrong = replace(house.invitation(port, "a"), server_fingerprint=b"\0" * 32)

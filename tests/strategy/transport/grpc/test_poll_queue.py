@@ -336,7 +336,7 @@ def test_a_node_that_comes_too_often_is_refused_and_only_that_one() -> None:
     hall.poll(node)
 
 
-def test_a_desk_with_all_the_visitors_it_can_know_refuses_the_next() -> None:
+def test_a_server_with_all_the_visitors_it_can_know_refuses_the_next() -> None:
     hall = Hall(House(), faster(FAST, most_polling_nodes=2))
     hall.poll(hall.house.identity("a"))
     hall.poll(hall.house.identity("b"))

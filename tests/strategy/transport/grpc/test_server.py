@@ -8,7 +8,7 @@ from tests.support.transport_contract import StoppingTransportContract
 from wallflower.protocol.messages.port import NodeHandler, NodeTransport
 
 
-class TestDesk(StoppingTransportContract):
+class TestGrpcServer(StoppingTransportContract):
     """The port contract over loopback gRPC with TLS and real nodes."""
 
     def open_transport(

@@ -75,7 +75,7 @@ async def old_server(tmp_path: Path) -> AsyncIterator[tuple[int, list[str]]]:
         yield server.sockets[0].getsockname()[1], reached
 
 
-async def test_a_node_agrees_on_nothing_with_a_desk_that_has_only_tls_1_2(
+async def test_a_node_agrees_on_nothing_with_a_server_that_has_only_tls_1_2(
     tmp_path: Path,
 ) -> None:
     house = House()
@@ -102,7 +102,9 @@ async def test_a_reward_service_that_has_only_tls_1_2_is_not_spoken_to(
         assert reached == []
 
 
-def test_a_desk_in_a_process_that_loaded_grpc_first_ends_old_streams_by_name() -> None:
+def test_a_server_in_a_process_that_loaded_grpc_first_ends_old_streams_by_name() -> (
+    None
+):
     environment = {k: v for k, v in os.environ.items() if k != tls.VARIABLE}
     done = subprocess.run(
         [sys.executable, "-c", GRPC_FIRST],

@@ -94,7 +94,7 @@ async def test_a_token_with_another_holder_written_on_it_is_refused(
             await office.connect_node("clinic-7", forged)
 
 
-async def test_a_desk_that_names_its_nodes_itself_takes_no_holders() -> None:
+async def test_a_server_that_names_its_nodes_itself_takes_no_holders() -> None:
     async with Office(None) as office:
         with pytest.raises(AuthenticationError, match="token-invalid"):
             await office.connect_node("clinic-7", token(office.house, "flower/123"))
