@@ -177,11 +177,11 @@ def test_a_simulation_speaks_in_the_unit(tmp_path: Path) -> None:
 
 def test_means_given_to_a_simulation_of_a_file_are_in_the_unit(tmp_path: Path) -> None:
     path = with_table(tmp_path, {"a": [0], "b": [1], "c": [2]}, IN_EUROS)
-    bernoulli = ("--set", "rewards.source=bernoulli")
-    found = simulated(path, *bernoulli, "--set", "rewards.means=[50, 100, 150]")
+    synthetic = ("--set", "rewards.source=synthetic")
+    found = simulated(path, *synthetic, "--set", "rewards.means=[50, 100, 150]")
     assert [one["true_mean"] for one in found["arms"]] == pytest.approx([50, 100, 150])
     beyond = ("--set", "rewards.means=[50, 250, 150]")
-    code, said = invoke("simulate", path, *bernoulli, *beyond)
+    code, said = invoke("simulate", path, *synthetic, *beyond)
     assert (code, "within rewards.range, 0 to 200 €" in said) == (2, True), said
 
 

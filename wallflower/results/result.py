@@ -226,16 +226,20 @@ class RunResult:
         )
 
     def summary(self) -> str:
-        """Return the promise to everybody invited, in at most three short sentences."""
+        """Return the promise to everybody invited, in at most three short sentences.
+
+        One more says what a round that is not finished may have cost.
+        """
         if self.config.test_mode:
             return TEST_MODE
         if not self.invited:
             return _NOBODY_ASKED
-        return summarize_promise(
+        promise = summarize_promise(
             build_promise(self.spent),
             rehearsal=self.rehearsal,
             semi_honest=self.config.secure_sum.server != "malicious",
         )
+        return f"{promise}{self.unfinished.sentence}"
 
     def promise(self) -> str:
         """What the people invited so far have spent at most, in words."""
