@@ -86,7 +86,7 @@ class Node:
 
 
 async def main(config: dict[str, Any]) -> None:
-    """Attend with every node of the config until the run is over."""
+    """Keep every node of the config connected until the run is over."""
     enrolment = EnrolmentKey.from_private_bytes(bytes.fromhex(config["enrolment"]))
     now = int(time.time())
     trust = Trust(enrolment.public_key, time.time) if config["enrolled"] else None

@@ -159,7 +159,7 @@ def node_processes(
 async def measure(
     count: int, backend: str, cohorts: int, processes: int, enrolled: bool
 ) -> list[Row]:
-    """Let `count` nodes attend, then run `cohorts` cohorts over all of them."""
+    """Let `count` nodes connect, then run `cohorts` cohorts over all of them."""
     now = datetime.now(UTC)
     authority = make_authority("benchmark authority", now=now)
     server = make_server_certificate(authority, ["127.0.0.1"], now=now)
@@ -187,9 +187,9 @@ async def measure(
             began = time.perf_counter()
             missing = await grpc_server.wait_for(nodes, timeout_s=900)
             if missing:
-                raise RuntimeError(f"{len(missing)} nodes did not attend")
+                raise RuntimeError(f"{len(missing)} nodes did not connect")
             seconds = time.perf_counter() - began
-            print(f"{count} nodes attend after {seconds:.1f} s", file=sys.stderr)
+            print(f"{count} nodes connected after {seconds:.1f} s", file=sys.stderr)
             trust = Trust(enrolment.public_key, time.time) if enrolled else None
             office = Office(grpc_server, nodes, trust)
             if backend == SEALED:

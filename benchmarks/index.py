@@ -33,12 +33,12 @@ INSTANCES = (
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
 
 
-def choose_plainly(standing: ArmTotals, divergence: Divergence, horizon: int) -> Arms:
+def choose_plainly(totals: ArmTotals, divergence: Divergence, horizon: int) -> Arms:
     """Return the arm of smallest n·d(mean, best mean) + ln n (Honda, Takemura 2015)."""
-    means = np.clip(standing.means, 0, 1)
+    means = np.clip(totals.means, 0, 1)
     best = means.max(axis=-1, keepdims=True)
     distance = divergence.between(means, best, divergence.epsilon)
-    users = standing.users
+    users = totals.users
     return np.asarray(np.argmin(users * distance + np.log(users), axis=-1))
 
 

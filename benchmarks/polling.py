@@ -1,10 +1,10 @@
 """Nodes that only visit: ``make bench-grpc ONE_MESSAGE=10000``.
 
 One sealed cohort over loopback gRPC with TLS. The server (gRPC, driver, server machine)
-is this process; the committee attends by streams and the contributors visit, in further
-processes, each visitor with an identity and connections of its own. A visitor comes by
-once, and then makes the two calls of a cohort. Printed: the server's CPU time per 1,000
-users, its memory per node, and the longest that its event loop stood still.
+is this process; the committee connects by streams and the contributors visit, in
+further processes, each visitor with an identity and connections of its own. A visitor
+comes by once, and then makes the two calls of a cohort. Printed: the server's CPU time
+per 1,000 users, its memory per node, and the longest that its event loop stood still.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ async def measure(count: int, processes: int) -> None:
         folder = Path(name)
         with node_processes(folder, config, list(members), 1):
             if await grpc_server.wait_for(members, timeout_s=120):
-                raise RuntimeError("the committee did not attend")
+                raise RuntimeError("the committee did not connect")
             dealing = dealing_spec(RUN, "dealing", THREAT, members)
             dealt = await run_dealing(
                 server_session(dealing, members, keyring=keyring),

@@ -35,7 +35,7 @@ async def grpc_server_under_siege() -> AsyncIterator[
     pair = SERVER.certificate.decode(), SERVER.private_key.decode()
     async with _child("serve", *pair) as grpc_server:
         port = int(await _line(grpc_server))
-        async with _child("attend", str(port), AUTHORITY.certificate.decode()):
+        async with _child("connect", str(port), AUTHORITY.certificate.decode()):
 
             async def play() -> float:
                 assert grpc_server.stdin is not None
@@ -89,7 +89,7 @@ async def _serve(certificate: str, private_key: str) -> None:
     await grpc_server.close("finished")
 
 
-async def _attend(port: str, authority: str) -> None:
+async def _connect(port: str, authority: str) -> None:
     house = House(authority=KeyPair(authority.encode(), b""))
     async with connect_nodes(house, int(port), {node: Echo() for node in _NODES}):
         await asyncio.to_thread(sys.stdin.readline)
@@ -98,4 +98,4 @@ async def _attend(port: str, authority: str) -> None:
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
     task, *values = json.loads(sys.stdin.readline())
-    asyncio.run({"serve": _serve, "attend": _attend}[task](*values))
+    asyncio.run({"serve": _serve, "connect": _connect}[task](*values))

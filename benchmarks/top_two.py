@@ -232,11 +232,11 @@ class TopTwo:
         for arm in range(self._shape[1]):
             self._ask(np.arange(self._shape[0]), np.full(self._shape[0], arm))
         while len(rows := self._racing()):
-            estimates, variances = self._standing(rows)
+            estimates, variances = self._totals(rows)
             self._drop(rows, np.argmax(estimates, axis=1))
             here = np.isin(rows, self._racing())
-            rows, standing = rows[here], (estimates[here], variances[here])
-            self._ask(rows, self._choose(rows, *standing))
+            rows, totals = rows[here], (estimates[here], variances[here])
+            self._ask(rows, self._choose(rows, *totals))
         wrong = ~self._active[np.arange(self._shape[0]), self._best]
         users = self._users.sum(axis=1)
         return users, int((self._active.sum(axis=1) > 1).sum()), int(wrong.sum())
@@ -261,7 +261,7 @@ class TopTwo:
             self._cohorts[who, which] = number
             self._users[who, which] += size
 
-    def _standing(self, rows: NDArray[np.intp]) -> tuple[Doubles, Doubles]:
+    def _totals(self, rows: NDArray[np.intp]) -> tuple[Doubles, Doubles]:
         """Estimates of the arms that are left, and their variances."""
         shape = (len(rows), self._shape[1])
         estimates, variances = np.full(shape, -np.inf), np.ones(shape)

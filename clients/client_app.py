@@ -1,7 +1,7 @@
 """The Flower ClientApp: a node that Flower can call.
 
 Flower calls one function per message, in a process that may be new each time. *hello*
-tells the node's stable name; *work* answers one bundle of requests; *attend* goes to
+tells the node's stable name; *work* answers one bundle of requests; *connect* goes to
 the gRPC server and stays there until the run is over. What a node is made of comes from
 its provider: its own home in a deployment, the experiment's file in a simulation.
 """
@@ -162,7 +162,7 @@ def serve_nodes(app: ClientApp, rewards: RewardsOf | None = None) -> ClientApp:
 
 
 def _connect(nodes: _Nodes, message: Message, context: Context) -> str:
-    """Attend the gRPC server that the message names; give why it was left."""
+    """Connect to the gRPC server that the message names; give why it was left."""
     invitation = Invitation(
         _field(message, flower_record.ADDRESS, str),
         _field(message, flower_record.CERTIFICATE, bytes),

@@ -38,7 +38,7 @@ from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
-from wallflower.strategy.run.run_state import standing
+from wallflower.strategy.run.run_state import round_after_retirement
 from wallflower.strategy.simulated_trust import simulated_enrolment_key
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
@@ -279,7 +279,7 @@ class PrivateBandit(Strategy):
     def _recall(self, journal: Journal) -> None:
         """Take the arms from the journal: a finished run has no events any more."""
         self.head = journal.head
-        last = standing(journal)
+        last = round_after_retirement(journal)
         if last is not None:
             self.arms = last.views
             self.finished = last.finished

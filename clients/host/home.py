@@ -290,7 +290,8 @@ class HomeProvider:
                 store.close()
 
     async def connect_node(self, context: Context, invitation: Invitation) -> str:
-        """Attend the gRPC server with sessions that never leave memory, or visit it.
+        """Connect to the gRPC server with sessions that never leave memory, or visit
+        it.
 
         From now on no Flower message does work for this run, in whatever process.
         """
@@ -320,7 +321,7 @@ class HomeProvider:
 
 
 async def _check_route(ledger: Ledger, name: str, body: bytes) -> None:
-    """Refuse work for a run whose gRPC server this node attends or attended."""
+    """Refuse work for a run to whose gRPC server this node is or was connected."""
     try:
         run_id = NodeRequest.FromString(body).run_id
     except DecodeError:
@@ -328,5 +329,5 @@ async def _check_route(ledger: Ledger, name: str, body: bytes) -> None:
     if await ledger.has_connected(name, run_id):
         raise RefusalError(
             RefusalCode.RUN_CONNECTED,
-            "this node attends the run's gRPC server and takes no messages",
+            "this node is connected to the run's gRPC server and takes no messages",
         )

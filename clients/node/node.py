@@ -126,7 +126,9 @@ class Node:
         self.node_id = node_id
         self.users = tuple(users)
         self.lost: Counter[str] = Counter()  # users not shown an arm, and refusals
-        self.only_run: str | None = None  # the run of the gRPC server that is attended
+        self.only_run: str | None = (
+            None  # the run of the gRPC server it is connected to
+        )
         self.polls = False  # comes to the gRPC server now and then, on no committee
         self._members = frozenset(users)
         if len(self._members) != len(self.users):
@@ -178,7 +180,7 @@ class Node:
             if self.only_run not in (None, run_id):
                 raise RefusalError(
                     RefusalCode.WRONG_RUN,
-                    "this gRPC server is attended for another run",
+                    "this connection is for another run",
                 )
             if kind == "describe":
                 answered = await self._parts.ledger.latest_cohorts(

@@ -78,7 +78,7 @@ def _outcome(function: Callable[[], object]) -> object:
         return function()
     except BaseException:
         # Its text may quote a reward: only the fact is kept. SystemExit, too, is the
-        # function's own failure and not a wish to end the node.
+        # function's own failure and not a request to end the node.
         return LostRewardError(FAILED)
 
 

@@ -102,15 +102,15 @@ def check_sharers(
         )
 
 
-def check_standing(
-    standing: SurvivorSet,
+def check_survivors(
+    survivor_set: SurvivorSet,
     setting: SessionParams,
     threat: Threat,
     roster: dict[str, int] | None,
     roster_size: int,
 ) -> dict[str, int] | None:
     """Refuse a set that leaves this node out, is too small or misses the quorum."""
-    listed = read_survivors(standing)
+    listed = read_survivors(survivor_set)
     if listed is None:
         if roster_size <= COMPLETE_UP_TO or threat.malicious_server:
             raise MalformedMessageError("the list of parties is missing")
@@ -122,14 +122,15 @@ def check_standing(
                 if not 1 <= users <= roster.get(party, 0):
                     raise WrongContextError(f"{party} cannot stand for {users} users")
     needed = least_contributors(threat, roster_size)
-    if standing.parties < needed:
+    if survivor_set.parties < needed:
         raise RefusalError(
-            RefusalCode.SET_TOO_SMALL, f"{standing.parties} nodes; at least {needed}"
+            RefusalCode.SET_TOO_SMALL,
+            f"{survivor_set.parties} nodes; at least {needed}",
         )
     quorum = max(setting.spec.quorum, setting.limits.minimum_users)
-    if standing.users < quorum:
+    if survivor_set.users < quorum:
         raise RefusalError(
-            RefusalCode.QUORUM_NOT_MET, f"{standing.users} users; at least {quorum}"
+            RefusalCode.QUORUM_NOT_MET, f"{survivor_set.users} users; at least {quorum}"
         )
     return listed
 

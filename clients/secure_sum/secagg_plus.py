@@ -21,7 +21,7 @@ from wallflower.clients.secure_sum.plus_checks import (
     check_neighbours,
     check_roster_shrank,
     check_sharers,
-    check_standing,
+    check_survivors,
     check_unmask,
 )
 from wallflower.clients.secure_sum.plus_memory import PlusMemory
@@ -171,9 +171,13 @@ class SecaggPlusClient(ClientMachine):
         if not self.has_answered(stage):
             raise WrongContextError("a stage was skipped")
 
-    def _stands(self, standing: SurvivorSet) -> dict[str, int] | None:
-        return check_standing(
-            standing, self.setting, self._threat_now(), self.roster, self.roster_size
+    def _stands(self, survivor_set: SurvivorSet) -> dict[str, int] | None:
+        return check_survivors(
+            survivor_set,
+            self.setting,
+            self._threat_now(),
+            self.roster,
+            self.roster_size,
         )
 
     def _threat_now(self) -> Threat:

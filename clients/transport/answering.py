@@ -61,7 +61,7 @@ class Answering:
     answers : AnswerStore
         What was answered before.
     group : asyncio.TaskGroup
-        Owns the work; ends with the attendance.
+        Owns the work; ends with the connection.
     concurrency : int
         Handlers at work at once; the others wait their turn.
     most_waiting : int

@@ -1,4 +1,4 @@
-"""A node's side of the gRPC server: attend a run until it is over.
+"""A node's side of the gRPC server: stay connected until a run it is over.
 
 One outbound stream over TLS; when it breaks, back off, come back, and go on with the
 same requests. The server never dials in.
@@ -80,7 +80,7 @@ class ConnectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """What a node must know to attend: where, whose gRPC server, which run.
+    """What a node must know to connect: where, whose gRPC server, which run.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ async def connect_node(
     instance: bytes | None = None,
     settings: ConnectionSettings | None = None,
 ) -> str:
-    """Attend a run until the gRPC server says it is over; give its reason.
+    """Stay connected to a run until the gRPC server says it is over; give its reason.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ async def connect_node(
         its `instance` to survive a restart of the node.
     instance : bytes, optional
         Sixteen bytes that name `answers`; default: random.
-    settings : AttendanceSettings, optional
+    settings : ConnectionSettings, optional
         Waiting and limits.
 
     Raises
@@ -211,7 +211,7 @@ async def _try(
     instance: bytes,
     settings: ConnectionSettings,
 ) -> Ended:
-    """Open one connection, attend on it until it ends."""
+    """Open one connection, answer on it until it ends."""
     async with open_channel(invitation, settings.most_bytes) as channel:
         return await connect_once(
             channel=channel,

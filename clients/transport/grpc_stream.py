@@ -60,7 +60,7 @@ async def connect_once(
     handshake_s: float,
     server_fingerprint: bytes | None,
 ) -> Ended:
-    """Attend on one connection until it ends, for whatever reason.
+    """Answer on one connection until it ends, for whatever reason.
 
     Raises AuthenticationError when the gRPC server is not the one we were told of.
     """

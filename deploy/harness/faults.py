@@ -25,7 +25,7 @@ _LET_IN = "SuperNode ID"  # what a SuperNode writes when SuperLink has accepted 
 
 
 def node_killed_before_describing(lab: Lab) -> str:
-    """Kill a node before it has attended; it comes back while the run goes on."""
+    """Kill a node before it has connected; it comes back while the run goes on."""
     lab.kill_node(lab.victim)
     lab.until_batch_done()
     lab.restart_node(lab.victim)
@@ -63,7 +63,7 @@ def node_killed_opening(lab: Lab) -> str:
 def node_killed_and_back(lab: Lab) -> str:
     """Kill a node in the first batch; it is back for a later batch of the same run.
 
-    The second batch's rewards wait until the node attends again, for a minute at most:
+    The second batch's rewards wait until the node connects again, for a minute at most:
     after that they count as not known, and later batches wait in turn.
     """
     with _opening(lab):
@@ -71,7 +71,7 @@ def node_killed_and_back(lab: Lab) -> str:
         lab.kill_node(lab.victim)
     lab.until_batch_done()
     lab.restart_node(lab.victim)
-    back_s = until("the node attends again", lambda: lab.attends(lab.victim), 240)
+    back_s = until("the node connects again", lambda: lab.is_connected(lab.victim), 240)
     time.sleep(1.0)  # the handshake
     lab.release()
     return f"connected again {back_s:.0f} s after its restart"

@@ -89,7 +89,7 @@ class Lab:
         assert network is not None
         stop_all_in(network.hosts[name].namespace)
 
-    def attends(self, name: str) -> bool:
+    def is_connected(self, name: str) -> bool:
         """Return whether a node has a connection to the gRPC server."""
         listed = subprocess.run(
             self.built.hosts[name].command(["ss", "-Htn", "state", "established"]),

@@ -220,7 +220,7 @@ def verify_signature(public_key: bytes, signature: bytes, message: bytes) -> Non
 class Trust:
     """Whom a party believes: an enrolment key, minus what has expired or is revoked.
 
-    An attendance may last for weeks: the clock (Unix seconds) and the revoked serials
+    A connection may last for weeks: the clock (Unix seconds) and the revoked serials
     are looked at each time. Only signatures found good are remembered: by content,
     because one certificate has endless encodings, and `most_remembered` at a time.
     """
@@ -246,7 +246,7 @@ class Trust:
             while len(self._signed) >= self.most_remembered:
                 self._signed.pop(next(iter(self._signed)), None)  # the oldest
             self._signed[certificate] = None
-        self._check_standing(certificate)
+        self._check_validity(certificate)
         if certificate.node_id != node_id:
             raise AuthenticationError(
                 f"the certificate of {certificate.node_id} was shown for {node_id}"
@@ -264,7 +264,7 @@ class Trust:
                 "enrolment key"
             ) from None
 
-    def _check_standing(self, certificate: Certificate) -> None:
+    def _check_validity(self, certificate: Certificate) -> None:
         who = certificate.node_id
         if certificate.not_after < self.clock():
             raise AuthenticationError(f"the certificate of {who} has expired")

@@ -106,22 +106,25 @@ def summarize_survivors(parties: Mapping[str, int], *, listed: bool) -> Survivor
     )
 
 
-def read_survivors(standing: SurvivorSet) -> dict[str, int] | None:
+def read_survivors(survivor_set: SurvivorSet) -> dict[str, int] | None:
     """Return the list if there is one; refuses totals that differ from it."""
-    if not standing.roster:
+    if not survivor_set.roster:
         return None
-    roster = read_roster(standing.roster)
-    if len(roster) != standing.parties or sum(roster.values()) != standing.users:
+    roster = read_roster(survivor_set.roster)
+    if (
+        len(roster) != survivor_set.parties
+        or sum(roster.values()) != survivor_set.users
+    ):
         raise MalformedMessageError("a list of parties and its totals differ")
     return roster
 
 
-def confirmation(context: bytes, standing: SurvivorSet) -> bytes:
+def confirmation(context: bytes, survivor_set: SurvivorSet) -> bytes:
     """Return the bytes a party signs: these, and no others, are the survivors."""
     return canonical(
         "wallflower/v1/survivors",
         context,
-        standing.parties,
-        standing.users,
-        standing.roster,
+        survivor_set.parties,
+        survivor_set.users,
+        survivor_set.roster,
     )

@@ -80,7 +80,7 @@ class IndexPolicy(RecordedPolicy):
         """Users who are not aggregated get the arm that leads."""
         active = self._active()
         heard = all(self._records[arm].last for arm in active)
-        return {active[int(self._standing().leader) if heard else 0]: users}
+        return {active[int(self._totals().leader) if heard else 0]: users}
 
     # --- inside
 
@@ -89,12 +89,12 @@ class IndexPolicy(RecordedPolicy):
 
     def _next(self) -> Sequence[CohortRequest]:
         unheard = [arm for arm in self._active() if not self._records[arm].last]
-        return tuple(self._wish(arm) for arm in unheard or [self._choice()])
+        return tuple(self._request(arm) for arm in unheard or [self._choice()])
 
     def _planned(self, arm: Arm) -> int:
         return self._schedule.size(self._records[arm].last + 1)
 
-    def _wish(self, arm: Arm) -> CohortRequest:
+    def _request(self, arm: Arm) -> CohortRequest:
         number = self._records[arm].last + 1
         left = max(self._most - self.users, 0)
         size = self._planned(arm)
@@ -104,10 +104,10 @@ class IndexPolicy(RecordedPolicy):
         return CohortRequest(self._batch, arm, size, wrap)
 
     def _choice(self) -> Arm:
-        place = choose_arm(self._standing(), self._divergence, self.spec.horizon)
+        place = choose_arm(self._totals(), self._divergence, self.spec.horizon)
         return self._active()[int(place)]
 
-    def _standing(self) -> ArmTotals:
+    def _totals(self) -> ArmTotals:
         """What is known of the active arms."""
         records = [self._records[arm] for arm in self._active()]
         kinds = [[kind for group in one.heard for kind in group] for one in records]

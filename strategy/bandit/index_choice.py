@@ -157,14 +157,14 @@ def divergence_for(mechanism: Mechanism) -> Divergence:
     return Divergence(*_BY_GROWTH[grows], epsilon)
 
 
-def choose_arm(standing: ArmTotals, divergence: Divergence, horizon: int) -> Arms:
+def choose_arm(totals: ArmTotals, divergence: Divergence, horizon: int) -> Arms:
     """Arm of fewest users among the leader and those not set aside."""
-    users, epsilon = standing.users, divergence.epsilon
-    means = np.clip(standing.means, 0, 1)
+    users, epsilon = totals.users, divergence.epsilon
+    means = np.clip(totals.means, 0, 1)
     best = means.max(axis=-1, keepdims=True)
     index = users * divergence.between(means, best, epsilon)
     by_noise = users * divergence.by_noise(means, best, epsilon)
-    index -= laplace_excess(standing.noises, by_noise)
+    index -= laplace_excess(totals.noises, by_noise)
     index += _CARE_LOST * np.log(min(epsilon, 1.0) * users) + _OFFSET
     asked = (index < math.log(horizon)) | (means >= best)
     return np.asarray(np.argmin(np.where(asked, users, np.inf), axis=-1))

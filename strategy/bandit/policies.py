@@ -51,7 +51,7 @@ def policy_spec(config: ExperimentConfig) -> PolicySpec:
 
     The floor to plan with is the fraction 1 − γ − δ of a cohort; real cohorts carry
     their own. It follows from the config alone, so that `verify` builds the same
-    policy whoever attended.
+    policy whoever took part.
     """
     stated = config.secure_sum
     return PolicySpec(

@@ -32,11 +32,11 @@ class CohortRequest:
 
 @dataclass(frozen=True, slots=True)
 class CohortSum:
-    """What came back for a wish: Σx̂ + noise over the survivors, in units of 1/g.
+    """What came back for a request: Σx̂ + noise over the survivors, in units of 1/g.
 
     Attributes
     ----------
-    batch, arm : of the wish.
+    batch, arm : of the request.
     cohort_size, honest_floor : n and h that noise and modulus were calibrated for.
     survivors : users in the sum.
     precision, total : g and the decoded integer; total / precision estimates the sum

@@ -177,24 +177,24 @@ def retire(records: Sequence[ArmRecord], arm: int, note: str, batch: int) -> Non
 
 
 def check_outcomes(
-    outcomes: Sequence[CohortSum], batch: int, wished: Mapping[int, int]
+    outcomes: Sequence[CohortSum], batch: int, requested: Mapping[int, int]
 ) -> None:
     """Refuse sums nobody asked for: wrong batch, arm, size, twice, or nobody in it."""
     seen: set[int] = set()
     for outcome in outcomes:
         if outcome.batch != batch:
             raise InputError("batch of an outcome", outcome.batch, f"{batch}")
-        if outcome.arm not in wished or outcome.arm in seen:
-            allowed = f"each of {sorted(wished)} at most once"
+        if outcome.arm not in requested or outcome.arm in seen:
+            allowed = f"each of {sorted(requested)} at most once"
             raise InputError("arm of an outcome", outcome.arm, allowed)
         seen.add(outcome.arm)
-        # More than wished for is right: uneven nodes make a draw invite more users
+        # More than requested is right: uneven nodes make a draw invite more users
         # until its floor is the planned one.
-        if outcome.cohort_size < wished[outcome.arm]:
+        if outcome.cohort_size < requested[outcome.arm]:
             raise InputError(
                 "cohort size of an outcome",
                 outcome.cohort_size,
-                f"at least the {wished[outcome.arm]} users wished for",
+                f"at least the {requested[outcome.arm]} users requested",
             )
         if not 1 <= outcome.honest_floor <= outcome.survivors <= outcome.cohort_size:
             raise InputError(
@@ -257,7 +257,7 @@ class RecordedPolicy(ABC):
 
     @property
     def batch(self) -> int:
-        """Number of the batch that is wished for next."""
+        """Number of the batch that is requested next."""
         return self._batch
 
     @property

@@ -38,7 +38,7 @@ _PROGRESS_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class AskedCohort:
-    """One attempt at one wish, ready to be written down and sent."""
+    """One attempt at one request, ready to be written down and sent."""
 
     cohort_request: CohortRequest
     record: CohortRecord

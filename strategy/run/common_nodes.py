@@ -44,7 +44,7 @@ async def fill_together(
     asked: Mapping[Arm, Asked],
     fill: Callable[[Asked, CommonNodes], Coroutine[Any, Any, Filled]],
 ) -> list[Filled]:
-    """Fill the wishes of a round at the same time, on the same nodes."""
+    """Fill the requests of a round at the same time, on the same nodes."""
     common = CommonNodes(asked)
 
     async def filled(arm: Arm) -> Filled:

@@ -1,10 +1,10 @@
 """One experiment from its first cohort to its winner, through any transport.
 
-Per round: the policy wishes; users never asked before are drawn for every arm; all
-invitations are written down; the cohorts of all arms run at the same time; void ones
-are recruited anew from unused users; the policy decides on the sums; the round is
-written down. A crash at any point loses at most the round under way, never a user's
-place in the record.
+Per round: the policy requests cohorts; users never asked before are drawn for every
+arm; all invitations are written down; the cohorts of all arms run at the same time;
+void ones are recruited anew from unused users; the policy decides on the sums; the
+round is written down. A crash at any point loses at most the round under way, never a
+user's place in the record.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ class Orchestrator:
         next_cohorts: Sequence[CohortRequest],
         like: Sequence[AskedCohort] = (),
     ) -> list[AskedCohort]:
-        """Find users for all wishes or none, on nodes that agree to the terms.
+        """Find users for all requests or none, on nodes that agree to the terms.
 
         `like` are cohorts of the same round, whose composition these should have.
         """
@@ -367,7 +367,8 @@ class Orchestrator:
     async def _fill(
         self, asked: AskedCohort, common: CommonNodes
     ) -> tuple[CohortSum, SumRecord] | None:
-        """Fill one wish; a void cohort is recruited again, a bounded number of times.
+        """Fill one request; a void cohort is recruited again, a bounded number of
+        times.
 
         The first attempt's invitations are in the journal already.
         """

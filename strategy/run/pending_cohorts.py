@@ -96,7 +96,7 @@ class PendingCohorts:
         await self.forget(name for name in left if name not in kept)
 
     def take(self, cohort_request: CohortRequest) -> CohortRecord | None:
-        """Return the closed cohort that answers a wish, once."""
+        """Return the closed cohort that answers a request, once."""
         record = self._closed.get(cohort_request.arm)
         if record is None or (record.batch, record.size) != (
             cohort_request.batch,

@@ -113,7 +113,7 @@ class Recruiter:
         describe: Describe,
         like: Mapping[NodeId, int] | None = None,
     ) -> list[Recruited]:
-        """Draw the users of all wishes, or nobody, on nodes that agree to the terms.
+        """Draw the users of all requests, or nobody, on nodes that agree to the terms.
 
         `like` has the people of each node in a cohort of the same round, which these
         replace or join: they are drawn alike as far as people are left.
@@ -329,7 +329,7 @@ class Recruiter:
         change = f"{BUDGET_ADVICE}. Or " if askable.left_out else ""
         return UnavailableError(
             f"the nodes known have too few users for round {number} ({error}). "
-            f"{askable.describe()} {change}let more nodes attend, then resume: "
+            f"{askable.describe()} {change}connect more nodes, then resume: "
             f"wallflower resume {self._journal.run_dir}"
         )
 

@@ -1,6 +1,6 @@
 """Live through a record again: a fresh policy gets what the journal says, in its order.
 
-Cohorts must be what was wished for when they were invited, arms leave by the sums or by
+Cohorts must be what was requested when they were invited, arms leave by the sums or by
 a retirement that stands in the chain, and every round must end as the policy ends it.
 """
 
@@ -96,7 +96,7 @@ class _Replay:
         self._known: dict[str, Met] = {}  # by node
         self._returned: set[str] = set()  # cohorts
         self._people: Counter[int] = Counter()  # asked up to here, by arm
-        self._wished: dict[int, CohortRequest] | None = None  # by arm, in this round
+        self._requested: dict[int, CohortRequest] | None = None  # by arm, in this round
         self._steps: Mapping[str, Callable[[str], Iterator[str]]] = {
             INVITED: self._invited,
             RETIRED: self._retired,
@@ -140,7 +140,7 @@ class _Replay:
             cohort.batch,
             cohort.size,
         ):
-            yield f"{where}: cohort {cohort_id} was not wished for"
+            yield f"{where}: cohort {cohort_id} was not requested"
             return
         wrap = from_rational("wrap", self._evidence.specs[cohort_id].wrap_probability)
         if wrap != cohort_request.wrap_probability:
@@ -148,12 +148,12 @@ class _Replay:
 
     def _next_cohorts(self) -> Mapping[int, CohortRequest]:
         """Return what the policy wants in this round, by arm."""
-        if self._wished is None:
-            self._wished = {
+        if self._requested is None:
+            self._requested = {
                 cohort_request.arm: cohort_request
                 for cohort_request in self._policy.next_cohorts()
             }
-        return self._wished
+        return self._requested
 
     def _met(self, subject: str) -> Iterator[str]:
         self._known |= self._evidence.meetings[subject]
@@ -176,14 +176,14 @@ class _Replay:
         if most is not None and most > users:
             yield f"{where}, but {most} may be asked"
         self._policy.limit(users)
-        self._wished = None
+        self._requested = None
 
     def _retired(self, subject: str) -> Iterator[str]:
         record = self._evidence.retired[int(subject)]
         where = f"arm {record.arm} was retired by hand"
         if record.round_number != self._number:
             yield f"{where} before round {self._number}, not {record.round_number}"
-        self._wished = None
+        self._requested = None
         try:
             self._policy.retire(record.arm, record.reason)
         except InputError as error:
@@ -204,7 +204,7 @@ class _Replay:
                 yield f"{where}: nobody was asked about arm {cohort_request.arm}"
         outcomes: dict[int, CohortSum] = {}
         yield from self._sums(where, outcomes)
-        self._wished = None
+        self._requested = None
         if outcomes or record.finished != USERS_EXHAUSTED:
             policy.observe([outcomes[arm] for arm in sorted(outcomes)])
         if record.finished == USERS_EXHAUSTED and policy.finished is None:

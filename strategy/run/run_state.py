@@ -22,7 +22,7 @@ from wallflower.strategy.store.journal_reader import JournalReader
 
 
 def next_round(journal: JournalReader) -> tuple[int, Policy]:
-    """Return the number of the next round and the policy that wishes for it."""
+    """Return the number of the next round and the policy that requests its cohorts."""
     last = journal.last_round()
     number = 1 if last is None else last.number + 1
     policy = (
@@ -64,7 +64,7 @@ def views_of(policy: Policy, asked: Mapping[Arm, int]) -> tuple[ArmView, ...]:
     )
 
 
-def standing(journal: JournalReader) -> RoundRecord | None:
+def round_after_retirement(journal: JournalReader) -> RoundRecord | None:
     """Return the last round, with the arms that were retired since it out.
 
     Where arms were retired before any round was finished it has the number 0.
@@ -89,7 +89,7 @@ async def heed(
         try:
             policy.retire(arm, reason)
         except InputError as error:
-            # In the journal already: a crash came before the wish was taken away.
+            # In the journal already: a crash came before the request was taken away.
             if not any(one.arm == arm for one in journal.retired()):
                 await listen(events.RetirementRefused(arm, str(error)))
         else:

@@ -38,7 +38,7 @@ class PlusMessages:
         if server.stage == CONFIRM:
             survivors = server.survivors
             payload = ConfirmRequest(
-                survivors=server.standing(survivors)
+                survivors=server.survivor_set(survivors)
             ).SerializeToString()
             return {party: server.envelope(party, payload) for party in survivors}
         return self._unmask()
@@ -55,7 +55,7 @@ class PlusMessages:
 
     def _mask(self) -> dict[str, bytes]:
         server = self._server
-        standing = server.standing(server.sharers)
+        survivor_set = server.survivor_set(server.sharers)
         # sealed[a][b]: what a sealed for its neighbour b.
         sealed = {
             party: dict(
@@ -79,7 +79,7 @@ class PlusMessages:
                 if neighbour in server.sharers
             ]
             payload = MaskRequest(
-                sharers=standing,
+                sharers=survivor_set,
                 senders=[position for position, _ in senders],
                 salts=b"".join(server.uploads[p].salt for _, p in senders),
                 users=[server.uploads[p].users for _, p in senders],
@@ -90,7 +90,7 @@ class PlusMessages:
 
     def _unmask(self) -> dict[str, bytes]:
         server = self._server
-        standing = server.standing(server.survivors)
+        survivor_set = server.survivor_set(server.survivors)
         malicious = server.threat.malicious_server
         asked = server.confirmations if malicious else server.masked
         messages = {}
@@ -102,7 +102,7 @@ class PlusMessages:
                 if server.neighbours[party][position] in server.confirmations
             ]
             payload = UnmaskRequest(
-                survivors=standing,
+                survivors=survivor_set,
                 present=present,
                 dropped=dropped,
                 confirmed=confirmed,

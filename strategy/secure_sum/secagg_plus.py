@@ -82,7 +82,7 @@ class SecaggPlusServer(ServerMachine):
         """Those whose masked value is in, with their users."""
         return {p: users for p, users in self.sharers.items() if p in self.masked}
 
-    def standing(self, parties: dict[PartyId, int]) -> SurvivorSet:
+    def survivor_set(self, parties: dict[PartyId, int]) -> SurvivorSet:
         """Describe a set of parties to the clients."""
         small = len(self._advertised) <= COMPLETE_UP_TO
         return summarize_survivors(
@@ -126,7 +126,7 @@ class SecaggPlusServer(ServerMachine):
 
     def _take_confirmation(self, party: PartyId, signature: bytes) -> None:
         certificate = Certificate.from_bytes(self.keys[party].certificate)
-        text = confirmation(self.context, self.standing(self.survivors))
+        text = confirmation(self.context, self.survivor_set(self.survivors))
         verify_signature(certificate.public_key, signature, text)
         self.confirmations[party] = signature
 
@@ -163,27 +163,29 @@ class SecaggPlusServer(ServerMachine):
             return self.enter(UNMASK)
         return self._unmask()
 
-    def _short(self, standing: dict[PartyId, int], asked: int, what: str) -> str | None:
+    def _short(
+        self, remaining: dict[PartyId, int], asked: int, what: str
+    ) -> str | None:
         """Say why a set is too small to go on with, or None."""
         threat = self.threat.among(len(self.parties), asked)
         needed, quorum = (
             least_contributors(threat, asked),
             self.opening.spec.quorum,
         )
-        if len(standing) < needed:
-            return f"{len(standing)} nodes {what}; {needed} needed"
-        users = sum(standing.values())
+        if len(remaining) < needed:
+            return f"{len(remaining)} nodes {what}; {needed} needed"
+        users = sum(remaining.values())
         if users < quorum:
             return f"{users} users {what}; quorum {quorum}"
         return None
 
     def _draw_graph(self) -> Step:
-        standing = {p: users for p, users in self.parties.items() if p in self.keys}
-        problem = self._short(standing, len(self.parties), "advertised keys")
+        remaining = {p: users for p, users in self.parties.items() if p in self.keys}
+        problem = self._short(remaining, len(self.parties), "advertised keys")
         if problem is not None:
             return self._void("too-few-parties", problem)
         try:
-            self._fix_graph(list(standing))
+            self._fix_graph(list(remaining))
         except InputError as error:
             return self._void("threat-infeasible", str(error))
         return self.enter(SHARE)
@@ -200,23 +202,25 @@ class SecaggPlusServer(ServerMachine):
 
     def _open_masking(self) -> Step:
         """Go on with those who shared and have t neighbours who did."""
-        standing = {p: self.uploads[p].users for p in self.parties if p in self.uploads}
+        remaining = {
+            p: self.uploads[p].users for p in self.parties if p in self.uploads
+        }
         threshold = self.sizes.threshold
         while True:
             lonely = [
                 party
-                for party in standing
-                if sum(p in standing for p in self.neighbours[party]) < threshold
+                for party in remaining
+                if sum(p in remaining for p in self.neighbours[party]) < threshold
             ]
             if not lonely:
                 break
             for party in lonely:
                 self.lost[party] = "too-few-neighbours"
-                del standing[party]
-        problem = self._short(standing, len(self._advertised), "shared")
+                del remaining[party]
+        problem = self._short(remaining, len(self._advertised), "shared")
         if problem is not None:
             return self._void("too-few-sharers", problem)
-        self.sharers = standing
+        self.sharers = remaining
         return self.enter(MASK)
 
     def _close_set(self) -> Step:

@@ -1,7 +1,8 @@
 """What the journal keeps, as values: cohorts asked, cohorts ended, finished rounds.
 
-A *round* is one turn of the policy: its wishes, their cohorts (with repeated attempts),
-and the decision that followed. For successive elimination round and batch coincide.
+A *round* is one turn of the policy: its requests, their cohorts (with repeated
+attempts), and the decision that followed. For successive elimination round and batch
+coincide.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ BUDGET_ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class CohortTerms:
-    """One attempt to fill one wish; `spec` is the `CohortSpec` every client gets."""
+    """One attempt to fill one request; `spec` is the `CohortSpec` every client gets."""
 
     cohort_id: str
     round_number: int

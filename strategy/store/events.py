@@ -77,7 +77,7 @@ class KeyGenerated:
 
 @dataclass(frozen=True, slots=True)
 class RoundStarted:
-    """The policy has wished; `users` are asked in all."""
+    """The policy has requested cohorts; `users` are asked in all."""
 
     number: int
     batch: int
@@ -87,7 +87,7 @@ class RoundStarted:
 
 @dataclass(frozen=True, slots=True)
 class CohortAsked:
-    """One attempt to fill one wish was written down and is about to be sent."""
+    """One attempt to fill one request was written down and is about to be sent."""
 
     cohort_id: str
     number: int

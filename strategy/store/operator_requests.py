@@ -33,7 +33,7 @@ def is_pause_requested(run_dir: Path) -> bool:
 
 
 def withdraw_pause(run_dir: Path) -> None:
-    """Take the wish back."""
+    """Take the request back."""
     try:
         (run_dir / PAUSE_FILE).unlink(missing_ok=True)
     except OSError as error:
@@ -57,7 +57,7 @@ def request_retirement(run_dir: Path, arm: int, reason: str) -> None:
 def read_retirements(run_dir: Path) -> Mapping[int, str]:
     """Return the arms that somebody asked to retire, with the reasons, in order.
 
-    Raise JournalError for a wish that cannot be read: it is never passed over.
+    Raise JournalError for a request that cannot be read: it is never passed over.
     """
     found: dict[int, str] = {}
     for path in run_dir.glob(f"{_PREFIX}*"):
@@ -68,7 +68,7 @@ def read_retirements(run_dir: Path) -> Mapping[int, str]:
 
 
 def withdraw_retirement(run_dir: Path, arm: int) -> None:
-    """Take the wish away: it is in the journal, or could not be fulfilled."""
+    """Take the request away: it is in the journal, or could not be fulfilled."""
     _path(run_dir, arm).unlink(missing_ok=True)
 
 

@@ -2,8 +2,8 @@
 
 Used where the work itself travels as Flower messages: Flower's simulation, and sites
 where only Flower's port may be open. In a deployment each message costs a process start
-on the node, so there the gRPC server carries the work and this port sends one *attend*
-each (`strategy.transport.node_inviter`).
+on the node, so there the gRPC server carries the work and this transport sends one
+*connect* each (`strategy.transport.node_inviter`).
 """
 
 from __future__ import annotations
@@ -174,5 +174,6 @@ class FlowerTransport:
     def _require_open(self) -> None:
         if not self._dispatcher.running:
             raise UnavailableError(
-                "the Flower port is closed; open it with `async with` before asking"
+                "the Flower transport is closed; "
+                "open it with `async with` before asking"
             )

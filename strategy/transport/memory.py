@@ -1,4 +1,4 @@
-"""Nodes in the same process: the port without a network."""
+"""Nodes in the same process: the transport without a network."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Send every node of a Flower run to the gRPC server, once, and again if it had to
 leave.
 
-The reply to *attend* comes when the node has left the gRPC server: at the end of the
+The reply to *connect* comes when the node has left the gRPC server: at the end of the
 run, or early because its process died or it lost the gRPC server for good. Then it is
 sent for again, after a pause that doubles, for as long as Flower lists it.
 """
@@ -27,7 +27,7 @@ log = logging.getLogger("wallflower.flower")
 class InvitationPace:
     """How patiently nodes are sent for.
 
-    `connect_s` bounds one attendance: it is the message's time to live. `look_s` is how
+    `connect_s` bounds one connection: it is the message's time to live. `look_s` is how
     often Flower is asked for new nodes; both pauses bound the wait before a node that
     left is sent for again.
     """

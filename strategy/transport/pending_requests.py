@@ -117,7 +117,7 @@ class _UnderWay(Generic[Work]):
 
 
 class PendingRequests(Generic[Work]):
-    """The requests of a port under way, and the answers of those that ended."""
+    """The requests of a transport under way, and the answers of those that ended."""
 
     def __init__(self, most_answer_bytes: int = MOST_ANSWER_BYTES) -> None:
         self._answers = MemoryAnswers(

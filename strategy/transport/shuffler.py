@@ -1,4 +1,4 @@
-"""How the server reaches the shuffler: beside the nodes, through the same port."""
+"""How the server reaches the shuffler: beside the nodes, through the same transport."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ShufflerFiles:
 
 
 class ShufflerTransport:
-    """A port that has the shuffler asked by gRPC and everybody else as before."""
+    """A transport that has the shuffler asked by gRPC and everybody else as before."""
 
     def __init__(
         self, nodes: NodeTransport, channel: grpc.aio.Channel, token: bytes

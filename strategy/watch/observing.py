@@ -49,7 +49,7 @@ async def observed(
 
             def ready() -> str | None:
                 waiting = stats is not None and not stats.connected
-                return "no node attends yet" if waiting else None
+                return "no node is connected yet" if waiting else None
 
             await stack.enter_async_context(
                 health_endpoint(environment[METRICS], metrics.text, ready)

@@ -33,7 +33,7 @@ async def test_no_sum_over_12_is_unmasked_by_a_list_of_20_and_a_quorum_of_18(
         assert isinstance(server.session, SecaggPlusServer)
         everyone = summarize_survivors(dict.fromkeys(NAMES, 1), listed=True)
         monkeypatch.setattr(server.session, "_short", lambda *_: None)
-        monkeypatch.setattr(server.session, "standing", lambda parties: everyone)
+        monkeypatch.setattr(server.session, "survivor_set", lambda parties: everyone)
         share = await server.until("share")
         few = {party: share.messages[party] for party in NAMES[:12]}
         step: Step = await server.carry_out(Ask("share", few))

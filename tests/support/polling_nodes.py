@@ -38,7 +38,7 @@ def make_poll(
     *,
     at_ms: int | None = None,
     token: RunToken | None = None,
-    standing: Mapping[bytes, bytes] | None = None,
+    prepared: Mapping[bytes, bytes] | None = None,
     tamper: Callable[[node_service_pb2.PollHandshake], None] = lambda poll: None,
     brings: Callable[[bytes], bytes] = bytes,
     signer: NodeIdentity | None = None,
@@ -54,7 +54,7 @@ def make_poll(
     brought = node_service_pb2.PollRequest()
     for request_id, body in (answers or {}).items():
         brought.answers.add(request_id=request_id, body=body)
-    for request, answer in (standing or {}).items():
+    for request, answer in (prepared or {}).items():
         brought.prepared.add(request=request, answer=answer)
     body = brought.SerializeToString()
     poll = node_service_pb2.PollHandshake(

@@ -126,7 +126,7 @@ TAMPERING = {
         "UPDATE round SET number = number + 1000000",  # however many there are
         "round 1 is missing",
     ),
-    "an unwished cohort": ("UPDATE cohort SET size = 41", "was not wished for"),
+    "a cohort nobody requested": ("UPDATE cohort SET size = 41", "was not requested"),
 }
 
 

@@ -51,7 +51,7 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.numbers import whole
 from wallflower.results.run_folder import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.run.run_state import standing
+from wallflower.strategy.run.run_state import round_after_retirement
 from wallflower.strategy.server_app_files import FAILURE_FILE
 from wallflower.strategy.store import event_log, operator_requests
 from wallflower.strategy.store.journal import Journal
@@ -232,7 +232,7 @@ def _ended_in_order(run_dir: Path) -> bool:
     ):
         return True
     with contextlib.suppress(WallflowerError), Journal.read(run_dir) as journal:
-        last = standing(journal)
+        last = round_after_retirement(journal)
         return last is not None and last.finished is not None
     return True  # an unreadable record is reported elsewhere
 

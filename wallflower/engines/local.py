@@ -151,7 +151,7 @@ async def _grpc_server(
     nodes: Mapping[str, Node],
     enrolment: Enrolment,
 ) -> AsyncIterator[GrpcServer]:
-    """Open a gRPC server on loopback and let every node attend it in this process."""
+    """Open a gRPC server on loopback and connect every node to it in this process."""
     transport = config.transport
     authority, server = _certificates(transport)
     tokens = RunTokens(run_id, RunTokens.new_secret())
@@ -169,7 +169,7 @@ async def _grpc_server(
     reason = "failed"
     try:
         async with asyncio.TaskGroup() as group:
-            attending = [
+            connected = [
                 group.create_task(
                     connect_node(
                         Invitation(
@@ -189,7 +189,7 @@ async def _grpc_server(
                 reason = "finished"
             finally:
                 await grpc_server.close(reason)
-                for task in attending:
+                for task in connected:
                     task.cancel()
     finally:
         await grpc_server.close("failed")

@@ -1,4 +1,4 @@
-"""``wallflower check`` on a node's own machine: is its home fit to attend?"""
+"""``wallflower check`` on a node's own machine: is its home fit to join?"""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ class RunOverError(WallflowerError):
         super().__init__(f"{directory} is over: no arm can be retired any more")
 
 
-class NotBegun(WallflowerError):  # noqa: N818 (not a fault: the operator's wish)
+class NotBegun(WallflowerError):  # noqa: N818 (not a fault: the operator's request)
     """Ctrl-C while it was looked whether a run can begin."""
 
     exit_code = INTERRUPTED
@@ -276,7 +276,7 @@ class NotBegun(WallflowerError):  # noqa: N818 (not a fault: the operator's wish
         super().__init__("interrupted; nobody was asked and nothing was written")
 
 
-class PausedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's wish)
+class PausedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's request)
     """The round under way was finished, the next was not begun."""
 
     exit_code = INTERRUPTED
@@ -288,7 +288,7 @@ class PausedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's wis
         )
 
 
-class InterruptedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's wish)
+class InterruptedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's request)
     """Ctrl-C: the run waits to be resumed."""
 
     exit_code = INTERRUPTED

@@ -125,7 +125,7 @@ class SimulatedProvider:
         return await run.node(number).handle(body)
 
     async def connect_node(self, context: Context, invitation: Invitation) -> str:
-        """Refuse: an actor that attends a gRPC server would serve one node only."""
+        """Refuse: an actor connected to a gRPC server would serve one node only."""
         raise InputError(
             "transport.kind", "grpc", "flower, in Flower's simulation (or auto)"
         )

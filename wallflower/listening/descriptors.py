@@ -1,4 +1,4 @@
-"""File descriptors: every node that attends costs the server one.
+"""File descriptors: every connected node costs the server one.
 
 A process is born with a soft limit (often 1,024) far below what the kernel lets it
 have. It is raised at the start; where even the hard limit is too low, fewer streams are
@@ -26,7 +26,7 @@ def streams_allowed(wanted: int, hosted: int = 0) -> int:
     """Raise the limit for `wanted` streams; give how many there is room for.
 
     Each of the `hosted` nodes, which live in this process, takes the other end of its
-    stream, too. Raises UnavailableError where they could not all attend, or not even
+    stream, too. Raises UnavailableError where they could not all connect, or not even
     two nodes.
     """
     in_use = len(list(Path("/dev/fd").iterdir())) + hosted

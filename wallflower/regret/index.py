@@ -89,13 +89,13 @@ class FastIndex:
         never = np.zeros(shape, dtype=np.int64)
         return self._accounts.result(estimates, lower, upper, never)
 
-    def _standing(self, rows: NDArray[np.intp]) -> ArmTotals:
+    def _totals(self, rows: NDArray[np.intp]) -> ArmTotals:
         # Until its last step every user of an instance is aggregated.
         users = self._accounts.pulls[rows].astype(np.float64)
         return ArmTotals(self._sums[rows], users, self._noises[rows])
 
     def _choices(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        return choose_arm(self._standing(rows), self._divergence, self._spec.horizon)
+        return choose_arm(self._totals(rows), self._divergence, self._spec.horizon)
 
     def _sizes(self, rows: NDArray[np.intp], arms: NDArray[np.intp]) -> Integers:
         """Users of each next cohort: as planned, or who is left for the last."""
@@ -120,7 +120,7 @@ class FastIndex:
 
     def _close(self, rows: NDArray[np.intp]) -> None:
         """End instances; who is left gets the arm that leads."""
-        for row, leader in zip(rows, self._standing(rows).leader, strict=True):
+        for row, leader in zip(rows, self._totals(rows).leader, strict=True):
             left = {int(leader): self._accounts.remaining(row)}
             self._accounts.close(row, "horizon", left)
 

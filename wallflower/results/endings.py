@@ -276,8 +276,8 @@ def summarize_promise(promise: Promise, *, rehearsal: bool, semi_honest: bool) -
     ...     print(sentence)
     Not even the operator can shift the odds of a guess about a person's outcome by \
 more than a factor of 2.72 (ε = 1 in all).
-    This holds while at most 10 % of each cohort's nodes collude, 80 % of its people \
-answer honestly and the server is semi-honest.
+    This holds while at most 10 % of each cohort's nodes collude, at least 80 % of its \
+people answer honestly and the server is semi-honest.
     """
     if promise.kind == "none":
         return NOTHING_PROMISED
@@ -338,7 +338,7 @@ def _summarize_condition(promise: Promise, semi_honest: bool) -> str:
 def _honest_part(promise: Promise) -> str:
     groups = promise.groups
     most = max((Fraction(g.honest, g.people) for g in groups), default=Fraction(1))
-    return "all" if most == 1 else f"{round_up(most * 100, 1)} %"
+    return "all" if most == 1 else f"at least {round_up(most * 100, 1)} %"
 
 
 def _limit_nodes(promise: Promise, whole_run: bool) -> str:

@@ -179,7 +179,7 @@ class RunView:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """Show what was understood of the operator's wish."""
+        """Show what was understood of the operator's request."""
         self._said = text
         self._line(text)
 

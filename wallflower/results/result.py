@@ -39,7 +39,7 @@ from wallflower.strategy.run.drawing import (
     compare_with_equal_nodes,
     read_reach,
 )
-from wallflower.strategy.run.run_state import standing
+from wallflower.strategy.run.run_state import round_after_retirement
 from wallflower.strategy.run.spending import build_promise, read_spend
 from wallflower.strategy.store import operator_requests
 from wallflower.strategy.store.chain import RETIRED, WAITING
@@ -326,7 +326,7 @@ def read_result(journal: Journal) -> RunResult:
     rounds = journal.count_rounds()
     asked = journal.count_asked()
     found = journal.blame()
-    last = standing(journal)
+    last = round_after_retirement(journal)
     arms = journal.config.experiment.arms
     return RunResult(
         run_id=journal.run_id,

@@ -1,1 +1,1 @@
-"""The gRPC server: a gRPC service on which nodes attend a run."""
+"""The gRPC server: a gRPC service to which the nodes of a run connect."""

@@ -1,4 +1,4 @@
-"""A gRPC server for a run that Flower carries: opened by the ServerApp, attended by all
+"""A gRPC server for a run that Flower carries: opened by the ServerApp, joined by all
 nodes.
 
 Address, certificate and key come from ``[transport]``; whom to admit, from
@@ -69,7 +69,7 @@ async def flower_grpc(
     *,
     pace: InvitationPace | None = None,
 ) -> AsyncIterator[GrpcServer]:
-    """Open the run's gRPC server and keep every node that Flower lists attending it."""
+    """Open the run's gRPC server and keep all nodes that Flower lists connected."""
     transport = config.transport
     root, server = grpc_certificates(transport)
     tokens = RunTokens(run_id, _run_secret(run_dir))

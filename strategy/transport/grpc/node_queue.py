@@ -39,7 +39,7 @@ class PollState:
     bucket: TokenBucket
     at_ms: int  # of the last visit, by the node's clock
     next_s: float  # when it was told to come again
-    standing: dict[bytes, bytes] = field(default_factory=dict)
+    prepared: dict[bytes, bytes] = field(default_factory=dict)
 
     @property
     def patience_s(self) -> float:
@@ -74,8 +74,8 @@ class NodeQueue:
 
     def ask(self, request: Request, inbox: Inbox, now: float) -> None:
         """Queue a request, or wait with others for the same one."""
-        if self.polling is not None and request.body in self.polling.standing:
-            body = self.polling.standing[request.body]
+        if self.polling is not None and request.body in self.polling.prepared:
+            body = self.polling.prepared[request.body]
             inbox.deliver(Answer(self.node_id, request.request_id, body))
             return
         pending = self._pending.get(request.request_id)

@@ -22,7 +22,7 @@ from wallflower.strategy.transport.grpc.node_queue import NodeQueue, PollState
 from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
 from wallflower.strategy.transport.grpc.stats import GrpcServerStats
 
-_MOST_STANDING = 4
+_MOST_PREPARED = 4
 
 
 class PollQueue:
@@ -146,8 +146,8 @@ class PollQueue:
             if not node_queue.answer(answer.request_id, answer.body, failure, now):
                 asked.not_taken.append(answer.request_id[:LONGEST_NAME])
         if brought.prepared:
-            polling.standing = {
-                one.request: one.answer for one in brought.prepared[:_MOST_STANDING]
+            polling.prepared = {
+                one.request: one.answer for one in brought.prepared[:_MOST_PREPARED]
             }
         for request in node_queue.unanswered(self._settings.most_bytes_out // 2):
             asked.requests.add(request_id=request.request_id, body=request.body)

@@ -1,4 +1,4 @@
-"""The gRPC server: a ``grpc.aio`` service on which nodes attend a run, and a
+"""The gRPC server: a ``grpc.aio`` service to which the nodes of a run connect, and a
 `NodeTransport`.
 
 Each node keeps one outbound stream over TLS, or visits now and then with one call. The
@@ -42,7 +42,7 @@ _FRAME_BYTES = 1024
 
 
 class GrpcServer:
-    """Where nodes attend one run.
+    """Where the nodes of one run connect.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class GrpcServer:
         Parameters
         ----------
         run_over : str, optional
-            ``finished``, ``failed`` or ``cancelled``: nodes stop attending. None: the
+            ``finished``, ``failed`` or ``cancelled``: nodes disconnect. None: the
             gRPC server restarts; nodes come back.
         """
         if self._server is None:
@@ -181,7 +181,7 @@ class GrpcServer:
                 await self._came_or_went.wait_for(holds)
 
     async def nodes(self) -> Sequence[NodeId]:
-        """Name the nodes that attend now, or came by and are expected again."""
+        """Name the nodes that are connected now, or came by and are expected again."""
         return sorted(self._there())
 
     def _there(self) -> frozenset[NodeId]:
@@ -191,7 +191,7 @@ class GrpcServer:
     async def wait_for(
         self, nodes: Collection[NodeId], *, timeout_s: float
     ) -> frozenset[NodeId]:
-        """Wait until all of `nodes` attend or time is up; give those missing."""
+        """Wait until all of `nodes` are connected or time is up; give those missing."""
         wanted = frozenset(nodes)
         await self._until(
             # The count first: a thousand arrivals must not compare sets.

@@ -20,7 +20,7 @@ class GrpcServerStats:
     its node ended has the reason ``hung-up``.
     """
 
-    connected: int = gauge("grpc_nodes_connected", "Nodes that attend now")
+    connected: int = gauge("grpc_nodes_connected", "Nodes that are connected now")
     handshake: int = gauge(
         "grpc_streams_handshaking", "Streams that have not proved who they are yet"
     )

@@ -133,7 +133,7 @@ class NodeStream:
         self._reading: asyncio.Task[str] | None = None
 
     def wake(self) -> None:
-        """Say that the attendee may have something to send."""
+        """Say that the node may have something to send."""
         self._something_to_send.set()
 
     def end(self, reason: str) -> None:

@@ -243,7 +243,7 @@ def test_a_supernode_with_a_partition_and_no_home_never_obeys_the_servers_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_supernode_without_home_attends_no_server() -> None:
+def test_a_supernode_without_home_connects_to_no_server() -> None:
     fields: dict[str, str | bytes] = {
         flower_record.ADDRESS: "127.0.0.1:1",
         flower_record.CERTIFICATE: b"",

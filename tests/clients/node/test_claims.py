@@ -143,7 +143,7 @@ async def test_a_claim_can_be_neither_changed_nor_removed(tmp_path: Path) -> Non
                 database.execute(statement)
 
 
-async def test_attendance_of_a_run_is_remembered_for_that_node_and_run(
+async def test_the_connection_to_a_run_is_remembered_for_that_node_and_run(
     tmp_path: Path,
 ) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
@@ -154,7 +154,7 @@ async def test_attendance_of_a_run_is_remembered_for_that_node_and_run(
         assert not await ledger.has_connected("m", "run")
 
 
-async def test_nothing_a_server_names_a_cohort_looks_like_attendance(
+async def test_nothing_a_server_names_a_cohort_looks_like_a_connection(
     tmp_path: Path,
 ) -> None:
     with Ledger(tmp_path / "ledger") as ledger:

@@ -174,8 +174,8 @@ def test_unmasking_without_confirmation_is_refused_by_a_malicious_setting() -> N
     cohort = fresh("secagg-plus", 8, threat=LYING, enrolment=Enrolment())
     asks(cohort, "confirm")
     context = cohort.server.context  # type: ignore[attr-defined]
-    standing = wire.SurvivorSet(parties=8, users=8, roster=roster_bytes(names(8)))
-    payload = wire.UnmaskRequest(survivors=standing, present=range(7))
+    survivor_set = wire.SurvivorSet(parties=8, users=8, roster=roster_bytes(names(8)))
+    payload = wire.UnmaskRequest(survivors=survivor_set, present=range(7))
     body = wrap(
         wire.STAGE_UNMASK, context, "", "node-00000", payload.SerializeToString()
     )

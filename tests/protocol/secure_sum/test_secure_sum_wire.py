@@ -52,7 +52,7 @@ SPEC = CohortSpec(
 )
 NOTE = wire.RosterNote(digest=b"\x01" * 4, size=3, roster=b"r")
 KEY = wire.PartyKey(key=b"\x02" * 4, certificate=b"c", signature=b"s", mask_key=b"m")
-STANDING = wire.SurvivorSet(parties=2, users=5, roster=b"r")
+SURVIVORS = wire.SurvivorSet(parties=2, users=5, roster=b"r")
 GOLDEN: list[tuple[Message, str]] = [
     (wire.Roster(parties=["a", "b"], users=[1, 300]), "0a01610a01621203 01ac02"),
     (NOTE, "0a04010101011003 1a0172"),
@@ -68,19 +68,19 @@ GOLDEN: list[tuple[Message, str]] = [
         "0a0b 0a04010101011003 1a0172 120161 1a030a016b 22016f",
     ),
     (wire.ShareAnswer(salt=b"s", users=1, sealed=b"x"), "0a0173 1001 1a0178"),
-    (STANDING, "0802 1005 1a0172"),
+    (SURVIVORS, "0802 1005 1a0172"),
     (
         wire.MaskRequest(
-            sharers=STANDING, senders=[0, 1], salts=b"s", users=[2, 3], sealed=b"x"
+            sharers=SURVIVORS, senders=[0, 1], salts=b"s", users=[2, 3], sealed=b"x"
         ),
         "0a07 0802 1005 1a0172 12020001 1a0173 22020203 2a0178",
     ),
     (wire.MaskAnswer(masked=300), "08ac02"),
-    (wire.ConfirmRequest(survivors=STANDING), "0a07 0802 1005 1a0172"),
+    (wire.ConfirmRequest(survivors=SURVIVORS), "0a07 0802 1005 1a0172"),
     (wire.ConfirmAnswer(signature=b"s"), "0a0173"),
     (
         wire.UnmaskRequest(
-            survivors=STANDING,
+            survivors=SURVIVORS,
             present=[0],
             dropped=[1],
             confirmed=[0],

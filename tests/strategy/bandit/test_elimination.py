@@ -177,7 +177,7 @@ def test_the_paper_schedule_is_powers_of_two() -> None:
     assert sizes == [2, 4, 8, 16, 32]
 
 
-def test_a_batch_that_does_not_fit_the_horizon_is_never_wished_for() -> None:
+def test_a_batch_that_does_not_fit_the_horizon_is_never_requested() -> None:
     policy = Elimination(dataclasses.replace(SPEC, horizon=200))
     while next_cohorts := policy.next_cohorts():
         assert (
@@ -287,7 +287,7 @@ def test_an_outcome_nobody_asked_for_is_refused(
         policy.observe([dataclasses.replace(outcome, **change)])
 
 
-def test_users_invited_beyond_the_wish_are_counted() -> None:
+def test_users_invited_beyond_the_request_are_counted() -> None:
     policy = Elimination(SPEC)
     cohort_request = policy.next_cohorts()[0]
     more = dataclasses.replace(cohort_request, size=cohort_request.size + 5)

@@ -84,7 +84,7 @@ def test_cohorts_grow_by_the_configured_ratio() -> None:
     assert sizes[:6] == [10, 15, 23, 34, 51, 76]
 
 
-def test_a_void_cohort_is_wished_again_at_a_smaller_wrap_probability() -> None:
+def test_a_void_cohort_is_requested_again_at_a_smaller_wrap_probability() -> None:
     policy = policy_with(first_batch=8)
     first = policy.next_cohorts()
     field = Field(policy.spec, (0.2, 0.8, 0.4))

@@ -18,7 +18,7 @@ ONE = divergence_for(mechanism_named("dist-dp", Fraction(1), Fraction(10)))
 MILLION = 10**6
 
 
-def standing(*arms: tuple[float, float, float]) -> ArmTotals:
+def arm_totals(*arms: tuple[float, float, float]) -> ArmTotals:
     """Users, mean and noises of each arm."""
     users, means, noises = (np.array(column) for column in zip(*arms, strict=True))
     return ArmTotals(users * means, users, noises)
@@ -26,35 +26,35 @@ def standing(*arms: tuple[float, float, float]) -> ArmTotals:
 
 def test_a_good_arm_with_an_unlucky_first_cohort_is_asked_again() -> None:
     # The chance of such a cohort is 1 in 10,000; the plain rule would keep the leader.
-    arms = standing((28, 0.26, 1), (100_000, 0.7, 12))
+    arms = arm_totals((28, 0.26, 1), (100_000, 0.7, 12))
     assert choose_arm(arms, ONE, MILLION) == 0
 
 
 def test_an_arm_is_set_aside_once_its_sums_say_enough() -> None:
-    arms = standing((28, 0.1, 1), (100_000, 0.7, 12))
+    arms = arm_totals((28, 0.1, 1), (100_000, 0.7, 12))
     assert choose_arm(arms, ONE, MILLION) == 1
 
 
 def test_a_longer_horizon_sets_nothing_aside_so_soon() -> None:
-    arms = standing((28, 0.1, 1), (100_000, 0.7, 12))
+    arms = arm_totals((28, 0.1, 1), (100_000, 0.7, 12))
     assert choose_arm(arms, ONE, 10**9) == 0
 
 
 def test_arms_as_good_as_the_leader_do_not_hold_up_a_doubtful_one() -> None:
-    arms = standing((28, 0.3, 1), (500, 0.7, 5), (400, 0.7, 5))
+    arms = arm_totals((28, 0.3, 1), (500, 0.7, 5), (400, 0.7, 5))
     assert choose_arm(arms, ONE, MILLION) == 0
 
 
 def test_several_noises_explain_more_than_one() -> None:
     one, four = (
-        standing((28, 0.2, noises), (100_000, 0.7, 12)) for noises in (1.0, 4.0)
+        arm_totals((28, 0.2, noises), (100_000, 0.7, 12)) for noises in (1.0, 4.0)
     )
     assert choose_arm(one, ONE, MILLION) == 1
     assert choose_arm(four, ONE, MILLION) == 0
 
 
 def test_the_leader_is_the_largest_mean_even_beyond_one() -> None:
-    assert standing((28, 1.1, 1), (28, 1.2, 1), (28, 0.4, 1)).leader == 1
+    assert arm_totals((28, 1.1, 1), (28, 1.2, 1), (28, 0.4, 1)).leader == 1
 
 
 @pytest.mark.parametrize("noises", [2, 3, 6])

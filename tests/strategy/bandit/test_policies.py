@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from fractions import Fraction
 from typing import Any
@@ -22,6 +23,20 @@ from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.strategy.bandit.policies import build_policy, policy_from_state
 from wallflower.strategy.bandit.policy import ArmView, CohortRequest, CohortSum, Policy
 from wallflower.strategy.bandit.spec import POLICIES, RADII, PolicySpec
+
+
+def assert_same(view: ArmView, other: ArmView) -> None:
+    """Compare two views of an arm; the ends of intervals to their last digits.
+
+    A restored policy computes the intervals of all arms together. A product of matrices
+    rounds differently there than for one arm alone.
+    """
+    ends = ("estimate", "lower", "upper")
+    known = {name: getattr(other, name) for name in ends}
+    assert {name: getattr(view, name) for name in ends} == pytest.approx(
+        known, rel=1e-10, abs=1e-12
+    )
+    assert dataclasses.replace(view, **known) == other
 
 
 class PolicyMachine(RuleBasedStateMachine):
@@ -99,7 +114,8 @@ class PolicyMachine(RuleBasedStateMachine):
         restored = policy_from_state(json.loads(text))
         assert json.dumps(restored.state()) == text
         assert restored.next_cohorts() == self.policy.next_cohorts()
-        assert restored.arms() == self.policy.arms()
+        for view, former in zip(restored.arms(), self.policy.arms(), strict=True):
+            assert_same(view, former)
         self.policy = restored
 
     @precondition(lambda self: self.policy.finished is None)
@@ -141,7 +157,7 @@ class PolicyMachine(RuleBasedStateMachine):
         if hasattr(self, "policy"):
             for view in self.policy.arms():
                 if not view.active:
-                    assert self.eliminated.setdefault(view.arm, view) == view
+                    assert_same(view, self.eliminated.setdefault(view.arm, view))
                     assert all(w.arm != view.arm for w in self.policy.next_cohorts())
 
     @invariant()
@@ -162,7 +178,7 @@ TestPolicyMachine = pytest.mark.no_cover(PolicyMachine.TestCase)
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_an_arm_retired_by_hand_is_never_wished_for_again(name: str) -> None:
+def test_an_arm_retired_by_hand_is_never_requested_again(name: str) -> None:
     policy = build_policy(PolicySpec(name, 3, 10_000, "dist-dp", Fraction(1)))
     policy.retire(1, "it harms people")
     for _ in range(3):

@@ -19,7 +19,7 @@ from tests.wallflower.results.test_page import Page
 from tests.wallflower.test_run_commands import invoke
 from wallflower.protocol.errors import UnavailableError
 from wallflower.strategy.config import TransportSettings
-from wallflower.strategy.run.run_state import standing
+from wallflower.strategy.run.run_state import round_after_retirement
 from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
@@ -95,7 +95,7 @@ async def test_people_asked_before_a_restart_stay_counted(tmp_path: Path) -> Non
     truth = counted(there.run_dir)
     assert all(asked - users >= 30 for users, asked in truth.values())
     with Journal.read(there.run_dir) as journal:
-        last = standing(journal)
+        last = round_after_retirement(journal)
         assert [check for check in verify(journal) if not check.holds] == []
     assert last is not None
     told = {"ab"[view.arm]: (view.users, view.asked) for view in last.views}
@@ -115,7 +115,7 @@ async def test_an_arm_retired_after_a_void_group_keeps_who_was_asked(
             await there.run()
     assert invoke("retire", there.run_dir, "a", "--reason", "it harms people")[0] == 0
     with Journal.read(there.run_dir) as journal:
-        last = standing(journal)
+        last = round_after_retirement(journal)
     assert last is not None
     truth = counted(there.run_dir)
     told = {"ab"[view.arm]: (view.users, view.asked) for view in last.views}

@@ -34,19 +34,19 @@ def run_dir(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_a_wish_to_retire_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_request_to_retire_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "retire-0").write_bytes(b"\xff")
     with pytest.raises(JournalError, match=r"retire-0 .* by `wallflower retire`"):
         operator_requests.read_retirements(tmp_path)
 
 
-def test_a_wish_to_retire_that_is_a_folder_is_refused(tmp_path: Path) -> None:
+def test_a_request_to_retire_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "retire-0").mkdir()
     with pytest.raises(JournalError, match=r"retire-0 .* by `wallflower retire`"):
         operator_requests.read_retirements(tmp_path)
 
 
-def test_a_wish_to_pause_that_is_a_folder_is_refused(tmp_path: Path) -> None:
+def test_a_request_to_pause_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pause").mkdir()
     with pytest.raises(UnavailableError, match="pause cannot be removed"):
         operator_requests.withdraw_pause(tmp_path)

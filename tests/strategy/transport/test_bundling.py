@@ -23,13 +23,13 @@ from wallflower.strategy.transport.bundling import BundlingTransport
 from wallflower.strategy.transport.memory import MemoryTransport
 
 
-class TestBundlingPort(TransportContract):
+class TestBundlingTransport(TransportContract):
     @asynccontextmanager
     async def open_transport(
         self, handlers: Mapping[str, NodeHandler]
     ) -> AsyncIterator[NodeTransport]:
-        async with BundlingTransport(MemoryTransport(handlers)) as port:
-            yield port
+        async with BundlingTransport(MemoryTransport(handlers)) as transport:
+            yield transport
 
 
 class Worker:
@@ -76,11 +76,11 @@ def tasks_of(answers: Sequence[Answer]) -> list[list[str]]:
 
 async def test_requests_ready_together_travel_as_one_message_and_part_again() -> None:
     worker = Worker()
-    async with BundlingTransport(MemoryTransport({"n": worker})) as port:
+    async with BundlingTransport(MemoryTransport({"n": worker})) as transport:
         one, two, three = await asyncio.gather(
-            gather(port, work("n", "a", "b")),
-            gather(port, work("n", "c")),
-            gather(port, work("n", "d")),
+            gather(transport, work("n", "a", "b")),
+            gather(transport, work("n", "c")),
+            gather(transport, work("n", "d")),
         )
     assert worker.messages == [["a", "b", "c", "d"]]
     assert [tasks_of(one), tasks_of(two), tasks_of(three)] == [
@@ -92,12 +92,12 @@ async def test_requests_ready_together_travel_as_one_message_and_part_again() ->
 
 async def test_a_busy_node_gets_the_next_bundle_only_when_it_is_free() -> None:
     worker = Worker(held=True)
-    async with BundlingTransport(MemoryTransport({"n": worker})) as port:
+    async with BundlingTransport(MemoryTransport({"n": worker})) as transport:
         async with asyncio.TaskGroup() as group:
-            group.create_task(gather(port, work("n", "a")))
+            group.create_task(gather(transport, work("n", "a")))
             await worker.started.wait()
-            group.create_task(gather(port, work("n", "b")))
-            group.create_task(gather(port, work("n", "c")))
+            group.create_task(gather(transport, work("n", "b")))
+            group.create_task(gather(transport, work("n", "c")))
             await asyncio.sleep(0.05)
             worker.release.set()
     assert worker.messages == [["a"], ["b", "c"]]
@@ -106,21 +106,25 @@ async def test_a_busy_node_gets_the_next_bundle_only_when_it_is_free() -> None:
 
 async def test_equal_task_ids_and_other_runs_are_never_bundled() -> None:
     worker = Worker()
-    async with BundlingTransport(MemoryTransport({"n": worker})) as port:
+    async with BundlingTransport(MemoryTransport({"n": worker})) as transport:
         await asyncio.gather(
-            gather(port, work("n", "a")),
-            gather(port, work("n", "a", "b")),
-            gather(port, work("n", "c", run="other")),
+            gather(transport, work("n", "a")),
+            gather(transport, work("n", "a", "b")),
+            gather(transport, work("n", "c", run="other")),
         )
     assert worker.messages == [["a"], ["a", "b"], ["c"]]
 
 
 async def test_a_slow_node_holds_up_no_other() -> None:
     slow, fast = Worker(held=True), Worker()
-    async with BundlingTransport(MemoryTransport({"slow": slow, "fast": fast})) as port:
-        asking = asyncio.create_task(gather(port, work("slow", "a"), timeout_s=LONG_S))
+    async with BundlingTransport(
+        MemoryTransport({"slow": slow, "fast": fast})
+    ) as transport:
+        asking = asyncio.create_task(
+            gather(transport, work("slow", "a"), timeout_s=LONG_S)
+        )
         await slow.started.wait()
-        answers = await gather(port, work("fast", "b"))
+        answers = await gather(transport, work("fast", "b"))
         slow.release.set()
         await asking
     assert tasks_of(answers) == [["b"]]
@@ -128,10 +132,10 @@ async def test_a_slow_node_holds_up_no_other() -> None:
 
 async def test_what_is_abandoned_in_the_queue_is_never_sent() -> None:
     worker = Worker(held=True)
-    async with BundlingTransport(MemoryTransport({"n": worker})) as port:
-        first = asyncio.create_task(gather(port, work("n", "a")))
+    async with BundlingTransport(MemoryTransport({"n": worker})) as transport:
+        first = asyncio.create_task(gather(transport, work("n", "a")))
         await worker.started.wait()
-        assert await gather(port, work("n", "b"), timeout_s=0.05) == []
+        assert await gather(transport, work("n", "b"), timeout_s=0.05) == []
         worker.release.set()
         await first
     assert worker.messages == [["a"]]

@@ -84,27 +84,29 @@ class HandlerApp:
 
 
 @asynccontextmanager
-async def flower_port(
+async def flower_transport(
     handlers: Mapping[str, NodeHandler], grid_class: type[InProcessGrid] = InProcessGrid
 ) -> AsyncIterator[tuple[FlowerTransport, HandlerApp, InProcessGrid]]:
     nodes = HandlerApp(handlers)
     grid = grid_class(nodes.app, {number: {} for number in nodes.names}, workers=8)
     with grid:
         try:
-            async with FlowerTransport(grid, pace=FAST, hello_timeout_s=60.0) as port:
-                await port.nodes()
-                yield port, nodes, grid
+            async with FlowerTransport(
+                grid, pace=FAST, hello_timeout_s=60.0
+            ) as transport:
+                await transport.nodes()
+                yield transport, nodes, grid
         finally:
             await nodes.end()
 
 
-class TestFlowerPort(TransportContract):
+class TestFlowerTransport(TransportContract):
     @asynccontextmanager
     async def open_transport(
         self, handlers: Mapping[str, NodeHandler]
     ) -> AsyncIterator[NodeTransport]:
-        async with flower_port(handlers) as (port, _, _):
-            yield port
+        async with flower_transport(handlers) as (transport, _, _):
+            yield transport
 
 
 class PolledGrid(InProcessGrid):
@@ -113,19 +115,23 @@ class PolledGrid(InProcessGrid):
     notify = None  # type: ignore[assignment]
 
 
-class TestFlowerPortOnPolledGrid(TransportContract):
+class TestFlowerTransportOnPolledGrid(TransportContract):
     @asynccontextmanager
     async def open_transport(
         self, handlers: Mapping[str, NodeHandler]
     ) -> AsyncIterator[NodeTransport]:
-        async with flower_port(handlers, PolledGrid) as (port, _, _):
-            yield port
+        async with flower_transport(handlers, PolledGrid) as (transport, _, _):
+            yield transport
 
 
 async def test_a_node_never_has_two_messages_in_flight() -> None:
-    async with flower_port({"a": Echo("a"), "b": Echo("b")}) as (port, nodes, _):
+    async with flower_transport({"a": Echo("a"), "b": Echo("b")}) as (
+        transport,
+        nodes,
+        _,
+    ):
         asked = [request(n, f"r{i}") for i in range(30) for n in ("a", "b")]
-        answers = await gather(port, *asked)
+        answers = await gather(transport, *asked)
     assert len(answers) == 60
     assert nodes.handled == {"a": 30, "b": 30}
     assert nodes.most_at_once == 1
@@ -133,10 +139,10 @@ async def test_a_node_never_has_two_messages_in_flight() -> None:
 
 async def test_a_request_behind_a_slow_one_waits_for_it_and_no_longer() -> None:
     held = Echo("a", held=True)
-    async with flower_port({"a": held}) as (port, _, _):
-        first = asyncio.create_task(gather(port, request("a", "r1")))
+    async with flower_transport({"a": held}) as (transport, _, _):
+        first = asyncio.create_task(gather(transport, request("a", "r1")))
         await held.started.wait()
-        second = asyncio.create_task(gather(port, request("a", "r2")))
+        second = asyncio.create_task(gather(transport, request("a", "r2")))
         await asyncio.sleep(0.05)
         assert held.calls == 1
         held.release.set()
@@ -148,13 +154,13 @@ async def test_a_request_behind_a_slow_one_waits_for_it_and_no_longer() -> None:
 
 async def test_a_request_whose_asker_left_is_never_sent() -> None:
     held = Echo("a", held=True)
-    async with flower_port({"a": held}) as (port, nodes, _):
-        first = asyncio.create_task(gather(port, request("a", "r1")))
+    async with flower_transport({"a": held}) as (transport, nodes, _):
+        first = asyncio.create_task(gather(transport, request("a", "r1")))
         await held.started.wait()
-        assert await gather(port, request("a", "r2"), timeout_s=0.05) == []
+        assert await gather(transport, request("a", "r2"), timeout_s=0.05) == []
         held.release.set()
         await first
-        await gather(port, request("a", "r3"))
+        await gather(transport, request("a", "r3"))
         assert nodes.handled["a"] == 2
 
 
@@ -170,9 +176,9 @@ class LosingGrid(InProcessGrid):
 
 
 async def test_a_node_is_free_again_once_its_message_has_expired() -> None:
-    async with flower_port({"a": Echo("a")}, LosingGrid) as (port, nodes, _):
-        assert await gather(port, request("a", "r1", b"lost"), timeout_s=0.1) == []
-        answers = await gather(port, request("a", "r2"))
+    async with flower_transport({"a": Echo("a")}, LosingGrid) as (transport, nodes, _):
+        assert await gather(transport, request("a", "r1", b"lost"), timeout_s=0.1) == []
+        answers = await gather(transport, request("a", "r2"))
         assert [a.failure for a in answers] == [None]
         assert nodes.handled["a"] == 2
 
@@ -194,8 +200,8 @@ class ErrorGrid(InProcessGrid):
 @pytest.mark.parametrize(("code", "failure"), [*FAILURES.items(), (99, "node-failed")])
 async def test_each_of_flowers_errors_has_a_name(code: int, failure: str) -> None:
     grid_class = type("CodeGrid", (ErrorGrid,), {"code": code})
-    async with flower_port({"a": Echo("a")}, grid_class) as (port, _, _):
-        answers = await gather(port, request("a"))
+    async with flower_transport({"a": Echo("a")}, grid_class) as (transport, _, _):
+        answers = await gather(transport, request("a"))
     assert answers == [Answer("a", "r1", failure=failure)]
 
 
@@ -222,29 +228,37 @@ class UnreachableGrid(InProcessGrid):
 
 async def test_a_superlink_that_is_away_for_a_while_delays_but_loses_nothing() -> None:
     echo = Echo("a")
-    async with flower_port({"a": echo}, UnreachableGrid) as (port, _, grid):
+    async with flower_transport({"a": echo}, UnreachableGrid) as (transport, _, grid):
         assert isinstance(grid, UnreachableGrid)
         grid.push_failures = grid.pull_failures = 3
-        answers = await gather(port, request("a"))
+        answers = await gather(transport, request("a"))
     assert answers == [Answer("a", "r1", b"a#1:hello")]
     assert echo.calls == 1
 
 
 async def test_a_message_pushed_again_is_the_same_message() -> None:
     # HttpGrid derives the id from content and time: a new message would run twice.
-    async with flower_port({"a": Echo("a")}, UnreachableGrid) as (port, _, grid):
+    async with flower_transport({"a": Echo("a")}, UnreachableGrid) as (
+        transport,
+        _,
+        grid,
+    ):
         assert isinstance(grid, UnreachableGrid)
         grid.push_failures, grid.tried = 2, []
-        await gather(port, request("a"))
+        await gather(transport, request("a"))
         assert len(grid.tried) == 3
         assert len({id(message) for message in grid.tried}) == 1
 
 
 async def test_a_superlink_that_stays_away_ends_at_the_deadline() -> None:
-    async with flower_port({"a": Echo("a")}, UnreachableGrid) as (port, _, grid):
+    async with flower_transport({"a": Echo("a")}, UnreachableGrid) as (
+        transport,
+        _,
+        grid,
+    ):
         assert isinstance(grid, UnreachableGrid)
         grid.push_failures = 10**9
-        assert await gather(port, request("a"), timeout_s=0.2) == []
+        assert await gather(transport, request("a"), timeout_s=0.2) == []
 
 
 class DeafGrid(InProcessGrid):
@@ -256,8 +270,8 @@ class DeafGrid(InProcessGrid):
 
 
 async def test_a_message_that_flower_does_not_accept_is_a_named_failure() -> None:
-    async with flower_port({"a": Echo("a")}, DeafGrid) as (port, _, _):
-        answers = await gather(port, request("a"))
+    async with flower_transport({"a": Echo("a")}, DeafGrid) as (transport, _, _):
+        answers = await gather(transport, request("a"))
     assert answers == [Answer("a", "r1", failure="not-accepted")]
 
 
@@ -296,19 +310,19 @@ class OneCallGrid(InProcessGrid):
 
 async def test_the_grid_is_called_by_one_thread_at_a_time_with_lists() -> None:
     nodes = {f"n{i}": Echo(f"n{i}") for i in range(10)}
-    async with flower_port(nodes, OneCallGrid) as (port, _, grid):
+    async with flower_transport(nodes, OneCallGrid) as (transport, _, grid):
         assert isinstance(grid, OneCallGrid)
         async with asyncio.TaskGroup() as group:
             for i in range(10):
                 asked = [request(name, f"r{i}") for name in nodes]
-                group.create_task(gather(port, *asked))
-                group.create_task(_list_nodes(port))
+                group.create_task(gather(transport, *asked))
+                group.create_task(_list_nodes(transport))
         assert grid.overlaps == 0
         assert grid.given_a_list
 
 
-async def _list_nodes(port: NodeTransport) -> None:
-    await port.nodes()
+async def _list_nodes(transport: NodeTransport) -> None:
+    await transport.nodes()
 
 
 async def test_a_second_node_that_claims_a_name_is_not_listed(
@@ -318,25 +332,25 @@ async def test_a_second_node_that_claims_a_name_is_not_listed(
     nodes = HandlerApp(handlers)
     nodes.names = {1000: "a", 1001: "a", 1002: "b"}
     with InProcessGrid(nodes.app, {number: {} for number in nodes.names}) as grid:
-        async with FlowerTransport(grid, pace=FAST) as port:
+        async with FlowerTransport(grid, pace=FAST) as transport:
             with caplog.at_level(logging.WARNING, "wallflower.flower"):
-                assert await port.nodes() == ["a", "b"]
+                assert await transport.nodes() == ["a", "b"]
     assert "claims the name a" in caplog.text
 
 
 async def test_a_reply_that_is_not_ours_is_malformed() -> None:
-    async with flower_port({"a": Echo("a")}) as (port, nodes, _):
+    async with flower_transport({"a": Echo("a")}) as (transport, nodes, _):
 
         def work(message: Message, context: Context) -> Message:
             return Message(RecordDict(), reply_to=message)
 
         nodes.app._registered_funcs["query.work"] = work
-        answers = await gather(port, request("a"))
+        answers = await gather(transport, request("a"))
     assert answers == [Answer("a", "r1", failure="malformed-reply")]
 
 
 async def test_a_closed_port_says_so() -> None:
-    async with flower_port({"a": Echo("a")}) as (port, _, _):
+    async with flower_transport({"a": Echo("a")}) as (transport, _, _):
         pass
     with pytest.raises(UnavailableError, match="closed"):
-        await gather(port, request("a"))
+        await gather(transport, request("a"))

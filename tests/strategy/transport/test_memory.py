@@ -13,7 +13,7 @@ from wallflower.protocol.messages.port import Answer, NodeHandler, NodeTransport
 from wallflower.strategy.transport.memory import MemoryTransport
 
 
-class TestMemoryPort(StoppingTransportContract):
+class TestMemoryTransport(StoppingTransportContract):
     @asynccontextmanager
     async def open_transport(
         self, handlers: Mapping[str, NodeHandler]

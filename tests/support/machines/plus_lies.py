@@ -202,8 +202,10 @@ class PlusLiar:
     ) -> Iterator[ConfirmRequest]:
         if any(one.party == name and one.number == MASK for one in replies):
             for survivors in _subsets(circle.roster):
-                standing = summarize_survivors(dict.fromkeys(survivors, 1), listed=True)
-                yield ConfirmRequest(survivors=standing)
+                survivor_set = summarize_survivors(
+                    dict.fromkeys(survivors, 1), listed=True
+                )
+                yield ConfirmRequest(survivors=survivor_set)
 
     def _unmasks(
         self, circle: Circle, name: str, replies: Sequence[History]
@@ -251,20 +253,20 @@ def _unmask(
     signatures: Mapping[str, Sequence[tuple[bytes, bytes]]],
 ) -> Iterator[UnmaskRequest]:
     """Ask for shares with the signatures about this set, and with any others."""
-    standing = summarize_survivors(dict.fromkeys(survivors, 1), listed=True)
+    survivor_set = summarize_survivors(dict.fromkeys(survivors, 1), listed=True)
     given = {place: signatures.get(neighbours[place], ()) for place in present}
     fitting = {
         place: signature
         for place, pairs in given.items()
         for about, signature in pairs
-        if about == standing.roster
+        if about == survivor_set.roster
     }
     whatever = {place: pairs[0][1] for place, pairs in given.items() if pairs}
     others = [place for place in senders if place not in present]
     signed = (fitting, whatever) if fitting != whatever else (fitting,)
     for chosen, dropped in itertools.product(signed, (others, senders)):
         yield UnmaskRequest(
-            survivors=standing,
+            survivors=survivor_set,
             present=present,
             dropped=dropped,
             confirmed=list(chosen),

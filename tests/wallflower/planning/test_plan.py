@@ -40,7 +40,7 @@ def planned(**changes: object) -> Plan:
     return make_plan(dataclasses.replace(REQUEST, **changes))  # type: ignore[arg-type]
 
 
-def test_the_first_batch_is_the_one_the_policy_will_wish_for() -> None:
+def test_the_first_batch_is_the_one_the_policy_will_request() -> None:
     plan = planned()
     next_cohorts = build_policy(REQUEST.policy()).next_cohorts()
     cohort = plan.batches[0].cohort

@@ -116,7 +116,7 @@ async def test_a_server_that_dies_and_one_that_goes_on_are_both_seen(
             assert "contribute" not in await watcher.shows("now", "under way")
 
 
-async def test_a_wish_to_pause_is_shown(run_dir: Path) -> None:
+async def test_a_request_to_pause_is_shown(run_dir: Path) -> None:
     with Journal.resume(run_dir):
         async with watched(run_dir) as watcher:
             await watcher.tell(STARTED, ROUND)

@@ -96,9 +96,9 @@ def test_many_visitors_are_told_to_come_more_seldom() -> None:
     assert waits[-1] == 4000
 
 
-async def test_a_standing_answer_is_given_without_a_visit(hall: Hall) -> None:
+async def test_a_prepared_answer_is_given_without_a_poll(hall: Hall) -> None:
     body = describe_body(hall.house.run_id)
-    hall.poll(hall.house.identity("a"), standing={body: b"me"})
+    hall.poll(hall.house.identity("a"), prepared={body: b"me"})
     assert await heard(ask(hall, "a", "r1", body)) == Answer("a", "r1", b"me")
     other = ask(hall, "a", "r2", b"another question")
     assert other.awaited

@@ -52,7 +52,7 @@ async def test_a_serial_added_to_the_revocation_file_is_enough(tmp_path: Path) -
     identity = house.identity("b")
     assert identity.certificate is not None
     async with open_grpc_server(house, settings, keys) as (grpc_server, port):
-        attendance = asyncio.create_task(
+        connection = asyncio.create_task(
             connect_node(
                 house.invitation(port, "b"), identity, Echo("b"), settings=QUICK
             )
@@ -60,7 +60,7 @@ async def test_a_serial_added_to_the_revocation_file_is_enough(tmp_path: Path) -
         await grpc_server.wait_for(["b"], timeout_s=60)
         path.write_text(f"{identity.certificate.serial}\n")
         with pytest.raises(AuthenticationError, match="revoked"):
-            await attendance
+            await connection
 
 
 async def test_a_certificate_that_expires_ends_the_stream_of_its_node() -> None:

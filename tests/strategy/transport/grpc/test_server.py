@@ -9,7 +9,7 @@ from wallflower.protocol.messages.port import NodeHandler, NodeTransport
 
 
 class TestGrpcServer(StoppingTransportContract):
-    """The port contract over loopback gRPC with TLS and real nodes."""
+    """The transport contract over loopback gRPC with TLS and real nodes."""
 
     def open_transport(
         self, handlers: Mapping[str, NodeHandler]

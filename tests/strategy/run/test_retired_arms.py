@@ -138,7 +138,7 @@ async def test_an_arm_that_cannot_be_retired_any_more_is_told_and_the_run_goes_o
     assert problems(there.run_dir) == []
 
 
-async def test_a_wish_outlives_the_server_and_the_cohorts_it_left_are_not_used(
+async def test_a_request_outlives_the_server_and_the_cohorts_it_left_are_not_used(
     tmp_path: Path,
 ) -> None:
     class StoppedError(Exception):
@@ -192,7 +192,7 @@ async def test_a_retired_arm_that_is_asked_all_the_same_does_not_verify(
         journal.retire(Retirement(1, 2, HARM))
 
     found = await lied(tmp_path, lie, monkeypatch)
-    assert any("was not wished for" in problem for problem in found)
+    assert any("was not requested" in problem for problem in found)
 
 
 async def test_a_retirement_of_another_round_than_it_says_does_not_verify(
