@@ -62,7 +62,10 @@ def test_result_status_and_json_say_both_halves_of_the_condition(
     stated = json.loads(invoke("status", run_dir, "--format", "json")[1])
     first = stated["guarantee"]["groups"][0]
     assert BOTH_HALVES.format(nodes=nodes) in stated["sentence"]
-    assert "of the run's nodes collude, at least 73 % of each cohort's people answer" in said
+    assert (
+        "of the run's nodes collude, at least 73 % of each cohort's people answer"
+        in said
+    )
     assert stated["guarantee"]["keys"] == dealt
     assert (first["people"], first["honest"]) == (200, 146)
 
