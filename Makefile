@@ -214,7 +214,7 @@ soak-docs: env  ## the documented commands that take minutes
 bench-shuffle: env  ## shuffled sums: messages, bytes, seconds, users a second, regret
 	$(BIN)/python -W ignore -m benchmarks.shuffle
 
-bench-grpc: bench-env  ## what one more node costs the server: SIZES=1000,4000,8000 nodes; ONE_MESSAGE=10000: visiting ones
+bench-grpc: bench-env  ## what one more node costs the server: SIZES=1000,4000,8000 nodes; ONE_MESSAGE=10000: polling ones
 	$(BIN)/python -W ignore -m $(if $(ONE_MESSAGE),benchmarks.polling --nodes $(ONE_MESSAGE),benchmarks.grpc_scale $(if $(SIZES),--sizes $(SIZES)))
 
 SECONDS ?= 60

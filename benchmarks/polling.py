@@ -1,8 +1,8 @@
-"""Nodes that only visit: ``make bench-grpc ONE_MESSAGE=10000``.
+"""Nodes that only poll: ``make bench-grpc ONE_MESSAGE=10000``.
 
 One sealed cohort over loopback gRPC with TLS. The server (gRPC, driver, server machine)
-is this process; the committee connects by streams and the contributors visit, in
-further processes, each visitor with an identity and connections of its own. A visitor
+is this process; the committee connects by streams and the contributors poll, in
+further processes, each node with an identity and connections of its own. A node
 comes by once, and then makes the two calls of a cohort. Printed: the server's CPU time
 per 1,000 users, its memory per node, and the longest that its event loop stood still.
 """
@@ -48,17 +48,17 @@ _HEAD = (
     "| calls a node | memory a node | server MiB | longest lag | wall |\n"
     "|---|---|---|---|---|---|---|---|"
 )
-_AT_ONCE = 20  # visits under way in one process
+_AT_ONCE = 20  # polls under way in one process
 _SETTINGS = PollingSettings(first_wait_s=0.2, longest_wait_s=5, patience_s=900)
 
 
-async def visitors(config: dict[str, Any]) -> None:
+async def run_polling_nodes(config: dict[str, Any]) -> None:
     """Let every node come by; on a line of input, make a cohort's two calls."""
     enrolment = EnrolmentKey.from_private_bytes(bytes.fromhex(config["enrolment"]))
     tokens = RunTokens(RUN, bytes.fromhex(config["secret"]))
     until, turn = int(time.time()) + 3600, asyncio.Semaphore(_AT_ONCE)
 
-    def visitor(node_id: str) -> PollingClient:
+    def polling_client(node_id: str) -> PollingClient:
         bare = NodeIdentity.generate(node_id)
         identity = bare.enrolled(
             enrolment.issue(node_id, bare.public_key, not_after=until)
@@ -73,18 +73,18 @@ async def visitors(config: dict[str, Any]) -> None:
         async with turn:
             await one.once()
 
-    everybody = [visitor(node_id) for node_id in config["nodes"]]
+    everybody = [polling_client(node_id) for node_id in config["nodes"]]
     await asyncio.gather(*map(come, everybody))
     await asyncio.to_thread(sys.stdin.readline)
     await asyncio.gather(*map(come, everybody))
 
 
 async def started(path: Path) -> asyncio.subprocess.Process:
-    """Start a process full of visitors."""
+    """Start a process full of polling nodes."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         *("-W", "ignore", "-m", "benchmarks.polling"),
-        *("--visitors", str(path)),
+        *("--polling-nodes", str(path)),
         stdin=asyncio.subprocess.PIPE,
     )
 
@@ -96,7 +96,7 @@ async def asked(grpc_server: GrpcServer, node_id: str) -> None:
 
 
 async def measure(count: int, processes: int) -> None:
-    """Run one cohort of `count` visitors and print what it cost the server."""
+    """Run one cohort of `count` polling nodes and print what it cost the server."""
     now = datetime.now(UTC)
     authority = make_authority("benchmark authority", now=now)
     server = make_server_certificate(authority, ["127.0.0.1"], now=now)
@@ -139,7 +139,7 @@ async def measure(count: int, processes: int) -> None:
             before_mib, others = own.memory_info().rss / 2**20, []
             nodes = list(parties.users)
             for number in range(processes):
-                path = folder / f"visitors-{number}.json"
+                path = folder / f"polling-nodes-{number}.json"
                 here = {**config, "nodes": nodes[number::processes]}
                 path.write_text(json.dumps(here))
                 others.append(await started(path))
@@ -155,7 +155,7 @@ async def measure(count: int, processes: int) -> None:
                     raise RuntimeError(f"{len(missing)} nodes did not come by")
                 arriving = time.process_time() - arriving
                 spec = parties.spec("sealed", "trusted")
-                visits, cpu, began = (
+                polls, cpu, began = (
                     grpc_server.stats.polls,
                     time.process_time(),
                     time.perf_counter(),
@@ -177,7 +177,7 @@ async def measure(count: int, processes: int) -> None:
                     other.stdin.write(b"go\n")
                 async with progress(
                     "calls of the cohort",
-                    lambda: grpc_server.stats.polls - visits,
+                    lambda: grpc_server.stats.polls - polls,
                     2 * count,
                 ):
                     outcome = await summing
@@ -192,7 +192,7 @@ async def measure(count: int, processes: int) -> None:
             if not isinstance(outcome, SecureSum) or outcome.users != count:
                 raise RuntimeError(f"not everybody is in the sum: {outcome}")
             mib = own.memory_info().rss / 2**20
-            calls = (grpc_server.stats.polls - visits) / count
+            calls = (grpc_server.stats.polls - polls) / count
             print(_HEAD)
             print(
                 f"| {count:,} | {1000 * cpu / count:.2f} "
@@ -206,16 +206,16 @@ async def measure(count: int, processes: int) -> None:
 
 
 def main() -> int:
-    """Print the table, or be a process full of visitors."""
+    """Print the table, or be a process full of polling nodes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--processes", type=int, default=3)
-    parser.add_argument("--visitors", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--polling-nodes", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    if options.visitors is not None:
-        asyncio.run(visitors(json.loads(options.visitors.read_text())))
+    if options.polling_nodes is not None:
+        asyncio.run(run_polling_nodes(json.loads(options.polling_nodes.read_text())))
         return 0
     asyncio.run(measure(options.nodes, options.processes))
     return 0

@@ -145,7 +145,8 @@ RETIRED: dict[str, Finder] = {
     "visit, visitor, lobby": word(
         "(?:re)?visit(?:s|ed|ing|ors?)?|lobb(?:y|ies)",
         but="node visitor",
-        pages="docs/tutorial|examples/|wallflower/starter/",  # visitors of a site
+        # visitors of a site
+        pages="docs/tutorial|examples/|wallflower/starter/|wallflower/commands/new.py",
     ),
     "summons": word("summon(?:s|ed|ing)?"),
     "greeting": word("greet(?:s|ed|ing|ings)?"),

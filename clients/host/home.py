@@ -236,11 +236,11 @@ async def poll_server(
     stay: bool,
     settings: PollingSettings | None = None,
 ) -> str | None:
-    """Visit a gRPC server once, or until the run is over; give why it is over, if it
+    """Poll a gRPC server once, or until the run is over; give why it is over, if it
     is.
 
     Answers are remembered in the node's store: whichever process comes next gives the
-    same ones. From the first visit on no Flower message does work for the run.
+    same ones. From the first poll on no Flower message does work for the run.
     """
     run_id = invitation.run_id
     with node_lock(home.path), home.ledger() as ledger:
@@ -250,14 +250,14 @@ async def poll_server(
             node = home.node(ledger, store)
             node.only_run, node.polls = run_id, True
             fresh = secrets.token_bytes(INSTANCE_BYTES)
-            visitor = PollingClient(
+            client = PollingClient(
                 invitation,
                 home.identity,
                 node,
                 instance=store.write_once("instance", home.name, run_id, fresh),
                 settings=settings,
             )
-            over = await (visitor.keep() if stay else visitor.once())
+            over = await (client.keep() if stay else client.once())
             if over is not None:
                 invitations.drop(home.path, run_id)
                 for kind in ("instance", "run-key"):
@@ -290,7 +290,7 @@ class HomeProvider:
                 store.close()
 
     async def connect_node(self, context: Context, invitation: Invitation) -> str:
-        """Connect to the gRPC server with sessions that never leave memory, or visit
+        """Connect to the gRPC server with sessions that never leave memory, or poll
         it.
 
         From now on no Flower message does work for this run, in whatever process.

@@ -1,4 +1,4 @@
-"""Invitations to runs' gRPC servers that a node keeps, for visits from whatever
+"""Invitations to runs' gRPC servers that a node keeps, for polls from whatever
 process.
 """
 

@@ -268,7 +268,7 @@ class Node:
         if is_dealing(spec):
             if self.polls:
                 raise RefusalError(
-                    RefusalCode.NEEDS_A_STREAM, "this node only visits the gRPC server"
+                    RefusalCode.NEEDS_A_STREAM, "this node only polls the gRPC server"
                 )
             self._parts.policy.check_dealing(spec)
         else:

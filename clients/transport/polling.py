@@ -39,7 +39,7 @@ from wallflower.protocol.identity.tokens import (
     FINAL,
     HANDSHAKE,
     INSTANCE_BYTES,
-    VISIT,
+    POLL,
     check_token_proof,
     poll_transcript,
     reply_transcript,
@@ -62,18 +62,18 @@ _FRAME_BYTES = 4096  # room for ids around the answers
 
 @dataclass(frozen=True, slots=True)
 class PollingSettings:
-    """How a node behaves that visits a gRPC server.
+    """How a node behaves that polls a gRPC server.
 
     Attributes
     ----------
     patience_s : float
         How long to try without once reaching the gRPC server before giving up.
     first_wait_s, longest_wait_s : float
-        Bounds of the wait after a visit that failed; it doubles, in part at random.
+        Bounds of the wait after a poll that failed; it doubles, in part at random.
     longest_pause_s : float
-        Longest wait between visits, whatever the gRPC server says.
+        Longest wait between polls, whatever the gRPC server says.
     call_s : float
-        How long one visit may take.
+        How long one poll may take.
     stay_s : float
         Work that takes longer is waited for without a connection.
     most_bytes : int
@@ -93,7 +93,7 @@ class PollingSettings:
 
 
 class PollingClient:
-    """One node's visits to one run's gRPC server.
+    """One node's polls to one run's gRPC server.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class PollingClient:
         in another process; then let `instance` be the same there too.
     instance : bytes, optional
         Sixteen bytes that name where answers are remembered; default: random.
-    settings : VisitSettings, optional
+    settings : PollingSettings, optional
         Waiting and limits.
     """
 
@@ -147,7 +147,7 @@ class PollingClient:
         return over
 
     async def _until_over(self, *, stay: bool) -> str | None:
-        away_s = 0.0  # visits while something is worked on become ever rarer
+        away_s = 0.0  # polls while something is worked on become ever rarer
         try:
             while True:
                 asked = await self._reach()
@@ -211,19 +211,19 @@ class PollingClient:
         return bool(done)
 
     async def _reach(self) -> node_service_pb2.PollReplyBody:
-        """Visit until it works; raises once that is hopeless."""
+        """Poll until it works; raises once that is hopeless."""
         settings, loop = self._settings, asyncio.get_running_loop()
         began, wait_s = loop.time(), settings.first_wait_s
         while True:
             reason = "malformed-server-message"
             try:
-                return await self._visit()
+                return await self._poll()
             except grpc.aio.AioRpcError as error:
                 reason = reason_of(error.code(), error.details() or "")
             except MalformedMessageError:
                 pass
             await self._leave()
-            self._event("visit-failed", logging.INFO, reason)
+            self._event("poll-failed", logging.INFO, reason)
             if reason == CERTIFICATE_REFUSED:
                 raise certificate_refused(self._invitation)
             if reason in FINAL:
@@ -236,13 +236,13 @@ class PollingClient:
             await asyncio.sleep(wait_s * (0.5 + _jitter.random() / 2))
             wait_s = min(2 * wait_s, settings.longest_wait_s)
 
-    async def _visit(self) -> node_service_pb2.PollReplyBody:
+    async def _poll(self) -> node_service_pb2.PollReplyBody:
         """Make one call: bring what is done, hear what is asked."""
         invitation, settings = self._invitation, self._settings
         brought = await self._brought()
         self._last_ms = max(self._last_ms + 1, time.time_ns() // 1_000_000)
         body = brought.SerializeToString()
-        visit = node_service_pb2.PollHandshake(
+        handshake = node_service_pb2.PollHandshake(
             hello=new_hello(
                 invitation.run_id, invitation.token, self._identity, self._instance
             ),
@@ -250,13 +250,13 @@ class PollingClient:
             server_fingerprint=invitation.server_fingerprint or b"",
             digest=hashlib.sha256(body).digest(),
         )
-        said = poll_transcript(visit)
-        visit.proof.signature = self._identity.sign(said)
-        visit.proof.token_proof = token_proof(invitation.token, "node", said)
+        said = poll_transcript(handshake)
+        handshake.proof.signature = self._identity.sign(said)
+        handshake.proof.token_proof = token_proof(invitation.token, "node", said)
         if self._channel is None:
             self._channel = open_channel(invitation, settings.most_bytes)
-        call = self._channel.unary_unary(VISIT, None, None)
-        headers = ((HANDSHAKE, visit.SerializeToString()),)
+        call = self._channel.unary_unary(POLL, None, None)
+        headers = ((HANDSHAKE, handshake.SerializeToString()),)
         raw = await call(body, metadata=headers, timeout=settings.call_s)
         try:
             reply = node_service_pb2.PollReply.FromString(raw)
@@ -277,7 +277,7 @@ class PollingClient:
         return asked
 
     async def _brought(self) -> node_service_pb2.PollRequest:
-        """Collect what is done, as much as one visit may bring."""
+        """Collect what is done, as much as one poll may bring."""
         brought = node_service_pb2.PollRequest()
         room = self._most_bytes - _FRAME_BYTES
         if self._prepared is None:

@@ -22,7 +22,7 @@ from wallflower.protocol.wire import node_service_pb2
 
 VERSION = 1
 METHOD = "/wallflower.v1.NodeService/Connect"
-VISIT = "/wallflower.v1.NodeService/Poll"
+POLL = "/wallflower.v1.NodeService/Poll"
 NONCE_BYTES = 32
 INSTANCE_BYTES = 16
 # The header that says who calls; of a caller it does not prove nothing more is read.
@@ -156,22 +156,22 @@ def transcript(
     )
 
 
-def poll_transcript(visit: node_service_pb2.PollHandshake) -> bytes:
-    """What a visitor's proofs are about: all of the visit, its body by its digest."""
+def poll_transcript(handshake: node_service_pb2.PollHandshake) -> bytes:
+    """What a polling node's proofs are about: the poll, its body by its digest."""
     return canonical(
-        "wallflower/v1/visit",
-        *_said(visit.hello),
-        visit.at_ms,
-        visit.server_fingerprint,
-        visit.digest,
+        "wallflower/v1/poll",
+        *_said(handshake.hello),
+        handshake.at_ms,
+        handshake.server_fingerprint,
+        handshake.digest,
     )
 
 
-def reply_transcript(visit: bytes, body: bytes) -> bytes:
-    """What the gRPC server's proof is about: the visit's transcript, and the reply to
+def reply_transcript(poll: bytes, body: bytes) -> bytes:
+    """What the gRPC server's proof is about: the poll's transcript, and the reply to
     it.
     """
-    return canonical("wallflower/v1/asked", visit, body)
+    return canonical("wallflower/v1/asked", poll, body)
 
 
 def _said(hello: node_service_pb2.Hello) -> tuple[str | int | bytes, ...]:

@@ -1,6 +1,6 @@
 """The question who lives with a node: the same bytes on both sides.
 
-A node that only visits answers it before it is asked, so both must agree on what it is.
+A node that only polls answers it before it is asked, so both must agree on what it is.
 """
 
 from __future__ import annotations

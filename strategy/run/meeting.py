@@ -62,7 +62,7 @@ class RollCall:
         How long a node may take to describe itself.
     backend : str
         Of the run's secure sums; some ask every node several times a cohort, which
-        a node that only visits cannot keep up with.
+        a node that only polls cannot keep up with.
     """
 
     def __init__(

@@ -122,7 +122,7 @@ class UserRegistry:
     def add_node(
         self, node_id: NodeId, users: Sequence[Pseudonym], *, polls: bool = False
     ) -> None:
-        """Take a node's own description of its users, and whether it only visits.
+        """Take a node's own description of its users, and whether it only polls.
 
         Raises MalformedMessageError for one that cannot be true; the node is left out.
         A second description of a known node is ignored: users cannot be renamed.

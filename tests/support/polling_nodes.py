@@ -15,7 +15,7 @@ from tests.support.intruder import channel_to, good_token, hello_of
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.identity.tokens import (
     HANDSHAKE,
-    VISIT,
+    POLL,
     RunToken,
     poll_transcript,
     token_proof,
@@ -82,7 +82,7 @@ async def call(
     """Poll once over TLS; return the reply, or status and reason."""
     handshake, body = poll
     async with channel_to(port) as channel:
-        begin = channel.unary_unary(VISIT, None, None)
+        begin = channel.unary_unary(POLL, None, None)
         try:
             return read(
                 await begin(body, metadata=((HANDSHAKE, handshake),), timeout=60)

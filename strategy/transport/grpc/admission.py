@@ -37,8 +37,8 @@ from wallflower.protocol.identity.tokens import (
 )
 from wallflower.protocol.wire import node_service_pb2
 
-# How far a visitor's clock may be off: so long, and no longer, a recorded visit could
-# be shown to a gRPC server that was restarted and has forgotten it.
+# How far a polling node's clock may be off: so long, and no longer, a recorded poll
+# could be shown to a gRPC server that was restarted and has forgotten it.
 MOST_SKEW_S = 300.0
 
 
@@ -299,7 +299,7 @@ class Admission:
     def reply_proof(
         self, hello: node_service_pb2.Hello, transcribed: bytes, body: bytes
     ) -> bytes:
-        """Show a visitor that the gRPC server knows the run, and that this is its
+        """Show a polling node that the gRPC server knows the run, and that this is its
         reply.
         """
         return token_proof(

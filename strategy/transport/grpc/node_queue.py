@@ -18,7 +18,7 @@ from wallflower.protocol.wire import node_service_pb2
 from wallflower.strategy.transport.grpc.stats import GrpcServerStats
 from wallflower.strategy.transport.pending_requests import Inbox
 
-MOST_GIVEN = 32  # requests to a visitor at once; it takes the rest next time
+MOST_GIVEN = 32  # requests to a polling node at once; it takes the rest next time
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class PollState:
     """What the gRPC server keeps of a node that comes now and then."""
 
     bucket: TokenBucket
-    at_ms: int  # of the last visit, by the node's clock
+    at_ms: int  # of the last poll, by the node's clock
     next_s: float  # when it was told to come again
     prepared: dict[bytes, bytes] = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ class PollState:
 
 
 class NodeQueue:
-    """The gRPC server's memory of one node; `visits` if it does not stay."""
+    """The gRPC server's memory of one node; `polling` if it does not stay."""
 
     def __init__(self, node_id: NodeId, stats: GrpcServerStats, now: float) -> None:
         self.node_id = node_id
@@ -141,7 +141,7 @@ class NodeQueue:
         self.polling, self.left_at = polling, now
 
     def unanswered(self, most_bytes: int) -> Iterator[Request]:
-        """Return what a visitor is asked; it is at work then until somebody gives up."""
+        """Return what a polling node is asked; it then works until somebody gives up."""
         for pending in list(self._pending.values())[:MOST_GIVEN]:
             most_bytes -= len(pending.request.body) + len(pending.request.request_id)
             if most_bytes < 0:
@@ -164,7 +164,7 @@ class NodeQueue:
     def give_up(self, now: float) -> None:
         """Return up on a node that stays away.
 
-        Not on what a visitor has with it: an outcome may take as long as its asker
+        Not on what a polling node has with it: an outcome may take as long as its asker
         waits, and meanwhile nothing brings it here.
         """
         for request_id, pending in list(self._pending.items()):

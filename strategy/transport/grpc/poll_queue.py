@@ -26,7 +26,7 @@ _MOST_PREPARED = 4
 
 
 class PollQueue:
-    """The visitors of a gRPC server.
+    """The polling nodes of a gRPC server.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class PollQueue:
     settings, stats : GrpcServerSettings, GrpcServerStats
         The gRPC server's.
     node_queues : MutableMapping[NodeId, NodeQueue]
-        Every node that the gRPC server knows; those who visit for the first time are
+        Every node that the gRPC server knows; those that poll for the first time are
         added.
     """
 
@@ -55,11 +55,11 @@ class PollQueue:
         self._settings = settings
         self._node_queues = node_queues
         self._stats = stats
-        # By when each must be back; a visit puts its node at the end.
+        # By when each must be back; a poll puts its node at the end.
         self._until: OrderedDict[NodeId, float] = OrderedDict()
 
     def expected(self, now: float) -> frozenset[NodeId]:
-        """Name the visitors who came by not long ago and will be back."""
+        """Name the polling nodes that came by not long ago and will be back."""
         return frozenset(self._until) if self.count(now) else frozenset()
 
     def count(self, now: float) -> int:
@@ -70,7 +70,7 @@ class PollQueue:
         return len(self._until)
 
     def check(self, handshake: node_service_pb2.PollHandshake) -> bytes:
-        """Check who comes, before the visit is read; give what was proved."""
+        """Check who comes, before the poll is read; give what was proved."""
         return self._admission.check_poll(handshake, self._fingerprint)
 
     def serve(
@@ -80,7 +80,7 @@ class PollQueue:
         raw: bytes,
         now: float,
     ) -> bytes:
-        """Take a visit that was checked and give the reply; raises `RefusedError`."""
+        """Take a poll that was checked and give the reply; raises `RefusedError`."""
         if len(raw) > self._settings.most_poll_bytes:
             raise RefusedError("too-large")
         if hashlib.sha256(raw).digest() != handshake.digest:
@@ -107,7 +107,7 @@ class PollQueue:
     def _let_in(
         self, handshake: node_service_pb2.PollHandshake, now: float
     ) -> NodeQueue:
-        """Find the node of a visit that was proved, and see that it is a new one."""
+        """Find the node of a poll that was proved, and see that it is a new one."""
         hello, settings = handshake.hello, self._settings
         node_queue = self._node_queues.get(hello.node_id)
         if node_queue is None:

@@ -1,7 +1,7 @@
 """The gRPC server: a ``grpc.aio`` service to which the nodes of a run connect, and a
 `NodeTransport`.
 
-Each node keeps one outbound stream over TLS, or visits now and then with one call. The
+Each node keeps one outbound stream over TLS, or polls now and then with one call. The
 orchestrator asks; the gRPC server sends, waits through reconnects, and hands over each
 answer once.
 """
@@ -158,7 +158,7 @@ class GrpcServer:
         await self._until(lambda: not self._streams, self._settings.closing_s)
         for stream in list(self._streams.values()):
             stream.end("server-closing")
-        if run_over is not None:  # visitors hear of it when they come by
+        if run_over is not None:  # polling nodes hear of it when they come by
             clock = asyncio.get_running_loop().time
             await self._until(
                 lambda: not self._polls.count(clock()), self._settings.farewell_s
@@ -255,7 +255,7 @@ class GrpcServer:
         await end(context, await self._carry_frames(context, hello))
 
     async def _poll(self, _: object, context: _Context) -> bytes:
-        """Serve one visit; the other gRPC method."""
+        """Serve one poll; the other gRPC method."""
         hello = None
         try:
             handshake = self._gate.check_poll(context)

@@ -39,18 +39,18 @@ class GrpcServerSettings:
     beats_per_s : int
         Heartbeats of all nodes together; with many nodes each is told to beat more
         seldom, so that waiting costs the same whatever their number.
-    most_visit_bytes : int
-        Largest message of a visitor, read after it proved who it is.
-    most_visitors : int
+    most_poll_bytes : int
+        Largest message of a polling node, read after it proved who it is.
+    most_polling : int
         Nodes known to come by; the next one is refused.
-    visit_s : float
-        How long visitors are told to stay away, at least.
-    visits_per_s : int
-        Visits of all nodes together; many are told to come more seldom.
-    visits_burst : int
-        Visits one node may make at once; in the long run four in `poll_s`.
+    poll_s : float
+        How long polling nodes are told to stay away, at least.
+    polls_per_s : int
+        Polls of all nodes together; many are told to come more seldom.
+    polls_burst : int
+        Polls one node may make at once; in the long run four in `poll_s`.
     farewell_s : float
-        How long a run that is over waits for its visitors to hear of it.
+        How long a run that is over waits for its polling nodes to hear of it.
     handshake_s : float
         How long the handshake may take.
     return_s : float

@@ -28,7 +28,7 @@ class GrpcServerStats:
     polling_nodes: int = gauge(
         "grpc_polling_nodes", "Nodes that came by and are expected again"
     )
-    polls: int = counter("grpc_polls", "Visits that were let in")
+    polls: int = counter("grpc_polls", "Polls that were let in")
     connections: int = counter("grpc_streams", "Streams that were let in")
     reconnects: int = counter("grpc_reconnects", "Streams of nodes that came back")
     refused: Counter[str] = labelled(

@@ -72,7 +72,7 @@ def test_a_key_is_taken_that_as_many_colluders_could_not_have_made(
 def test_a_node_that_knows_how_many_collude_anywhere_says_among_how_many(
     least: int, taken: bool
 ) -> None:
-    """So that nodes which only visit can be many more than those that deal."""
+    """So that nodes which only poll can be many more than those that deal."""
     limits = ClientLimits(minimum_parties=least)
     cohort = sealed_under(10, 30, limits=limits)
     body = asks(cohort, "seal").messages[NODE]

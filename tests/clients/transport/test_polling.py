@@ -25,15 +25,15 @@ async def test_one_invocation_asks_answers_and_leaves() -> None:
     house, echo = House(), Echo("a")
     async with open_grpc_server(house, run_over=None) as (grpc_server, port):
         identity = house.identity("a")
-        visitor = PollingClient(
+        client = PollingClient(
             house.invitation(port, "a"), identity, echo, settings=QUICK
         )
-        assert await visitor.once() is None
+        assert await client.once() is None
         asking = asyncio.create_task(
             gather(grpc_server, request("a", "r1", b"x"), request("a", "r2", b"y"))
         )
         await asyncio.sleep(0)
-        assert await visitor.once() is None
+        assert await client.once() is None
         assert {answer.request_id for answer in await asking} == {"r1", "r2"}
         assert grpc_server.stats.connected == 0
         assert grpc_server.stats.polls == 3  # come by; ask; answer both
@@ -45,20 +45,20 @@ async def test_the_same_request_has_the_same_answer_after_the_server_restarted()
     house, echo = House(), Echo("a")
     identity = house.identity("a")
     async with open_grpc_server(house, run_over=None) as (grpc_server, port):
-        visitor = PollingClient(
+        client = PollingClient(
             house.invitation(port, "a"), identity, echo, settings=QUICK
         )
-        await visitor.once()
+        await client.once()
         asking = asyncio.create_task(gather(grpc_server, request("a", "r1")))
         await asyncio.sleep(0)
-        await visitor.once()
+        await client.once()
         [first] = await asking
     async with open_grpc_server(house, run_over=None) as (grpc_server, port):
-        visitor._invitation = house.invitation(port, "a")
-        await visitor.once()
+        client._invitation = house.invitation(port, "a")
+        await client.once()
         asking = asyncio.create_task(gather(grpc_server, request("a", "r1")))
         await asyncio.sleep(0)
-        await visitor.once()
+        await client.once()
         assert await asking == [first]
 
 
@@ -80,10 +80,10 @@ async def test_a_request_that_comes_during_a_long_one_does_not_wait_for_it() -> 
         grpc_server,
         port,
     ):
-        visitor = PollingClient(
+        client = PollingClient(
             house.invitation(port, "a"), house.identity("a"), long, settings=brief
         )
-        staying = asyncio.create_task(visitor.keep())
+        staying = asyncio.create_task(client.keep())
         assert not await grpc_server.wait_for(["a"], timeout_s=60)
         first = asyncio.create_task(gather(grpc_server, request("a", "r1", b"long")))
         await long.begun.wait()
@@ -97,16 +97,16 @@ async def test_a_request_that_comes_during_a_long_one_does_not_wait_for_it() -> 
         await asyncio.wait([staying])
 
 
-async def test_a_visitor_hears_that_the_run_is_over() -> None:
+async def test_a_polling_node_hears_that_the_run_is_over() -> None:
     house = House()
     async with open_grpc_server(house, faster(FAST, poll_s=0.02)) as (
         grpc_server,
         port,
     ):
-        visitor = PollingClient(
+        client = PollingClient(
             house.invitation(port, "a"), house.identity("a"), Echo(), settings=QUICK
         )
-        staying = asyncio.create_task(visitor.keep())
+        staying = asyncio.create_task(client.keep())
         assert not await grpc_server.wait_for(["a"], timeout_s=60)
         await grpc_server.close("finished")
         assert await staying == "finished"
@@ -118,14 +118,14 @@ async def test_a_server_that_does_not_know_the_run_is_not_believed() -> None:
     async with open_grpc_server(impostor, run_over=None) as (grpc_server, port):
         # It lets everybody in, and knows all but the run's secret.
         grpc_server._admission._prove = lambda *_: None  # type: ignore[method-assign]
-        visitor = PollingClient(
+        client = PollingClient(
             house.invitation(port, "a"), house.identity("a"), Echo(), settings=QUICK
         )
         with pytest.raises(AuthenticationError, match="token"):
-            await visitor.once()
+            await client.once()
 
 
-async def test_a_visitor_may_insist_on_one_certificate() -> None:
+async def test_a_polling_node_may_insist_on_one_certificate() -> None:
     house = House()
     async with open_grpc_server(house, run_over=None) as (_, port):
         own = house.invitation(port, "a")
@@ -136,8 +136,8 @@ async def test_a_visitor_may_insist_on_one_certificate() -> None:
             own.token,
             fingerprint(SERVER.certificate),
         )
-        visitor = PollingClient(pinned, house.identity("a"), Echo(), settings=QUICK)
-        assert await visitor.once() is None
+        client = PollingClient(pinned, house.identity("a"), Echo(), settings=QUICK)
+        assert await client.once() is None
         other: Any = type(own)(
             own.address,
             own.root_certificate,

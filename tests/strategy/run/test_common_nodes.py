@@ -182,7 +182,7 @@ async def test_sums_that_were_closed_before_a_stop_bind_those_after_it(
         assert_verified(there)
 
 
-async def test_a_visiting_node_is_in_all_sums_or_in_none_as_well(
+async def test_a_polling_node_is_in_all_sums_or_in_none_as_well(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, three_arms()) as there:

@@ -1,4 +1,4 @@
-"""Nodes that only visit: two short calls a cohort, and nothing gained by any other."""
+"""Nodes that only poll: two short calls a cohort, and nothing gained by any other."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def refused(hall: Hall, raw: Poll) -> str:
 # ---- the two calls -----------------------------------------------------------------
 
 
-async def test_one_visit_takes_the_question_and_another_brings_the_answer(
+async def test_one_poll_takes_the_question_and_another_brings_the_answer(
     hall: Hall,
 ) -> None:
     node = hall.house.identity("a")
@@ -67,7 +67,7 @@ async def test_one_visit_takes_the_question_and_another_brings_the_answer(
     assert not reply.requests
 
 
-async def test_what_a_visitor_took_along_is_not_given_up_while_its_asker_waits(
+async def test_what_a_polling_node_took_along_is_not_given_up_while_its_asker_waits(
     hall: Hall,
 ) -> None:
     node = hall.house.identity("a")
@@ -83,13 +83,13 @@ async def test_what_a_visitor_took_along_is_not_given_up_while_its_asker_waits(
     assert await heard(taken) is None
 
 
-def test_a_visitor_is_there_until_it_missed_three_visits(hall: Hall) -> None:
+def test_a_polling_node_is_there_until_it_missed_three_polls(hall: Hall) -> None:
     hall.poll(hall.house.identity("a"))
     assert hall.poll_queue.expected(hall.now + 2.9 * FAST.poll_s) == {"a"}
     assert hall.poll_queue.expected(hall.now + 3.1 * FAST.poll_s) == frozenset()
 
 
-def test_many_visitors_are_told_to_come_more_seldom() -> None:
+def test_many_polling_nodes_are_told_to_come_more_seldom() -> None:
     hall = Hall(House(), faster(FAST, polls_per_s=1, poll_s=1.0))
     waits = [hall.poll(hall.house.identity(f"n{i}")).next_ms for i in range(5)]
     assert waits[0] == 1000
@@ -164,7 +164,7 @@ async def test_an_answer_after_the_close_is_not_taken(hall: Hall) -> None:
     assert not reply.requests
 
 
-async def test_a_visit_shown_again_is_refused_and_changes_nothing(hall: Hall) -> None:
+async def test_a_poll_shown_again_is_refused_and_changes_nothing(hall: Hall) -> None:
     node = hall.house.identity("a")
     hall.poll(node)
     inbox = ask(hall, "a")
@@ -178,7 +178,7 @@ async def test_a_visit_shown_again_is_refused_and_changes_nothing(hall: Hall) ->
     assert again.awaited
 
 
-# ---- visits that do not get in -----------------------------------------------------
+# ---- polls that do not get in -----------------------------------------------------
 
 
 def other_answer(_: bytes) -> bytes:
@@ -253,7 +253,7 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
         "token-invalid",
         lambda house: make_poll(house, house.identity("a"), tamper=later),
     ),
-    "an old visit": (
+    "an old poll": (
         "clock-differs",
         lambda house: make_poll(
             house,
@@ -261,7 +261,7 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
             at_ms=round((time.time() - MOST_SKEW_S - 60) * 1000),
         ),
     ),
-    "an old visit without a token": (
+    "an old poll without a token": (
         "token-invalid",
         lambda house: make_poll(house, house.identity("a"), at_ms=1, tamper=no_proof),
     ),
@@ -298,7 +298,7 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_over_tls_a_visit_is_refused_by_name_and_others_are_served(
+async def test_over_tls_a_poll_is_refused_by_name_and_others_are_served(
     name: str,
 ) -> None:
     reason, attack = ATTACKS[name]
@@ -317,7 +317,7 @@ async def test_over_tls_a_visit_is_refused_by_name_and_others_are_served(
         assert await grpc_server.nodes() == ["honest"]
 
 
-def test_a_revoked_node_is_refused_at_its_next_visit(hall: Hall) -> None:
+def test_a_revoked_node_is_refused_at_its_next_poll(hall: Hall) -> None:
     node = hall.house.identity("a")
     hall.poll(node)
     hall.house.revoked.add("a")
@@ -336,7 +336,7 @@ def test_a_node_that_comes_too_often_is_refused_and_only_that_one() -> None:
     hall.poll(node)
 
 
-def test_a_server_with_all_the_visitors_it_can_know_refuses_the_next() -> None:
+def test_a_server_with_all_the_polling_nodes_it_can_know_refuses_the_next() -> None:
     hall = Hall(House(), faster(FAST, most_polling_nodes=2))
     hall.poll(hall.house.identity("a"))
     hall.poll(hall.house.identity("b"))
@@ -345,7 +345,7 @@ def test_a_server_with_all_the_visitors_it_can_know_refuses_the_next() -> None:
     hall.poll(hall.house.identity("a"))
 
 
-async def test_a_node_that_has_a_stream_open_does_not_also_visit() -> None:
+async def test_a_node_that_has_a_stream_open_does_not_also_poll() -> None:
     house = House()
     async with open_grpc_server(house, run_over=None) as (grpc_server, port):
         async with connect_nodes(house, port, {"a": Echo("a")}):
@@ -354,4 +354,4 @@ async def test_a_node_that_has_a_stream_open_does_not_also_visit() -> None:
             assert await call(port, raw) == ("ALREADY_EXISTS", "already-connected")
 
 
-# ---- a visiting node ---------------------------------------------------------------
+# ---- a polling node ---------------------------------------------------------------

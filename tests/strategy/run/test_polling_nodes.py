@@ -1,4 +1,4 @@
-"""Nodes that only visit give their one message and hold no share of any key."""
+"""Nodes that only poll give their one message and hold no share of any key."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def experiment(backend: str) -> ExperimentConfig:
 
 
 def let_poll(there: World, count: int) -> set[str]:
-    """Let the last nodes be visitors."""
-    visiting = set(list(there.nodes)[-count:])
-    for name in visiting:
+    """Let the last nodes be polling nodes."""
+    polling = set(list(there.nodes)[-count:])
+    for name in polling:
         there.nodes[name].polls = True
-    return visiting
+    return polling
 
 
-async def test_visitors_are_in_the_sums_and_not_on_the_committee(
+async def test_polling_nodes_are_in_the_sums_and_not_on_the_committee(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, experiment(SEALED)) as there:
-        visiting = let_poll(there, 12)
+        polling = let_poll(there, 12)
         await there.run()
         with Journal.read(there.run_dir) as journal:
             dealings = journal.dealings()
@@ -49,21 +49,21 @@ async def test_visitors_are_in_the_sums_and_not_on_the_committee(
         assert dealings
         for dealing in dealings:
             assert dealing.nodes == 8
-            assert not visiting & {*dealing.members, *dealing.dealers}
+            assert not polling & {*dealing.members, *dealing.dealers}
         invited = {node for nodes in there.invited().values() for node in nodes}
-        assert visiting <= invited
+        assert polling <= invited
         assert all(result.survivors >= 60 for result in sums)
 
 
-async def test_where_a_cohort_needs_several_answers_visitors_are_left_out(
+async def test_where_a_cohort_needs_several_answers_polling_nodes_are_left_out(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, experiment(SECAGG_PLUS)) as there:
-        visiting = let_poll(there, 5)
+        polling = let_poll(there, 5)
         await there.run()
         invited = {node for nodes in there.invited().values() for node in nodes}
         assert invited
-        assert not visiting & invited
+        assert not polling & invited
 
 
 async def test_a_run_on_which_nobody_stays_says_so_before_anybody_is_asked(
@@ -76,7 +76,7 @@ async def test_a_run_on_which_nobody_stays_says_so_before_anybody_is_asked(
         assert not there.invited()
 
 
-async def test_a_visitor_takes_no_part_in_a_dealing_whatever_the_server_says(
+async def test_a_polling_node_takes_no_part_in_a_dealing_whatever_the_server_says(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, experiment(SEALED)) as there:
