@@ -110,8 +110,8 @@ def cohort_mechanism(spec: CohortSpec) -> CohortMechanism:
 def check_pairing(mechanism: str, backend: str) -> None:
     """Refuse a mechanism whose promise rests on another kind of sum.
 
-    What `shuffle-dp` says, and whom it says is trusted, is of a shuffler. A heap tells
-    more than the sum: `dist-dp` pays for that with a δ (`MixedCohort`), and
+    What `shuffle-dp` says, and whom it says is trusted, is of a shuffler. A shuffled
+    batch tells more than the sum: `dist-dp` pays for that with a δ (`MixedCohort`), and
     of the other mechanisms nothing is proved.
     """
     pure = PureShuffled.name

@@ -151,7 +151,7 @@ class NodeHome:
             raise ConfigError(f"{where}.node", '"arms" is missing for a table source')
 
     def _policy(self) -> ClientPolicy:
-        """Return the users' terms; the node's own log says what they do not withstand."""
+        """Return the users' terms; the node's log says what they do not withstand."""
         policy = self.file.policy
         if (self.keys / keyfiles.ENROLMENT_PUBLIC).exists():
             policy, why = (

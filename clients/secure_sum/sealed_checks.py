@@ -110,7 +110,7 @@ def checked_contribution(
     context: bytes,
     trust: Trust,
 ) -> Point:
-    """Return C₁ of a contribution that its enrolled sender made for this very cohort."""
+    """Return C₁ of a contribution that its enrolled sender made for this cohort."""
     certificate = trust.verify(sender, sealed.certificate)
     most = min(roster.get(sender, 0), certificate.capacity)
     if not 1 <= sealed.users <= most:

@@ -255,7 +255,7 @@ def far_out(law: LadderLaw, tail_bits: int) -> int:
 
 
 def far_out_argument(law: LadderLaw, tail_bits: int) -> float:
-    """Return a λ that nearly minimises Chernoff's bound (ln 2^{tail_bits+1} + ln M)/λ."""
+    """Return a λ that nearly minimises the bound (ln 2^{tail_bits+1} + ln M)/λ."""
     wanted = (tail_bits + 1) * math.log(2)
 
     def bound(argument: float) -> float:

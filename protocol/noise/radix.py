@@ -4,8 +4,9 @@ A party writes z ∈ ℤ_{2^L} level by level. On level l it draws k from 0 … 
 parity of z, sends k messages (l, 1) and d − k messages (l, 0), and goes on with
 (z − k)/2. Rarely, with probability q, it draws k without regard to z and goes on with
 any number: this *junk* is what keeps the ratio of likelihoods finite where the parity
-would otherwise show. From the heap of everybody's messages only K_l, the number of
-ones on level l, can be known, and Σ 2^l K_l = Σ z mod 2^L unless somebody drew junk.
+would otherwise show. From the shuffled batch of everybody's messages only K_l, the
+number of ones on level l, can be known, and Σ 2^l K_l = Σ z mod 2^L unless somebody
+drew junk.
 
 The laws are integer tables out of 2^512, and what is drawn is exactly their law: what
 the certificate proves of a table holds of the messages. Proof: docs/shuffling.md.
@@ -27,9 +28,9 @@ from wallflower.protocol.numbers import whole
 TABLE_BITS = 512
 MOST_LEVELS = 62  # a modulus fits signed 64-bit arithmetic
 MOST_PARTIES = 10**10
-# What a heap may tell beyond the sum, of ε. A small part costs a few messages, its
+# What a shuffled batch may tell beyond the sum, of ε. A small part costs messages, its
 # logarithm; what it takes from the noise costs regret.
-HEAP_PART = Fraction(1, 100)
+SHUFFLED_PART = Fraction(1, 100)
 _COARSEST = Fraction(1, 10)  # the formulas below are for small budgets
 _JUNK_WIDTH = Fraction(17, 10)  # ρ: junk is √ρ times as wide, so its tails cover
 
@@ -57,7 +58,7 @@ class RadixPlan:
     ) -> RadixPlan:
         """Return the plan of a cohort of `shuffle-dp`, of which ε and 2^L are known."""
         levels = (modulus - 1).bit_length()
-        return cls(max(2, cohort_size), levels, epsilon * HEAP_PART, wrong / 2)
+        return cls(max(2, cohort_size), levels, epsilon * SHUFFLED_PART, wrong / 2)
 
     def __post_init__(self) -> None:
         whole("parties", self.parties, at_least=2, at_most=MOST_PARTIES)
@@ -158,7 +159,7 @@ def uncertified_tables(plan: RadixPlan, bits: int = TABLE_BITS) -> RadixTables:
 
 
 def _gaussian(width: int, variance: Ball, support: range, bits: int) -> tuple[int, ...]:
-    """Return the discrete Gaussian about d/2 on `support`, in integers of sum 2^bits."""
+    """Return a discrete Gaussian about d/2 on `support`, in integers of sum 2^bits."""
     weights = {k: (-(arb(2 * k - width) ** 2) / (8 * variance)).exp() for k in support}
     total = sum(weights.values(), arb(0))
     masses = [0] * (width + 1)
@@ -183,7 +184,7 @@ def _gaussian(width: int, variance: Ball, support: range, bits: int) -> tuple[in
 #
 # to the log-likelihood ratio. The quotient is monotone in r, so r = 0 and r = 2^(L−1)
 # decide. Only the parities of the inputs matter, and (even, odd) is (odd, even) for the
-# heap: what is to be compared is (even, even) with (odd, odd).
+# shuffled batch: what is to be compared is (even, even) with (odd, odd).
 
 
 class CertificateError(ArithmeticError):
@@ -215,7 +216,9 @@ def certify(tables: RadixTables, pair_budget: Fraction, levels: int) -> Fraction
             one = weight * clean + junk
             other = weight * other_clean + other_junk
             if min(one, other) <= 0:
-                raise CertificateError("a heap is possible for one pair of inputs only")
+                raise CertificateError(
+                    "a shuffled batch is possible for one pair of inputs only"
+                )
             ratio = Fraction(max(one, other) - min(one, other), min(one, other))
             excess = max(excess, ratio)
     if excess > pair_budget + pair_budget**2 / 2:  # which is below e^x − 1

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.radix import (
-    HEAP_PART,
     PRIVACY_DELTA,
+    SHUFFLED_PART,
     RadixPlan,
     distance_bits,
 )
@@ -53,7 +53,7 @@ class PureShuffled(Mechanism):
         self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
     ) -> CohortMechanism:
         """Shares for the floor, the bound and the messages for all n users."""
-        noise = self.epsilon * (1 - HEAP_PART)
+        noise = self.epsilon * (1 - SHUFFLED_PART)
         precision = precision_for(noise, cohort_size)
         shape = Fraction(cohort_size, honest_floor)
         bound = laplace_bound(shape, noise / precision, wrap_probability / 2)
@@ -76,7 +76,7 @@ class PureShuffled(Mechanism):
 
         Deviation: the paper halves ε for its shuffler; ours leaves 0.99 ε for noise.
         """
-        noise = float(self.epsilon * (1 - HEAP_PART))
+        noise = float(self.epsilon * (1 - SHUFFLED_PART))
         return laplace_tail(noise, survivors, honest_floor)
 
 
@@ -88,7 +88,7 @@ class ShuffledCohort(PureCohort):
 
     @property
     def view_loss(self) -> Fraction:
-        """η: what the heap tells beyond the sum."""
+        """η: what the shuffled batch tells beyond the sum."""
         return self.radix.budget
 
     def guarantee(self) -> Guarantee:
@@ -98,8 +98,9 @@ class ShuffledCohort(PureCohort):
 
 # --- What `dist-dp` promises when its integers are split, mixed and added up.
 #
-# A heap of shares tells the sum and, up to a statistical distance of 2^−σ, nothing else
-# (docs/shuffling.md). If the sum is ε-private, the heap is (ε, δ)-private with
+# A shuffled batch of shares tells the sum and, up to a statistical distance of 2^−σ,
+# nothing else (docs/shuffling.md). If the sum is ε-private, the batch is (ε, δ)-private
+# with
 # δ = (1 + e^ε)·2^−σ. σ is chosen such that this is at most 2⁻⁴⁰, so that everybody who
 # adds up spends takes the same from δ for each of them.
 #
@@ -128,7 +129,7 @@ class MixedCohort(PureCohort):
 
     @property
     def view_delta(self) -> Fraction:
-        """2⁻⁴⁰: how far heaps of equal sums may differ, as a δ."""
+        """2⁻⁴⁰: how far shuffled batches of equal sums may differ, as a δ."""
         return PRIVACY_DELTA
 
     def guarantee(self) -> Guarantee:

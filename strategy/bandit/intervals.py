@@ -82,7 +82,7 @@ class OwnDesign:
         return np.where(none, 0.0, found)
 
     def _spare(self, exponents: Doubles, side: Delivered, sums: Doubles) -> Doubles:
-        """Return what is left of Σ a S for the sampling: rows are sums, columns cells."""
+        """Return what is left of Σ a S for sampling: rows are sums, columns cells."""
         noise = side.noise(exponents)
         lost = ROUNDING * (1 + noise + np.abs(exponents) @ side.users)
         paid = noise + self.threshold + 2 * lost

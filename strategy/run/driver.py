@@ -158,7 +158,7 @@ class _Drive:
                 await self._collect(step, spool)
             if self.settle is not None and stage_named(step.stage).takes_reward:
                 await self.settle(self.session)
-            # A heap is one message, and is opened message by message.
+            # A shuffled batch is one message, and is opened message by message.
             step = await _worked(
                 self.session.advance, LARGE if SHUFFLER in step.messages else size
             )

@@ -1,9 +1,10 @@
-"""`shuffle`, the server's side: say what was sent, have it shuffled, open the heap.
+"""`shuffle`, the server's side: say what was sent, have it shuffled, open the shuffled
+batch.
 
 The server sees the roster, of each node the digest of a ticket (or, where it carries
-them, a sealed batch), which it can neither invert nor open, and a heap of messages in
-an order that nobody knows. Who sent what it tells the shuffler only where that must be
-checked.
+them, a sealed batch), which it can neither invert nor open, and a shuffled batch of
+messages in an order that nobody knows. Who sent what it tells the shuffler only where
+that must be checked.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class ShuffleServer(ServerMachine):
         self._key = OpeningKey.generate(self._plan.seal)
         self._uploads: dict[PartyId, SubmitAnswer] = {}
         self._closed: list[PartyId] = []
-        self._heap: ReleaseAnswer | None = None
+        self._shuffled: ReleaseAnswer | None = None
 
     def _first(self) -> Step:
         if not self.opening.keyring.shuffler:
@@ -100,14 +101,14 @@ class ShuffleServer(ServerMachine):
         return sorted(self._closed, key=lambda party: self._uploads[party].batch)
 
     def receive(self, party: PartyId, body: bytes) -> None:
-        """Take a node's batch, or the shuffler's heap."""
+        """Take a node's batch, or the shuffler's shuffled batch."""
         if party != SHUFFLER:
             super().receive(party, body)
             return
         if self.over or SHUFFLER not in self.awaited:
             raise ReplayedMessageError("the shuffler is not awaited in this stage")
         self.awaited.discard(SHUFFLER)
-        self._heap = parse(ReleaseAnswer, body)
+        self._shuffled = parse(ReleaseAnswer, body)
 
     def _take(self, party: PartyId, envelope: Envelope) -> None:
         answer = parse(SubmitAnswer, envelope.payload)
@@ -138,13 +139,16 @@ class ShuffleServer(ServerMachine):
         return sum(self._uploads[party].users for party in parties)
 
     def _add_up(self) -> Step:
-        answer = self._heap
+        answer = self._shuffled
         if answer is None:
             word = self.lost.get(SHUFFLER, "no-answer")
-            return self._void("no-heap", f"the shuffler gave no heap ({word[:60]})")
+            return self._void(
+                "no-shuffled-batch",
+                f"the shuffler gave no shuffled batch ({word[:60]})",
+            )
         if answer.refusal:
             said = "".join(c if c.isprintable() else "?" for c in answer.refusal[:200])
-            return self._void("no-heap", f"the shuffler refused: {said}")
+            return self._void("no-shuffled-batch", f"the shuffler refused: {said}")
         given, refused = self._given(answer)
         for party, word in sorted(refused.items()):
             if party in self._uploads:
@@ -154,21 +158,23 @@ class ShuffleServer(ServerMachine):
         if len(survivors) != len(given) or self._users(survivors) < (
             self.opening.spec.quorum
         ):
-            self.found("", SERVER, "heap-does-not-fit")
-            return self._void("heap-does-not-fit", "the heap is of other nodes")
+            self.found("", SERVER, "shuffled-batch-does-not-fit")
+            return self._void(
+                "shuffled-batch-does-not-fit", "the shuffled batch is of other nodes"
+            )
         try:
             total = self._plan.read(self._bodies(answer.messages), len(survivors))
         except ProtocolError as error:
             # Messages have no senders any more: whoever it was cannot be named.
             self.found("", UNKNOWN, error.code)
-            return self._void("heap-unreadable", str(error))
+            return self._void("shuffled-batch-unreadable", str(error))
         spec = self.opening.spec
         return self._end(
             SecureSum(total, spec.modulus, tuple(survivors), self._users(survivors))
         )
 
     def _given(self, answer: ReleaseAnswer) -> tuple[set[PartyId], dict[PartyId, str]]:
-        """Say whose messages are in the heap, and why others' are not."""
+        """Say whose messages are in the shuffled batch, and why others' are not."""
         if names_are_told(self.opening.spec):
             return set(answer.parties), dict(answer.refused)
         listed = dict(enumerate(self._as_unnamed()))
@@ -176,14 +182,14 @@ class ShuffleServer(ServerMachine):
         left_out = answer.left_out.items()
         return given, {listed.get(place, ""): word for place, word in left_out}
 
-    def _bodies(self, heap: bytes) -> list[bytes]:
+    def _bodies(self, shuffled: bytes) -> list[bytes]:
         size = self._plan.message_bytes
-        if len(heap) % size:
-            raise MalformedMessageError("a heap with a broken message")
+        if len(shuffled) % size:
+            raise MalformedMessageError("a shuffled batch with a broken message")
         info = seal_info(self.context, self.opening.keyring.shuffler)
         return [
-            self._key.open(heap[start : start + size], info)
-            for start in range(0, len(heap), size)
+            self._key.open(shuffled[start : start + size], info)
+            for start in range(0, len(shuffled), size)
         ]
 
     def lose(self, party: PartyId, code: str) -> None:
@@ -191,7 +197,7 @@ class ShuffleServer(ServerMachine):
         if party == SHUFFLER and SHUFFLER in self.awaited:
             self.awaited.discard(SHUFFLER)
             self.lost[SHUFFLER] = code
-            self.found("", OUT if code == "timeout" else SERVER, "no-heap")
+            self.found("", OUT if code == "timeout" else SERVER, "no-shuffled-batch")
             return
         super().lose(party, code)
 
@@ -212,4 +218,4 @@ class ShuffleServer(ServerMachine):
 
     def _forget(self) -> None:
         self._uploads = {}
-        self._heap = None
+        self._shuffled = None

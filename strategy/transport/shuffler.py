@@ -101,7 +101,7 @@ class ShufflerTransport:
         except TimeoutError:
             return Answer(SHUFFLER, request.request_id, failure="shuffler-timeout")
         except grpc.aio.AioRpcError as error:
-            # Whether it gave the heap cannot be known: it is never asked again.
+            # Whether it gave the batch cannot be known: it is never asked again.
             word = error.code().name.lower().replace("_", "-")
             return Answer(SHUFFLER, request.request_id, failure=f"shuffler-{word}")
         return Answer(SHUFFLER, request.request_id, bytes(body))

@@ -1,8 +1,9 @@
-"""Whatever breaks around a shuffler: no heap twice, no wrong sum, nobody asked again.
+"""Whatever breaks around a shuffler: no shuffled batch twice, no wrong sum, nobody
+asked again.
 
 The worlds of `test_world`, with the real shuffler as one more process that can die:
-while it collects, between writing a cohort down and giving its heap, and after that.
-`make soak-world KINDS=shuffle` runs as many as one likes.
+while it collects, between writing a cohort down and giving its shuffled batch, and
+after that. `make soak-world KINDS=shuffle` runs as many as one likes.
 """
 
 from __future__ import annotations
@@ -90,12 +91,12 @@ def test_worlds_with_a_shuffler_leave_the_others_as_they_were() -> None:
 def test_a_shuffler_that_forgets_what_it_gave_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The server dies when the heap has left, and asks again when it is back.
-    dies = Fault("killed-at-heap", at=1.0, target=SERVER, lasts=1.0)
+    # The server dies when the shuffled batch has left, and asks again when it is back.
+    dies = Fault("killed-at-release", at=1.0, target=SERVER, lasts=1.0)
     twice_asked = CALM.only([dies])
     assert simulate(twice_asked).broken == []
     monkeypatch.setattr(ReleasedCohorts, "claim", lambda self, context: True)
-    assert any("2 heaps" in found for found in simulate(twice_asked).broken)
+    assert any("2 shuffled batches" in found for found in simulate(twice_asked).broken)
 
 
 def test_a_wrong_sum_is_seen(tmp_path: Path) -> None:

@@ -141,9 +141,9 @@ def new_shuffler(folder: Path, enrolment: Enrolment | None = None) -> Shuffler:
     return Shuffler(KEY, ReleasedCohorts(folder), trust)
 
 
-def finished(server: ServerSession, heap: bytes) -> SecureSum | Void:
+def finished(server: ServerSession, shuffled: bytes) -> SecureSum | Void:
     """Hand the shuffler's answer to the server."""
-    server.receive(SHUFFLER, heap)
+    server.receive(SHUFFLER, shuffled)
     step = server.advance()
     assert isinstance(step, SecureSum | Void)
     return step

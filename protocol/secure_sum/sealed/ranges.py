@@ -154,7 +154,7 @@ def prove(
 
 
 def wrong_claims(public: Point, claims: Sequence[Claim]) -> list[int]:
-    """Return the places of claims whose proofs do not hold; all are checked together."""
+    """Return the places of claims whose proofs fail; all are checked together."""
     equations: list[_Equation | None] = []
     for claim in claims:
         try:

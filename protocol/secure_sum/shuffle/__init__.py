@@ -1,1 +1,1 @@
-"""Sums through a shuffler: what users send, and what the heap of it tells."""
+"""Sums through a shuffler: what users send, and what the shuffled batch of it tells."""

@@ -1,6 +1,6 @@
 """Split and mix: an integer as k uniform shares that add up to it, and what k must be.
 
-Two inputs x, x′ of equal sum give heaps of statistical distance at most
+Two inputs x, x′ of equal sum give shuffled batches of statistical distance at most
 
     √(E[q^(C−1)] − 1),
 
@@ -103,7 +103,8 @@ def _upper(value: Ball) -> Fraction:
 
 @functools.lru_cache(maxsize=4096)
 def shares_for(parties: int, modulus: int, bits: int) -> int:
-    """Smallest proven k: heaps of n honest parties differ by at most 2^−bits.
+    """Smallest proven k: shuffled batches of n honest parties differ by at most
+    2^−bits.
 
     Parameters
     ----------
@@ -145,8 +146,8 @@ def split(value: int, shares: int, modulus: int, bits: BitSource) -> list[int]:
     return [*parts, (value - sum(parts)) % modulus]
 
 
-def join(heap: Iterable[int], expected: int, modulus: int) -> int:
-    """Add up a heap of exactly `expected` shares.
+def join(shuffled: Iterable[int], expected: int, modulus: int) -> int:
+    """Add up a shuffled batch of exactly `expected` shares.
 
     Raises
     ------
@@ -154,7 +155,7 @@ def join(heap: Iterable[int], expected: int, modulus: int) -> int:
         If shares are missing, too many or outside ℤ_q.
     """
     total = count = 0
-    for share in heap:
+    for share in shuffled:
         if not 0 <= share < modulus:
             raise MalformedMessageError("a share outside ℤ_q")
         total += share

@@ -17,7 +17,7 @@ from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, PLAIN, sealed_b
 from wallflower.protocol.secure_sum.threat import Threat, least_contributors
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec, Rational
 
-# --- Writing an integer in radix-2 messages, and reading the sum from a heap of them.
+# --- Writing integers in radix-2 messages, reading the sum of a shuffled batch.
 #
 # A message is a number below 2L: twice the level, plus the bit.
 
@@ -46,17 +46,17 @@ def write_digits(value: int, plan: RadixPlan, bits: BitSource) -> list[int]:
     return messages
 
 
-def read_digits(heap: Iterable[int], contributors: int, plan: RadixPlan) -> int:
+def read_digits(shuffled: Iterable[int], contributors: int, plan: RadixPlan) -> int:
     """Return Σ 2^l K_l mod 2^L of the messages of so many parties.
 
     Raises
     ------
     MalformedMessageError
-        If the heap has not exactly d messages of each level a party. Whose fault it is
-        cannot be known; no sum can be believed.
+        If the shuffled batch has not exactly d messages of each level a party. Whose
+        fault it is cannot be known; no sum can be believed.
     """
     counts = [0] * (2 * plan.levels)
-    for message in heap:
+    for message in shuffled:
         if not 0 <= message < len(counts):
             raise MalformedMessageError(f"a message of no level among {plan.levels}")
         counts[message] += 1
@@ -75,7 +75,9 @@ def read_digits(heap: Iterable[int], contributors: int, plan: RadixPlan) -> int:
 PURE = "pure"
 MIXED = "mixed"
 SHUFFLES = (PURE, MIXED)
-SHUFFLER = "@shuffler"  # whom the server asks for a heap; no node is called so
+SHUFFLER = (
+    "@shuffler"  # whom the server asks for a shuffled batch; no node is called so
+)
 _PURE_MECHANISM = "shuffle-dp"
 
 
@@ -86,7 +88,7 @@ def mode_of(mechanism: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShufflePlan:
-    """How a node's integer becomes messages and a heap becomes the sum.
+    """How a node's integer becomes messages and a shuffled batch becomes the sum.
 
     Attributes
     ----------
@@ -95,7 +97,7 @@ class ShufflePlan:
     body_bytes : of each message, before it is sealed.
     seal : how each is sealed to the server. The hybrid costs 1,136 bytes a message:
         a dozen of them are affordable, two thousand are not.
-    least : nodes that must be in a heap.
+    least : nodes that must be in a shuffled batch.
     radix : the randomizer of the pure mode, None where integers are split and mixed.
     """
 
@@ -179,7 +181,7 @@ def batch_info(context: bytes, party: str, users: int, sealing_key: bytes) -> by
     """Bind a node's batch to its cohort, name, users, and the key of its messages.
 
     The key, because a server that gave one node a key of its own would know that
-    node's messages in the heap by what opens them.
+    node's messages in the shuffled batch by what opens them.
     """
     return digest("wallflower/v1/shuffled-batch", context, party, users, sealing_key)
 

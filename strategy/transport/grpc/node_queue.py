@@ -141,7 +141,7 @@ class NodeQueue:
         self.polling, self.left_at = polling, now
 
     def unanswered(self, most_bytes: int) -> Iterator[Request]:
-        """Return what a polling node is asked; it then works until somebody gives up."""
+        """Return what a polling node is asked; it works until somebody gives up."""
         for pending in list(self._pending.values())[:MOST_GIVEN]:
             most_bytes -= len(pending.request.body) + len(pending.request.request_id)
             if most_bytes < 0:

@@ -361,7 +361,7 @@ class GrpcServer:
                     node_queue.give_up(now)
 
     def _pace(self) -> float:
-        """Return how often a node beats: all together no faster than we like to hear."""
+        """Return the seconds between a node's heartbeats; more with many nodes."""
         settings = self._settings
         return max(settings.heartbeat_s, len(self._streams) / settings.beats_per_s)
 

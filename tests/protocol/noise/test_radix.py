@@ -1,4 +1,4 @@
-"""The radix-2 heap tells the sum and nothing else: exact laws of small cohorts."""
+"""Shuffled radix-2 messages tell the sum and nothing else: laws of small cohorts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def scale(plan: RadixPlan) -> int:
 
 
 @functools.cache
-def heap_law(values: tuple[int, ...], plan: RadixPlan) -> list[int]:
+def shuffled_law(values: tuple[int, ...], plan: RadixPlan) -> list[int]:
     product = functools.reduce(
         lambda law, value: law * party_law(value, plan), values, fmpz_poly([1])
     )
@@ -81,13 +81,13 @@ def loss(laws: list[list[int]]) -> float:
 
 
 @pytest.mark.parametrize(("parties", "levels"), CASES)
-def test_inputs_of_equal_sum_give_heaps_of_nearly_equal_likelihood(
+def test_inputs_of_equal_sum_give_shuffled_batches_of_nearly_equal_likelihood(
     parties: int, levels: int
 ) -> None:
     plan, by_sum = plan_of(parties, levels), dict[int, list[list[int]]]()
     inputs = itertools.combinations_with_replacement(range(plan.modulus), parties)
     for values in inputs:
-        law = heap_law(values, plan)
+        law = shuffled_law(values, plan)
         by_sum.setdefault(sum(values) % plan.modulus, []).append(law)
     worst = max(loss(laws) for laws in by_sum.values())
     assert 0 < worst <= plan.budget
@@ -100,14 +100,14 @@ def test_the_sum_is_wrong_no_more_often_than_stated(parties: int, levels: int) -
     for values in itertools.combinations_with_replacement(range(plan.modulus), parties):
         right = sum(
             mass
-            for index, mass in enumerate(heap_law(values, plan))
+            for index, mass in enumerate(shuffled_law(values, plan))
             if (index % step + 2 * (index // step) - sum(values)) % plan.modulus == 0
         )
         assert 1 - Fraction(int(right), scale(plan) ** parties) <= plan.wrong
 
 
 @pytest.mark.parametrize("parties", [2, 3, 4])
-def test_replacing_one_reward_moves_the_heap_by_the_noise_and_the_budget(
+def test_replacing_one_reward_moves_the_shuffled_batch_by_the_noise_and_the_budget(
     parties: int,
 ) -> None:
     plan = plan_of(parties, 2)
@@ -135,8 +135,8 @@ def test_replacing_one_reward_moves_the_heap_by_the_noise_and_the_budget(
 
     for rest in itertools.combinations_with_replacement((0, 1), parties - 1):
         of_sum = loss([sum_law((0, *rest)), sum_law((1, *rest))])
-        of_heap = loss([view((0, *rest)), view((1, *rest))])
-        assert of_heap <= of_sum + float(plan.budget)
+        of_messages = loss([view((0, *rest)), view((1, *rest))])
+        assert of_messages <= of_sum + float(plan.budget)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`shuffle-dp`: what the noise gives and what the heap tells add up to ε."""
+"""`shuffle-dp`: what the noise gives and what the shuffled batch tells add up to ε."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shuffled(epsilon: str, size: int = 1000, floor: int = 800) -> ShuffledCohort
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1"])
-def test_the_promise_is_the_noise_and_the_heap_together(epsilon: str) -> None:
+def test_the_promise_is_the_noise_and_the_shuffled_batch_together(epsilon: str) -> None:
     cohort = shuffled(epsilon)
     assert cohort.epsilon == Fraction(99, 100) * Fraction(epsilon)
     assert cohort.radix.budget == Fraction(epsilon) / 100
@@ -66,7 +66,7 @@ def test_wrapping_and_junk_share_the_probability_of_a_wrong_sum() -> None:
     assert cohort.noise_bound == laplace.for_cohort(1000, 800, LEVEL / 2).noise_bound
 
 
-def test_what_the_heap_tells_is_paid_for_in_every_conversion() -> None:
+def test_what_the_shuffled_batch_tells_is_paid_for_in_every_conversion() -> None:
     cohort = shuffled("1")
     of_noise = mechanism_named("dist-dp", cohort.epsilon).for_cohort(1000, 800, LEVEL)
     more = float(cohort.view_loss)
@@ -80,12 +80,12 @@ def test_what_the_heap_tells_is_paid_for_in_every_conversion() -> None:
         assert renyi_divergence(cohort, order) <= most + 1e-9
 
 
-def test_returning_users_pay_for_every_heap() -> None:
+def test_returning_users_pay_for_every_shuffled_batch() -> None:
     bounds = returning_users([shuffled("1")], 5, 1e-6)
     assert max(bound.epsilon for bound in bounds if not bound.privacy_delta) == 5
 
 
-def test_missing_users_cost_noise_and_not_the_heap() -> None:
+def test_missing_users_cost_noise_and_not_the_shuffled_batch() -> None:
     cohort = shuffled("1")
     of_noise = mechanism_named("dist-dp", cohort.epsilon).for_cohort(1000, 800, LEVEL)
     less = effective_epsilon_of(of_noise, 400)

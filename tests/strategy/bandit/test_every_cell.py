@@ -97,7 +97,7 @@ def test_pairs_judged_together_are_judged_as_each_alone() -> None:
 
 
 def nested_rows(side: Delivered, mean: float, lead: float) -> tuple[Doubles, Doubles]:
-    """Return pairs about one mean with ever larger leads: each outdoes the one before."""
+    """Return pairs about one mean with ever larger leads: each beats the last."""
     leads = lead * np.geomspace(1.05, 12, 40)[:, None]
     ahead = np.minimum(mean + leads / 2, 1.0) * side.users
     return ahead, np.maximum(mean - leads / 2, 0.0) * side.users

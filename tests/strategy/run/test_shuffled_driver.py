@@ -1,4 +1,4 @@
-"""Shuffled sums through any port: the server dies at any moment, one heap is given."""
+"""Shuffled sums: the server dies at any moment, one shuffled batch is given."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from wallflower.strategy.transport.memory import MemoryTransport
 
 @dataclass
 class Giving:
-    """A shuffler behind a port; remembers the heaps it gave."""
+    """A shuffler behind a port; remembers the shuffled batches it gave."""
 
     shuffler: Shuffler
-    heaps: list[bytes] = field(default_factory=list)
+    shuffled_batches: list[bytes] = field(default_factory=list)
 
     async def handle(self, body: bytes) -> bytes:
         answer = self.shuffler.release(body)
-        heap = ReleaseAnswer.FromString(answer).messages
-        self.heaps += [heap] if heap else []
+        shuffled = ReleaseAnswer.FromString(answer).messages
+        self.shuffled_batches += [shuffled] if shuffled else []
         return answer
 
 
@@ -102,7 +102,7 @@ def _unwrap(answer: Answer) -> bytes:
 @pytest.mark.parametrize(
     ("stage", "heard"), [("submit", 0), ("submit", 3), ("submit", 6), ("release", 0)]
 )
-async def test_a_server_that_dies_before_the_heap_gets_the_same_sum(
+async def test_a_server_that_dies_before_the_shuffled_batch_gets_the_same_sum(
     stage: str, heard: int, tmp_path: Path
 ) -> None:
     world = World(tmp_path)
@@ -112,10 +112,10 @@ async def test_a_server_that_dies_before_the_heap_gets_the_same_sum(
     outcome = await world.run()
     assert isinstance(outcome, SecureSum), outcome
     assert outcome.total == 2**6 - 1
-    assert len(world.giving.heaps) == 1
+    assert len(world.giving.shuffled_batches) == 1
 
 
-async def test_a_server_that_dies_with_the_heap_gets_no_second_one(
+async def test_a_server_that_dies_with_the_shuffled_batch_gets_no_second_one(
     tmp_path: Path,
 ) -> None:
     world = World(tmp_path)
@@ -127,8 +127,8 @@ async def test_a_server_that_dies_with_the_heap_gets_no_second_one(
     if isinstance(outcome, SecureSum):
         assert outcome.total == 2**6 - 1
     else:
-        assert outcome.code == "no-heap"
-    assert len(world.giving.heaps) == 1
+        assert outcome.code == "no-shuffled-batch"
+    assert len(world.giving.shuffled_batches) == 1
 
 
 async def test_nodes_that_are_gone_or_fail_are_left_out(tmp_path: Path) -> None:
@@ -154,4 +154,4 @@ async def test_without_its_shuffler_a_cohort_is_void_and_blames_no_node(
     del world.handlers[SHUFFLER]
     outcome = await world.run()
     assert isinstance(outcome, Void)
-    assert outcome.code == "no-heap"
+    assert outcome.code == "no-shuffled-batch"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.strategy.secure_sum.test_server import EVERY_STAGE, fresh
 from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
-from tests.support.secure_sums import (
-    cohort_spec,
-    names,
-)
-from wallflower.protocol.errors import (
-    InputError,
-)
+from tests.support.secure_sums import asks, cohort_spec, forged, names, open_cohort
+from wallflower.protocol.errors import InputError, ProtocolError
 from wallflower.protocol.secure_sum.session import Void
+from wallflower.protocol.wire import secure_sum_pb2 as wire
+from wallflower.protocol.wire.sealed_pb2 import SealAnswer
 from wallflower.strategy.secure_sum import server_session
 
 
@@ -61,3 +60,25 @@ def test_an_unknown_back_end_is_refused() -> None:
     spec.backend = "seald"
     with pytest.raises(InputError, match='did you mean "sealed"'):
         server_session(spec, names(4))
+
+
+@pytest.mark.parametrize(
+    ("backend", "stage", "kind"),
+    [
+        ("sealed", "seal", SealAnswer),
+        ("secagg-plus", "share", wire.ShareAnswer),
+    ],
+)
+def test_a_node_that_claims_more_users_than_were_invited_is_out(
+    backend: str, stage: str, kind: Any
+) -> None:
+    parties = names(8)
+    cohort = open_cohort(cohort_spec(backend, parties), parties)
+    body = asks(cohort, stage).messages["node-00000"]
+
+    def claim(answer: Any) -> None:
+        answer.users = 2
+
+    answer = forged(cohort.answer("node-00000", body), kind, claim)
+    with pytest.raises(ProtocolError, match="2 users"):
+        cohort.server.receive("node-00000", answer)

@@ -71,7 +71,7 @@ def test_a_shuffler_that_is_gone_voids_the_cohort_and_blames_no_node(word: str) 
     server.lose(SHUFFLER, word)
     outcome = server.advance()
     assert isinstance(outcome, Void)
-    assert outcome.code == "no-heap"
+    assert outcome.code == "no-shuffled-batch"
     assert word in outcome.detail
     assert not any(finding.party for finding in server.findings)
 
@@ -84,32 +84,34 @@ def test_a_refusing_shuffler_voids_the_cohort_with_its_reason() -> None:
     assert outcome.detail == "the shuffler refused: given before?[2J"
 
 
-def test_a_heap_of_other_nodes_is_not_believed() -> None:
+def test_a_shuffled_batch_of_other_nodes_is_not_believed() -> None:
     server, _ = ShuffledCohort(shuffled_spec(malicious=True), Enrolment()).submitted()
     body = ReleaseAnswer(messages=b"", parties=["stranger"]).SerializeToString()
     outcome = finished(server, body)
     assert isinstance(outcome, Void)
-    assert outcome.code == "heap-does-not-fit"
+    assert outcome.code == "shuffled-batch-does-not-fit"
 
 
-def test_a_heap_that_leaves_too_many_out_is_not_believed() -> None:
+def test_a_shuffled_batch_that_leaves_too_many_out_is_not_believed() -> None:
     server, _ = ShuffledCohort(shuffled_spec()).submitted()
     left_out = dict.fromkeys(range(5), "not-authenticated")
     outcome = finished(server, ReleaseAnswer(left_out=left_out).SerializeToString())
     assert isinstance(outcome, Void)
-    assert outcome.code == "heap-does-not-fit"
+    assert outcome.code == "shuffled-batch-does-not-fit"
 
 
-def test_a_second_heap_is_refused(tmp_path: Path) -> None:
+def test_a_second_shuffled_batch_is_refused(tmp_path: Path) -> None:
     server, request = ShuffledCohort(shuffled_spec()).submitted()
     assert isinstance(request, bytes)
-    heap = new_shuffler(tmp_path).release(request)
-    server.receive(SHUFFLER, heap)
+    shuffled = new_shuffler(tmp_path).release(request)
+    server.receive(SHUFFLER, shuffled)
     with pytest.raises(ReplayedMessageError):
-        server.receive(SHUFFLER, heap)
+        server.receive(SHUFFLER, shuffled)
 
 
-def test_a_restarted_server_asks_for_the_very_same_heap(tmp_path: Path) -> None:
+def test_a_restarted_server_asks_for_the_very_same_shuffled_batch(
+    tmp_path: Path,
+) -> None:
     cohort = ShuffledCohort(shuffled_spec())
     server, request = cohort.submitted()
     assert isinstance(request, bytes)

@@ -56,7 +56,7 @@ def config_of(schedule: Schedule) -> ExperimentConfig:
         experiment=ExperimentSettings(
             f"world-{schedule.seed}", tuple(f"arm-{n}" for n in range(schedule.arms))
         ),
-        # A heap tells more than the sum: nothing is shuffled without noise.
+        # A shuffled batch tells more than the sum: nothing is shuffled without noise.
         privacy=PrivacySettings(
             mechanism="dist-dp" if schedule.backend == SHUFFLE else "non-private"
         ),

@@ -29,7 +29,7 @@ KINDS = (
 # In a list of kinds this word puts a shuffler into every world, and faults of its own.
 SHUFFLE = "shuffle"
 # A process dies when so many cohorts were claimed, or shuffled batches have left.
-PHASE_FAULTS = ("killed-at-claim", "killed-at-heap")
+PHASE_FAULTS = ("killed-at-claim", "killed-at-release")
 SHUFFLER_FAULTS = ("killed", "power-cut", "stopped", *PHASE_FAULTS)
 
 

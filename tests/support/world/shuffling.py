@@ -36,12 +36,12 @@ def place_of(schedule: Schedule, world: Path) -> ShufflerPlace | None:
 
 
 async def shuffle(
-    schedule: Schedule, folder: Path, tell: Tell, heaps: Counter[str]
+    schedule: Schedule, folder: Path, tell: Tell, shuffled_batches: Counter[str]
 ) -> None:
     """Be the shuffler, as `wallflower.shuffler.service` does it, until the end."""
     home = open_home(folder, [])
     released = _Released(folder / "released", tell)
-    service = _service(schedule, home, released, tell, heaps)
+    service = _service(schedule, home, released, tell, shuffled_batches)
     await service.open(_ADDRESS)
     process = PROCESS.get()
     assert process is not None
@@ -54,10 +54,10 @@ def _service(
     home: Home,
     released: ReleasedCohorts,
     tell: Tell,
-    heaps: Counter[str],
+    shuffled_batches: Counter[str],
 ) -> Service:
     shuffler = _Shuffler(home.key, released, trust_of(schedule))
-    shuffler.heaps = heaps
+    shuffler.shuffled_batches = shuffled_batches
     service = _Service(shuffler, home.tls, home.token, Limits())
     service.tell = tell
     return service
@@ -75,12 +75,12 @@ class _Released(ReleasedCohorts):
 
 
 class _Shuffler(Shuffler):
-    heaps: Counter[str]
+    shuffled_batches: Counter[str]
 
     def release(self, body: bytes) -> bytes:
         answer = super().release(body)
         if ReleaseAnswer.FromString(answer).messages:
-            self.heaps[ReleaseRequest.FromString(body).spec.cohort_id] += 1
+            self.shuffled_batches[ReleaseRequest.FromString(body).spec.cohort_id] += 1
         return answer
 
 
@@ -92,4 +92,4 @@ class _Service(Service):
     ) -> AsyncIterator[Chunk]:
         async for chunk in super()._release(chunks, context):
             yield chunk
-        self.tell("heap")
+        self.tell("release")

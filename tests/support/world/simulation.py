@@ -96,8 +96,8 @@ def simulate(schedule: Schedule, keep: Path | None = None) -> Outcome:
             if times > 1
         ]
         world.outcome.broken += [
-            f"cohort {cohort_id} has {times} heaps"
-            for cohort_id, times in world.heaps.items()
+            f"cohort {cohort_id} has {times} shuffled batches"
+            for cohort_id, times in world.shuffled_batches.items()
             if times > 1
         ]
         world.outcome.broken += problems(
@@ -125,7 +125,9 @@ class _World:
         self._resume_after = 0.0
         self._wrap = MessageFaults(schedule, self.outcome.injected)
         self._phases: Counter[str] = Counter()
-        self.heaps: Counter[str] = Counter()  # that the shuffler made, by cohort
+        self.shuffled_batches: Counter[str] = (
+            Counter()
+        )  # that the shuffler made, by cohort
 
     @property
     def shown(self) -> Counter[str]:
@@ -230,7 +232,7 @@ class _World:
             loop.spawn(process, work).add_done_callback(self._server_over)
         else:
             work = (
-                shuffle(self.schedule, home, self._reached, self.heaps)
+                shuffle(self.schedule, home, self._reached, self.shuffled_batches)
                 if name == SHUFFLER
                 else live(self.schedule, name, home, self._hosted.shown)
             )

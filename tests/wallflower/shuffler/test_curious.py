@@ -121,8 +121,8 @@ def test_what_the_server_keeps_has_no_message(tmp_path: Path) -> None:
     assert b"node-00003" in kept
     for body in opened(cohort, request).values():
         assert not any(piece in kept for piece in pieces(body))
-    heap = new_shuffler(tmp_path).release(request)
-    assert isinstance(finished(server, heap), SecureSum)
+    shuffled = new_shuffler(tmp_path).release(request)
+    assert isinstance(finished(server, shuffled), SecureSum)
     left = living(server)
     assert not any(
         piece in left
@@ -131,18 +131,18 @@ def test_what_the_server_keeps_has_no_message(tmp_path: Path) -> None:
     )
 
 
-def test_a_heap_is_in_no_order_of_its_nodes(tmp_path: Path) -> None:
+def test_a_shuffled_batch_is_in_no_order_of_its_nodes(tmp_path: Path) -> None:
     cohort = mixed()
     _, request = cohort.submitted()
     assert isinstance(request, bytes)
     body = new_shuffler(tmp_path).release(request)
-    heap = ReleaseAnswer.FromString(body).messages
+    shuffled = ReleaseAnswer.FromString(body).messages
     plan = ShufflePlan.of(cohort.spec, NODES)
     size, owner = plan.message_bytes, {}
     for party, lying in opened(cohort, request).items():
         for start in range(0, len(lying), size):
             owner[lying[start : start + size]] = party
-    order = [owner[heap[at : at + size]] for at in range(0, len(heap), size)]
+    order = [owner[shuffled[at : at + size]] for at in range(0, len(shuffled), size)]
     together = sum(a == b for a, b in itertools.pairwise(order))
     # About k − 1 neighbours of one node, nearly Poisson: 27 expected, 100 has a chance
     # below 10⁻²⁵; as it was collected there would be 20 times as many.

@@ -71,7 +71,7 @@ def leaves_nothing(home: Path, cohort: ShuffledCohort, request: bytes) -> None:
         assert not any(part[i : i + 16] in lying for i in range(0, len(part), 16))
 
 
-async def test_killed_between_claim_and_release_no_heap_is_ever_given(
+async def test_killed_between_claim_and_release_no_shuffled_batch_is_ever_given(
     tmp_path: Path,
 ) -> None:
     process, place = await started(tmp_path, ENDS_AFTER_THE_CLAIM)
@@ -92,7 +92,9 @@ async def test_killed_between_claim_and_release_no_heap_is_ever_given(
         await stopped(again)
 
 
-async def test_killed_after_the_release_it_gives_no_second_heap(tmp_path: Path) -> None:
+async def test_killed_after_the_release_it_gives_no_second_shuffled_batch(
+    tmp_path: Path,
+) -> None:
     process, place = await started(tmp_path)
     cohort = cohort_at(place)
     server, request = cohort.submitted()

@@ -69,7 +69,7 @@ async def asked(place: ShufflerPlace, body: bytes, timeout_s: float = 60) -> Ans
     return answers[0]
 
 
-async def test_a_heap_comes_back_over_tls(tmp_path: Path) -> None:
+async def test_a_shuffled_batch_comes_back_over_tls(tmp_path: Path) -> None:
     cohort = ShuffledCohort(shuffled_spec())
     server, request = cohort.submitted()
     assert isinstance(request, bytes)

@@ -1,7 +1,8 @@
 """A server that marks one node, to know its messages again, does not get them.
 
 Nothing that lets a node in may tell it apart: what the server says to all nodes is the
-same, and where it says something else to one, that node's messages are in no heap.
+same, and where it says something else to one, that node's messages are in no shuffled
+batch.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def marking(change: Change, mechanism: str, *, malicious: bool = True) -> Markin
 
 @MODES
 @pytest.mark.parametrize("malicious", [True, False], ids=["named", "unnamed"])
-def test_messages_for_a_key_that_only_one_node_was_given_are_in_no_heap(
+def test_messages_for_a_key_that_only_one_node_was_given_are_in_no_shuffled_batch(
     mechanism: str, malicious: bool, tmp_path: Path
 ) -> None:
     plan = ShufflePlan.of(shuffled_spec(NODES, mechanism=mechanism), NODES)
@@ -77,11 +78,11 @@ def test_messages_for_a_key_that_only_one_node_was_given_are_in_no_heap(
     answer = ReleaseAnswer.FromString(body)
     size, keyring = plan.message_bytes, cohort.keyring
     info = seal_info(server.context, keyring.shuffler)  # type: ignore[attr-defined]
-    heap = [
+    shuffled = [
         answer.messages[at : at + size] for at in range(0, len(answer.messages), size)
     ]
-    assert len(heap) == (NODES - 1) * plan.messages
-    for message in heap[:: max(1, len(heap) // 400)]:
+    assert len(shuffled) == (NODES - 1) * plan.messages
+    for message in shuffled[:: max(1, len(shuffled) // 400)]:
         with pytest.raises(AuthenticationError):
             mark.open(message, info)
     # The others lose nothing by it.

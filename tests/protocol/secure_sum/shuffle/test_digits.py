@@ -1,4 +1,4 @@
-"""Messages are drawn from the certified tables, and a whole heap gives the sum."""
+"""Messages are drawn from certified tables; a whole shuffled batch gives the sum."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from wallflower.protocol.secure_sum.shuffle.plan import read_digits, write_digit
 PLAN = RadixPlan(16, 8, Fraction(1, 100), Fraction(1, 10**9))
 
 
-def test_heaps_of_honest_parties_give_the_sum() -> None:
+def test_shuffled_batches_of_honest_parties_give_the_sum() -> None:
     values = [0, 255, 128, 77]
-    heap = [message for v in values for message in write_digits(v, PLAN, OsBits())]
-    assert read_digits(heap, 4, PLAN) == sum(values) % 256
+    shuffled = [message for v in values for message in write_digits(v, PLAN, OsBits())]
+    assert read_digits(shuffled, 4, PLAN) == sum(values) % 256
 
 
 def test_every_party_sends_the_same_number_of_messages_on_every_level() -> None:
@@ -59,16 +59,16 @@ def test_junk_makes_the_sum_wrong_as_often_as_planned() -> None:
 
 
 @pytest.mark.parametrize("fault", ["missing", "added", "other level", "no level"])
-def test_a_heap_that_is_not_whole_gives_no_sum(fault: str) -> None:
-    heap = write_digits(9, PLAN, OsBits())
+def test_a_shuffled_batch_that_is_not_whole_gives_no_sum(fault: str) -> None:
+    shuffled = write_digits(9, PLAN, OsBits())
     if fault == "missing":
-        heap.pop()
+        shuffled.pop()
     elif fault == "added":
-        heap.append(3)
+        shuffled.append(3)
     else:
-        heap[0] = 5 if fault == "other level" else 16
+        shuffled[0] = 5 if fault == "other level" else 16
     with pytest.raises(MalformedMessageError):
-        read_digits(heap, 1, PLAN)
+        read_digits(shuffled, 1, PLAN)
 
 
 @pytest.mark.parametrize("value", [-1, 256])

@@ -19,27 +19,29 @@ from wallflower.protocol.secure_sum.shuffle.mixing import (
     split,
 )
 
-Heap = tuple[int, ...]  # how often each residue occurs
+Shuffled = tuple[int, ...]  # how often each residue occurs
 
 
-def party_law(value: int, shares: int, modulus: int) -> Counter[Heap]:
-    """Count the ways to split `value`, by the heap that they give."""
-    law: Counter[Heap] = Counter()
+def party_law(value: int, shares: int, modulus: int) -> Counter[Shuffled]:
+    """Count the ways to split `value`, by the shuffled batch that they give."""
+    law: Counter[Shuffled] = Counter()
     for parts in itertools.product(range(modulus), repeat=shares - 1):
-        heap = [0] * modulus
+        shuffled = [0] * modulus
         for part in (*parts, (value - sum(parts)) % modulus):
-            heap[part] += 1
-        law[tuple(heap)] += 1
+            shuffled[part] += 1
+        law[tuple(shuffled)] += 1
     return law
 
 
-def heap_law(values: tuple[int, ...], shares: int, modulus: int) -> Counter[Heap]:
-    law: Counter[Heap] = Counter({(0,) * modulus: 1})
+def shuffled_law(
+    values: tuple[int, ...], shares: int, modulus: int
+) -> Counter[Shuffled]:
+    law: Counter[Shuffled] = Counter({(0,) * modulus: 1})
     for value in values:
-        further: Counter[Heap] = Counter()
-        for heap, count in law.items():
+        further: Counter[Shuffled] = Counter()
+        for shuffled, count in law.items():
             for extra, ways in party_law(value, shares, modulus).items():
-                total = tuple(a + b for a, b in zip(heap, extra, strict=True))
+                total = tuple(a + b for a, b in zip(shuffled, extra, strict=True))
                 further[total] += count * ways
         law = further
     return law
@@ -47,15 +49,21 @@ def heap_law(values: tuple[int, ...], shares: int, modulus: int) -> Counter[Heap
 
 def largest_distance(parties: int, shares: int, modulus: int) -> Fraction:
     """Return the exact worst statistical distance between inputs of equal sum."""
-    by_sum: dict[int, list[Counter[Heap]]] = {}
+    by_sum: dict[int, list[Counter[Shuffled]]] = {}
     for values in itertools.combinations_with_replacement(range(modulus), parties):
-        law = heap_law(values, shares, modulus)
+        law = shuffled_law(values, shares, modulus)
         by_sum.setdefault(sum(values) % modulus, []).append(law)
     worst = 0
     for laws in by_sum.values():
         for one, other in itertools.combinations(laws, 2):
-            heaps = one.keys() | other.keys()
-            worst = max(worst, sum(abs(one[heap] - other[heap]) for heap in heaps))
+            shuffled_batches = one.keys() | other.keys()
+            worst = max(
+                worst,
+                sum(
+                    abs(one[shuffled] - other[shuffled])
+                    for shuffled in shuffled_batches
+                ),
+            )
     return Fraction(worst, 2 * modulus ** (parties * (shares - 1)))
 
 
@@ -66,7 +74,7 @@ def largest_distance(parties: int, shares: int, modulus: int) -> Fraction:
         *[(2, 5, 3), (3, 5, 3), (5, 4, 3), (3, 4, 4), (2, 4, 5)],
     ],
 )
-def test_heaps_differ_by_no_more_than_the_bound(
+def test_shuffled_batches_differ_by_no_more_than_the_bound(
     parties: int, shares: int, modulus: int
 ) -> None:
     bound = excess(parties, shares, modulus)
@@ -159,10 +167,10 @@ def test_shares_of_twenty_bits_at_two_to_the_minus_forty(
     assert fewer is None or fewer > Fraction(1, 4**40)
 
 
-def test_shares_add_up_to_the_value_and_heaps_to_the_sum() -> None:
+def test_shares_add_up_to_the_value_and_shuffled_batches_to_the_sum() -> None:
     values, modulus = [0, 5, 1022], 1023
-    heap = [share for v in values for share in split(v, 4, modulus, OsBits())]
-    assert join(heap, 12, modulus) == sum(values) % modulus
+    shuffled = [share for v in values for share in split(v, 4, modulus, OsBits())]
+    assert join(shuffled, 12, modulus) == sum(values) % modulus
 
 
 def test_each_share_alone_is_uniform() -> None:
@@ -173,10 +181,10 @@ def test_each_share_alone_is_uniform() -> None:
         assert sum((counts[r] - 1000) ** 2 / 1000 for r in range(6)) < 33.1
 
 
-@pytest.mark.parametrize("heap", [[1, 2], [1, 2, 3, 4], [1, 2, 7], [1, 2, -1]])
-def test_a_heap_that_is_not_whole_gives_no_sum(heap: list[int]) -> None:
+@pytest.mark.parametrize("shuffled", [[1, 2], [1, 2, 3, 4], [1, 2, 7], [1, 2, -1]])
+def test_a_shuffled_batch_that_is_not_whole_gives_no_sum(shuffled: list[int]) -> None:
     with pytest.raises(MalformedMessageError):
-        join(heap, 3, 7)
+        join(shuffled, 3, 7)
 
 
 @pytest.mark.parametrize("value", [-1, 7])

@@ -1,4 +1,4 @@
-"""How many nodes must be in a heap, held against every set that may be released."""
+"""How many nodes must be in a shuffled batch, checked on every possible set."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_whoever_is_released_has_enough_honest_mixers(
     found = plan(nodes, Fraction(corrupt), Fraction(dropout))
     colluding = math.ceil(Fraction(corrupt) * nodes)
     gone = math.floor(Fraction(dropout) * nodes)
-    # The fewest honest nodes in a heap of `least`: all colluders are in it.
+    # The fewest honest nodes in a shuffled batch of `least`: all colluders are in it.
     honest = found.least - colluding
     assert honest >= max(2, nodes - colluding - gone)
     # Those who vanish within what is stated are not needed.

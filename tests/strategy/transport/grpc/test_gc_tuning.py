@@ -9,7 +9,7 @@ from wallflower.strategy.transport.grpc.gc_tuning import TunedGc
 
 
 @pytest.fixture
-def heap() -> Iterator[TunedGc]:
+def tuned() -> Iterator[TunedGc]:
     settled, before = TunedGc(), gc.get_threshold()
     yield settled
     settled.close()
@@ -17,22 +17,22 @@ def heap() -> Iterator[TunedGc]:
     assert gc.get_threshold() == before
 
 
-def test_few_streams_are_left_to_the_collector(heap: TunedGc) -> None:
-    heap.tune(100, 0.0)
+def test_few_streams_are_left_to_the_collector(tuned: TunedGc) -> None:
+    tuned.tune(100, 0.0)
     assert gc.get_freeze_count() == 0
 
 
-def test_what_many_streams_hold_is_set_aside(heap: TunedGc) -> None:
-    heap.tune(1000, 0.0)
+def test_what_many_streams_hold_is_set_aside(tuned: TunedGc) -> None:
+    tuned.tune(1000, 0.0)
     assert gc.get_freeze_count() > 0
 
 
 @pytest.mark.parametrize("streams", [1000, 8000])
 def test_a_cohort_is_not_walked_over_while_it_grows(
-    heap: TunedGc, streams: int
+    tuned: TunedGc, streams: int
 ) -> None:
     """Otherwise a user costs the more, the more there are in the cohort."""
-    heap.tune(streams, 0.0)
+    tuned.tune(streams, 0.0)
     before = [one["collections"] for one in gc.get_stats()]
     cohort = [[number] for number in range(17 * streams)]  # as many as a real one makes
     assert len(cohort) == 17 * streams
@@ -42,12 +42,12 @@ def test_a_cohort_is_not_walked_over_while_it_grows(
 
 @pytest.mark.slow  # collects many objects
 def test_when_the_streams_have_gone_the_collector_comes_as_before(
-    heap: TunedGc,
+    tuned: TunedGc,
 ) -> None:
     before = gc.get_threshold()
-    heap.tune(8000, 0.0)
+    tuned.tune(8000, 0.0)
     assert gc.get_threshold() != before
-    heap.tune(0, 1.0)
+    tuned.tune(0, 1.0)
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
 
@@ -67,13 +67,13 @@ class Knot:
 @pytest.mark.slow  # collects many objects
 @pytest.mark.parametrize(("streams", "now"), [(1300, 1.0), (700, 1.0), (1000, 601.0)])
 def test_cycles_among_it_are_freed_when_streams_change_or_time_passes(
-    heap: TunedGc, streams: int, now: float
+    tuned: TunedGc, streams: int, now: float
 ) -> None:
     Knot.freed = 0
     knot = Knot()
-    heap.tune(1000, 0.0)
+    tuned.tune(1000, 0.0)
     del knot
-    heap.tune(1001, 1.0)
+    tuned.tune(1001, 1.0)
     assert Knot.freed == 0
-    heap.tune(streams, now)
+    tuned.tune(streams, now)
     assert Knot.freed == 1

@@ -1,4 +1,4 @@
-"""A shuffler gives a heap once, of enough nodes, and nobody can tell whose is whose."""
+"""A shuffler gives a batch once, of enough nodes; nobody can tell whose is whose."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def test_missing_nodes_are_survived_while_enough_are_left(tmp_path: Path) -> Non
     assert outcome.users == 5
 
 
-def test_a_second_heap_is_never_given_also_not_of_other_nodes(tmp_path: Path) -> None:
+def test_a_second_shuffled_batch_is_never_given_also_not_of_other_nodes(
+    tmp_path: Path,
+) -> None:
     _, request = ShuffledCohort(shuffled_spec()).submitted()
     assert isinstance(request, bytes)
     assert ReleaseAnswer.FromString(new_shuffler(tmp_path).release(request)).messages
@@ -97,7 +99,7 @@ def test_a_batch_listed_twice_counts_once(tmp_path: Path) -> None:
     assert len(answer.messages) == 5 * ShufflePlan.of(cohort.spec, 6).batch_bytes
 
 
-def test_a_node_named_twice_voids_the_heap(tmp_path: Path) -> None:
+def test_a_node_named_twice_voids_the_shuffled_batch(tmp_path: Path) -> None:
     enrolment = Enrolment()
     _, request = ShuffledCohort(shuffled_spec(malicious=True), enrolment).submitted()
     assert isinstance(request, bytes)
@@ -249,7 +251,7 @@ def test_the_shuffler_cannot_open_what_it_carries_nor_link_what_it_gave(
     assert len(answer.messages) == 5 * ShufflePlan.of(cohort.spec, 5).batch_bytes
 
 
-def test_what_the_server_carries_shares_no_message_with_the_heap(
+def test_what_the_server_carries_shares_no_message_with_the_shuffled_batch(
     tmp_path: Path,
 ) -> None:
     cohort = ShuffledCohort(shuffled_spec())
@@ -284,7 +286,7 @@ def test_every_order_is_as_likely_as_any_other() -> None:
     assert sum((count - 500) ** 2 / 500 for count in counts.values()) < 67.6
 
 
-def test_a_heap_with_a_forged_message_gives_no_sum_and_blames_nobody(
+def test_a_shuffled_batch_with_a_forged_message_gives_no_sum_and_blames_nobody(
     tmp_path: Path,
 ) -> None:
     server, request = ShuffledCohort(shuffled_spec()).submitted()
@@ -293,5 +295,5 @@ def test_a_heap_with_a_forged_message_gives_no_sum_and_blames_nobody(
     answer.messages = bytes(49) + answer.messages[49:]
     outcome = finished(server, answer.SerializeToString())
     assert isinstance(outcome, Void)
-    assert outcome.code == "heap-unreadable"
+    assert outcome.code == "shuffled-batch-unreadable"
     assert [finding.party for finding in server.findings] == [""]
