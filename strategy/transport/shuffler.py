@@ -61,10 +61,11 @@ class ShufflerTransport:
     """A transport that has the shuffler asked by gRPC and everybody else as before."""
 
     def __init__(
-        self, nodes: NodeTransport, channel: grpc.aio.Channel, token: bytes
+        self, nodes: NodeTransport, channel: grpc.aio.Channel, place: ShufflerPlace
     ) -> None:
         self._nodes = nodes
-        self._token = token
+        self._channel = channel
+        self._place = place
         self._release = channel.stream_stream(
             _METHOD,
             request_serializer=Chunk.SerializeToString,
@@ -72,8 +73,26 @@ class ShufflerTransport:
         )
 
     async def nodes(self) -> Sequence[NodeId]:
-        """Name the nodes; the shuffler is none."""
+        """Name the nodes; the shuffler is none.
+
+        People are drawn from these next, so the shuffler must answer first.
+        """
+        await self.check_shuffler()
         return await self._nodes.nodes()
+
+    async def check_shuffler(self) -> None:
+        """Raise UnavailableError if the shuffler does not answer.
+
+        Nobody may be charged for a sum that it could not release.
+        """
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                await self._channel.channel_ready()
+        except TimeoutError:
+            raise UnavailableError(
+                f"the shuffler at {self._place.address} did not answer within "
+                f"{_CONNECT_S:g} s; start it, or correct secure-sum.shuffler"
+            ) from None
 
     async def ask(
         self, requests: Sequence[Request], *, timeout_s: float
@@ -91,7 +110,7 @@ class ShufflerTransport:
             for start in range(0, len(request.body), _CHUNK_BYTES):
                 yield Chunk(part=request.body[start : start + _CHUNK_BYTES])
 
-        metadata = (("authorization", "Bearer " + self._token.decode()),)
+        metadata = (("authorization", "Bearer " + self._place.files.token.decode()),)
         body = bytearray()
         try:
             async with asyncio.timeout(timeout_s):
@@ -135,8 +154,7 @@ async def shuffled(
 ) -> AsyncIterator[NodeTransport]:
     """Add the shuffler to the transport while inside; without one, return it as it is.
 
-    Raises UnavailableError if the shuffler does not answer: no user may be charged for
-    a sum that it could not release.
+    Raises UnavailableError if the shuffler does not answer.
     """
     if place is None:
         yield port
@@ -144,12 +162,6 @@ async def shuffled(
     credentials = grpc.ssl_channel_credentials(place.files.authority)
     options = [("grpc.max_receive_message_length", 2 * _CHUNK_BYTES)]
     async with grpc.aio.secure_channel(place.address, credentials, options) as channel:
-        try:
-            async with asyncio.timeout(_CONNECT_S):
-                await channel.channel_ready()
-        except TimeoutError:
-            raise UnavailableError(
-                f"the shuffler at {place.address} did not answer within "
-                f"{_CONNECT_S:g} s; start it, or correct secure-sum.shuffler"
-            ) from None
-        yield ShufflerTransport(port, channel, place.files.token)
+        transport = ShufflerTransport(port, channel, place)
+        await transport.check_shuffler()
+        yield transport

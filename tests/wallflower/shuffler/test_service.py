@@ -104,6 +104,18 @@ async def test_another_shufflers_certificate_is_not_believed(
             await asked(ShufflerPlace(place.address, other), request_body)
 
 
+async def test_a_shuffler_that_is_gone_is_noticed_before_people_of_the_next_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path) as (place, service):
+        async with shuffled(MemoryTransport({}), place) as transport:
+            assert list(await transport.nodes()) == []
+            await service.close()
+            monkeypatch.setattr(shuffler, "_CONNECT_S", 0.2)
+            with pytest.raises(UnavailableError, match="did not answer"):
+                await transport.nodes()
+
+
 async def test_a_shuffler_that_cannot_be_reached_is_noticed_before_people_are_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
