@@ -72,7 +72,7 @@ _log = logging.getLogger(__name__)
 CountOutcomes = Callable[[int, Mapping[str, int]], None]
 MOST_TASKS = 10_000
 MOST_OPEN_COHORTS = 10_000
-MOST_TOLD = 1_000  # cohorts of a run that a node says it answered
+MOST_REPORTED = 1_000  # cohorts of a run that a node says it answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,7 @@ class Node:
         self.node_id = node_id
         self.users = tuple(users)
         self.lost: Counter[str] = Counter()  # users not shown an arm, and refusals
-        self.only_run: str | None = (
-            None  # the run of the gRPC server it is connected to
-        )
+        self.only_run: str | None = None  # of the server it is connected to
         self.polls = False  # comes to the gRPC server now and then, on no committee
         self._members = frozenset(users)
         if len(self._members) != len(self.users):
@@ -163,7 +161,7 @@ class Node:
 
     async def _answer(self, run_id: str, task: Task) -> TaskAnswer:
         dropped: dict[str, int] = {}
-        answer = await self._settled(run_id, task, dropped)
+        answer = await self._dispatch(run_id, task, dropped)
         if dropped:
             self.lost.update(dropped)
             answer.lost.extend(
@@ -172,7 +170,7 @@ class Node:
             )
         return answer
 
-    async def _settled(
+    async def _dispatch(
         self, run_id: str, task: Task, dropped: dict[str, int]
     ) -> TaskAnswer:
         kind = task.WhichOneof("kind")
@@ -184,7 +182,7 @@ class Node:
                 )
             if kind == "describe":
                 answered = await self._parts.ledger.latest_cohorts(
-                    self.node_id, run_id, MOST_TOLD
+                    self.node_id, run_id, MOST_REPORTED
                 )
                 here = Description(
                     users=self._described, polls=self.polls, answered=answered

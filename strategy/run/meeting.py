@@ -91,9 +91,7 @@ class RollCall:
         try:
             async with asyncio.timeout(timeout_s):
                 while len(await self._transport.nodes()) < expected:  # noqa: ASYNC110
-                    await asyncio.sleep(
-                        _PAUSE_S
-                    )  # transports are asked, they do not tell
+                    await asyncio.sleep(_PAUSE_S)  # transports do not report it
         except TimeoutError:
             _log.warning("not all nodes are there", extra={"event": "nodes-missing"})
         await self.refresh()

@@ -286,9 +286,8 @@ class Recruiter:
 
     async def list_willing(self) -> dict[NodeId, int]:
         """Name the nodes that stay and refused no terms, with their users."""
-        present = (
-            await self._refresh()
-        )  # first: somebody may be there for the first time
+        # First, because somebody may be there for the first time.
+        present = await self._refresh()
         known = self._registry.known
         out = self.terms.refusing | self._registry.polling_nodes
         return {node: known[node].users for node in present if node not in out}

@@ -125,9 +125,7 @@ class _World:
         self._resume_after = 0.0
         self._wrap = MessageFaults(schedule, self.outcome.injected)
         self._phases: Counter[str] = Counter()
-        self.shuffled_batches: Counter[str] = (
-            Counter()
-        )  # that the shuffler made, by cohort
+        self.shuffled_batches: Counter[str] = Counter()  # by cohort
 
     @property
     def shown(self) -> Counter[str]:
