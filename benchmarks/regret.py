@@ -81,7 +81,7 @@ def main() -> int:
             error = spread / count**0.5
             ratio = mean / expected
             joint = spread * (1 / count + 1 / ORACLE_INSTANCES) ** 0.5
-            missed = abs(mean - expected) > max(TOLERANCE * expected, 3 * joint)
+            missed = bool(abs(mean - expected) > max(TOLERANCE * expected, 3 * joint))
             misses += missed
             mark = "!" if missed else " "
             cells.append(f"{mean:10,.0f} ± {error:4.0f} ({ratio:.3f}){mark}")

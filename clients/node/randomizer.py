@@ -191,7 +191,7 @@ def _draw(law: NoiseLaw | None, count: int, bits: BitSource) -> int:
         return 0
     if count <= STEADY:
         return exact_sum(law.sample(count, bits))
-    # In pieces that a table draws steadily: see `protocol.table`.
+    # In pieces that a table draws steadily: see `protocol.noise.table`.
     pieces = (min(STEADY, count - start) for start in range(0, count, STEADY))
     return sum(exact_sum(law.sample(piece, bits)) for piece in pieces)
 

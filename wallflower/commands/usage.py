@@ -18,9 +18,3 @@ else:
     _errors = importlib.import_module(typer.BadParameter.__module__)
     ClickException = _errors.ClickException
     NoArgsIsHelpError = _errors.NoArgsIsHelpError
-
-
-def is_given(context: typer.Context, name: str) -> bool:
-    """Check whether a parameter was written on the command line."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
