@@ -71,6 +71,7 @@ def flower_environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_raylet_start_wait_time_s": str(_RAY_START_S),
+        "RAY_py_gcs_connect_timeout_s": str(_RAY_START_S),
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning per actor
         "PYTHONUNBUFFERED": "1",
         **extra,
@@ -108,7 +109,9 @@ async def simulation_superlink(directory: Path) -> AsyncIterator[FlowerSite]:
     write_connection(home, f"127.0.0.1:{port}", ["insecure = true"])
     # Ray puts sockets below its folder, and a socket's path has at most 107 bytes.
     scratch = Path(tempfile.mkdtemp(prefix="wf-ray-"))
-    environment = flower_environment(home, {"RAY_TMPDIR": str(scratch)})
+    # A port that Ray chooses itself it waits for 30 s, and no setting changes that.
+    ray = {"RAY_TMPDIR": str(scratch), "RAY_GCS_SERVER_PORT": str(free_port())}
+    environment = flower_environment(home, ray)
     log_path = home / "superlink.log"
     try:
         with log_path.open("ab") as log:
