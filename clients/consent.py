@@ -54,6 +54,7 @@ class ClientPolicy:
     smallest_nodes : nodes in a cohort, and in the dealing of the key that its sum is
         sealed under. Where nothing is said and the server may lie, a key must have been
         dealt among so many that all colluders of the cohort are withstood.
+    smallest_trustees : nodes that made the key of a cohort whose people arrive.
     smallest_floor_fraction : h/n; how many of a cohort the noise must be carried by.
     smallest_corrupt : fraction of colluding nodes the secure sum must withstand; the
         threshold of the sharing follows from it.
@@ -73,6 +74,7 @@ class ClientPolicy:
     largest_prices: int = 5
     smallest_cohort: int = 20
     smallest_nodes: int | None = None
+    smallest_trustees: int = 5
     smallest_floor_fraction: Fraction = Fraction(1, 2)
     smallest_corrupt: Fraction = Fraction(1, 10)
     malicious_server: bool | None = None
@@ -90,6 +92,7 @@ class ClientPolicy:
         whole("smallest-cohort", self.smallest_cohort, at_least=2)
         if self.smallest_nodes is not None:
             whole("smallest-nodes", self.smallest_nodes, at_least=2)
+        whole("smallest-trustees", self.smallest_trustees, at_least=2)
         for name, value in (
             ("smallest-floor-fraction", self.smallest_floor_fraction),
             ("smallest-corrupt", self.smallest_corrupt),

@@ -22,6 +22,7 @@ from wallflower.protocol.privacy.shuffled import MIXABLE, MixedCohort, PureShuff
 from wallflower.protocol.rewards.outcome_window import LONGEST_WINDOW_S
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.secure_sum.backends import SHUFFLE
+from wallflower.protocol.visitors import check_admission
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec, Rational, Threat
 from wallflower.protocol.wire.cohort_pb2 import RewardRange as WireRange
 
@@ -86,6 +87,7 @@ def cohort_mechanism(spec: CohortSpec) -> CohortMechanism:
     check_names(spec)
     check_threat(spec.threat)
     check_pairing(spec.mechanism, spec.backend)
+    check_admission(spec)
     mechanism = mechanism_named(
         spec.mechanism,
         from_rational("epsilon", spec.epsilon),

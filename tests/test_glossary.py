@@ -142,10 +142,9 @@ def defined_names(module: ast.Module) -> Iterator[tuple[int, str]]:
 RETIRED: dict[str, Finder] = {
     "desk": word("desks?"),
     "attend, attendee": word("attend(?:s|ed|ing|ees?|ances?)?"),
-    "visit, visitor, lobby": word(
-        "(?:re)?visit(?:s|ed|ing|ors?)?|lobb(?:y|ies)",
-        but="node visitor",
-        # visitors of a site
+    "visit, lobby": word(
+        "(?:re)?visit(?:s|ed|ing)?|lobb(?:y|ies)",
+        # what people do on a site
         pages="docs/tutorial|examples/|wallflower/starter/|wallflower/commands/new.py",
     ),
     "summons": word("summon(?:s|ed|ing)?"),

@@ -25,9 +25,10 @@ class NodeSetup:
     """What the nodes of one process share.
 
     `source` gives the reward source of a node (one object may serve many); `identity`
-    its identity or None; `window` and `reward_range` are what the users agreed to.
-    `count` keeps how many outcomes are not known, on the node. `noise_seed` is for
-    tests only.
+    its identity or None; `inviter_key` vouches for people who arrive by invitation, in
+    cohorts that this node opens as a trustee; `window` and `reward_range` are what the
+    users agreed to. `count` keeps how many outcomes are not known, on the node.
+    `noise_seed` is for tests only.
     """
 
     policy: ClientPolicy
@@ -35,6 +36,7 @@ class NodeSetup:
     source: Callable[[str], Rewards]
     identity: Callable[[str], NodeIdentity | None] = lambda node_id: None
     enrolment_key: bytes | None = None
+    inviter_key: bytes | None = None
     noise_seed: int | None = None
     window: OutcomeWindow = NO_WINDOW
     count: CountOutcomes = lambda shown, unknown: None
@@ -45,6 +47,12 @@ class NodeSetup:
         if self.enrolment_key is None:
             return None
         return Trust(self.enrolment_key, time.time)
+
+    def inviter(self) -> Trust | None:
+        """Whose invitations the nodes believe, as of now."""
+        if self.inviter_key is None:
+            return None
+        return Trust(self.inviter_key, time.time)
 
 
 def make_node(
@@ -74,7 +82,14 @@ def make_node(
     believed = trust if trust is not None else setup.trust()
     identity = setup.identity(node_id)
     new_keyring = ClientKeyring if store is None else stored_keyring(store, node_id)
-    opener = SessionFactory(node_id, setup.policy, identity, believed, new_keyring)
+    opener = SessionFactory(
+        node_id,
+        setup.policy,
+        identity,
+        trust=believed,
+        new_keyring=new_keyring,
+        inviter=setup.inviter(),
+    )
     sessions = None if store is None else StoredSessions(store, node_id, opener.restore)
     certificate = None if identity is None else identity.certificate
     randomizer = (

@@ -10,7 +10,7 @@ from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.context import LARGEST_MESSAGE
 from wallflower.protocol.secure_sum.sealed.sizes import as_withstood
-from wallflower.protocol.secure_sum.threat import Threat, quorum_for
+from wallflower.protocol.secure_sum.threat import Threat, most_corrupt_users
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
 
@@ -22,6 +22,7 @@ class ClientLimits:
     ----------
     minimum_parties : nodes that a cohort, and a dealing of the key that its sum is
         sealed under, must have.
+    minimum_trustees : nodes among which the key of a cohort with seats is dealt.
     minimum_users : users a released sum must be over.
     minimum_corrupt : fraction of colluding nodes the sum must withstand; the
         threshold follows from the threat, so this is the node's minimum threshold.
@@ -32,6 +33,7 @@ class ClientLimits:
     """
 
     minimum_parties: int | None = None
+    minimum_trustees: int = 2
     minimum_users: int = 2
     minimum_corrupt: Fraction = Fraction(0)
     require_enrolment: bool = False
@@ -89,13 +91,32 @@ class ClientLimits:
                 f"{threat.corrupt_nodes(nodes)} may collude",
             )
 
+    def check_trustees(self, dealt: int) -> None:
+        """Refuse a key of too few trustees, whom a lying server may have chosen.
+
+        Trustees are other machines than the people who arrive: how many of them
+        collude does not grow with the cohort.
+        """
+        if dealt < self.minimum_trustees:
+            raise RefusalError(
+                RefusalCode.DEALING_TOO_SMALL,
+                f"a key dealt among {dealt} trustees; at least {self.minimum_trustees}",
+            )
+
+    def check_seats(self, spec: CohortSpec, threat: Threat) -> None:
+        """Refuse seats whose quorum colluders could reach: one person has one seat."""
+        self._check_colluders(spec, threat.corrupt_nodes(spec.cohort_size))
+
     def check_quorum(
         self, spec: CohortSpec, threat: Threat, roster: dict[str, int]
     ) -> None:
         """Refuse a quorum that colluders could reach without the honest floor."""
         if not threat.malicious_server:
             return
-        needed = quorum_for(spec.honest_floor, roster, threat.corrupt)
+        self._check_colluders(spec, most_corrupt_users(roster, threat.corrupt))
+
+    def _check_colluders(self, spec: CohortSpec, colluders: int) -> None:
+        needed = spec.honest_floor + colluders
         if spec.quorum < needed:
             raise RefusalError(
                 RefusalCode.QUORUM_TOO_LOW,

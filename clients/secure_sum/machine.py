@@ -38,6 +38,7 @@ from wallflower.protocol.secure_sum.context import (
 from wallflower.protocol.secure_sum.keys import check_distinct, check_usable, verify
 from wallflower.protocol.secure_sum.session import Contribution, StageAnswer
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat
+from wallflower.protocol.visitors import seats_note
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.secure_sum_pb2 import (
     Envelope,
@@ -57,6 +58,7 @@ class SessionParams(NamedTuple):
     trust: Trust | None
     limits: ClientLimits
     keyring: ClientKeyring
+    inviter: Trust | None = None  # whose invitations are believed
 
 
 # Makes the payload of an answer, from the node's value where the stage needs it.
@@ -172,7 +174,11 @@ class ClientMachine(abc.ABC):
             return
         limits.check_spec(spec, self.threat, self.setting.trust)
         limits.check_size(note.size)
-        roster = listed_roster(note, required=self.threat.malicious_server)
+        if spec.admission:
+            self._check_seats(note)
+            roster = None
+        else:
+            roster = listed_roster(note, required=self.threat.malicious_server)
         if roster is not None:
             if invited and self.setting.party not in roster:
                 raise WrongContextError("this node is not on the roster")
@@ -181,6 +187,12 @@ class ClientMachine(abc.ABC):
         self.roster_size = note.size
         self._roster_body = note.roster
         self.context, self._noted = context, noted
+
+    def _check_seats(self, note: RosterNote) -> None:
+        """Check a cohort of people who arrive: it has seats and lists nobody."""
+        if note != seats_note(self.setting.spec):
+            raise WrongContextError("a roster where people take seats")
+        self.setting.limits.check_seats(self.setting.spec, self.threat)
 
     def has_answered(self, stage: int) -> bool:
         """Return whether a stage had its answer."""

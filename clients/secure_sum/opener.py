@@ -39,6 +39,7 @@ def client_session(
     trust: Trust | None,
     limits: ClientLimits,
     keyring: ClientKeyring,
+    inviter: Trust | None = None,
 ) -> ClientSession:
     """Open a node's session for one cohort.
 
@@ -56,10 +57,18 @@ def client_session(
         What the node insists on.
     keyring : ClientKeyring
         The node's keys for the run; the same object for all of its sessions.
+    inviter : Trust, optional
+        The invitation key to believe where people arrive by invitation.
     """
     return _machine(
         SessionParams(
-            spec, party, identity, trust=trust, limits=limits, keyring=keyring
+            spec,
+            party,
+            identity,
+            trust=trust,
+            limits=limits,
+            keyring=keyring,
+            inviter=inviter,
         )
     )
 
@@ -70,6 +79,7 @@ def restore_session(
     trust: Trust | None,
     limits: ClientLimits,
     keyring: ClientKeyring,
+    inviter: Trust | None = None,
 ) -> ClientSession:
     """Go on with a session from its `snapshot`, maybe in another process."""
     state = parse(ClientState, snapshot)
@@ -81,6 +91,7 @@ def restore_session(
             trust=trust,
             limits=limits,
             keyring=keyring,
+            inviter=inviter,
         )
     )
     machine.resume(state)
@@ -107,6 +118,8 @@ class SessionFactory:
         The enrolment key to believe; None assumes a semi-honest server.
     new_keyring : Callable[[str], ClientKeyring]
         Makes the keyring of a run; another where several processes serve one node.
+    inviter : Trust | None
+        The invitation key to believe where people arrive by invitation.
     """
 
     def __init__(
@@ -116,12 +129,15 @@ class SessionFactory:
         identity: NodeIdentity | None = None,
         trust: Trust | None = None,
         new_keyring: Callable[[str], ClientKeyring] = ClientKeyring,
+        inviter: Trust | None = None,
     ) -> None:
         self._node_id = node_id
         self._identity = identity
         self._trust = trust
+        self._inviter = inviter
         self._limits = ClientLimits(
             minimum_parties=policy.smallest_nodes,
+            minimum_trustees=policy.smallest_trustees,
             minimum_corrupt=policy.smallest_corrupt,
             require_malicious=bool(policy.malicious_server),
             shufflers=policy.shufflers,
@@ -138,13 +154,19 @@ class SessionFactory:
             trust=self._trust,
             limits=self._limits,
             keyring=self._keyring(spec.run_id),
+            inviter=self._inviter,
         )
 
     def restore(self, snapshot: bytes) -> ClientSession:
         """Go on with a cohort that another process of this node began."""
         run_id = parse(ClientState, snapshot).spec.run_id
         return restore_session(
-            snapshot, self._identity, self._trust, self._limits, self._keyring(run_id)
+            snapshot,
+            self._identity,
+            self._trust,
+            limits=self._limits,
+            keyring=self._keyring(run_id),
+            inviter=self._inviter,
         )
 
     def forget(self, run_id: str, cohort_id: str) -> None:

@@ -26,6 +26,7 @@ from wallflower.protocol.errors import (
     RefusalError,
     WrongContextError,
 )
+from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.backends import (
     CHECK,
@@ -58,6 +59,7 @@ from wallflower.protocol.secure_sum.sealed.group import (
 from wallflower.protocol.secure_sum.sealed.sizes import DealingSizes
 from wallflower.protocol.secure_sum.session import Contribution
 from wallflower.protocol.secure_sum.threat import least_contributors
+from wallflower.protocol.visitors import INVITED
 from wallflower.protocol.wire.sealed_pb2 import (
     CheckRequest,
     DealRequest,
@@ -140,7 +142,7 @@ class SealedClient(ClientMachine):
 
         Where the server may lie every contribution is verified and the sum made here.
         """
-        setting, roster = self.setting, self.roster
+        setting = self.setting
         needed = least_contributors(self.threat, self.roster_size)
         if request.contributors < needed:
             raise RefusalError(
@@ -156,8 +158,15 @@ class SealedClient(ClientMachine):
             raise WrongContextError("more contributors than the roster has nodes")
         if not self.threat.malicious_server:
             return shared_point(request.sum)
-        assert roster is not None
+        return self._verified_sum(request)
+
+    def _verified_sum(self, request: OpenRequest) -> Point:
+        """Return Σ C₁ over contributions that are all verified here."""
+        setting, roster = self.setting, self.roster
         senders = list(request.senders)
+        if setting.spec.admission:
+            roster = dict.fromkeys(senders, 1)
+        assert roster is not None
         if len(senders) != len(request.sealed):
             raise MalformedMessageError("the set is incomplete")
         if senders != sorted(set(senders)):
@@ -166,9 +175,9 @@ class SealedClient(ClientMachine):
             raise WrongContextError("the set has another size than stated")
         if sum(one.users for one in request.sealed) != request.users:
             raise WrongContextError("the set has another number of users than stated")
-        assert setting.trust is not None
+        trust = _contributors_trust(setting)
         ones = [
-            checked_contribution(one, sender, roster, self._bound, setting.trust)
+            checked_contribution(one, sender, roster, self._bound, trust)
             for sender, one in zip(senders, request.sealed, strict=True)
         ]
         summed = total(ones)
@@ -244,6 +253,18 @@ class SealedClient(ClientMachine):
             self._part.resume(body)
         else:
             self._bound = body
+
+
+def _contributors_trust(setting: SessionParams) -> Trust:
+    """Return who vouches for the contributors: enrolment, or the inviter."""
+    if setting.spec.admission != INVITED:
+        assert setting.trust is not None  # the limits refuse a lying server without
+        return setting.trust
+    if setting.inviter is None:
+        raise RefusalError(
+            RefusalCode.ENROLMENT_REQUIRED, "no invitation key is configured"
+        )
+    return setting.inviter
 
 
 def _opening_key(

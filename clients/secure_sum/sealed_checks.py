@@ -67,7 +67,10 @@ def sealing_key(
         raise AuthenticationError("the key is not the one that the dealers made")
     if dealt.threat != threat:
         raise WrongContextError("the dealing was made for another threat")
-    setting.limits.check_dealing(threat, dealt.nodes, nodes)
+    if setting.spec.admission:
+        setting.limits.check_trustees(dealt.nodes)
+    else:
+        setting.limits.check_dealing(threat, dealt.nodes, nodes)
     return key
 
 

@@ -138,6 +138,7 @@ def spec_digest(spec: cohort_pb2.CohortSpec) -> bytes:
     fields.append(int(spec.proved_inputs))
     measured = spec.reward_range
     fields += (measured.low, measured.high, measured.unit, spec.window_ms)
+    fields.append(spec.admission)
     for part in (
         spec.epsilon,
         spec.scale,

@@ -34,7 +34,7 @@ class RewardRange(_message.Message):
     def __init__(self, low: _Optional[str] = ..., high: _Optional[str] = ..., unit: _Optional[str] = ...) -> None: ...
 
 class CohortSpec(_message.Message):
-    __slots__ = ("run_id", "batch", "arm", "cohort_id", "mechanism", "epsilon", "scale", "wrap_probability", "cohort_size", "honest_floor", "quorum", "backend", "modulus", "threat", "arm_name", "proved_inputs", "reward_range", "window_ms")
+    __slots__ = ("run_id", "batch", "arm", "cohort_id", "mechanism", "epsilon", "scale", "wrap_probability", "cohort_size", "honest_floor", "quorum", "backend", "modulus", "threat", "arm_name", "proved_inputs", "reward_range", "window_ms", "admission")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     ARM_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +53,7 @@ class CohortSpec(_message.Message):
     PROVED_INPUTS_FIELD_NUMBER: _ClassVar[int]
     REWARD_RANGE_FIELD_NUMBER: _ClassVar[int]
     WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
+    ADMISSION_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     batch: int
     arm: int
@@ -71,4 +72,5 @@ class CohortSpec(_message.Message):
     proved_inputs: bool
     reward_range: RewardRange
     window_ms: int
-    def __init__(self, run_id: _Optional[str] = ..., batch: _Optional[int] = ..., arm: _Optional[int] = ..., cohort_id: _Optional[str] = ..., mechanism: _Optional[str] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., scale: _Optional[_Union[Rational, _Mapping]] = ..., wrap_probability: _Optional[_Union[Rational, _Mapping]] = ..., cohort_size: _Optional[int] = ..., honest_floor: _Optional[int] = ..., quorum: _Optional[int] = ..., backend: _Optional[str] = ..., modulus: _Optional[int] = ..., threat: _Optional[_Union[Threat, _Mapping]] = ..., arm_name: _Optional[str] = ..., proved_inputs: _Optional[bool] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., window_ms: _Optional[int] = ...) -> None: ...
+    admission: str
+    def __init__(self, run_id: _Optional[str] = ..., batch: _Optional[int] = ..., arm: _Optional[int] = ..., cohort_id: _Optional[str] = ..., mechanism: _Optional[str] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., scale: _Optional[_Union[Rational, _Mapping]] = ..., wrap_probability: _Optional[_Union[Rational, _Mapping]] = ..., cohort_size: _Optional[int] = ..., honest_floor: _Optional[int] = ..., quorum: _Optional[int] = ..., backend: _Optional[str] = ..., modulus: _Optional[int] = ..., threat: _Optional[_Union[Threat, _Mapping]] = ..., arm_name: _Optional[str] = ..., proved_inputs: _Optional[bool] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., window_ms: _Optional[int] = ..., admission: _Optional[str] = ...) -> None: ...

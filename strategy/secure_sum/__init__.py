@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.secure_sum.backends import (
@@ -44,6 +44,7 @@ def server_session(
     *,
     trust: Trust | None = None,
     keyring: ServerKeyring | None = None,
+    contributions: Callable[[], Iterable[tuple[PartyId, bytes]]] | None = None,
 ) -> ServerSession:
     """Open the server's session for one cohort.
 
@@ -59,9 +60,11 @@ def server_session(
     keyring : ServerKeyring, optional
         What the server knows for the run: the key that sums are sealed under, the
         shuffler's. The same object for all cohorts of a run.
+    contributions : Callable, optional
+        Reads what people who arrived answered, by visitor; each was checked before.
     """
     known = keyring if keyring is not None else ServerKeyring(spec.run_id)
-    return _machine(SessionParams(spec, parties, trust, known))
+    return _machine(SessionParams(spec, parties, trust, known, contributions))
 
 
 def restore_session(

@@ -8,7 +8,7 @@ one from a party already heard is refused and the first one stands.
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -41,6 +41,7 @@ from wallflower.protocol.secure_sum.session import (
     Void,
 )
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat
+from wallflower.protocol.visitors import seats_note
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.secure_sum_pb2 import (
     Envelope,
@@ -61,6 +62,8 @@ class SessionParams:
     parties: Mapping[PartyId, int]
     trust: Trust | None
     keyring: ServerKeyring
+    # Of people who arrived: each was checked when it came (strategy.visitors).
+    contributions: Callable[[], Iterable[tuple[PartyId, bytes]]] | None = None
 
 
 class ServerMachine(abc.ABC):
@@ -90,7 +93,15 @@ class ServerMachine(abc.ABC):
         return f"{type(self).__name__}({self.opening.spec.cohort_id!r}, {name})"
 
     def set_roster(self, roster: Mapping[PartyId, int]) -> None:
-        """Fix who takes part; the context of every later message follows."""
+        """Fix who takes part; the context of every later message follows.
+
+        People who arrive take seats: the context holds how many, and no names.
+        """
+        if self.opening.spec.admission:
+            note = seats_note(self.opening.spec)
+            self.context = context_of(self.opening.spec, note.digest, note.size)
+            self.roster_note = self.known_note = note
+            return
         body = roster_bytes(roster)
         digest = roster_digest(body)
         self.context = context_of(self.opening.spec, digest, len(roster))

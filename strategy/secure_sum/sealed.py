@@ -7,7 +7,7 @@ node, the closed set and the sum. Who fails a proof is named and left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 
 from wallflower.protocol.accounting.truncation import Truncation, truncation
 from wallflower.protocol.cohort import cohort_mechanism
@@ -102,7 +102,19 @@ class SealedServer(ServerMachine):
         if self._key.threat != self.threat:
             return self._void("no-dealing", "the run's key was made for another threat")
         self._bound = sealed_context(self.context, self._key.name)
+        if self.opening.contributions is not None:
+            return self._close_seats(self.opening.contributions())
         return self.enter(SEAL)
+
+    def _close_seats(self, answers: Iterable[tuple[PartyId, bytes]]) -> Step:
+        """Close the set of people who arrived and answered."""
+        for party, body in answers:
+            answer = parse(SealAnswer, body)
+            pair = Ciphertext(Point.parse(answer.one), Point.parse(answer.two))
+            self._sealed[party] = answer, pair
+        for party in self.parties.keys() - self._sealed.keys():
+            self.lost[party] = "no-answer"
+        return self._close_set()
 
     def _concerns(self, party: PartyId) -> bool:
         if self.stage == OPEN:
@@ -238,7 +250,7 @@ class SealedServer(ServerMachine):
 
     def _too_few(self, parties: Set[PartyId]) -> tuple[str, str] | None:
         """Say why these contributors give no sum, or nothing."""
-        needed = least_contributors(self.threat, len(self.parties))
+        needed = least_contributors(self.threat, self.roster_note.size)
         if len(parties) < needed:
             detail = f"{len(parties)} nodes contributed; {needed} needed"
             return "too-few-contributors", detail

@@ -49,6 +49,7 @@ SPEC = CohortSpec(
     proved_inputs=True,
     reward_range=RewardRange(low="0", high="200", unit="€"),
     window_ms=60_000,
+    admission="invited",
 )
 NOTE = wire.RosterNote(digest=b"\x01" * 4, size=3, roster=b"r")
 KEY = wire.PartyKey(key=b"\x02" * 4, certificate=b"c", signature=b"s", mask_key=b"m")
@@ -106,8 +107,8 @@ def test_an_envelope_has_its_golden_bytes() -> None:
 
 
 ENVELOPE = "08041204050505051a01612a077061796c6f61643208a191e03dcf457b49"
-SPEC_DIGEST = "9888d03be1f8051001f48bb5f5d3d39250a72432492fb68f7ae29acfee74d85e"
-CONTEXT = "322d2ebf14e3ce9388ffafe90208ee59c53d349cfdb42ab764f755cfd7fc5176"
+SPEC_DIGEST = "f5d4a44d14faadc1b275e16c1183c3a25cb0899eaa4d810b2e64dcc457cfa290"
+CONTEXT = "efc9d693b6a72d676aefb2b226a170eeb4c03ba8687dc6cf8352020bdf2c4b9b"
 
 
 def test_digests_of_spec_and_context_are_golden() -> None:
