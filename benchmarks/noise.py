@@ -17,11 +17,10 @@ import numpy as np
 
 from benchmarks.report import Row, keep, show
 from wallflower.protocol.noise.bits import OsBits, SeededBits
-from wallflower.protocol.noise.counts import Polya
 from wallflower.protocol.noise.difference import NegativeBinomialDifference
 from wallflower.protocol.noise.gaussian import DiscreteGaussian, Skellam
 from wallflower.protocol.noise.laplace import DiscreteLaplace
-from wallflower.protocol.noise.law import LadderLaw
+from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.noise.table import CertifiedTable
 
 ROUNDS = 7
@@ -35,16 +34,9 @@ class Contest:
     """One law and whoever can draw from it."""
 
     name: str
-    law: LadderLaw
+    law: NoiseLaw
     floats: Draw | None = None
     opendp: Draw | None = None
-
-
-def gamma_poisson(shape: float, rate: float) -> Draw:
-    """Pólya(shape, e^{−rate}) in doubles: Poisson with a Gamma mean."""
-    generator = np.random.default_rng()
-    scale = 1 / math.expm1(rate)
-    return lambda count: generator.poisson(generator.gamma(shape, scale, count))
 
 
 def gamma_poisson_difference(shape: float, rate: float) -> Draw:
@@ -85,11 +77,6 @@ def contests() -> list[Contest]:
     """Shares of one user in a thousand, and totals at several g/ε."""
     share, rate = Fraction(1, 1000), Fraction(1, 32)
     found = [
-        Contest(
-            "Pólya(1/1000), g/ε = 32",
-            Polya(share, rate),
-            gamma_poisson(1 / 1000, 1 / 32),
-        ),
         Contest(
             "user's share 1/1000, g/ε = 32",
             NegativeBinomialDifference(share, rate),
@@ -157,8 +144,7 @@ def build_rows() -> list[Row]:
     rows: list[Row] = []
     for scale in (100, 1000, 10_000):
         rate, square = Fraction(1, scale), Fraction(scale) ** 2
-        laws: dict[str, LadderLaw] = {
-            "Pólya, shape 1/1000": Polya(Fraction(1, 1000), rate),
+        laws: dict[str, NoiseLaw] = {
             "discrete Laplace": DiscreteLaplace(Fraction(scale)),
             "NB-difference, shape 1/1000": NegativeBinomialDifference(
                 Fraction(1, 1000), rate
@@ -182,7 +168,7 @@ def build_rows() -> list[Row]:
     return rows
 
 
-def built(law: LadderLaw) -> tuple[float, int]:
+def built(law: NoiseLaw) -> tuple[float, int]:
     """Build a table three times; give the fastest time and its length."""
     best, length = math.inf, 0
     for _ in range(3):

@@ -36,7 +36,7 @@ class OsBits:
     Every request is a system call of its own and nothing of it is kept, so that there
     is no word which a forked child, a clone of the machine or a snapshot that is gone
     back to could hand out a second time. The system's generator is watched: see
-    `GeneratorWatch`.
+    `_GeneratorWatch`.
     """
 
     __slots__ = ()
@@ -151,7 +151,7 @@ _WINDOW = 1024
 _MOST_ALIKE = 640
 
 
-class GeneratorWatch:
+class _GeneratorWatch:
     """Stands between a process and its generator.
 
     With each request one word more is drawn that is never handed out: it must differ
@@ -196,4 +196,4 @@ def _repeats(words: Words) -> bool:
     return bool((words[1:] == words[:-1]).any())
 
 
-WATCH = GeneratorWatch()
+WATCH = _GeneratorWatch()

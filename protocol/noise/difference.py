@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
-from typing import ClassVar
 
 from flint import arb, ctx
 
@@ -23,19 +22,16 @@ from wallflower.protocol.noise.balls import (
     scaled_floor,
 )
 from wallflower.protocol.noise.bits import BitSource, Integers
-from wallflower.protocol.noise.counts import (
-    MOST_PARTS,
-    Polya,
-    check_shape_and_rate,
-    log_two_sided,
-)
-from wallflower.protocol.noise.laplace import DiscreteLaplace
+from wallflower.protocol.noise.laplace import DiscreteLaplace, log_two_sided
 from wallflower.protocol.noise.law import (
-    LadderLaw,
+    WIDEST_TABLE,
+    NoiseLaw,
     check_listable,
     far_out,
     far_out_argument,
+    positive_rational,
 )
+from wallflower.protocol.noise.rejection import polya_sampler, polya_variance
 
 # --- Gauss's function ₂F₁(R + extra, R + x; x + 1; e^{−2·rate}), enclosed.
 #
@@ -101,7 +97,7 @@ def _summed(shape: Fraction, rate: Fraction, x: int, extra: int) -> Ball:
 
 
 @dataclass(slots=True)
-class Descent:
+class _Descent:
     """A place k of the recurrence with A_k and D_k, both scaled and rounded down."""
 
     place: int
@@ -111,7 +107,7 @@ class Descent:
 
 
 @dataclass(frozen=True, slots=True)
-class Recurrence:
+class _Recurrence:
     """Constants of the recurrence, scaled by 2^fine, each exact to the guard."""
 
     shape: Fraction
@@ -121,7 +117,7 @@ class Recurrence:
     gap: int
 
     @classmethod
-    def of(cls, shape: Fraction, rate: Fraction, guard_bits: int) -> Recurrence:
+    def of(cls, shape: Fraction, rate: Fraction, guard_bits: int) -> _Recurrence:
         """Enclose 1/q, q and the numerator of R times 1−q²."""
         # The smallest of them, q or 1−q², keeps all guard bits.
         fine = guard_bits + 48 + math.ceil(3 * rate)
@@ -134,7 +130,7 @@ class Recurrence:
             * scaled_floor(lambda: one_minus_exp(2 * ball(rate)), fine, guard_bits),
         )
 
-    def descend(self, state: Descent, steps: int) -> list[int]:
+    def descend(self, state: _Descent, steps: int) -> list[int]:
         """Return A_{k−1}, A_{k−2}, …, so many of them, and move the state there.
 
         Relative errors grow by at most five roundings a step, and below k = R by the
@@ -164,14 +160,14 @@ def _lost_bits(negative: int, positive: int) -> float:
     return math.log2((positive + negative) / (positive - negative))
 
 
+_MOST_PARTS = 64  # shapes above are far from zero, where the recurrence ends
 _MOST_LADDER_PARTS = 2000  # each part costs two bits in all numbers
 _SMALL_LEVEL = Fraction(1, 1000)  # a bound that lies well outside the centre
 _CHUNK = 256  # steps between two looks at the tail
-_LONG_LADDER = 2000  # scale from which one closed form is cheaper than all masses
 
 
 @dataclass(frozen=True, slots=True)
-class NegativeBinomialDifference(LadderLaw):
+class NegativeBinomialDifference(NoiseLaw):
     """Difference of two independent Pólya(shape, e^{−rate}) draws.
 
     The law of a cohort's noise when shares calibrated to h users come from R·h of them;
@@ -183,10 +179,12 @@ class NegativeBinomialDifference(LadderLaw):
 
     shape: Fraction
     rate: Fraction
-    symmetric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_shape_and_rate(self.shape, self.rate)
+        least = Fraction(1, 10**15)
+        positive_rational("shape", self.shape, at_least=least, at_most=10**15)
+        least = Fraction(1, 10**9)
+        positive_rational("rate", self.rate, at_least=least, at_most=1000)
 
     def __hash__(self) -> int:
         return self._hash
@@ -200,20 +198,14 @@ class NegativeBinomialDifference(LadderLaw):
         """P(X = x) = (1−q)^{2R} q^x (R)_x/x! · ₂F₁(R, R+x; x+1; q²)."""
         return self._coefficient(x, extra=0)
 
-    def pmf(self, x: int) -> float:
-        """P(X = x); ₂F₁ takes milliseconds, so a short ladder answers instead."""
-        if self.rate * _LONG_LADDER > 1 and self.shape <= MOST_PARTS:
-            return float(self.pmf_range(x, x)[0])
-        return LadderLaw.pmf(self, x)
-
     def _smallest_magnitude(self, level: Fraction) -> int:
-        """Exact up to MOST_PARTS parts, above by Chernoff's bound: never too small."""
-        if self.shape > MOST_PARTS:
+        """Exact up to 64 parts, above by Chernoff's bound: never too small."""
+        if self.shape > _MOST_PARTS:
             return self._chernoff(level)
         found = None
         if level < _SMALL_LEVEL:
             found = _searched(self, level)
-        return LadderLaw._smallest_magnitude(self, level) if found is None else found
+        return NoiseLaw._smallest_magnitude(self, level) if found is None else found
 
     def _chernoff(self, level: Fraction) -> int:
         """Return k with 2·M(λ)·e^{−λ(k+1)} ≤ level, for a λ near the best one."""
@@ -255,7 +247,7 @@ class NegativeBinomialDifference(LadderLaw):
         return bisect.bisect_left(range(high), True, lo=1, key=far_enough)
 
     def _doubled_mass(self, x: int) -> Ball:
-        return 2 * self._coefficient(x, extra=0)
+        return 2 * self.mass(x)
 
     def _doubled_companion(self, x: int) -> Ball:
         """R(1−q²)·C_x times 2 and the denominator of R, as the loop holds it."""
@@ -268,17 +260,19 @@ class NegativeBinomialDifference(LadderLaw):
 
     def variance(self) -> float:
         """2R q/(1−q)²."""
-        return 2 * Polya(self.shape, self.rate).variance()
+        return 2 * polya_variance(self.shape, self.rate)
 
     @cached_property
     def wide(self) -> bool:
-        """True if its two Pólya halves are."""
-        return Polya(self.shape, self.rate).wide
+        """True for many parts or a small rate; shares below one part never are."""
+        return self.shape >= 1 and (
+            self.shape > _MOST_PARTS or self.rate * WIDEST_TABLE < 1
+        )
 
     def sample_wide(self, count: int, bits: BitSource) -> Integers:
         """Draw the two halves and subtract."""
-        half = Polya(self.shape, self.rate)
-        return half.sample_wide(count, bits) - half.sample_wide(count, bits)
+        half = polya_sampler(self.shape, self.rate)
+        return half.sample(count, bits) - half.sample(count, bits)
 
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
         """Run the recurrence down to zero from where the tail is small enough."""
@@ -291,7 +285,7 @@ class NegativeBinomialDifference(LadderLaw):
             )
         # Below k = R each step loses less than two bits.
         guard_bits += 2 * math.ceil(self.shape)
-        recurrence = Recurrence.of(self.shape, self.rate, guard_bits)
+        recurrence = _Recurrence.of(self.shape, self.rate, guard_bits)
         last = self._reach(tail_bits)
 
         def attempt(shift: int) -> tuple[list[int], int] | None:
@@ -310,13 +304,13 @@ class NegativeBinomialDifference(LadderLaw):
 
         return climb(attempt, guard_bits, guard_bits + tail_bits + 48)
 
-    def _start(self, place: int, shift: int, guard_bits: int) -> Descent | None:
+    def _start(self, place: int, shift: int, guard_bits: int) -> _Descent | None:
         """Enclose the recurrence at a place; None if the shift is too small."""
         mass, companion = (
             scaled_floor(partial(formula, place), shift, guard_bits)
             for formula in (self._doubled_mass, self._doubled_companion)
         )
-        return Descent(place, mass, companion) if mass and companion else None
+        return _Descent(place, mass, companion) if mass and companion else None
 
     def _search_tail(self, level: Fraction) -> int | None:
         """Smallest k with P(|X| > k) ≤ level from the masses beyond it alone.
@@ -337,7 +331,7 @@ class NegativeBinomialDifference(LadderLaw):
         state = self._start(first, shift, guard_bits)
         if state is None:
             return None
-        recurrence = Recurrence.of(self.shape, self.rate, guard_bits)
+        recurrence = _Recurrence.of(self.shape, self.rate, guard_bits)
         accuracy = accuracy_after(state.place, guard_bits)
         outermost = state.mass
         masses = recurrence.descend(state, _CHUNK)

@@ -6,25 +6,23 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import ClassVar
 
 from flint import arb, ctx
 
 from wallflower.protocol.noise.balls import Ball, Ladder, ball, climb, scaled_floor
 from wallflower.protocol.noise.bits import BitSource, Integers
-from wallflower.protocol.noise.counts import Poisson
 from wallflower.protocol.noise.law import (
     WIDEST_TABLE,
-    LadderLaw,
+    NoiseLaw,
     check_listable,
     far_out,
     positive_rational,
 )
-from wallflower.protocol.noise.rejection import LogConcaveSampler
+from wallflower.protocol.noise.rejection import LogConcaveSampler, poisson_sampler
 
 
 @dataclass(frozen=True, slots=True)
-class Skellam(LadderLaw):
+class Skellam(NoiseLaw):
     """Sk(0, σ²), the difference of two Poisson(σ²/2) draws: P(x) = e^{−σ²} I_x(σ²).
 
     Closed under sums: variances add up. Notes: b_k = I_k(z) obeys
@@ -32,7 +30,6 @@ class Skellam(LadderLaw):
     """
 
     variance_parameter: Fraction
-    symmetric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         positive_rational(
@@ -61,8 +58,8 @@ class Skellam(LadderLaw):
 
     def sample_wide(self, count: int, bits: BitSource) -> Integers:
         """Draw two Poisson variables and subtract."""
-        half = Poisson(self.variance_parameter / 2)
-        return half.sample_wide(count, bits) - half.sample_wide(count, bits)
+        half = poisson_sampler(self.variance_parameter / 2)
+        return half.sample(count, bits) - half.sample(count, bits)
 
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
         """Run the recurrence of the class down from where the tail is small enough."""
@@ -98,14 +95,13 @@ class Skellam(LadderLaw):
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussian(LadderLaw):
+class DiscreteGaussian(NoiseLaw):
     """N_ℤ(0, σ²): P(x) ∝ e^{−x²/(2σ²)} (Canonne, Kamath, Steinke 2020).
 
     Sub-Gaussian with parameter σ², and its variance is at most σ².
     """
 
     variance_parameter: Fraction
-    symmetric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         positive_rational(

@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
 from flint import arb, fmpz_poly
@@ -26,7 +25,7 @@ from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.balls import Ball, Ladder, ball, precision
 from wallflower.protocol.noise.bits import BitSource, Integers
 from wallflower.protocol.noise.gaussian import DiscreteGaussian
-from wallflower.protocol.noise.law import LadderLaw
+from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.noise.rejection import LogConcaveSampler
 
 # Convolving a sum of this variance takes about a second.
@@ -36,18 +35,17 @@ _CERTIFIES_TABLES = 256  # bits of closeness that leave room for many refinement
 
 
 @dataclass(frozen=True, slots=True)
-class SumOfDiscreteGaussians(LadderLaw):
+class SumOfDiscreteGaussians(NoiseLaw):
     """X₁ + … + X_count with X_i ~ N_ℤ(0, variance_parameter) independent.
 
-    `pmf`, `cdf` and bounds are exact where the closeness theorem or a convolution
-    settles them. For a small σ and a variance too large to convolve, `pmf` and `cdf`
-    are those of one discrete Gaussian, off by the factor e^{±closeness}; the two-sided
-    bound includes that factor, so that it is never too small. Samples are exact always.
+    Masses and bounds are exact where the closeness theorem or a convolution settles
+    them. For a small σ and a variance too large to convolve, masses are those of one
+    discrete Gaussian, off by the factor e^{±closeness}; the two-sided bound includes
+    that factor, so that it is never too small. Samples are exact always.
     """
 
     count: int
     variance_parameter: Fraction
-    symmetric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int):
@@ -89,14 +87,6 @@ class SumOfDiscreteGaussians(LadderLaw):
                 float((-(self._closeness().log()) / arb.const_log2()).lower())
             )
 
-    def mass(self, x: int) -> Ball:
-        """Enclose P(X = x) by the closeness theorem."""
-        return self.single.mass(x) * (1 + self._closeness() * 2 * arb(0, 1))
-
-    def pmf(self, x: int) -> float:
-        """P(X = x)."""
-        return float(self.pmf_range(x, x)[0])
-
     def log_mgf(self, argument: float) -> float:
         """Add up the log-MGFs of the parts; at most nσ²λ²/2."""
         return self.count * DiscreteGaussian(self.variance_parameter).log_mgf(argument)
@@ -108,7 +98,7 @@ class SumOfDiscreteGaussians(LadderLaw):
     def two_sided_bound(self, level: Fraction) -> int:
         """Smallest τ with P(|X| > τ) ≤ level; never smaller than that."""
         if self._settled(level):
-            return LadderLaw.two_sided_bound(self, level)
+            return NoiseLaw.two_sided_bound(self, level)
         return min(self._bound_by_closeness(level), self._sub_gaussian_bound(level))
 
     def _bound_by_closeness(self, level: Fraction) -> int:
@@ -125,7 +115,7 @@ class SumOfDiscreteGaussians(LadderLaw):
     def _smallest_magnitude(self, level: Fraction) -> int:
         """Exact, or refused where the theorem leaves more than one candidate."""
         if self._settled(level):
-            return LadderLaw._smallest_magnitude(self, level)
+            return NoiseLaw._smallest_magnitude(self, level)
         most = self._bound_by_closeness(level)
         # The theorem bounds the tail from below as well.
         inflation = Fraction(math.nextafter(math.exp(self.closeness()), math.inf))

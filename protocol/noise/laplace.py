@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import ClassVar
 
 from wallflower.protocol.noise.balls import (
     Ball,
@@ -14,15 +13,13 @@ from wallflower.protocol.noise.balls import (
     ball,
     certainly_at_most,
     climb,
-    nearest_double,
     one_minus_exp,
     scaled_floor,
 )
 from wallflower.protocol.noise.bits import BitSource, Integers
-from wallflower.protocol.noise.counts import log_two_sided
 from wallflower.protocol.noise.law import (
     WIDEST_TABLE,
-    LadderLaw,
+    NoiseLaw,
     check_listable,
     positive_rational,
 )
@@ -30,7 +27,7 @@ from wallflower.protocol.noise.rejection import LogConcaveSampler
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteLaplace(LadderLaw):
+class DiscreteLaplace(NoiseLaw):
     """Lap_ℤ(t): P(x) = (1−q)/(1+q) · q^|x|, q = e^{−1/t}.
 
     Added to a query of sensitivity g with t = g/ε it gives (ε, 0)-differential privacy
@@ -38,7 +35,6 @@ class DiscreteLaplace(LadderLaw):
     """
 
     scale: Fraction
-    symmetric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         positive_rational(
@@ -50,11 +46,8 @@ class DiscreteLaplace(LadderLaw):
         rate = 1 / ball(self.scale)
         return one_minus_exp(rate) / (1 + (-rate).exp()) * (-rate * x).exp()
 
-    def _upper_tail(self, magnitude: int) -> float:
-        """P(|X| > k) = 2 q^{k+1}/(1+q)."""
-        return nearest_double(lambda: self._tail(magnitude))
-
-    def _tail(self, magnitude: int) -> Ball:
+    def tail(self, magnitude: int) -> Ball:
+        """Enclose P(|X| > k) = 2 q^{k+1}/(1+q)."""
         rate = 1 / ball(self.scale)
         return 2 * (-rate * (magnitude + 1)).exp() / (1 + (-rate).exp())
 
@@ -64,9 +57,9 @@ class DiscreteLaplace(LadderLaw):
         ratio = math.log(2) - math.log1p(math.exp(-1 / scale))
         log_level = math.log(level.numerator) - math.log(level.denominator)
         guess = max(0, math.ceil(scale * (ratio - log_level) - 1))
-        while not certainly_at_most(partial(self._tail, guess), level):
+        while not certainly_at_most(partial(self.tail, guess), level):
             guess += 1
-        while guess and certainly_at_most(partial(self._tail, guess - 1), level):
+        while guess and certainly_at_most(partial(self.tail, guess - 1), level):
             guess -= 1
         return guess
 
@@ -118,3 +111,15 @@ def _laplace_sampler(law: DiscreteLaplace) -> LogConcaveSampler:
         return (-abs(offset) / ball(law.scale)).exp()
 
     return LogConcaveSampler(0, ratio, math.sqrt(law.variance()))
+
+
+def log_two_sided(rate: float, argument: float) -> float:
+    """ln[(1−q)² / ((1−q e^λ)(1−q e^{−λ}))]: the log-MGF of Lap_ℤ(1/rate).
+
+    As −ln(1 − (sinh λ/2 / sinh rate/2)²), in which nothing cancels near zero: a sum of
+    10¹⁰ such noises is rounded by no more than its own last digits.
+    """
+    if abs(argument) >= rate:
+        return math.inf
+    part = (math.sinh(argument / 2) / math.sinh(rate / 2)) ** 2
+    return -math.log1p(-part) if part < 1 else math.inf  # a last digit below the rate

@@ -1,7 +1,8 @@
 """What a noise law is: a distribution on the integers that knows itself exactly.
 
-Concrete laws (Pólya, discrete Laplace, NB-difference, Poisson, Skellam, discrete
-Gaussian) implement this; samplers, mechanisms, accountant, radii and simulator read it.
+Concrete laws (discrete Laplace, NB-difference, Skellam, discrete Gaussian and sums of
+it) implement this; samplers, mechanisms, accountant, radii and simulator read it. What
+all share, tables, bounds and tails, is read from one ladder.
 """
 
 from __future__ import annotations
@@ -10,51 +11,14 @@ import abc
 import math
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.noise.balls import Ball, Ladder, nearest_double
+from wallflower.protocol.noise.balls import Ladder
 from wallflower.protocol.noise.bits import BitSource, Integers
 from wallflower.protocol.noise.table import TABLES
-
-
-class NoiseLaw(abc.ABC):
-    """A probability law on the integers (mean known, parameters rational)."""
-
-    @abc.abstractmethod
-    def pmf(self, x: int) -> float:
-        """P(X = x), correct to the last digits of a double."""
-
-    @abc.abstractmethod
-    def cdf(self, x: int) -> float:
-        """P(X ≤ x), correct to the last digits of a double."""
-
-    @abc.abstractmethod
-    def quantile(self, level: Fraction) -> int:
-        """Smallest x with P(X ≤ x) ≥ level, decided by enclosures, never by floats."""
-
-    @abc.abstractmethod
-    def two_sided_bound(self, level: Fraction) -> int:
-        """Smallest τ ≥ 0 with P(|X| > τ) ≤ level, decided by enclosures."""
-
-    @abc.abstractmethod
-    def log_mgf(self, argument: float) -> float:
-        """ln E exp(argument · X); +inf outside the domain."""
-
-    @abc.abstractmethod
-    def variance(self) -> float:
-        """Var X."""
-
-    @abc.abstractmethod
-    def sample(self, count: int, bits: BitSource) -> Integers:
-        """Draw `count` independent values, exactly from this law."""
-
-
-# --- What all laws share: tables, quantiles and tails, all read from one ladder.
-
 
 # Laws up to this scale or deviation are drawn from tables (about 10⁶ entries, a
 # second to build), wider ones by rejection.
@@ -87,39 +51,32 @@ def check_listable(parameter: str, value: object, width: Fraction | float) -> No
         raise InputError(parameter, value, allowed)
 
 
-class LadderLaw(NoiseLaw):
-    """A law on 0, 1, 2, … or a symmetric law on ℤ, known by the masses of |X|."""
-
-    symmetric: ClassVar[bool]
+class NoiseLaw(abc.ABC):
+    """A symmetric law on ℤ with rational parameters, known by the masses of |X|."""
 
     @abc.abstractmethod
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
         """Enclose P(|X| = k), k = 0, 1, … until the rest is ≤ 2^−tail_bits."""
 
     @abc.abstractmethod
-    def mass(self, x: int) -> Ball:
-        """Enclose P(X = x), x ≥ 0, at the working precision, from a closed form."""
+    def log_mgf(self, argument: float) -> float:
+        """ln E exp(argument · X); +inf outside the domain."""
 
-    def pmf(self, x: int) -> float:
-        """P(X = x), correct to the last digits of a double."""
-        if x < 0 and not self.symmetric:
-            return 0.0
-        return nearest_double(lambda: self.mass(abs(x)))
+    @abc.abstractmethod
+    def variance(self) -> float:
+        """Var X."""
 
     def pmf_range(self, low: int, high: int) -> NDArray[np.float64]:
         """P(X = x) for x = low … high, each correct to the last digits."""
-        masses = self._list_beyond(max(abs(low), abs(high)))[0]
+        masses = self.list_beyond(max(abs(low), abs(high)))[0]
         result = np.zeros(high - low + 1)
-        places = np.arange(low, high + 1)
-        if self.symmetric:
-            places = np.abs(places)
-        inside = (places >= 0) & (places < len(masses))
+        places = np.abs(np.arange(low, high + 1))
+        inside = places < len(masses)
         result[inside] = masses[places[inside]]
-        if self.symmetric:
-            result[places != 0] /= 2
+        result[places != 0] /= 2
         return result
 
-    def _list_beyond(
+    def list_beyond(
         self, magnitude: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """List P(|X| = k) and P(|X| > k) far enough for a last digit at `magnitude`.
@@ -132,33 +89,10 @@ class LadderLaw(NoiseLaw):
                 break
         return masses, tails
 
-    def cdf(self, x: int) -> float:
-        """P(X ≤ x), correct to the last digits of a double."""
-        if not self.symmetric:
-            return 0.0 if x < 0 else 1.0 - self._upper_tail(x)
-        if x < 0:
-            return self._upper_tail(-x - 1) / 2
-        return 1.0 - self._upper_tail(x) / 2
-
-    def _upper_tail(self, magnitude: int) -> float:
-        """P(|X| > magnitude)."""
-        tails = self._list_beyond(magnitude)[1]
-        return float(tails[magnitude]) if magnitude < len(tails) else 0.0
-
-    def quantile(self, level: Fraction) -> int:
-        """Smallest x with P(X ≤ x) ≥ level, decided by enclosures."""
-        _check_level(level)
-        if not self.symmetric:
-            return self._smallest_magnitude(1 - level)
-        if level == Fraction(1, 2):
-            return 0  # the median, where an enclosure of P(|X| > -1) = 1 cannot decide
-        if level < Fraction(1, 2):
-            return -self._smallest_magnitude(2 * level)
-        return self._smallest_magnitude(2 * (1 - level))
-
     def two_sided_bound(self, level: Fraction) -> int:
         """Smallest τ ≥ 0 with P(|X| > τ) ≤ level, decided by enclosures."""
-        _check_level(level)
+        if not isinstance(level, Fraction) or not 0 < level < 1:
+            raise InputError("level", level, "a Fraction strictly between 0 and 1")
         return self._smallest_magnitude(level)
 
     def _smallest_magnitude(self, level: Fraction) -> int:
@@ -180,29 +114,22 @@ class LadderLaw(NoiseLaw):
             raise InputError("count", count, "at least 0")
         if self.wide:
             return self.sample_wide(count, bits)
-        if self.symmetric:
-            return TABLES.table(self, 63).sample_signed(count, bits)
-        return TABLES.table(self, 64).sample(count, bits)
+        return TABLES.table(self, 63).sample_signed(count, bits)
 
 
-def _check_level(level: Fraction) -> None:
-    if not isinstance(level, Fraction) or not 0 < level < 1:
-        raise InputError("level", level, "a Fraction strictly between 0 and 1")
-
-
-def _ladder(law: LadderLaw, tail_bits: int) -> Ladder:
+def _ladder(law: NoiseLaw, tail_bits: int) -> Ladder:
     """Return a ladder, a short one perhaps that was made before."""
     short = far_out(law, tail_bits) <= _LONGEST_KEPT
     return _kept(law, tail_bits) if short else law.ladder(tail_bits, tail_bits + 64)
 
 
 @lru_cache(maxsize=8)
-def _kept(law: LadderLaw, tail_bits: int) -> Ladder:
+def _kept(law: NoiseLaw, tail_bits: int) -> Ladder:
     return law.ladder(tail_bits, tail_bits + 64)
 
 
 @lru_cache(maxsize=1024)
-def _smallest_magnitude(law: LadderLaw, level: Fraction) -> int:
+def _smallest_magnitude(law: NoiseLaw, level: Fraction) -> int:
     extra = 64
     while True:
         tail_bits = (level.denominator // level.numerator).bit_length() + extra
@@ -228,7 +155,7 @@ def _smallest_magnitude(law: LadderLaw, level: Fraction) -> int:
 
 @lru_cache(maxsize=16)
 def _doubles(
-    law: LadderLaw, tail_bits: int
+    law: NoiseLaw, tail_bits: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """P(|X| = k) and P(|X| > k) as doubles, k = 0, 1, …"""
     if far_out(law, tail_bits) * tail_bits > _LARGEST_LIST:
@@ -244,7 +171,7 @@ def _doubles(
     return masses, tails
 
 
-def far_out(law: LadderLaw, tail_bits: int) -> int:
+def far_out(law: NoiseLaw, tail_bits: int) -> int:
     """Guess k with P(|X| > k) ≤ 2^−tail_bits from Chernoff's bound.
 
     Only a starting point: whoever uses it checks the mass that is missing.
@@ -254,7 +181,7 @@ def far_out(law: LadderLaw, tail_bits: int) -> int:
     return math.ceil((wanted + law.log_mgf(argument)) / argument) + 1
 
 
-def far_out_argument(law: LadderLaw, tail_bits: int) -> float:
+def far_out_argument(law: NoiseLaw, tail_bits: int) -> float:
     """Return a λ that nearly minimises the bound (ln 2^{tail_bits+1} + ln M)/λ."""
     wanted = (tail_bits + 1) * math.log(2)
 

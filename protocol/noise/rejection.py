@@ -17,11 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from flint import arb
 
-from wallflower.protocol.noise.balls import Ball, certainly_at_most, precision
+from wallflower.protocol.noise.balls import Ball, ball, certainly_at_most, precision
 from wallflower.protocol.noise.bits import BitSource, Integers, uniform_integer
 
 
@@ -96,3 +97,56 @@ def _sign_and_block(bits: BitSource) -> tuple[bool, int]:
         block += width
         word, width = int(bits.words(1)[0]), 64
     return negative, block + (word & -word).bit_length() - 1
+
+
+# --- Counts, on 0, 1, 2, …, whose differences are the laws of noise.
+
+
+@lru_cache(maxsize=256)
+def polya_sampler(shape: Fraction, rate: Fraction) -> LogConcaveSampler:
+    """Draw from Pólya(r, q), q = e^{−rate}: P(x) = Γ(x+r)/(x! Γ(r)) · q^x (1−q)^r.
+
+    Log-concave for shapes r from one on.
+    """
+    mode = _polya_mode(shape, rate)
+
+    def ratio(offset: int) -> Ball:
+        if mode + offset < 0:
+            return arb(0)
+        parts = ball(shape)
+        weight = (mode + offset + parts).lgamma() - (mode + parts).lgamma()
+        weight += arb(mode + 1).lgamma() - arb(mode + offset + 1).lgamma()
+        return (weight - ball(rate) * offset).exp()
+
+    return LogConcaveSampler(mode, ratio, math.sqrt(polya_variance(shape, rate)))
+
+
+def polya_variance(shape: Fraction, rate: Fraction) -> float:
+    """R q/(1−q)²."""
+    return float(shape) * math.exp(-float(rate)) / math.expm1(-float(rate)) ** 2
+
+
+def _polya_mode(shape: Fraction, rate: Fraction) -> int:
+    """⌊(r−1)q/(1−q)⌋: P(x) ≥ P(x−1) iff x ≤ (r−1)q/(1−q)."""
+    bits = 256
+    while True:
+        with precision(bits):
+            place = ball(shape - 1) / ball(rate).expm1()
+            whole = place.floor().unique_fmpz()
+        if whole is not None:
+            return int(whole)
+        bits *= 2
+
+
+@lru_cache(maxsize=256)
+def poisson_sampler(mean: Fraction) -> LogConcaveSampler:
+    """Draw from Poisson(mean): P(x) = e^{−mean} mean^x / x!, which is log-concave."""
+    mode = math.floor(mean)
+
+    def ratio(offset: int) -> Ball:
+        if mode + offset < 0:
+            return arb(0)
+        weight = arb(mode + 1).lgamma() - arb(mode + offset + 1).lgamma()
+        return (weight + offset * ball(mean).log()).exp()
+
+    return LogConcaveSampler(mode, ratio, math.sqrt(mean))

@@ -33,7 +33,7 @@ STEADY = 1 << 12  # draws up to which neither steps nor words depend on the valu
 _WALK = 3  # single steps from the guide's hint before falling back on bisection
 
 
-class HalfLineLaw(Protocol):
+class _HalfLineLaw(Protocol):
     """A law on 0, 1, 2, … that can enclose its masses as tightly as asked."""
 
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
@@ -51,7 +51,7 @@ class CertifiedTable:
         refinement, which 64-bit words need once in 10¹³ draws.
     """
 
-    def __init__(self, law: HalfLineLaw, word_bits: int = 64) -> None:
+    def __init__(self, law: _HalfLineLaw, word_bits: int = 64) -> None:
         if not 1 <= word_bits <= 64:
             raise InputError("word_bits", word_bits, "1 … 64")
         self._law = law
@@ -217,7 +217,7 @@ class CertifiedTable:
         return self._deeper[known_bits]
 
 
-def _certified(law: HalfLineLaw, word_bits: int) -> NDArray[np.uint64]:
+def _certified(law: _HalfLineLaw, word_bits: int) -> NDArray[np.uint64]:
     tail_bits, guard_bits = word_bits, word_bits + 60
     while True:
         thresholds = law.ladder(tail_bits, guard_bits).thresholds(word_bits)
@@ -248,17 +248,17 @@ def _guide(
     return shift, np.searchsorted(leads, starts).astype(np.int64)
 
 
-class TableCache:
+class _TableCache:
     """Tables most recently used, up to a number of bytes; safe between threads."""
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget_bytes = budget_bytes
-        self._tables: OrderedDict[tuple[HalfLineLaw, int], CertifiedTable] = (
+        self._tables: OrderedDict[tuple[_HalfLineLaw, int], CertifiedTable] = (
             OrderedDict()
         )
         self._lock = threading.RLock()
 
-    def table(self, law: HalfLineLaw, word_bits: int) -> CertifiedTable:
+    def table(self, law: _HalfLineLaw, word_bits: int) -> CertifiedTable:
         """Return the table of a law, built at most once while it is remembered."""
         key = (law, word_bits)
         with self._lock:
@@ -281,4 +281,4 @@ class TableCache:
         return len(self._tables)
 
 
-TABLES = TableCache(budget_bytes=256 << 20)
+TABLES = _TableCache(budget_bytes=256 << 20)

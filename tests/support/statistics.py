@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import stats
 
+from tests.support.laws import mass_up_to
 from wallflower.protocol.noise.bits import Integers
 from wallflower.protocol.noise.law import NoiseLaw
 
@@ -20,9 +21,11 @@ def chi_square_p_value(values: Integers, law: NoiseLaw) -> float:
     """Compare draws with the exact law in cells of at least twenty expected draws."""
     count = len(values)
     edges = _cell_edges(law, count)
-    shares = [law.cdf(edges[0])]
-    shares += [law.cdf(high) - law.cdf(low) for low, high in pairwise(edges)]
-    expected = np.array([*shares, 1 - law.cdf(edges[-1])]) * count
+    shares = [mass_up_to(law, edges[0])]
+    shares += [
+        mass_up_to(law, high) - mass_up_to(law, low) for low, high in pairwise(edges)
+    ]
+    expected = np.array([*shares, 1 - mass_up_to(law, edges[-1])]) * count
     observed = np.bincount(np.searchsorted(edges, values), minlength=len(edges) + 1)
     statistic = float(np.sum((observed - expected) ** 2 / expected))
     return float(stats.chi2.sf(statistic, len(edges)))
@@ -35,7 +38,7 @@ def _cell_edges(law: NoiseLaw, count: int) -> list[int]:
     below = 0.0
     start = -_reach(law, share)
     for x in range(start, -start + 1):
-        at = law.cdf(x)
+        at = mass_up_to(law, x)
         if at - below >= share and 1 - at >= share:
             edges.append(x)
             below = at
@@ -44,6 +47,6 @@ def _cell_edges(law: NoiseLaw, count: int) -> list[int]:
 
 def _reach(law: NoiseLaw, share: float) -> int:
     x = 1
-    while law.cdf(-x) > share or 1 - law.cdf(x) > share:
+    while mass_up_to(law, -x) > share or 1 - mass_up_to(law, x) > share:
         x *= 2
     return x

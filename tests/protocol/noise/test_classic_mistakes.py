@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tests.support.laws import Polya
 from tests.support.statistics import FALSE_ALARM_RATE, chi_square_p_value
 from wallflower.protocol.noise.bits import Integers
-from wallflower.protocol.noise.counts import Polya
 from wallflower.protocol.noise.difference import NegativeBinomialDifference
 from wallflower.protocol.noise.laplace import DiscreteLaplace
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from wallflower.protocol.errors import RandomnessError
-from wallflower.protocol.noise.bits import GeneratorWatch, check_start
+from wallflower.protocol.noise.bits import _GeneratorWatch, check_start
 
 Words = NDArray[np.uint64]
 
@@ -50,11 +50,11 @@ def test_a_broken_generator_is_found_at_the_start(
     broken: Callable[[int], Words],
 ) -> None:
     with pytest.raises(RandomnessError, match="broken"):
-        GeneratorWatch().words(1, broken)
+        _GeneratorWatch().words(1, broken)
 
 
 def test_a_generator_that_starts_to_repeat_itself_is_found() -> None:
-    watch = GeneratorWatch()
+    watch = _GeneratorWatch()
     watch.words(3, fresh)
     once = fresh(4)
     watch.words(3, lambda count: once)
@@ -64,14 +64,14 @@ def test_a_generator_that_starts_to_repeat_itself_is_found() -> None:
 
 @pytest.mark.parametrize("asked", [1, 2, 5])
 def test_two_like_words_in_a_row_are_not_handed_out(asked: int) -> None:
-    watch = GeneratorWatch()
+    watch = _GeneratorWatch()
     watch.words(1, fresh)
     with pytest.raises(RandomnessError, match="twice"):
         watch.words(asked, lambda count: np.repeat(fresh(1), count)[:count])
 
 
 def test_the_word_that_is_kept_is_never_handed_out() -> None:
-    watch = GeneratorWatch()
+    watch = _GeneratorWatch()
     watch.words(1, fresh)
     drawn = fresh(6)
     assert watch.words(5, lambda count: drawn[:count]).tolist() == drawn[:5].tolist()
@@ -84,7 +84,7 @@ def test_a_healthy_generator_passes() -> None:
 
 
 def test_a_forked_child_begins_with_the_test_of_the_start() -> None:
-    watch = GeneratorWatch()
+    watch = _GeneratorWatch()
     watch.words(1, fresh)
     asked: list[int] = []
 

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from wallflower.protocol.noise.counts import Polya
+from tests.support.laws import Polya
 from wallflower.protocol.noise.difference import NegativeBinomialDifference
 from wallflower.protocol.noise.gaussian import DiscreteGaussian, Skellam
 from wallflower.protocol.noise.gaussian_sums import SumOfDiscreteGaussians
 from wallflower.protocol.noise.laplace import DiscreteLaplace
-from wallflower.protocol.noise.law import LadderLaw
+from wallflower.protocol.noise.law import NoiseLaw
 
 AGREEMENT = 1e-12
 COHORTS = [1, 2, 3, 17, 64]
 
 
-def convolved(share: LadderLaw, users: int, reach: int) -> NDArray[np.float64]:
+def convolved(share: NoiseLaw, users: int, reach: int) -> NDArray[np.float64]:
     """Convolve the masses on −reach … reach directly, one user after the other."""
     masses = share.pmf_range(-reach, reach)
     total = masses
@@ -28,7 +28,7 @@ def convolved(share: LadderLaw, users: int, reach: int) -> NDArray[np.float64]:
     return total
 
 
-def largest_gap(share: LadderLaw, total: LadderLaw, users: int) -> float:
+def largest_gap(share: NoiseLaw, total: NoiseLaw, users: int) -> float:
     reach = total.two_sided_bound(Fraction(1, 10**15))
     gaps = convolved(share, users, reach) - total.pmf_range(-reach, reach)
     return float(np.abs(gaps).max())

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.support.laws import Poisson, Polya, is_symmetric, mass_of
 from tests.support.statistics import FALSE_ALARM_RATE, chi_square_p_value
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.balls import Ladder
 from wallflower.protocol.noise.bits import SeededBits
-from wallflower.protocol.noise.counts import Poisson, Polya
 from wallflower.protocol.noise.difference import NegativeBinomialDifference
 from wallflower.protocol.noise.gaussian import DiscreteGaussian, Skellam
 from wallflower.protocol.noise.gaussian_sums import SumOfDiscreteGaussians
 from wallflower.protocol.noise.laplace import DiscreteLaplace
-from wallflower.protocol.noise.law import LadderLaw
-from wallflower.protocol.noise.table import CertifiedTable, TableCache
+from wallflower.protocol.noise.law import NoiseLaw
+from wallflower.protocol.noise.table import CertifiedTable, _TableCache
 
-LAWS: list[LadderLaw] = [
+LAWS: list[NoiseLaw] = [
     Polya(Fraction(1, 50), Fraction(1, 3)),
     Polya(Fraction(5, 2), Fraction(1)),
     Poisson(Fraction(4)),
@@ -78,14 +78,14 @@ def masses_by_enumeration(
 @every_law
 @pytest.mark.parametrize(("word_bits", "depth"), [(6, 3), (1, 12)])
 def test_enumerating_all_words_gives_the_exact_masses(
-    law: LadderLaw, word_bits: int, depth: int
+    law: NoiseLaw, word_bits: int, depth: int
 ) -> None:
     table = CertifiedTable(law, word_bits)
     decided, left_open = masses_by_enumeration(table, word_bits, depth)
     assert sum(decided.values()) + left_open == 1
     assert left_open < Fraction(1, 30)
     for x in range(max(decided) + 3):
-        exact = law.pmf(x) * (2 if law.symmetric and x else 1)
+        exact = mass_of(law, x) * (2 if is_symmetric(law) and x else 1)
         low = float(decided.get(x, Fraction(0)))
         assert low <= exact * (1 + 1e-12)
         assert exact <= low + float(left_open) + 1e-15
@@ -93,18 +93,18 @@ def test_enumerating_all_words_gives_the_exact_masses(
 
 @every_law
 def test_short_words_of_a_few_draws_refine_and_still_give_the_law(
-    law: LadderLaw,
+    law: NoiseLaw,
 ) -> None:
     table, bits = CertifiedTable(law, 6), SeededBits.derived(5, repr(law))
-    sample = table.sample_signed if law.symmetric else table.sample
+    sample = table.sample_signed if is_symmetric(law) else table.sample
     values = np.concatenate([sample(100, bits) for _ in range(200)])
     assert chi_square_p_value(values, law) > FALSE_ALARM_RATE
 
 
 @every_law
-def test_short_words_refine_and_still_give_the_law(law: LadderLaw) -> None:
+def test_short_words_refine_and_still_give_the_law(law: NoiseLaw) -> None:
     table = CertifiedTable(law, 10)
-    sample = table.sample_signed if law.symmetric else table.sample
+    sample = table.sample_signed if is_symmetric(law) else table.sample
     values = sample(20_000, SeededBits.derived(4, repr(law)))
     assert chi_square_p_value(values, law) > FALSE_ALARM_RATE
     assert np.abs(values).max() >= len(table) // 2
@@ -130,7 +130,7 @@ class Scripted:
 @every_law
 @pytest.mark.parametrize("second", [0, 1 << 31, 0xFFFF0000])
 def test_a_block_reads_the_second_part_of_a_word_only_for_ties(
-    law: LadderLaw, second: int, monkeypatch: pytest.MonkeyPatch
+    law: NoiseLaw, second: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All leading parts of 40-bit words, against a search among whole words."""
     monkeypatch.setattr("wallflower.protocol.noise.table.STEADY", 1)
@@ -147,7 +147,7 @@ def test_a_block_reads_the_second_part_of_a_word_only_for_ties(
 
 
 @every_law
-def test_steady_draws_agree_with_a_search_among_the_thresholds(law: LadderLaw) -> None:
+def test_steady_draws_agree_with_a_search_among_the_thresholds(law: NoiseLaw) -> None:
     table = CertifiedTable(law, 10)
     thresholds = table.thresholds.tolist()
     words = [word for word in range(1024) if word not in thresholds]
@@ -253,7 +253,7 @@ def test_a_signed_draw_needs_a_bit_for_the_sign() -> None:
 
 
 def test_the_cache_builds_a_table_once_for_many_threads() -> None:
-    cache = TableCache(budget_bytes=1 << 20)
+    cache = _TableCache(budget_bytes=1 << 20)
     found: list[CertifiedTable] = []
     start = threading.Barrier(4)
 
@@ -273,7 +273,7 @@ def test_the_cache_builds_a_table_once_for_many_threads() -> None:
 def test_the_cache_forgets_the_least_recently_used_table() -> None:
     laws = [DiscreteLaplace(Fraction(n)) for n in (3, 4, 5)]
     size = CertifiedTable(laws[2], 63).size_bytes
-    cache = TableCache(budget_bytes=2 * size + 1)
+    cache = _TableCache(budget_bytes=2 * size + 1)
     first = cache.table(laws[0], 63)
     cache.table(laws[1], 63)
     assert cache.table(laws[0], 63) is first

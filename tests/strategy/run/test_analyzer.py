@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.support.laws import mass_up_to
 from tests.support.statistics import FALSE_ALARM_RATE
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.bits import SeededBits
@@ -44,13 +45,15 @@ def test_wrong_decodings_are_exactly_as_rare_as_promised(
     truth = mechanism.cohort_size * mechanism.precision * all_ones
     reach = noise.two_sided_bound(Fraction(1, 10**12))
     wrong = sum(
-        noise.cdf(x) - noise.cdf(x - 1)
+        mass_up_to(noise, x) - mass_up_to(noise, x - 1)
         for x in range(-reach, reach + 1)
         if plain(mechanism, (truth + x) % mechanism.modulus) != truth + x
     )
     # Too large by more than τ on one side, or past the whole range on the other.
     limit = mechanism.noise_bound + mechanism.cohort_size * mechanism.precision
-    expected = noise.cdf(-mechanism.noise_bound - 1) + noise.cdf(-limit - 1)
+    expected = mass_up_to(noise, -mechanism.noise_bound - 1) + mass_up_to(
+        noise, -limit - 1
+    )
     assert wrong == pytest.approx(expected, rel=1e-6)
     assert 0 < wrong <= WRAP
 
@@ -69,7 +72,7 @@ def test_sampled_sums_wrap_at_the_stated_rate(name: str, all_ones: bool) -> None
         for x in values
     )
     limit = mechanism.noise_bound + mechanism.cohort_size * mechanism.precision
-    rate = noise.cdf(-mechanism.noise_bound - 1) + noise.cdf(-limit - 1)
+    rate = mass_up_to(noise, -mechanism.noise_bound - 1) + mass_up_to(noise, -limit - 1)
     assert stats.binomtest(wrong, draws, rate).pvalue > FALSE_ALARM_RATE
 
 

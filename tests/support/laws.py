@@ -1,14 +1,19 @@
-"""Laws of counts, on 0, 1, 2, …: Pólya (negative binomial of any shape) and Poisson."""
+"""Laws that only tests need, and what is asked of a law in tests alone.
+
+Noise is a difference of counts, Pólya or Poisson, and is drawn as such only where it is
+wide. The laws of the counts themselves are the reference here.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import ClassVar
+from typing import Protocol
 
+import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
 from wallflower.protocol.noise.balls import (
     Ball,
@@ -17,25 +22,50 @@ from wallflower.protocol.noise.balls import (
     climb,
     nearest_double,
     one_minus_exp,
-    precision,
     scaled_floor,
 )
 from wallflower.protocol.noise.bits import BitSource, Integers
-from wallflower.protocol.noise.law import (
-    WIDEST_TABLE,
-    LadderLaw,
-    check_listable,
-    positive_rational,
+from wallflower.protocol.noise.laplace import DiscreteLaplace
+from wallflower.protocol.noise.law import NoiseLaw, check_listable, positive_rational
+from wallflower.protocol.noise.rejection import (
+    poisson_sampler,
+    polya_sampler,
+    polya_variance,
 )
-from wallflower.protocol.noise.rejection import LogConcaveSampler
+from wallflower.protocol.noise.table import CertifiedTable
 
-MOST_PARTS = 64  # shapes above are far from zero, where the recurrence starts
+_MOST_PARTS = 64
+_WIDEST = 20_000
 _LARGEST_TABLED_MEAN = 1000
 _CHUNK = 1024  # steps between two looks at how much mass is left
 
 
+class _KnowsMass(Protocol):
+    def mass(self, x: int) -> Ball: ...
+
+
+class CountLaw(NoiseLaw):
+    """A law on 0, 1, 2, …"""
+
+    def pmf_range(self, low: int, high: int) -> NDArray[np.float64]:
+        masses = self.list_beyond(max(abs(low), abs(high)))[0]
+        places = np.arange(low, high + 1)
+        inside = (places >= 0) & (places < len(masses))
+        result = np.zeros(high - low + 1)
+        result[inside] = masses[places[inside]]
+        return result
+
+    def cdf(self, x: int) -> float:
+        raise NotImplementedError
+
+    def sample(self, count: int, bits: BitSource) -> Integers:
+        if self.wide:
+            return self.sample_wide(count, bits)
+        return CertifiedTable(self, 64).sample(count, bits)
+
+
 @dataclass(frozen=True, slots=True)
-class Polya(LadderLaw):
+class Polya(CountLaw):
     """Pólya(r, q), q = e^{−rate}: P(x) = Γ(x+r)/(x! Γ(r)) · q^x (1−q)^r.
 
     Closed under sums: shapes add up at the same rate. With shape 1/n and rate ε/g, n
@@ -50,10 +80,12 @@ class Polya(LadderLaw):
 
     shape: Fraction
     rate: Fraction
-    symmetric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_shape_and_rate(self.shape, self.rate)
+        least = Fraction(1, 10**15)
+        positive_rational("shape", self.shape, at_least=least, at_most=10**15)
+        least = Fraction(1, 10**9)
+        positive_rational("rate", self.rate, at_least=least, at_most=1000)
 
     def mass(self, x: int) -> Ball:
         """Enclose P(X = x)."""
@@ -74,23 +106,20 @@ class Polya(LadderLaw):
 
     def log_mgf(self, argument: float) -> float:
         """r · ln[(1−q)/(1−q e^λ)] for λ < rate, else +inf."""
-        return float(self.shape) * log_one_sided(float(self.rate), argument)
+        return float(self.shape) * _log_one_sided(float(self.rate), argument)
 
     def variance(self) -> float:
         """R q/(1−q)²."""
-        rate = float(self.rate)
-        return float(self.shape) * math.exp(-rate) / math.expm1(-rate) ** 2
+        return polya_variance(self.shape, self.rate)
 
     @property
     def wide(self) -> bool:
         """True for many parts or a small rate; shares below one part never are."""
-        return self.shape >= 1 and (
-            self.shape > MOST_PARTS or self.rate * WIDEST_TABLE < 1
-        )
+        return self.shape >= 1 and (self.shape > _MOST_PARTS or self.rate * _WIDEST < 1)
 
     def sample_wide(self, count: int, bits: BitSource) -> Integers:
         """Draw by rejection: log-concave for shapes from one on."""
-        return _polya_sampler(self).sample(count, bits)
+        return polya_sampler(self.shape, self.rate).sample(count, bits)
 
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
         """P(x+1) = P(x) · q · (x+r)/(x+1), from P(0) = (1−q)^r."""
@@ -125,11 +154,10 @@ class Polya(LadderLaw):
 
 
 @dataclass(frozen=True, slots=True)
-class Poisson(LadderLaw):
+class Poisson(CountLaw):
     """Poisson(mean): P(x) = e^{−mean} mean^x / x!."""
 
     mean: Fraction
-    symmetric: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         positive_rational("mean", self.mean, at_least=Fraction(1, 10**12))
@@ -162,7 +190,7 @@ class Poisson(LadderLaw):
 
     def sample_wide(self, count: int, bits: BitSource) -> Integers:
         """Draw by rejection: log-concave."""
-        return _poisson_sampler(self).sample(count, bits)
+        return poisson_sampler(self.mean).sample(count, bits)
 
     def ladder(self, tail_bits: int, guard_bits: int) -> Ladder:
         """P(x+1) = P(x) · mean/(x+1), from P(0) = e^{−mean}."""
@@ -188,46 +216,6 @@ class Poisson(LadderLaw):
         return climb(attempt, guard_bits, guard_bits + tail_bits + 48)
 
 
-@lru_cache(maxsize=256)
-def _polya_sampler(law: Polya) -> LogConcaveSampler:
-    mode = _polya_mode(law)
-
-    def ratio(offset: int) -> Ball:
-        if mode + offset < 0:
-            return arb(0)
-        shape = ball(law.shape)
-        weight = (mode + offset + shape).lgamma() - (mode + shape).lgamma()
-        weight += arb(mode + 1).lgamma() - arb(mode + offset + 1).lgamma()
-        return (weight - ball(law.rate) * offset).exp()
-
-    return LogConcaveSampler(mode, ratio, math.sqrt(law.variance()))
-
-
-def _polya_mode(law: Polya) -> int:
-    """⌊(r−1)q/(1−q)⌋: P(x) ≥ P(x−1) iff x ≤ (r−1)q/(1−q)."""
-    bits = 256
-    while True:
-        with precision(bits):
-            place = ball(law.shape - 1) / ball(law.rate).expm1()
-            whole = place.floor().unique_fmpz()
-        if whole is not None:
-            return int(whole)
-        bits *= 2
-
-
-@lru_cache(maxsize=256)
-def _poisson_sampler(law: Poisson) -> LogConcaveSampler:
-    mode = math.floor(law.mean)
-
-    def ratio(offset: int) -> Ball:
-        if mode + offset < 0:
-            return arb(0)
-        weight = arb(mode + 1).lgamma() - arb(mode + offset + 1).lgamma()
-        return (weight + offset * ball(law.mean).log()).exp()
-
-    return LogConcaveSampler(mode, ratio, math.sqrt(law.variance()))
-
-
 def _trimmed(masses: list[int], shift: int, tail_bits: int) -> list[int]:
     """Drop what a last chunk holds beyond the place where the tail is small enough."""
     end = max(1, len(masses) - _CHUNK)
@@ -239,26 +227,38 @@ def _trimmed(masses: list[int], shift: int, tail_bits: int) -> list[int]:
     return masses[:end]
 
 
-def check_shape_and_rate(shape: object, rate: object) -> None:
-    """Refuse shapes and rates that are not exact or not sensible."""
-    positive_rational("shape", shape, at_least=Fraction(1, 10**15), at_most=10**15)
-    positive_rational("rate", rate, at_least=Fraction(1, 10**9), at_most=1000)
-
-
-def log_one_sided(rate: float, argument: float) -> float:
+def _log_one_sided(rate: float, argument: float) -> float:
     """ln[(1−q)/(1−q e^λ)], the log-MGF of the geometric law; +inf from λ ≥ rate."""
     if argument >= rate:
         return math.inf
     return math.log(math.expm1(-rate) / math.expm1(argument - rate))
 
 
-def log_two_sided(rate: float, argument: float) -> float:
-    """ln[(1−q)² / ((1−q e^λ)(1−q e^{−λ}))]: the log-MGF of Lap_ℤ(1/rate).
+def is_symmetric(law: NoiseLaw) -> bool:
+    """Return whether P(−x) = P(x); only counts are not."""
+    return not isinstance(law, CountLaw)
 
-    As −ln(1 − (sinh λ/2 / sinh rate/2)²), in which nothing cancels near zero: a sum of
-    10¹⁰ such noises is rounded by no more than its own last digits.
-    """
-    if abs(argument) >= rate:
-        return math.inf
-    part = (math.sinh(argument / 2) / math.sinh(rate / 2)) ** 2
-    return -math.log1p(-part) if part < 1 else math.inf  # a last digit below the rate
+
+def mass_of(law: NoiseLaw, x: int) -> float:
+    """P(X = x), from the closed form where the law has one."""
+    if not hasattr(law, "mass"):
+        return float(law.pmf_range(x, x)[0])
+    if x < 0 and not is_symmetric(law):
+        return 0.0
+    known: _KnowsMass = law
+    return nearest_double(lambda: known.mass(abs(x)))
+
+
+def mass_up_to(law: NoiseLaw, x: int) -> float:
+    """P(X ≤ x), correct to the last digits of a double."""
+    if isinstance(law, CountLaw):
+        return law.cdf(x)
+    return _beyond(law, -x - 1) / 2 if x < 0 else 1.0 - _beyond(law, x) / 2
+
+
+def _beyond(law: NoiseLaw, magnitude: int) -> float:
+    """P(|X| > magnitude)."""
+    if isinstance(law, DiscreteLaplace):
+        return nearest_double(lambda: law.tail(magnitude))
+    tails = law.list_beyond(magnitude)[1]
+    return float(tails[magnitude]) if magnitude < len(tails) else 0.0
