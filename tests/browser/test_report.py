@@ -16,11 +16,10 @@ from deploy.harness.processes import until
 from tests.browser.looks import WIDTHS, fits, kept
 from tests.support.run_fixtures import ROOT, SMALL, command, environment, write
 from tests.wallflower.results.test_missing import MISSING
-from tests.wallflower.results.test_page import FAILING, TEST, UNDECIDED
+from tests.wallflower.results.test_page import FAILING, LARGEST_BYTES, TEST, UNDECIDED
 from tests.wallflower.results.test_undecided import INDEX
 from tests.wallflower.test_pausing import SLOW
 from tests.wallflower.test_run_commands import invoke
-from wallflower.results.page import LARGEST_BYTES
 
 # The demo's runs take a busy machine more than the usual two minutes.
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]

@@ -24,7 +24,7 @@ def report(
     from wallflower.commands.run import NOT_VERIFIED
     from wallflower.protocol.errors import UnavailableError
     from wallflower.protocol.files.private import write_anew, write_output
-    from wallflower.results.page import content, render
+    from wallflower.results.page import content, fragment
     from wallflower.results.run_folder import find_run
     from wallflower.strategy.store.journal import Journal
 
@@ -32,7 +32,7 @@ def report(
     path = directory / "report.html" if output is None else output
     with Journal.read(directory) as journal:
         shown = content(journal)
-    page = render(shown).encode()
+    page = fragment("report.html", shown).encode()
     try:
         if output is None:
             write_anew(path, page, mode=0o666)

@@ -188,7 +188,12 @@ def answer_rates(cohorts: Iterable[CohortRow], rounds: int, arms: int) -> Answer
     return AnswerRates(
         (
             _test("cohorts", ended, arms, lambda row: (1, int(row.state == VOID))),
-            _test("nodes", summed, arms, lambda row: (row.nodes, _missing_nodes(row))),
+            _test(
+                "nodes",
+                summed,
+                arms,
+                lambda row: (row.nodes, row.nodes - row.nodes_in_sum),
+            ),
             _test(
                 "people",
                 summed,
@@ -254,10 +259,6 @@ def _log_average(logs: Sequence[Doubles], arms: int) -> float:
     top = max(float(flat.max()), 0.0)
     total = float(np.exp(flat - top).sum()) + unseen * math.exp(-top)
     return top + math.log(total / (len(flat) + unseen))
-
-
-def _missing_nodes(row: CohortRow) -> int:
-    return row.nodes - row.nodes_in_sum
 
 
 def _test(

@@ -12,18 +12,15 @@ import dataclasses
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wallflower.policy_text import values_in_unit
 from wallflower.protocol.errors import optional_module
-from wallflower.results.cohorts import CohortRow, cohort_rows
+from wallflower.results.cohorts import CohortRow
 from wallflower.results.result import RunResult, read_result
 from wallflower.strategy.bandit.policy import ArmView, EliminationReason
 from wallflower.strategy.store import chain
 from wallflower.strategy.store.journal import Journal
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +61,6 @@ class RoundRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Something an operator or an outage did: resumed, waiting, paused."""
-
-    at: float
-    kind: str
-    subject: str
-
-
-@dataclass(frozen=True, slots=True)
 class History:
     """All that a journal tells of a run; `result` sums it up."""
 
@@ -83,29 +71,23 @@ class History:
     arms: tuple[ArmRow, ...]
     cohorts: tuple[CohortRow, ...]
     rounds: tuple[RoundRow, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[chain.Entry, ...]  # what an operator or an outage did
     most_asked: int  # how often the busiest person was asked
-
-    def of_arm(self, name: str) -> tuple[ArmRow, ...]:
-        """One arm, round by round."""
-        return tuple(row for row in self.arms if row.arm == name)
 
 
 def read_history(journal: Journal) -> History:
     """Read a whole journal as rows."""
     result, entries = read_result(journal), journal.entries()
-    names = result.config.experiment.arms
-    cohorts = tuple(cohort_rows(journal))
     return History(
         result=result,
         created_at=journal.created_at,
         ended_at=entries[-1].at,
         entries=len(entries),
-        arms=arm_rows(_read_views(journal), names),
-        cohorts=cohorts,
-        rounds=tuple(_round_rows(cohorts, entries)),
+        arms=arm_rows(_read_views(journal), result.config.experiment.arms),
+        cohorts=result.rows,
+        rounds=tuple(_round_rows(result.rows, entries)),
         steps=tuple(
-            Step(entry.at, entry.kind, entry.subject)
+            entry
             for entry in entries
             if entry.kind in (chain.RESUMED, chain.WAITING, chain.PAUSED)
         ),
@@ -237,20 +219,6 @@ def as_parquet(rows: Table) -> bytes:
     return file.getvalue()
 
 
-def rounds_in_unit(history: History) -> tuple[ArmRow, ...]:
-    """Return every arm after every round, in the unit of the outcomes."""
-    measured = history.result.config.reward_range
-    return tuple(
-        dataclasses.replace(
-            row,
-            estimate=None if row.estimate is None else measured.mean(row.estimate),
-            lower=measured.mean(row.lower),
-            upper=measured.mean(row.upper),
-        )
-        for row in history.arms
-    )
-
-
 def _round_values(history: History) -> list[dict[str, Any]]:
     """Return every arm after every round as plain values in the unit."""
     measured = history.result.config.reward_range
@@ -258,12 +226,9 @@ def _round_values(history: History) -> list[dict[str, Any]]:
 
 
 def _cohort_values(row: CohortRow) -> dict[str, Any]:
-    values = {
-        field.name: getattr(row, field.name)
-        for field in dataclasses.fields(row)
-        if field.name != "findings"  # they name nodes
-    }
-    return {**values, "losses": dict(row.losses), "lost": row.lost}
+    values = dataclasses.asdict(row)
+    del values["findings"]  # they name nodes
+    return {**values, "lost": row.lost}
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wallflower.protocol.numbers import counted
-from wallflower.results.cohorts import ALARM, AnswerRates, answer_rates, cohort_rows
+from wallflower.results.cohorts import ALARM, AnswerRates, CohortRow, answer_rates
 from wallflower.results.endings import listed
 from wallflower.strategy.bandit.policy import Arm, ArmView
 from wallflower.strategy.bandit.spec import ELIMINATION
@@ -137,11 +137,13 @@ class MissingPeople:
         )
 
 
-def find_missing(journal: Journal, last: RoundRecord | None) -> MissingPeople:
+def find_missing(
+    journal: Journal, cohorts: Sequence[CohortRow], last: RoundRecord | None
+) -> MissingPeople:
     """Count who is missing from the rounds up to `last` and weigh what it means."""
     config, done = journal.config, 0 if last is None else last.number
     names = config.experiment.arms
-    rows = [row for row in cohort_rows(journal) if row.round <= done]
+    rows = [row for row in cohorts if row.round <= done]
     void: Counter[tuple[Arm, int]] = Counter()
     for row in rows:
         if row.state == VOID:

@@ -7,24 +7,17 @@ before numbers before pictures, and every picture beside a table of the same.
 
 from __future__ import annotations
 
-import html
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from wallflower.results.cohorts import CohortRow
-from wallflower.results.history import flat_table, rounds_in_unit
-
-if TYPE_CHECKING:
-    import pandas
-
+import dataclasses
 import datetime
 import functools
+import html
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
@@ -34,8 +27,8 @@ from wallflower.policy_text import describe_intervals
 from wallflower.protocol.privacy.sentences import percent
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.results import drawing
-from wallflower.results.cohorts import UNDER_WAY
-from wallflower.results.history import ArmRow, History, read_history
+from wallflower.results.cohorts import UNDER_WAY, CohortRow
+from wallflower.results.history import ArmRow, History, flat_table, read_history
 from wallflower.results.result import RunResult
 from wallflower.results.run_folder import ledger_checks
 from wallflower.results.statements import REASONS, annex_of, describe_end, verdict
@@ -46,7 +39,9 @@ from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.losses import describe_findings
 from wallflower.version import __version__
 
-LARGEST_BYTES = 300_000
+if TYPE_CHECKING:
+    import pandas
+
 _MOST_VOID = 50  # the latest; `wallflower export` has all
 _STEPS = {
     "resumed": "The run was resumed in round {}.",
@@ -55,13 +50,8 @@ _STEPS = {
 }
 
 
-def render(shown: Mapping[str, Any]) -> str:
-    """Write the whole page of what `content` gathered."""
-    return fragment("report.html", shown)
-
-
 def fragment(template: str, shown: Mapping[str, Any]) -> str:
-    """Write one template: the page, or a part of it."""
+    """Write one template: the whole page (``report.html``), or a part of it."""
     return _environment().get_template(template).render(**shown)
 
 
@@ -260,7 +250,16 @@ class Run:
     @property
     def rounds(self) -> tuple[ArmRow, ...]:
         """Every arm after every round, in the unit of the outcomes."""
-        return rounds_in_unit(self.history)
+        measured = self.result.config.reward_range
+        return tuple(
+            dataclasses.replace(
+                row,
+                estimate=None if row.estimate is None else measured.mean(row.estimate),
+                lower=measured.mean(row.lower),
+                upper=measured.mean(row.upper),
+            )
+            for row in self.history.arms
+        )
 
     @property
     def cohorts(self) -> tuple[CohortRow, ...]:
@@ -276,7 +275,7 @@ class Run:
     def _repr_html_(self) -> str:
         """Show the report in a notebook's cell, apart from the notebook's styles."""
         with Journal.read(self.path) as journal:
-            page = render(content(journal))
+            page = fragment("report.html", content(journal))
         return (
             f'<iframe srcdoc="{html.escape(page)}" sandbox title="Wallflower report" '
             'style="width: 100%; height: 42rem; border: 0"></iframe>'
@@ -284,13 +283,7 @@ class Run:
 
 
 def load_run(path: Path | str) -> Run:
-    """Read a run's directory, finished or under way; an altered one is refused.
-
-    Parameters
-    ----------
-    path : Path | str
-        The run directory, the one that holds ``journal.sqlite``.
-    """
+    """Read a run's directory, finished or under way; an altered one is refused."""
     directory = Path(path)
     with Journal.read(directory) as journal:
         journal.check_whole()

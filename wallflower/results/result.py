@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,7 +15,7 @@ from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.sentences import REHEARSAL, power
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.protocol.secure_sum.session import Finding
-from wallflower.results.cohorts import UNDER_WAY
+from wallflower.results.cohorts import UNDER_WAY, CohortRow, cohort_rows
 from wallflower.results.endings import (
     RetiredArm,
     StillNeeded,
@@ -28,10 +28,7 @@ from wallflower.results.endings import (
 from wallflower.results.missing import MissingPeople, find_missing
 from wallflower.results.run_folder import Unfinished, read_unfinished
 from wallflower.strategy.bandit.policy import ArmView
-from wallflower.strategy.bandit.spec import (
-    DECIDING,
-    dropping_chance,
-)
+from wallflower.strategy.bandit.spec import DECIDING, dropping_chance
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.drawing import (
     Reach,
@@ -49,7 +46,6 @@ from wallflower.strategy.store.entries import (
     Askable,
     PrivacySpend,
     RoundRecord,
-    StoredCohort,
 )
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.losses import describe_findings
@@ -67,6 +63,7 @@ ENDINGS = {
 class RunResult:
     """The state of a run, finished or not.
 
+    `rows` are all attempts at a sum, `cohorts` of them, some `void` or still `open`.
     `spent` is the guarantee that anybody invited may have used up by now; `losses`
     counts by reason those who were asked and are in no sum. `askable` counts who can
     still be asked, as the nodes said.
@@ -78,6 +75,7 @@ class RunResult:
     config: ExperimentConfig
     rounds: int
     last: RoundRecord | None
+    rows: tuple[CohortRow, ...]
     invited: int
     answered: int
     cohorts: int
@@ -322,10 +320,11 @@ class RunResult:
 
 def read_result(journal: Journal) -> RunResult:
     """Sum a journal up."""
-    cohorts = journal.cohorts()
+    rows = tuple(cohort_rows(journal))
     rounds = journal.count_rounds()
-    asked = journal.count_asked()
-    found = journal.blame()
+    losses: Counter[str] = Counter()
+    for row in rows:
+        losses.update(row.losses)
     last = round_after_retirement(journal)
     arms = journal.config.experiment.arms
     return RunResult(
@@ -335,28 +334,25 @@ def read_result(journal: Journal) -> RunResult:
         config=journal.config,
         rounds=rounds,
         last=last,
-        invited=asked.total(),
-        answered=sum(c.result.survivors for c in cohorts if c.result is not None),
-        cohorts=len(cohorts),
-        void=sum(cohort.state == VOID for cohort in cohorts),
-        open=sum(cohort.state not in (VOID, SUMMED) for cohort in cohorts),
+        rows=rows,
+        invited=sum(row.invited for row in rows),
+        answered=sum(row.answered for row in rows),
+        cohorts=len(rows),
+        void=sum(row.state == VOID for row in rows),
+        open=sum(row.state not in (VOID, SUMMED) for row in rows),
         head=journal.head,
         spent=read_spend(journal),
-        unfinished=read_unfinished(journal, cohorts, rounds),
+        unfinished=read_unfinished(journal, rows, rounds),
         waiting=journal.last_entry().kind == WAITING,
-        losses=_losses(asked, cohorts),
-        missing=find_missing(journal, last),
+        losses=dict(sorted(losses.items())),
+        missing=find_missing(journal, rows, last),
         askable=journal.count_askable(),
         blame=tuple(
             (one.dealing_id, one.reason, one.findings)
             for one in journal.dealings()
             if one.findings
         )
-        + tuple(
-            (cohort.cohort_id, cohort.reason, tuple(found[cohort.cohort_id]))
-            for cohort in cohorts
-            if cohort.cohort_id in found
-        ),
+        + tuple((row.cohort, row.why, row.findings) for row in rows if row.findings),
         reach=read_reach(journal),
         retired=_retired(journal),
         retiring=tuple(
@@ -378,16 +374,3 @@ def _retired(journal: Journal) -> tuple[RetiredArm, ...]:
         for entry in journal.entries()
         if entry.kind == RETIRED and (one := records.get(entry.subject)) is not None
     )
-
-
-def _losses(
-    asked: Mapping[str, int], cohorts: Sequence[StoredCohort]
-) -> Mapping[str, int]:
-    """Add up why users are in no sum; a cohort that was cut short is its own reason."""
-    counts: Counter[str] = Counter()
-    for cohort in cohorts:
-        counts.update(cohort.losses)
-        survivors = 0 if cohort.result is None else cohort.result.survivors
-        rest = asked.get(cohort.cohort_id, 0) - survivors - sum(cohort.losses.values())
-        counts[cohort.reason or UNDER_WAY] += rest
-    return dict(sorted((+counts).items()))

@@ -14,8 +14,8 @@ from pathlib import Path
 from wallflower.clients.node.ledger_tables import read_spends
 from wallflower.protocol.errors import JournalError, WallflowerError
 from wallflower.protocol.numbers import counted
+from wallflower.results.cohorts import CohortRow
 from wallflower.strategy.run.verify import Check, run_check
-from wallflower.strategy.store.entries import StoredCohort
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.store import FILE_NAME
 
@@ -29,72 +29,53 @@ def ledger_path(run_dir: Path, shared: Path | None = None) -> Path:
     return run_dir / "ledger.sqlite" if shared is None else shared
 
 
-def path_of(journal: Journal) -> Path:
-    """Return where the hosted ledger of a run is kept."""
+def _path_of(journal: Journal) -> Path:
     return ledger_path(journal.run_dir, journal.config.nodes.ledger)
 
 
-def hosted_spends(journal: Journal) -> Spends | None:
-    """Return who spent by the hosted ledger; None where the nodes keep their own.
-
-    Raise JournalError where it is gone.
-    """
-    path = path_of(journal)
-    if path.exists():
-        return read_spends(path, journal.run_id)
-    if is_ledger_gone(journal):
-        raise JournalError(describe_gone(journal))
-    return None
-
-
-def is_ledger_gone(journal: Journal) -> bool:
-    """Check whether a ledger must have been there, since people were invited."""
-    return (
+def _describe_gone(journal: Journal) -> str:
+    """Say that a ledger is gone which must have been there, and what to do, if so."""
+    gone = (
         journal.engine in HOSTING
-        and not path_of(journal).exists()
+        and not _path_of(journal).exists()
         and any(journal.invitations())
     )
-
-
-def describe_gone(journal: Journal) -> str:
-    """Say that the ledger is gone, and what to do."""
+    if not gone:
+        return ""
     return (
-        f"ledger {path_of(journal)} is gone, although {journal.run_dir} "
+        f"ledger {_path_of(journal)} is gone, although {journal.run_dir} "
         "has invitations: what their users spent is not known any more; restore it, or "
         "begin a new run with other users"
     )
 
 
+def _hosted_spends(journal: Journal) -> Spends | None:
+    """Return who spent by the hosted ledger; None where the nodes keep their own."""
+    if gone := _describe_gone(journal):
+        raise JournalError(gone)
+    path = _path_of(journal)
+    return read_spends(path, journal.run_id) if path.exists() else None
+
+
 def ledger_checks(journal: Journal) -> tuple[Check, ...]:
     """Compare journal and hosted ledger; nothing where nodes keep their own."""
-    if is_ledger_gone(journal):
-        return (Check(_NAME, "no ledger", (describe_gone(journal),)),)
-    spends = hosted_spends(journal)
+    if gone := _describe_gone(journal):
+        return (Check(_NAME, "no ledger", (gone,)),)
+    spends = _hosted_spends(journal)
     if spends is None:
         return ()
-    return (
-        run_check(
-            _NAME,
-            counted(sum(map(len, spends.values())), "spend"),
-            _differences(journal, spends),
-        ),
-    )
+    many = counted(sum(map(len, spends.values())), "spend")
+    return (run_check(_NAME, many, _differences(journal, spends)),)
 
 
 def check_hosted_ledger(journal: Journal) -> None:
-    """Refuse to go on where the journal has invitations and the ledger does not fit.
-
-    Raises
-    ------
-    JournalError
-        The ledger is gone, or knows less than the journal.
-    """
-    if is_ledger_gone(journal):
-        raise JournalError(describe_gone(journal))
+    """Raise JournalError where the ledger is gone, or knows less than the journal."""
+    if gone := _describe_gone(journal):
+        raise JournalError(gone)
     for check in ledger_checks(journal):
         if not check.holds:
             raise JournalError(
-                f"ledger {path_of(journal)} does not fit the journal: "
+                f"ledger {_path_of(journal)} does not fit the journal: "
                 f"{check.problems[0]}; restore it, or begin a new run with other users"
             )
 
@@ -162,10 +143,10 @@ class Unfinished:
 
 
 def read_unfinished(
-    journal: Journal, cohorts: Sequence[StoredCohort], rounds: int
+    journal: Journal, cohorts: Sequence[CohortRow], rounds: int
 ) -> Unfinished:
     """Count who was asked in a round that is not finished, and who of them spent."""
-    cut = {c.cohort_id for c in cohorts if c.round_number > rounds}
+    cut = {row.cohort for row in cohorts if row.round > rounds}
     if not cut:
         return Unfinished(0, None)
     invited = {
@@ -173,7 +154,7 @@ def read_unfinished(
         for _, node_id, users in journal.used_after(rounds)
         for user in users
     }
-    spends = hosted_spends(journal) if invited else None
+    spends = _hosted_spends(journal) if invited else None
     if spends is None:
         return Unfinished(len(invited), None)
     known = {
@@ -207,19 +188,11 @@ def check_resumable(journal: Journal) -> None:
     check_hosted_ledger(journal)
 
 
-def find_hindrance(directory: Path) -> WallflowerError | None:
-    """Return what `resume` would refuse a run for as it lies there, or None."""
+def advise(directory: Path) -> str:
+    """Say how to go on with a run, or why it cannot be resumed as it lies there."""
     try:
         with Journal.read(directory) as journal:
             check_resumable(journal)
     except WallflowerError as error:
-        return error
-    return None
-
-
-def advise(directory: Path) -> str:
-    """Say how to go on with a run, or why it cannot be resumed as it lies there."""
-    hindrance = find_hindrance(directory)
-    if hindrance is not None:
-        return f"it cannot be resumed as it is: {hindrance}"
+        return f"it cannot be resumed as it is: {error}"
     return f"to go on: wallflower resume {directory}"

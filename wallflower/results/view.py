@@ -13,9 +13,7 @@ from wallflower.marks import mark_of
 from wallflower.output import console, print_text, table
 from wallflower.policy_text import describe_intervals
 from wallflower.protocol.numbers import counted
-from wallflower.protocol.privacy.sentences import (
-    percent,
-)
+from wallflower.protocol.privacy.sentences import percent
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.strategy.bandit.policy import ArmView
@@ -25,9 +23,7 @@ from wallflower.strategy.store.losses import describe_findings, describe_losses
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wallflower.protocol.rewards.reward_range import RewardRange
     from wallflower.results.result import RunResult
-    from wallflower.strategy.config import ExperimentConfig
 
 
 _BAR_WIDTHS = ((100, 30), (84, 14))  # columns of the terminal, columns of the bar
@@ -120,13 +116,6 @@ def _fit(number: str, measured: RewardRange) -> str:
     return number if describe_long_unit(measured) else measured.with_unit(number)
 
 
-def interval_in_words(config: ExperimentConfig, *, missing: bool) -> str:
-    """Say what the intervals of a table are; `missing`: some asked are in no sum."""
-    chance = percent(config.experiment.failure_probability)
-    words = describe_intervals(config.policy.name, chance, missing=missing)
-    return f"interval: {words}"
-
-
 def print_result(result: RunResult) -> None:
     """Write the final table, the numbers and the sentence to stdout."""
     out = console()
@@ -144,8 +133,10 @@ def print_result(result: RunResult) -> None:
         view.add_row(*arm_cells(name, row, name == result.winner, bars, measured))
     out.print(view)
     if result.last:
-        missing = result.missing.missing > 0
-        print_text(out, interval_in_words(result.config, missing=missing), "dim")
+        chance = percent(result.config.experiment.failure_probability)
+        policy, missing = result.config.policy.name, result.missing.missing > 0
+        words = describe_intervals(policy, chance, missing=missing)
+        print_text(out, f"interval: {words}", "dim")
         if any(row.users != row.asked for row in result.last.views):
             text = "users: people in the arm's sums, of those who were asked."
             print_text(out, text, "dim")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,14 +41,8 @@ _UNSOUND = " Its record does not hold, so it cannot go on as it is."
 class WatchedRun:
     """Keeps the parts of one run's page up to date while `keep` runs.
 
-    Parameters
-    ----------
-    number : int
-        Its place among the runs that are watched, from 1.
-    directory : Path
-        Where its record lies.
-    changed : Callable[[], None]
-        Called whenever a part is another than before.
+    `number` is its place among the runs that are watched, from 1. `changed` is called
+    whenever a part is another than before.
     """
 
     def __init__(
@@ -168,7 +162,9 @@ class WatchedRun:
 
     def _draw_now(self) -> None:
         state = self._state()
-        told = self._told()
+        told = arm_rows(
+            sorted(self._events.rounds.items()), self._config.experiment.arms
+        )
         newer = told and (not self._rows or told[-1].round > self._rows[-1].round)
         if newer and self._shown:
             names, measured = self._config.experiment.arms, self._config.reward_range
@@ -192,21 +188,85 @@ class WatchedRun:
         )
         self._changed()
 
-    def _told(self) -> tuple[ArmRow, ...]:
-        """Return the arms round by round, as the events tell them."""
-        rounds = sorted(self._events.rounds.items())
-        return arm_rows(rounds, self._config.experiment.arms)
+    def _state(self) -> _State:
+        """Say what the run does; the record knows its end if its events are gone.
 
-    def _state(self) -> State:
-        return state_of(
-            self._events,
-            self._config.experiment.arms,
-            self._directory,
-            served=self._served,
-            pausing=self._pausing,
+        Of a run whose record does not hold it is not said how to go on: that is
+        refused.
+        """
+        now = self._events
+        result: RunResult | None = self._shown.get("result")
+        finished = now.finished or (result.finished if result is not None else None)
+        label, tone, sentence = self._words(finished)
+        stopped = finished is None and not self._served
+        if stopped:
+            sentence += " It goes on where it was by:" if self._holds else _UNSOUND
+        people, askable = now.users(), ""
+        if result is not None and result.askable.people:
+            askable = result.askable.describe()
+        # While a server works the events are ahead of the record; else they may lack
+        # some.
+        if result is not None and not (self._served and now.told):
+            people = (
+                f"invited {result.invited:,}, answered {result.answered:,}, "
+                f"lost {sum(result.lost.values()):,}"
+            )
+        goes_on = f"wallflower resume {self._directory}"
+        under_way = () if stopped or finished else now.cohorts.values()
+        return _State(
+            label=label,
+            tone=tone,
+            sentence=sentence,
+            people=f"People {people}",
+            askable=askable,
+            command=goes_on if stopped and self._holds else "",
+            cohorts=tuple(map(self._line, list(under_way)[:_MOST_COHORTS])),
+            told=now.told,
             seen=self._seen,
-            result=self._shown.get("result"),
-            holds=self._holds,
+        )
+
+    def _words(self, finished: str | None) -> tuple[str, str, str]:
+        """Return label, tone and sentence."""
+        now = self._events
+        if finished is not None:
+            why = "one arm is left" if finished == "winner" else ENDINGS.get(finished)
+            return "over", "good", f"The run is over: {why or finished}."
+        if not self._served:
+            sentence = "No server works on this run. What is finished is kept."
+            return "stopped", "bad", sentence
+        if now.waiting is not None:
+            wait = now.waiting
+            return (
+                "waits",
+                "open",
+                f"Waiting for nodes: {wait.present} of {wait.known} are there"
+                f"{wait.why and f' ({wait.why})'}, with {wait.available:,} people for "
+                f"{wait.wanted:,} wanted; the run stops after {wait.patience_s:g} s.",
+            )
+        stops = " It stops after this round, as it was asked." if self._pausing else ""
+        if not now.users_of_round:
+            between = (
+                f"Round {now.round} is finished." if now.round else "Nodes come in."
+            )
+            return "under way", "open", f"{between}{stops}"
+        active = {cohort.arm for cohort in now.cohorts.values()}
+        about = f" about {counted(len(active), 'arm')}" if active else ""
+        estimate = now.estimate()
+        return (
+            "under way",
+            "open",
+            f"Round {now.round}: {now.users_of_round:,} people are asked{about}"
+            f"{'; ' + estimate if estimate else ''}.{stops}",
+        )
+
+    def _line(self, cohort: OpenCohort) -> _CohortLine:
+        stage = f"{cohort.stage}: " if cohort.stage else ""
+        return _CohortLine(
+            self._config.experiment.arms[cohort.arm],
+            drawing.legend(mark_of(cohort.arm)),
+            cohort.heard,
+            cohort.nodes,
+            f"{stage}{cohort.heard} of {counted(cohort.nodes, 'node')} heard",
         )
 
     def _show(self, parts: Mapping[str, str]) -> None:
@@ -225,7 +285,7 @@ def _fragments(shown: Mapping[str, Any]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class CohortLine:
+class _CohortLine:
     """One cohort under way, as it is shown."""
 
     name: str
@@ -236,7 +296,7 @@ class CohortLine:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class _State:
     """What a run is doing now.
 
     Attributes
@@ -253,109 +313,6 @@ class State:
     people: str
     askable: str
     command: str
-    cohorts: tuple[CohortLine, ...]
+    cohorts: tuple[_CohortLine, ...]
     told: int
     seen: float | None
-
-
-def state_of(
-    now: UnderWay,
-    arms: Sequence[str],
-    directory: Path,
-    *,
-    served: bool,
-    pausing: bool,
-    seen: float | None,
-    result: RunResult | None,
-    holds: bool,
-) -> State:
-    """Say it; the record knows the end of a run whose events are gone.
-
-    Of a run whose record does not hold it is not said how to go on: that is refused.
-    """
-    finished = now.finished or (result.finished if result is not None else None)
-    label, tone, sentence = _words(now, finished, arms, served=served, pausing=pausing)
-    stopped = finished is None and not served
-    if stopped:
-        sentence += " It goes on where it was by:" if holds else _UNSOUND
-    people = now.users()
-    # While a server works the events are ahead of the record; else they may lack some.
-    if result is not None and not (served and now.told):
-        people = (
-            f"invited {result.invited:,}, answered {result.answered:,}, "
-            f"lost {sum(result.lost.values()):,}"
-        )
-    return State(
-        label=label,
-        tone=tone,
-        sentence=sentence,
-        people=f"People {people}",
-        askable=_describe_askable(result),
-        command=f"wallflower resume {directory}" if stopped and holds else "",
-        cohorts=()
-        if stopped or finished
-        else tuple(
-            _line(cohort, arms) for cohort in list(now.cohorts.values())[:_MOST_COHORTS]
-        ),
-        told=now.told,
-        seen=seen,
-    )
-
-
-def _describe_askable(result: RunResult | None) -> str:
-    """Say how many people can still be asked by the record, or nothing."""
-    if result is None or not result.askable.people:
-        return ""
-    return result.askable.describe()
-
-
-def _words(
-    now: UnderWay,
-    finished: str | None,
-    arms: Sequence[str],
-    *,
-    served: bool,
-    pausing: bool,
-) -> tuple[str, str, str]:
-    if finished is not None:
-        why = "one arm is left" if finished == "winner" else ENDINGS.get(finished)
-        return "over", "good", f"The run is over: {why or finished}."
-    if not served:
-        return (
-            "stopped",
-            "bad",
-            "No server works on this run. What is finished is kept.",
-        )
-    if now.waiting is not None:
-        wait = now.waiting
-        return (
-            "waits",
-            "open",
-            f"Waiting for nodes: {wait.present} of {wait.known} are there"
-            f"{wait.why and f' ({wait.why})'}, with {wait.available:,} people "
-            f"for {wait.wanted:,} wanted; the run stops after {wait.patience_s:g} s.",
-        )
-    stops = " It stops after this round, as it was asked." if pausing else ""
-    if not now.users_of_round:
-        between = f"Round {now.round} is finished." if now.round else "Nodes come in."
-        return "under way", "open", f"{between}{stops}"
-    active = {cohort.arm for cohort in now.cohorts.values()}
-    about = f" about {counted(len(active), 'arm')}" if active else ""
-    estimate = now.estimate()
-    return (
-        "under way",
-        "open",
-        f"Round {now.round}: {now.users_of_round:,} people are asked{about}"
-        f"{'; ' + estimate if estimate else ''}.{stops}",
-    )
-
-
-def _line(cohort: OpenCohort, arms: Sequence[str]) -> CohortLine:
-    stage = f"{cohort.stage}: " if cohort.stage else ""
-    return CohortLine(
-        arms[cohort.arm],
-        drawing.legend(mark_of(cohort.arm)),
-        cohort.heard,
-        cohort.nodes,
-        f"{stage}{cohort.heard} of {counted(cohort.nodes, 'node')} heard",
-    )

@@ -17,7 +17,7 @@ from tests.support.failing_nodes import nodes_fail
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.protocol.rewards.reward_range import RewardRange
-from wallflower.results.page import LARGEST_BYTES, content
+from wallflower.results.page import content
 from wallflower.results.statements import describe_elimination
 from wallflower.results.view import count_people
 from wallflower.strategy.bandit.policy import EliminationReason
@@ -41,6 +41,7 @@ UNDECIDED = SMALL.replace("[0.1, 0.9, 0.2]", "[0.5, 0.51, 0.1]").replace(
     'name = "small"', 'name = "undecided"\nhorizon = 500'
 )
 TEST = SMALL + "[test]\nnoise-seed = 3\n"
+LARGEST_BYTES = 300_000
 
 
 class Page(HTMLParser):

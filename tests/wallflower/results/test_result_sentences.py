@@ -15,7 +15,7 @@ from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.engines.registry import ENGINES
 from wallflower.protocol.privacy.sentences import REHEARSAL
-from wallflower.results.page import content, render
+from wallflower.results.page import content, fragment
 from wallflower.results.result import RunResult, read_result
 from wallflower.results.statements import annex_of
 from wallflower.strategy.store.journal import Journal
@@ -119,7 +119,7 @@ def test_a_run_with_the_papers_radius_promises_what_can_be_proved_of_it(
     assert result.winner == "b"
     assert "a better one was dropped is at most 0.0625." in result.sentence()
     with Journal.read(run_dir) as journal:
-        page = render(content(journal))
+        page = fragment("report.html", content(journal))
         facts = dict(annex_of(journal, result).facts)
     assert "a better one was dropped is at most 6.25\N{NO-BREAK SPACE}%" in page
     assert facts["Chance of a wrong decision"].startswith("at most 6.25 %")
