@@ -46,7 +46,7 @@ from wallflower.strategy.config import (
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.store import events
-from wallflower.strategy.store.chain import INVITED, ROUND
+from wallflower.strategy.store.entries import INVITED, ROUND
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.transport.grpc.gc_tuning import TunedGc
 from wallflower.strategy.transport.memory import MemoryTransport

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.harness.rewards import GATE, MEANS, reward
-from wallflower.strategy.store.entries import StoredCohort
+from wallflower.strategy.store.entries import CohortRecord
 from wallflower.strategy.store.journal import Journal
 
 
@@ -87,7 +87,7 @@ def audit(run_dir: Path, truth: Mapping[str, float]) -> Audit:
     )
 
 
-def _nodes_by_round(cohorts: Sequence[StoredCohort]) -> tuple[int, ...]:
+def _nodes_by_round(cohorts: Sequence[CohortRecord]) -> tuple[int, ...]:
     fewest: dict[int, int] = {}
     for cohort in cohorts:
         if cohort.result is not None:

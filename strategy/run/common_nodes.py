@@ -25,7 +25,7 @@ from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.secure_sum.session import ChoosingSession, ServerSession
 from wallflower.strategy.bandit.policy import Arm
 from wallflower.strategy.run.driver import LARGE, Settle
-from wallflower.strategy.store.journal_reader import JournalReader
+from wallflower.strategy.store.journal import Journal
 
 Asked = TypeVar("Asked")
 Filled = TypeVar("Filled")
@@ -121,7 +121,7 @@ class CommonNodes:
         self._settled = asyncio.Event()
 
 
-def find_unlike_rounds(journal: JournalReader) -> Set[int]:
+def find_unlike_rounds(journal: Journal) -> Set[int]:
     """Return the rounds in which a node is in one arm's sum and missing in another's.
 
     Only arms with a sum count, and for each of them only the nodes that were asked.

@@ -36,7 +36,7 @@ from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.node_users import CountedUsers, NodeAvailability
 from wallflower.strategy.run.registry import Draw, UserRegistry
 from wallflower.strategy.run.sharing import Composition, Shares, UsersExhaustedError
-from wallflower.strategy.store.journal_reader import JournalReader
+from wallflower.strategy.store.journal import Journal
 
 _SEED = 0  # the same question has the same answer
 _SMALLER = (Fraction(1, 2), Fraction(0))  # parts of a stated fraction that are tried
@@ -174,7 +174,7 @@ def count_reach(config: ExperimentConfig, sizes: tuple[int, ...]) -> Reach:
     )
 
 
-def read_reach(journal: JournalReader) -> Reach | None:
+def read_reach(journal: Journal) -> Reach | None:
     """Count who was asked of all people on the nodes that a run has met.
 
     Whom their nodes leave out for want of budget is not counted.

@@ -26,7 +26,7 @@ from wallflower.protocol.secure_sum.session import (
     Void,
 )
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
-from wallflower.strategy.store.spool import CohortSpool, Loss, Receipt
+from wallflower.strategy.store.spool import CohortSpool, StageEvent
 
 _log = logging.getLogger(__name__)
 LARGE = 32  # parties whose messages are worth a thread of their own
@@ -175,7 +175,7 @@ class _Drive:
             [request for request, _ in requests.values()],
             timeout_s=self.deadlines.of(step.stage),
         )
-        came: list[Receipt | Loss] = []
+        came: list[StageEvent] = []
         more = asyncio.Event()
 
         async def listen() -> None:
@@ -226,35 +226,35 @@ async def _let_others(number: int) -> None:
         await asyncio.sleep(0)
 
 
-def _event(party: PartyId, answer: Answer, unwrap: Unwrap) -> Receipt | Loss:
+def _event(party: PartyId, answer: Answer, unwrap: Unwrap) -> StageEvent:
     """Say what an answer means for its party."""
     if answer.failure is not None:
-        return Loss(party, answer.failure)
+        return StageEvent(party, lost=answer.failure)
     try:
         inside = unwrap(answer)
     except ProtocolError as error:
-        return Loss(party, error.code)
+        return StageEvent(party, lost=error.code)
     if isinstance(inside, Refusal):
-        return Loss(party, inside.code)
-    return Receipt(party, inside)
+        return StageEvent(party, lost=inside.code)
+    return StageEvent(party, inside)
 
 
-def _replay(session: ServerSession, events: Sequence[Receipt | Loss]) -> None:
+def _replay(session: ServerSession, events: Sequence[StageEvent]) -> None:
     for event in events:
         _apply(session, event)
 
 
-def _apply_all(session: ServerSession, events: Sequence[Receipt | Loss]) -> None:
+def _apply_all(session: ServerSession, events: Sequence[StageEvent]) -> None:
     for event in events:
         _apply(session, event)
         if session.stage_complete:
             return  # who comes later is not needed any more
 
 
-def _apply(session: ServerSession, event: Receipt | Loss) -> None:
+def _apply(session: ServerSession, event: StageEvent) -> None:
     """Hand one event to the machine; a message it refuses costs only its sender."""
-    if isinstance(event, Loss):
-        session.lose(event.party, event.code)
+    if event.body is None:
+        session.lose(event.party, event.lost or "")
         return
     try:
         session.receive(event.party, event.body)

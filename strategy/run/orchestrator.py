@@ -51,8 +51,13 @@ from wallflower.strategy.run.run_state import (
 from wallflower.strategy.run.sharing import UsersExhaustedError
 from wallflower.strategy.run.spending import Spending
 from wallflower.strategy.store import events, operator_requests
-from wallflower.strategy.store.chain import PAUSED, WAITING
-from wallflower.strategy.store.entries import RoundRecord, SumRecord
+from wallflower.strategy.store.entries import (
+    PAUSED,
+    RESUMED,
+    WAITING,
+    RoundRecord,
+    SumRecord,
+)
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.losses import describe_losses
 from wallflower.strategy.store.spool import Spool
@@ -154,7 +159,7 @@ class Orchestrator:
         if over:
             return
         if self._spending:
-            await self._journal.call(self._journal.note_resumed, number)
+            await self._journal.call(self._journal.note, RESUMED, number)
         await self._listen(
             events.RunStarted(
                 run_id=self._run_id,
@@ -172,7 +177,7 @@ class Orchestrator:
             if policy.finished is not None:
                 break
             if operator_requests.is_pause_requested(self._journal.run_dir):
-                await self._journal.call(self._journal.note_stopped, PAUSED, number)
+                await self._journal.call(self._journal.note, PAUSED, number)
                 break
             await self._round(number, policy)
             number += 1
@@ -207,7 +212,7 @@ class Orchestrator:
                 return
             new = []  # nothing is learnt about the other arms in this round
         except NodesMissingError:
-            await self._journal.call(self._journal.note_stopped, WAITING, number)
+            await self._journal.call(self._journal.note, WAITING, number)
             raise
         next_cohorts = policy.next_cohorts()
         await self._invite(new)

@@ -7,6 +7,7 @@ same. Any other cohort that was under way is void and its users stay used.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,7 +25,7 @@ from wallflower.strategy.secure_sum import (
     server_session,
 )
 from wallflower.strategy.secure_sum.keyring import SharedKey
-from wallflower.strategy.store.entries import INVITED, CohortRecord, StoredCohort
+from wallflower.strategy.store.entries import INVITED, CohortRecord
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.spool import CohortSpool, Spool
 from wallflower.strategy.transport.shuffler import ShufflerPlace
@@ -138,7 +139,7 @@ class PendingCohorts:
             return None
         return self._spool.cohort(spec.cohort_id)
 
-    async def _is_closed(self, cohort: StoredCohort) -> bool:
+    async def _is_closed(self, cohort: CohortRecord) -> bool:
         assert self._spool is not None
         kept = self._spool.cohort(cohort.cohort_id)
         stage = await kept.stage()
@@ -146,13 +147,13 @@ class PendingCohorts:
             return True
         return isinstance(await kept.outcome(), SecureSum)
 
-    def _record(self, cohort: StoredCohort) -> CohortRecord:
+    def _record(self, cohort: CohortRecord) -> CohortRecord:
         users = {
             node_id: users
             for cohort_id, node_id, users in self._journal.invitations()
             if cohort_id == cohort.cohort_id
         }
-        return CohortRecord.of(cohort, users)
+        return dataclasses.replace(cohort, users=users)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,21 +33,18 @@ from wallflower.strategy.run.drawing import (
 )
 from wallflower.strategy.run.registry import UserRegistry
 from wallflower.strategy.run.run_state import views_of
-from wallflower.strategy.store.chain import (
+from wallflower.strategy.store.chain import Entry, limit_of
+from wallflower.strategy.store.entries import (
     INVITED,
     LIMITED,
     MET,
     RETIRED,
     RETURNED,
     ROUND,
-    Entry,
-    limit_of,
-)
-from wallflower.strategy.store.entries import (
+    CohortRecord,
     Met,
     Retirement,
     RoundRecord,
-    StoredCohort,
     SumRecord,
 )
 
@@ -57,7 +54,7 @@ class RecordedFacts:
     """All that a journal says."""
 
     config: ExperimentConfig
-    cohorts: Sequence[StoredCohort]
+    cohorts: Sequence[CohortRecord]
     specs: Mapping[str, CohortSpec]
     invited: Mapping[str, Mapping[str, tuple[str, ...]]]  # cohort → node → users
     rounds: Sequence[RoundRecord]
@@ -92,7 +89,7 @@ class _Replay:
         self._number = 1  # of the round that is asked
         self._cohorts = {cohort.cohort_id: cohort for cohort in evidence.cohorts}
         self._rounds = {record.number: record for record in evidence.rounds}
-        self._asked: defaultdict[int, list[StoredCohort]] = defaultdict(list)
+        self._asked: defaultdict[int, list[CohortRecord]] = defaultdict(list)
         self._known: dict[str, Met] = {}  # by node
         self._returned: set[str] = set()  # cohorts
         self._people: Counter[int] = Counter()  # asked up to here, by arm

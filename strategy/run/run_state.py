@@ -15,13 +15,19 @@ from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.policies import policy_for, policy_from_state
 from wallflower.strategy.bandit.policy import Arm, ArmView, Policy
 from wallflower.strategy.store import events, operator_requests
-from wallflower.strategy.store.chain import LIMITED, RETIRED, ROUND, Entry, limit_of
-from wallflower.strategy.store.entries import PrivacySpend, Retirement, RoundRecord
+from wallflower.strategy.store.chain import Entry, limit_of
+from wallflower.strategy.store.entries import (
+    LIMITED,
+    RETIRED,
+    ROUND,
+    PrivacySpend,
+    Retirement,
+    RoundRecord,
+)
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.journal_reader import JournalReader
 
 
-def next_round(journal: JournalReader) -> tuple[int, Policy]:
+def next_round(journal: Journal) -> tuple[int, Policy]:
     """Return the number of the next round and the policy that requests its cohorts."""
     last = journal.last_round()
     number = 1 if last is None else last.number + 1
@@ -44,7 +50,7 @@ def _since_the_last_round(links: Sequence[Entry]) -> Sequence[Entry]:
     return links[max(ends, default=0) :]
 
 
-def asked_by_arm(journal: JournalReader) -> Counter[Arm]:
+def asked_by_arm(journal: Journal) -> Counter[Arm]:
     """Count who was asked about each arm, in a sum or not.
 
     Who never saw the arm, because their node refused before, is not counted.
@@ -64,7 +70,7 @@ def views_of(policy: Policy, asked: Mapping[Arm, int]) -> tuple[ArmView, ...]:
     )
 
 
-def round_after_retirement(journal: JournalReader) -> RoundRecord | None:
+def round_after_retirement(journal: Journal) -> RoundRecord | None:
     """Return the last round, with the arms that were retired since it out.
 
     Where arms were retired before any round was finished it has the number 0.

@@ -26,18 +26,11 @@ from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE
 from wallflower.protocol.secure_sum.threat import Threat, helpers_are_drawn
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.store.chain import DEALT, INVITED, RETURNED, ROUND
 from wallflower.strategy.store.entries import PrivacySpend
 from wallflower.strategy.store.journal import Journal
 
 # A cohort that was asked: its public description, and on how many nodes.
 Asked = tuple[CohortSpec, int]
-# Entries of the chain after the last round that change what was spent.
-_ASKED_SINCE = (
-    "SELECT count(*) FROM entry WHERE kind IN (?, ?, ?) "
-    "AND number > (SELECT max(number) FROM entry WHERE kind = ?)"
-)
-_KINDS = (INVITED, RETURNED, DEALT, ROUND)
 
 
 class Spending:
@@ -189,7 +182,7 @@ def read_spend(journal: Journal) -> PrivacySpend:
     That of the last round, unless somebody was asked or a key was made since.
     """
     last = journal.last_round()
-    if last is not None and journal.rows(_ASKED_SINCE, *_KINDS)[0][0] == 0:
+    if last is not None and not journal.is_asked_since_last_round():
         return last.spent
     return recount_spend(journal)
 

@@ -23,14 +23,15 @@ from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.run.replay import RecordedFacts, agree, decisions
 from wallflower.strategy.run.spending import Spending
 from wallflower.strategy.store import event_log
-from wallflower.strategy.store.chain import (
+from wallflower.strategy.store.chain import Entry, unknown_heads
+from wallflower.strategy.store.entries import (
     DEALT,
     INVITED,
     ROUND,
-    Entry,
-    unknown_heads,
+    SUMMED,
+    VOID,
+    CohortRecord,
 )
-from wallflower.strategy.store.entries import SUMMED, VOID, StoredCohort
 from wallflower.strategy.store.journal import Journal
 
 
@@ -46,7 +47,7 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
             counted(len(links), "entry"),
             journal.breaks(),
         ),
-        _heads(links, heads, event_log.read_heads(journal.run_dir, journal.told_bytes)),
+        _heads(links, heads, journal),
     )
     try:
         evidence = _evidence(journal, links)
@@ -79,18 +80,17 @@ def _evidence(journal: Journal, links: Sequence[Entry]) -> RecordedFacts:
     )
 
 
-def _heads(
-    links: Sequence[Entry], heads: Sequence[str], told: event_log.RecordedHeads
-) -> Check:
+def _heads(links: Sequence[Entry], heads: Sequence[str], journal: Journal) -> Check:
     """Seek every head that was kept elsewhere; say what the events lack."""
-    kept = [*heads, *told.heads]
+    told, damaged = event_log.read_heads(journal.run_dir, journal.told_bytes)
+    kept = [*heads, *told]
     rounds = {entry.link for entry in links if entry.kind == ROUND}
     looked_at = (
         f"{counted(len(set(kept)), 'head')}; {event_log.FILE_NAME} has those of "
-        f"{len(rounds & set(told.heads))} of {counted(len(rounds), 'round')}"
+        f"{len(rounds & set(told))} of {counted(len(rounds), 'round')}"
     )
-    if told.damaged:
-        looked_at += f", {counted(told.damaged, 'line')} of it cut or changed"
+    if damaged:
+        looked_at += f", {counted(damaged, 'line')} of it cut or changed"
     return run_check(
         "every head kept elsewhere is in the chain: nothing was cut off",
         looked_at,
@@ -269,8 +269,8 @@ def run_check(name: str, counted: str, found: Iterable[str]) -> Check:
 
 def find_unbalanced(evidence: RecordedFacts) -> Iterator[str]:
     """Yield what is uneven in who got which arm."""
-    draws: defaultdict[int, list[StoredCohort]] = defaultdict(list)
-    rounds: defaultdict[int, list[StoredCohort]] = defaultdict(list)
+    draws: defaultdict[int, list[CohortRecord]] = defaultdict(list)
+    rounds: defaultdict[int, list[CohortRecord]] = defaultdict(list)
     for cohort in evidence.cohorts:
         draws[cohort.draw].append(cohort)
         rounds[cohort.round_number].append(cohort)
@@ -284,7 +284,7 @@ def find_unbalanced(evidence: RecordedFacts) -> Iterator[str]:
 
 def _within(
     where: str,
-    cohorts: Sequence[StoredCohort],
+    cohorts: Sequence[CohortRecord],
     asked: Sequence[Mapping[str, tuple[str, ...]]],
 ) -> Iterator[str]:
     """Compare the cohorts of one draw."""
@@ -308,7 +308,7 @@ def _within(
             yield f"{where}: user {node_id}/{person} is in {times} of its cohorts"
 
 
-def _together(where: str, cohorts: Sequence[StoredCohort]) -> Iterator[str]:
+def _together(where: str, cohorts: Sequence[CohortRecord]) -> Iterator[str]:
     """Check that a round's first draw has all of its arms."""
     first = min(cohort.draw for cohort in cohorts)
     drawn = {cohort.arm for cohort in cohorts if cohort.draw == first}

@@ -19,85 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = """
-CREATE TABLE entry (
-    number  INTEGER PRIMARY KEY,
-    at      REAL NOT NULL,
-    kind    TEXT NOT NULL,
-    subject TEXT NOT NULL,
-    digest  TEXT NOT NULL,
-    link    TEXT NOT NULL UNIQUE
-) STRICT
-"""
-FOUNDED, INVITED, VOID, SUMMED, ROUND = "founded", "invited", "void", "summed", "round"
-DEALT = "dealt"  # how a key for sealed sums was made, or why not
-MET = "met"  # nodes that said who lives there, and how many cannot be asked
-RETURNED = "returned"  # users of a cohort whose node refused before anybody saw the arm
-RETIRED = "retired"  # an arm, by hand; its subject is the arm
-# The subject of these is the round under way; they have no rows.
-RESUMED, WAITING, PAUSED = "resumed", "waiting", "paused"
-LIMITED = "limited"  # its subject has the round and the users it may ask, no rows
+from wallflower.strategy.store import sql
+from wallflower.strategy.store.entries import INVITED
+
 LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
 _LABEL = "wallflower-journal/3"
 _FIRST = "0" * 64
-
-_BLAME = "SELECT node_id, kind, word FROM blame WHERE cohort_id = ? ORDER BY node_id"
-
-# The rows that each kind of entry commits to; `?` is its subject. What a later step
-# changes in a row belongs to the entry of that step.
-_ROWS: dict[str, Sequence[str]] = {
-    FOUNDED: ("SELECT key, value FROM meta WHERE ? = '' ORDER BY key",),
-    INVITED: (
-        "SELECT round, batch, arm, attempt, size, hex(spec), draw FROM cohort "
-        "WHERE cohort_id = ?",
-        "SELECT node_id, users FROM invitation WHERE cohort_id = ? ORDER BY node_id",
-    ),
-    VOID: (
-        "SELECT state, reason, losses FROM cohort WHERE cohort_id = ?",
-        _BLAME,
-    ),
-    SUMMED: (
-        "SELECT state, result, losses FROM cohort WHERE cohort_id = ?",
-        _BLAME,
-    ),
-    ROUND: (
-        "SELECT views, policy_state, spent, finished FROM round "
-        "WHERE number = CAST(? AS INTEGER)",
-    ),
-    MET: (
-        "SELECT node_id, users, left_out FROM node "
-        "WHERE meeting = CAST(? AS INTEGER) ORDER BY node_id",
-    ),
-    DEALT: (
-        "SELECT nodes, reason, dealers, members, findings FROM dealing "
-        "WHERE dealing_id = ?",
-    ),
-    RETURNED: (
-        "SELECT node_id, reason FROM returned WHERE cohort_id = ? ORDER BY node_id",
-    ),
-    RETIRED: ("SELECT round, reason FROM retired WHERE arm = CAST(? AS INTEGER)",),
-    RESUMED: (),
-    WAITING: (),
-    PAUSED: (),
-    LIMITED: (),
-}
-
-# Subjects that stand in a table, and what is wrong where the chain has none of them.
-_SUBJECTS = (
-    (
-        RETURNED,
-        "SELECT DISTINCT cohort_id FROM returned",
-        "users of cohort {} are returned, the chain does not say so",
-    ),
-    (MET, "SELECT DISTINCT meeting FROM node", "meeting {} is not in the chain"),
-    (DEALT, "SELECT dealing_id FROM dealing", "dealing {} is not in the chain"),
-    (ROUND, "SELECT number FROM round", "round {} is not in the chain"),
-    (
-        RETIRED,
-        "SELECT arm FROM retired",
-        "arm {} is retired, but the chain does not say so",
-    ),
-)
 
 Rows = Callable[..., list[Any]]  # a query and its values → rows
 
@@ -122,23 +49,20 @@ def append(
     def rows(query: str, *values: object) -> list[Any]:
         return database.execute(query, values).fetchall()
 
-    last = rows("SELECT number, link FROM entry ORDER BY number DESC LIMIT 1")
-    number, link = last[0] if last else (0, _FIRST)
+    last = rows(sql.LAST_ENTRY)
+    number, *_, link = last[0] if last else (0, _FIRST)
     for subject in subjects:
         number += 1
         at = time.time()
         digest = _digest(rows, kind, subject)
-        link = _link(link, number, at, kind=kind, subject=subject, digest=digest)
-        database.execute(
-            "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)",
-            (number, at, kind, subject, digest, link),
-        )
+        link = _link(link, number, at, kind, subject, digest)
+        database.execute(sql.ADD_ENTRY, (number, at, kind, subject, digest, link))
     return str(link)
 
 
 def entries(rows: Rows) -> list[Entry]:
     """Read the whole chain."""
-    return [Entry(*row) for row in rows("SELECT * FROM entry ORDER BY number")]
+    return [Entry(*row) for row in rows(sql.ENTRIES)]
 
 
 def breaks(rows: Rows) -> Iterator[str]:
@@ -149,20 +73,13 @@ def breaks(rows: Rows) -> Iterator[str]:
         if entry.number != number:
             yield f"entry {number} is missing"
             return
-        if entry.kind not in _ROWS:
+        if entry.kind not in sql.ENTRY_ROWS:
             yield f"{what} is of no known kind"
             continue
         if entry.digest != _digest(rows, entry.kind, entry.subject):
             yield f"{what}: its rows were changed after they were written"
-        expected = _link(
-            link,
-            number,
-            entry.at,
-            kind=entry.kind,
-            subject=entry.subject,
-            digest=entry.digest,
-        )
-        if entry.link != expected:
+        expected = link, number, entry.at, entry.kind, entry.subject, entry.digest
+        if entry.link != _link(*expected):
             yield f"{what}: it or its time was changed, or one before it"
         link = entry.link
         ends.add((entry.kind, entry.subject))
@@ -171,11 +88,11 @@ def breaks(rows: Rows) -> Iterator[str]:
 
 def _unsaid(rows: Rows, ends: Set[tuple[str, str]]) -> Iterator[str]:
     """Say what stands in the tables and not in the chain."""
-    for cohort_id, state in rows("SELECT cohort_id, state FROM cohort"):
+    for cohort_id, state in rows(sql.COHORT_STATES):
         for kind in {INVITED, state}:
             if (kind, cohort_id) not in ends:
                 yield f"cohort {cohort_id} is {kind}, but the chain does not say so"
-    for kind, subjects, unsaid in _SUBJECTS:
+    for kind, subjects, unsaid in sql.SUBJECTS:
         for (subject,) in rows(subjects):
             if (kind, str(subject)) not in ends:
                 yield unsaid.format(subject)
@@ -211,13 +128,11 @@ def unknown_heads(chain: Sequence[Entry], heads: Iterable[str]) -> list[str]:
 
 
 def _digest(rows: Rows, kind: str, subject: str) -> str:
-    return _hash([rows(query, subject) for query in _ROWS[kind]])
+    return _hash([rows(query, subject) for query in sql.ENTRY_ROWS[kind]])
 
 
-def _link(
-    before: str, number: int, at: float, kind: str, subject: str, digest: str
-) -> str:
-    return _hash([_LABEL, before, number, at, kind, subject, digest])
+def _link(before: str, *facts: object) -> str:
+    return _hash([_LABEL, before, *facts])
 
 
 def _hash(content: Sequence[object]) -> str:

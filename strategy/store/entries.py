@@ -8,7 +8,7 @@ coincide.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -17,7 +17,16 @@ from wallflower.protocol.privacy.sentences import SENTENCE_DELTA, Group, KeyHold
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.strategy.bandit.policy import ArmView
 
-INVITED, SUMMED, VOID = "invited", "summed", "void"
+# The kinds of entries in the chain; a cohort's state is the last of its own three.
+FOUNDED, INVITED, VOID, SUMMED, ROUND = "founded", "invited", "void", "summed", "round"
+DEALT = "dealt"  # how a key for sealed sums was made, or why not
+MET = "met"  # nodes that said who lives there, and how many cannot be asked
+RETURNED = "returned"  # users of a cohort whose node refused before anybody saw the arm
+RETIRED = "retired"  # an arm, by hand; its subject is the arm
+# The subject of these is the round under way; they have no rows.
+RESUMED, WAITING, PAUSED = "resumed", "waiting", "paused"
+LIMITED = "limited"  # its subject has the round and the users it may ask, no rows
+
 DEALING = "deal-"  # how the ids of dealings begin
 
 
@@ -76,34 +85,6 @@ BUDGET_ADVICE = (
 
 
 @dataclass(frozen=True, slots=True)
-class CohortTerms:
-    """One attempt to fill one request; `spec` is the `CohortSpec` every client gets."""
-
-    cohort_id: str
-    round_number: int
-    batch: int
-    arm: int
-    attempt: int
-    size: int
-    spec: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class CohortRecord(CohortTerms):
-    """A cohort about to be asked: whom, and on what terms."""
-
-    users: Mapping[NodeId, tuple[str, ...]]
-
-    @classmethod
-    def of(
-        cls, terms: CohortTerms, users: Mapping[NodeId, tuple[str, ...]]
-    ) -> CohortRecord:
-        """Put users to the terms they were asked on."""
-        facts = {one.name: getattr(terms, one.name) for one in fields(CohortTerms)}
-        return cls(**facts, users=users)
-
-
-@dataclass(frozen=True, slots=True)
 class SumRecord:
     """A released sum.
 
@@ -129,19 +110,28 @@ class SumRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredCohort(CohortTerms):
-    """A cohort as the journal has it: asked, and how it ended.
+class CohortRecord:
+    """One attempt to fill one request: whom it asks, on what terms, how it ended.
 
-    Cohorts with the same `draw` were drawn as one set of people, who were then assigned
-    to their arms at random. `losses` counts by reason the users who were asked and are
-    in no sum.
+    `spec` is the `CohortSpec` that every client gets. `users` are by node; they are not
+    read back with the cohort (`Journal.invitations` has them). Cohorts with the same
+    `draw` were drawn as one set of people, who were then assigned to their arms at
+    random. `losses` counts by reason the users who were asked and are in no sum.
     """
 
-    draw: int
-    state: str
-    reason: str
-    losses: Mapping[str, int]
-    result: SumRecord | None
+    cohort_id: str
+    round_number: int
+    batch: int
+    arm: int
+    attempt: int
+    size: int
+    spec: bytes
+    users: Mapping[NodeId, tuple[str, ...]] = field(default_factory=dict)
+    draw: int = 0
+    state: str = INVITED
+    reason: str = ""
+    losses: Mapping[str, int] = field(default_factory=dict)
+    result: SumRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)

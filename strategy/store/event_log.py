@@ -102,25 +102,14 @@ def so_far(run_dir: Path) -> tuple[list[Event], int]:
     return list(_events(whole.split(b"\n"))), len(whole) + len(newline)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class RecordedHeads:
-    """The heads of the journal's chain that the events tell, oldest first.
+def read_heads(run_dir: Path, up_to: int | None = None) -> tuple[list[str], int]:
+    """Read the heads that the events tell, oldest first; count the damaged lines.
 
-    `damaged` counts the lines that a crash cut short or that were changed since: they
-    tell nothing.
+    Those are lines that a crash cut short or that were changed since: they tell
+    nothing. Of a file that grows, the first `up_to` bytes count, and its last line only
+    when it has its end.
     """
-
-    heads: tuple[str, ...]
-    damaged: int
-
-
-def read_heads(run_dir: Path, up_to: int | None = None) -> RecordedHeads:
-    """Read every head that the events tell.
-
-    Of a file that grows, the first `up_to` bytes count, and its last line only when it
-    has its end.
-    """
-    found, damaged = [], 0
+    heads, damaged = list[str](), 0
     *lines, _ = _read_from(run_dir / FILE_NAME, 0)[:up_to].split(b"\n")
     for line in lines:
         try:
@@ -128,8 +117,8 @@ def read_heads(run_dir: Path, up_to: int | None = None) -> RecordedHeads:
         except _NO_EVENT:
             damaged += bool(line)
         else:
-            found += [str(head)] if head else []
-    return RecordedHeads(tuple(found), damaged)
+            heads += [str(head)] if head else []
+    return heads, damaged
 
 
 def size(run_dir: Path) -> int:

@@ -10,12 +10,14 @@ transaction adds to the chain (`strategy.store.chain`), so that changes made lat
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import secrets
+import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from wallflower.protocol.errors import ConfigError, JournalError, UnavailableError
 from wallflower.protocol.files.private import private_directory
@@ -25,7 +27,8 @@ from wallflower.strategy.config import (
     differences,
     fingerprint_of,
 )
-from wallflower.strategy.store import chain
+from wallflower.strategy.store import chain, entries, sql
+from wallflower.strategy.store.database import FILE_NAME, LOCK_NAME, RunLock
 from wallflower.strategy.store.entries import (
     CohortRecord,
     DealingRecord,
@@ -36,19 +39,10 @@ from wallflower.strategy.store.entries import (
 )
 from wallflower.strategy.store.journal_reader import JournalReader
 from wallflower.strategy.store.journal_rows import (
-    NEXT_DRAW,
-    NEXT_MEETING,
-    OPEN_COHORTS,
-    SCHEMA,
-    SCHEMA_VERSION,
     dealing_row,
-    losses_text,
     state_text,
     sum_text,
-    views_text,
-    write_findings,
 )
-from wallflower.strategy.store.store import FILE_NAME, LOCK_NAME, RunLock
 
 _KEY_BYTES = 32  # of the key that cohort ids are made with
 
@@ -64,7 +58,7 @@ class Journal(JournalReader):
     @classmethod
     def create(
         cls, run_dir: Path, run_id: str, config: ExperimentConfig, engine: str
-    ) -> Self:
+    ) -> Journal:
         """Start the record of a new run; a directory with a journal is refused."""
         try:
             private_directory(run_dir)
@@ -80,67 +74,49 @@ class Journal(JournalReader):
                 "with it, another --run-dir starts a new one"
             )
         try:
-            journal = cls(run_dir, lock, new=True)
-            try:
+            with contextlib.ExitStack() as stack:
+                journal = stack.enter_context(cls(run_dir, lock, new=True))
                 journal._found(run_id, config, engine)
-            except BaseException:
-                journal.close()
-                raise
+                stack.pop_all()
+                return journal
         except BaseException:
-            lock.release()
             for leftover in (*run_dir.glob(FILE_NAME + "*"), run_dir / LOCK_NAME):
                 if leftover.is_file():
                     leftover.unlink()
             with contextlib.suppress(OSError):  # it held something before
                 run_dir.rmdir()
             raise
-        return journal
 
     @classmethod
-    def resume(cls, run_dir: Path, config: ExperimentConfig | None = None) -> Self:
+    def resume(cls, run_dir: Path, config: ExperimentConfig | None = None) -> Journal:
         """Open a run for going on.
 
         Another config, a broken chain, or an older copy of the record is refused.
         """
         _check_present(run_dir)
-        journal = cls._checked(run_dir, RunLock(run_dir), config)
-        try:
+        with contextlib.ExitStack() as stack:
+            journal = stack.enter_context(cls(run_dir, RunLock(run_dir)))
+            journal._check(config)
             journal.check_whole()
-        except BaseException:
-            journal.close()
-            raise
-        return journal
+            stack.pop_all()
+            return journal
 
     @classmethod
-    def read(cls, run_dir: Path) -> Self:
+    def read(cls, run_dir: Path) -> Journal:
         """Open a run for looking at it, also while a server works on it."""
         _check_present(run_dir)
-        return cls._checked(run_dir, None, None)
-
-    @classmethod
-    def _checked(
-        cls, run_dir: Path, lock: RunLock | None, config: ExperimentConfig | None
-    ) -> Self:
-        try:
-            journal = cls(run_dir, lock)
-            try:
-                journal._check(config)
-            except BaseException:
-                journal.close()
-                raise
-        except BaseException:
-            if lock is not None:
-                lock.release()
-            raise
-        return journal
+        with contextlib.ExitStack() as stack:
+            journal = stack.enter_context(cls(run_dir, None))
+            journal._check(None)
+            stack.pop_all()
+            return journal
 
     def _found(self, run_id: str, config: ExperimentConfig, engine: str) -> None:
-        with self.transaction() as database:
-            for statement in (*SCHEMA.split(";")[:-1], chain.SCHEMA):
-                database.execute(statement)
-            database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            database.executemany(
-                "INSERT INTO meta VALUES (?, ?)",
+        with self.database.transaction() as connection:
+            for statement in (*sql.JOURNAL_SCHEMA.split(";")[:-1], sql.SET_VERSION):
+                connection.execute(statement)
+            connection.executemany(
+                sql.ADD_META,
                 [
                     ("run-id", run_id),
                     ("engine", engine),
@@ -150,44 +126,43 @@ class Journal(JournalReader):
                     ("cohort-key", secrets.token_hex(_KEY_BYTES)),
                 ],
             )
-            chain.append(database, chain.FOUNDED)
+            chain.append(connection, entries.FOUNDED)
         self._new = False
 
     # --- writing ---------------------------------------------------------------
 
+    def note(self, kind: str, number: int) -> None:
+        """Write down that the run stopped at round `number`, or goes on with it."""
+        self._write(kind, number)
+
+    def note_limited(self, number: int, users: int) -> None:
+        """Write down that round `number` can ask no more than `users` users."""
+        self._write(entries.LIMITED, chain.limit_subject(number, users))
+
     def meet(self, nodes: Mapping[str, Met]) -> None:
         """Write down how many users nodes have, and how many of them are left out."""
-        with self.transaction() as database:
-            meeting = database.execute(NEXT_MEETING).fetchone()[0]
-            database.executemany(
-                "INSERT INTO node VALUES (?, ?, ?, ?)",
+        with self.database.transaction() as connection:
+            meeting = connection.execute(sql.NEXT_MEETING).fetchone()[0]
+            connection.executemany(
+                sql.ADD_NODE,
                 [(meeting, node_id, *met) for node_id, met in nodes.items()],
             )
-            chain.append(database, chain.MET, [str(meeting)])
+            chain.append(connection, entries.MET, [str(meeting)])
 
     def deal(self, record: DealingRecord) -> None:
         """Write down how a dealing ended."""
-        with self.transaction() as database:
-            database.execute(
-                "INSERT INTO dealing VALUES (?, ?, ?, ?, ?, ?)", dealing_row(record)
-            )
-            chain.append(database, chain.DEALT, [record.dealing_id])
-
-    def note_stopped(self, kind: str, number: int) -> None:
-        """Write down that the run stopped at round `number`: waiting or paused."""
-        with self.transaction() as database:
-            chain.append(database, kind, [str(number)])
+        rows = [dealing_row(record)]
+        self._write(entries.DEALT, record.dealing_id, sql.ADD_DEALING, rows)
 
     def invite(self, cohorts: Sequence[CohortRecord]) -> None:
         """Write down who is about to be asked; all cohorts or none.
 
         They were drawn as one set of people: their draw has a number of its own.
         """
-        with self.transaction() as database:
-            draw = database.execute(NEXT_DRAW).fetchone()[0]
-            database.executemany(
-                "INSERT INTO cohort (cohort_id, round, batch, arm, attempt, size, "
-                "spec, draw, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'invited')",
+        with self.database.transaction() as connection:
+            draw = connection.execute(sql.NEXT_DRAW).fetchone()[0]
+            connection.executemany(
+                sql.ADD_COHORT,
                 [
                     (
                         cohort.cohort_id,
@@ -202,29 +177,24 @@ class Journal(JournalReader):
                     for cohort in cohorts
                 ],
             )
-            database.executemany(
-                "INSERT INTO invitation VALUES (?, ?, ?)",
+            connection.executemany(
+                sql.ADD_INVITATION,
                 [
                     (cohort.cohort_id, node_id, json.dumps(users))
                     for cohort in cohorts
                     for node_id, users in cohort.users.items()
                 ],
             )
-            chain.append(
-                database, chain.INVITED, [cohort.cohort_id for cohort in cohorts]
-            )
+            invited = [cohort.cohort_id for cohort in cohorts]
+            chain.append(connection, entries.INVITED, invited)
 
     def give_back(self, cohort_id: str, nodes: Mapping[str, str]) -> None:
         """Write down whose users were not used, and why: they may be invited again.
 
         Once for a cohort, when it is over.
         """
-        with self.transaction() as database:
-            database.executemany(
-                "INSERT INTO returned VALUES (?, ?, ?)",
-                [(cohort_id, node_id, reason) for node_id, reason in nodes.items()],
-            )
-            chain.append(database, chain.RETURNED, [cohort_id])
+        rows = [(cohort_id, node_id, reason) for node_id, reason in nodes.items()]
+        self._write(entries.RETURNED, cohort_id, sql.ADD_RETURNED, rows)
 
     def void(
         self,
@@ -234,29 +204,21 @@ class Journal(JournalReader):
         findings: Sequence[Finding] = (),
     ) -> None:
         """Write down that a cohort ended without a sum, who caused it, who was lost."""
-        with self.transaction() as database:
-            changed = database.execute(
-                "UPDATE cohort SET state = 'void', reason = ?, losses = ? "
-                "WHERE cohort_id = ? AND state = 'invited'",
-                (reason, losses_text(losses or {}), cohort_id),
-            ).rowcount
-            if changed != 1:
-                raise JournalError(f"cohort {cohort_id} is not open in {self.path}")
+        with self.database.transaction() as connection:
+            values = reason, json.dumps(losses or {}, sort_keys=True), cohort_id
+            self._end_cohort(connection, cohort_id, sql.VOID_COHORT, values)
             known = findings or (Finding("", SERVER, reason),)
-            write_findings(database, cohort_id, known)
-            chain.append(database, chain.VOID, [cohort_id])
+            _write_findings(connection, cohort_id, known)
+            chain.append(connection, entries.VOID, [cohort_id])
 
     def void_open(self, reason: str) -> int:
         """Void every cohort that was under way; its users stay used."""
-        with self.transaction() as database:
-            under_way = [cohort_id for (cohort_id,) in database.execute(OPEN_COHORTS)]
-            database.execute(
-                "UPDATE cohort SET state = 'void', reason = ? WHERE state = 'invited'",
-                (reason,),
-            )
+        with self.database.transaction() as connection:
+            under_way = [name for (name,) in connection.execute(sql.OPEN_COHORTS)]
+            connection.execute(sql.VOID_OPEN, (reason,))
             for cohort_id in under_way:
-                write_findings(database, cohort_id, [Finding("", SERVER, reason)])
-            chain.append(database, chain.VOID, under_way)
+                _write_findings(connection, cohort_id, [Finding("", SERVER, reason)])
+            chain.append(connection, entries.VOID, under_way)
             return len(under_way)
 
     def finish_round(self, record: RoundRecord, sums: Sequence[SumRecord]) -> str:
@@ -267,67 +229,65 @@ class Journal(JournalReader):
         if self._state is None and (last := self.last_round()) is not None:
             self._state = last.policy_state
         state = json.loads(json.dumps(record.policy_state))
-        with self.transaction() as database:
+        with self.database.transaction() as connection:
             for result in sums:
-                changed = database.execute(
-                    "UPDATE cohort SET state = 'summed', result = ?, losses = ? "
-                    "WHERE cohort_id = ? AND round = ? AND state = 'invited'",
-                    (
-                        sum_text(result),
-                        losses_text(result.losses),
-                        result.cohort_id,
-                        record.number,
-                    ),
-                ).rowcount
-                if changed != 1:
-                    raise JournalError(
-                        f"cohort {result.cohort_id} is not open in {self.path}"
-                    )
-                write_findings(database, result.cohort_id, result.findings)
-            left = len(database.execute(OPEN_COHORTS).fetchall())
+                losses = json.dumps(result.losses, sort_keys=True)
+                values = sum_text(result), losses, result.cohort_id, record.number
+                self._end_cohort(connection, result.cohort_id, sql.SUM_COHORT, values)
+                _write_findings(connection, result.cohort_id, result.findings)
+            left = len(connection.execute(sql.OPEN_COHORTS).fetchall())
             if left:
                 raise JournalError(f"round {record.number} has {left} open cohorts")
-            database.execute(
-                "INSERT INTO round VALUES (?, ?, ?, ?, ?)",
+            connection.execute(
+                sql.ADD_ROUND,
                 (
                     record.number,
-                    views_text(record.views),
+                    json.dumps([dataclasses.asdict(view) for view in record.views]),
                     state_text(self._state, state),
                     json.dumps(record.spent.as_json()),
                     record.finished,
                 ),
             )
-            chain.append(database, chain.SUMMED, [one.cohort_id for one in sums])
-            head = chain.append(database, chain.ROUND, [str(record.number)])
+            chain.append(connection, entries.SUMMED, [one.cohort_id for one in sums])
+            head = chain.append(connection, entries.ROUND, [str(record.number)])
         self._state = state
         return head
 
     def retire(self, record: Retirement) -> str:
         """Write down that somebody took an arm out by hand; give the new head."""
-        with self.transaction() as database:
-            database.execute(
-                "INSERT INTO retired VALUES (?, ?, ?)",
-                (record.arm, record.round_number, record.reason),
-            )
-            return chain.append(database, chain.RETIRED, [str(record.arm)])
+        rows = [(record.arm, record.round_number, record.reason)]
+        return self._write(entries.RETIRED, record.arm, sql.ADD_RETIRED, rows)
 
-    def note_limited(self, number: int, users: int) -> None:
-        """Write down that round `number` can ask no more than `users` users."""
-        with self.transaction() as database:
-            chain.append(database, chain.LIMITED, [chain.limit_subject(number, users)])
+    def _write(
+        self,
+        kind: str,
+        subject: object,
+        statement: str = "",
+        rows: Sequence[Sequence[object]] = (),
+    ) -> str:
+        """Write rows and the entry that commits to them; give the new head."""
+        with self.database.transaction() as connection:
+            if rows:
+                connection.executemany(statement, rows)
+            return chain.append(connection, kind, [str(subject)])
 
-    def note_resumed(self, number: int) -> None:
-        """Write down that a server goes on with round `number`."""
-        with self.transaction() as database:
-            chain.append(database, chain.RESUMED, [str(number)])
+    def _end_cohort(
+        self,
+        connection: sqlite3.Connection,
+        cohort_id: str,
+        statement: str,
+        values: Sequence[object],
+    ) -> None:
+        if connection.execute(statement, values).rowcount != 1:
+            raise JournalError(f"cohort {cohort_id} is not open in {self.path}")
 
     def _check(self, config: ExperimentConfig | None) -> None:
-        version = self.rows("PRAGMA user_version")[0][0]
-        if version != SCHEMA_VERSION:
+        version = self.rows(sql.VERSION)[0][0]
+        if version != sql.SCHEMA_VERSION:
             raise JournalError(
                 f"{self.path} has schema {version}, this program reads "
-                f"{SCHEMA_VERSION}: go on with it, or look at it, by the version of "
-                "Wallflower that began it"
+                f"{sql.SCHEMA_VERSION}: go on with it, or look at it, by the version "
+                "of Wallflower that began it"
             )
         # Of the text as it was written: a later version may know more keys.
         text = self._meta("config")
@@ -351,3 +311,12 @@ class Journal(JournalReader):
 def _check_present(run_dir: Path) -> None:
     if not (run_dir / FILE_NAME).is_file():
         raise JournalError(f"{run_dir} holds no run (no {FILE_NAME} in it)")
+
+
+def _write_findings(
+    connection: sqlite3.Connection, cohort_id: str, findings: Sequence[Finding]
+) -> None:
+    connection.executemany(
+        sql.ADD_FINDING,
+        [(cohort_id, one.party, one.kind, one.word) for one in findings],
+    )

@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from wallflower.protocol.errors import JournalError
+from wallflower.protocol.errors import JournalError, UnavailableError
+from wallflower.protocol.files.closing import Closing
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.strategy.config import ExperimentConfig, config_from_canonical
-from wallflower.strategy.store import chain, event_log
+from wallflower.strategy.store import chain, event_log, sql
+from wallflower.strategy.store.database import (
+    FILE_NAME,
+    Database,
+    Result,
+    RunLock,
+    cannot_open,
+)
 from wallflower.strategy.store.entries import (
     Askable,
+    CohortRecord,
     DealingRecord,
     Met,
     PrivacySpend,
     Retirement,
     RoundRecord,
-    StoredCohort,
 )
 from wallflower.strategy.store.journal_rows import (
-    ASKED,
-    PARTICIPATIONS,
-    SIZES,
-    USED,
-    USED_AFTER,
     dealing_from,
     state_from,
     sum_from,
     views_from,
 )
-from wallflower.strategy.store.store import RunStore
 
 # What reading a value raises that nobody could have written.
 _UNREADABLE = (
@@ -45,8 +48,75 @@ _UNREADABLE = (
 )
 
 
-class JournalReader(RunStore):
-    """The questions that a journal answers, while it is written or afterwards."""
+class JournalReader(Closing):
+    """The questions that a journal answers, for one writer and any number of readers.
+
+    A reader sees the record as it was when it was opened, whatever a server writes
+    meanwhile; `told_bytes` is how long the events were a moment before.
+
+    Parameters
+    ----------
+    run_dir : Path
+        Where the file lies.
+    lock : RunLock | None
+        The writer's; None opens for reading only.
+    new : bool
+        True until the run is founded: if that fails there is nothing to resume.
+    """
+
+    def __init__(
+        self, run_dir: Path, lock: RunLock | None, *, new: bool = False
+    ) -> None:
+        self.run_dir = run_dir
+        self.path = run_dir / FILE_NAME
+        self._lock = lock
+        self._new = new
+        self._kept: dict[str, Any] = {}
+        self.told_bytes = event_log.size(run_dir) if lock is None else None
+        try:
+            self.database = Database(self.path, self._explain, read_only=lock is None)
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+
+    def close(self) -> None:
+        """Close the file and release the lock."""
+        self.database.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    async def call(self, work: Callable[..., Result], *arguments: object) -> Result:
+        """Do something with the file on its own thread, and wait for it."""
+        return await self.database.call(work, *arguments)
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """Read all rows of a query."""
+        return self.database.rows(query, *values)
+
+    def _explain(
+        self, error: Exception, no_room: bool
+    ) -> JournalError | UnavailableError:
+        if isinstance(error, OSError):
+            return cannot_open(self.path, error)
+        if not no_room:
+            return JournalError(f"{self.path}: {error}")
+        advice = (
+            "no run was begun: make room, then start it again"
+            if self._new
+            else "nothing of this step was kept: make room, then `wallflower "
+            f"resume {self.run_dir}`"
+        )
+        return UnavailableError(f"{self.path} cannot be written ({error}); {advice}")
+
+    def _read_once(self, name: str, read: Callable[[], Result]) -> Result:
+        """Read something; a reader, to whom it stays as it is, keeps what it read."""
+        if self._lock is not None:
+            return read()
+        if name not in self._kept:
+            self._kept[name] = read()
+        kept: Result = self._kept[name]
+        return kept
 
     @property
     def run_id(self) -> str:
@@ -82,7 +152,7 @@ class JournalReader(RunStore):
 
     def last_entry(self) -> chain.Entry:
         """Return the last link of the chain."""
-        rows = self.rows("SELECT * FROM entry ORDER BY number DESC LIMIT 1")
+        rows = self.rows(sql.LAST_ENTRY)
         if not rows:
             raise self._chainless()
         return chain.Entry(*rows[0])
@@ -101,7 +171,7 @@ class JournalReader(RunStore):
         """Say where the record is not what its chain says."""
         yield from chain.breaks(self.rows)
         # A damaged index hides rows from some questions and not from others.
-        [(found,)] = self.rows("PRAGMA integrity_check(1)")
+        [(found,)] = self.rows(sql.DAMAGE)
         if found != "ok":
             yield f"SQLite finds it damaged ({' '.join(str(found).split())})"
 
@@ -117,8 +187,8 @@ class JournalReader(RunStore):
     def check_whole(self) -> None:
         """Raise JournalError where the record was altered or its end is lost."""
         self.check_chain()
-        told = event_log.read_heads(self.run_dir, self.told_bytes)
-        lost = chain.unknown_heads(self.entries(), told.heads)
+        heads, _ = event_log.read_heads(self.run_dir, self.told_bytes)
+        lost = chain.unknown_heads(self.entries(), heads)
         if lost:
             raise JournalError(
                 f"{self.path} has no entry {lost[0]}, which {event_log.FILE_NAME} "
@@ -127,25 +197,23 @@ class JournalReader(RunStore):
                 f"run. `wallflower verify {self.run_dir}` shows all of it"
             )
 
-    def cohorts(self) -> Sequence[StoredCohort]:
+    def cohorts(self) -> Sequence[CohortRecord]:
         """Every cohort ever asked, in order."""
-        return self.read_once("cohorts", self._read_cohorts)
+        return self._read_once("cohorts", self._read_cohorts)
 
-    def _read_cohorts(self) -> Sequence[StoredCohort]:
+    def _read_cohorts(self) -> Sequence[CohortRecord]:
         stored = []
-        for *facts, losses, result in self.rows(
-            "SELECT cohort_id, round, batch, arm, attempt, size, spec, draw, state, "
-            "reason, losses, result FROM cohort ORDER BY round, arm, attempt"
-        ):
-            with self._reading(f"cohort {facts[0]}"):
+        for row in self.rows(sql.COHORTS):
+            terms, end, (losses, result) = row[:7], row[7:10], row[10:]
+            with self._reading(f"cohort {terms[0]}"):
                 lost = json.loads(losses)
-                found = sum_from(facts[0], lost, result)
-            stored.append(StoredCohort(*(*facts, lost, found)))
+                found = sum_from(terms[0], lost, result)
+            stored.append(CohortRecord(*(*terms, {}, *end, lost, found)))
         return stored
 
     def cohort_ids(self) -> set[str]:
         """The ids of every cohort ever asked."""
-        return {cohort_id for (cohort_id,) in self.rows("SELECT cohort_id FROM cohort")}
+        return {cohort_id for cohort_id, _ in self.rows(sql.COHORT_STATES)}
 
     def check_answered(self, answered: Iterable[str]) -> None:
         """Raise JournalError where nodes answered a cohort that the journal lacks.
@@ -166,23 +234,19 @@ class JournalReader(RunStore):
     def blame(self) -> dict[str, list[Finding]]:
         """What is known of who caused what, by cohort."""
         found: dict[str, list[Finding]] = {}
-        for cohort_id, *facts in self.rows("SELECT * FROM blame"):
+        for cohort_id, *facts in self.rows(sql.FINDINGS):
             found.setdefault(cohort_id, []).append(Finding(*facts))
         return found
 
     def dealings(self) -> list[DealingRecord]:
         """Every dealing, in order."""
-        rows = self.rows(
-            "SELECT dealing_id, nodes, reason, dealers, members, findings FROM dealing "
-            "ORDER BY rowid"
-        )
+        rows = self.rows(sql.DEALINGS)
         with self._reading("a dealing"):
             return [dealing_from(row) for row in rows]
 
     def met(self) -> dict[str, Met]:
         """Every node that ever described its users, with what it said last."""
-        rows = self.rows("SELECT node_id, users, left_out FROM node ORDER BY meeting")
-        return {node_id: Met(*said) for node_id, *said in rows}
+        return {node_id: Met(*said) for _, node_id, *said in self.rows(sql.MEETINGS)}
 
     def count_askable(self) -> Askable:
         """Count who can still be asked, as the nodes said last."""
@@ -193,62 +257,59 @@ class JournalReader(RunStore):
 
     def used(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Every invitation but those that were returned: cohort, node, users."""
-        return self._invited(USED)
+        return self._invited(sql.USED)
 
     def used_after(self, number: int) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Return the same of the rounds after round `number`."""
-        return self._invited(USED_AFTER, number)
+        return self._invited(sql.USED_AFTER, number)
 
     def count_asked(self) -> Counter[str]:
         """Return how many people were asked, by cohort; who was returned was not."""
-        return Counter(dict(self.rows(ASKED)))
+        return Counter(dict(self.rows(sql.ASKED)))
 
     def count_participations(self) -> Mapping[int, int]:
         """Return how many people were asked how often; who was returned was not."""
-        return self.read_once("participations", lambda: dict(self.rows(PARTICIPATIONS)))
+        return self._read_once(
+            "participations", lambda: dict(self.rows(sql.PARTICIPATIONS))
+        )
 
     def returned(self) -> list[tuple[str, str, str]]:
         """Every invitation that was returned: cohort, node, reason."""
-        return self.rows("SELECT cohort_id, node_id, reason FROM returned")
+        return self.rows(sql.RETURNED_USERS)
 
     def count_invited(self) -> Mapping[str, Mapping[str, int]]:
         """Return how many people every invitation ever sent is for, by cohort."""
-        return self.read_once("invited", self._read_invited)
+        return self._read_once("invited", self._read_invited)
 
     def _read_invited(self) -> Mapping[str, Mapping[str, int]]:
         found: dict[str, dict[str, int]] = {}
-        for cohort_id, node_id, people in self.rows(SIZES):
+        for cohort_id, node_id, people in self.rows(sql.SIZES):
             found.setdefault(cohort_id, {})[node_id] = people
         return found
 
     def invitations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Every invitation ever sent: cohort, node, users."""
-        return self._invited("SELECT * FROM invitation")
+        return self._invited(sql.INVITATIONS)
 
     def retired(self) -> list[Retirement]:
         """Every arm that was retired by hand, in the order of the arms."""
-        return [
-            Retirement(*row) for row in self.rows("SELECT * FROM retired ORDER BY arm")
-        ]
+        return [Retirement(*row) for row in self.rows(sql.RETIRED_ARMS)]
 
     def meetings(self) -> dict[str, dict[str, Met]]:
         """Return what nodes said of their users, by the meeting's number."""
         found: dict[str, dict[str, Met]] = {}
-        for meeting, node_id, *said in self.rows("SELECT * FROM node"):
+        for meeting, node_id, *said in self.rows(sql.MEETINGS):
             found.setdefault(str(meeting), {})[node_id] = Met(*said)
         return found
 
     def count_rounds(self) -> int:
         """Return how many rounds are finished."""
-        return int(self.rows("SELECT count(*) FROM round")[0][0])
+        return int(self.rows(sql.COUNT_ROUNDS)[0][0])
 
     def rounds(self) -> list[RoundRecord]:
         """Every finished round, in order; states share what did not change."""
-        rows = self.rows(
-            "SELECT number, views, policy_state, spent, finished FROM round "
-            "ORDER BY number"
-        )
         found: list[RoundRecord] = []
+        rows = self.rows(sql.ROUNDS)
         with self._reading("a round"):
             for number, views, state, spent, finished in rows:
                 before = found[-1].policy_state if found else None
@@ -265,13 +326,10 @@ class JournalReader(RunStore):
 
     def last_round(self) -> RoundRecord | None:
         """The round to go on from."""
-        return self.read_once("last-round", self._read_last_round)
+        return self._read_once("last-round", self._read_last_round)
 
     def _read_last_round(self) -> RoundRecord | None:
-        rows = self.rows(
-            "SELECT number, views, spent, finished FROM round "
-            "ORDER BY number DESC LIMIT 1"
-        )
+        rows = self.rows(sql.LAST_ROUND)
         if not rows:
             return None
         number, views, spent, finished = rows[0]
@@ -284,13 +342,17 @@ class JournalReader(RunStore):
         """Return the policy's state after some of the finished rounds."""
         found: dict[int, Mapping[str, Any]] = {}
         state: Mapping[str, Any] | None = None
-        rows = self.rows("SELECT number, policy_state FROM round ORDER BY number")
+        rows = self.rows(sql.STATES)
         with self._reading("a round"):
             for number, text in rows:
                 state = state_from(state, text)
                 if number in numbers:
                     found[number] = state
         return found
+
+    def is_asked_since_last_round(self) -> bool:
+        """Return whether anything that changes what was spent came after it."""
+        return bool(self.rows(sql.COUNT_ASKED_SINCE)[0][0])
 
     def _invited(
         self, query: str, *values: object
@@ -312,7 +374,7 @@ class JournalReader(RunStore):
             ) from None
 
     def _meta(self, key: str) -> str:
-        rows = self.rows("SELECT value FROM meta WHERE key = ?", key)
+        rows = self.rows(sql.META, key)
         if not rows:
             raise JournalError(f'{self.path} has no "{key}"')
         return str(rows[0][0])

@@ -1,4 +1,4 @@
-"""How the journal's tables look, and how values become their texts.
+"""How values become the texts of the journal's tables.
 
 A policy's state is written by difference: a round writes what it changed. A change has
 the keys whose values are new. Where both values are mappings, it has the change of the
@@ -7,9 +7,7 @@ one to the other.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -17,140 +15,35 @@ from wallflower.protocol.secure_sum.session import Finding
 from wallflower.strategy.bandit.policy import ArmView, EliminationReason
 from wallflower.strategy.store.entries import DealingRecord, SumRecord
 
-# Also counts up when a policy decides otherwise by the same sums: a record is judged by
-# the rule that made it.
-SCHEMA_VERSION = 6
-OPEN_COHORTS = "SELECT cohort_id FROM cohort WHERE state = 'invited' ORDER BY rowid"
-NEXT_DRAW = "SELECT coalesce(max(draw), 0) + 1 FROM cohort"
 # A round's state is whole, or what changed since the round before.
-WHOLE, CHANGED = "whole", "changed"
-NEXT_MEETING = "SELECT coalesce(max(meeting), 0) + 1 FROM node"
-USED = (
-    "SELECT cohort_id, node_id, users FROM invitation "
-    "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned)"
-)
-USED_AFTER = (
-    "SELECT cohort_id, node_id, users FROM invitation "
-    "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned) "
-    "AND cohort_id IN (SELECT cohort_id FROM cohort WHERE round > ?)"
-)
-# SQLite counts people, so that looking at a run does not make an object of each.
-ASKED = (
-    "SELECT cohort_id, sum(json_array_length(users)) FROM invitation "
-    "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned) "
-    "GROUP BY cohort_id"
-)
-PARTICIPATIONS = (
-    "SELECT times, count(*) FROM ("
-    "SELECT count(*) AS times FROM invitation, json_each(users) "
-    "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned) "
-    "GROUP BY node_id, value) GROUP BY times"
-)
-SIZES = "SELECT cohort_id, node_id, json_array_length(users) FROM invitation"
-SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE node (
-    meeting  INTEGER NOT NULL,
-    node_id  TEXT NOT NULL,
-    users    INTEGER NOT NULL,
-    left_out INTEGER NOT NULL,
-    PRIMARY KEY (meeting, node_id)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE cohort (
-    cohort_id TEXT PRIMARY KEY,
-    round     INTEGER NOT NULL,
-    batch     INTEGER NOT NULL,
-    arm       INTEGER NOT NULL,
-    attempt   INTEGER NOT NULL,
-    size      INTEGER NOT NULL,
-    spec      BLOB NOT NULL,
-    draw      INTEGER NOT NULL,
-    state     TEXT NOT NULL CHECK (state IN ('invited', 'summed', 'void')),
-    reason    TEXT NOT NULL DEFAULT '',
-    result    TEXT,
-    losses    TEXT NOT NULL DEFAULT '{}',
-    UNIQUE (round, arm, attempt),
-    CHECK ((state = 'summed') = (result IS NOT NULL))
-) STRICT;
-CREATE INDEX cohort_open ON cohort (state) WHERE state = 'invited';
-CREATE INDEX cohort_draw ON cohort (draw);
-CREATE TABLE invitation (
-    cohort_id TEXT NOT NULL REFERENCES cohort,
-    node_id   TEXT NOT NULL,
-    users     TEXT NOT NULL,
-    PRIMARY KEY (cohort_id, node_id)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE blame (
-    cohort_id TEXT NOT NULL REFERENCES cohort,
-    node_id   TEXT NOT NULL,
-    kind      TEXT NOT NULL
-        CHECK (kind IN ('sent', 'out', 'suspect', 'unknown', 'server')),
-    word      TEXT NOT NULL,
-    PRIMARY KEY (cohort_id, node_id)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE returned (
-    cohort_id TEXT NOT NULL REFERENCES cohort,
-    node_id   TEXT NOT NULL,
-    reason    TEXT NOT NULL,
-    PRIMARY KEY (cohort_id, node_id)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE dealing (
-    dealing_id TEXT PRIMARY KEY,
-    nodes      INTEGER NOT NULL,
-    reason     TEXT NOT NULL,
-    dealers    TEXT NOT NULL,
-    members    TEXT NOT NULL,
-    findings   TEXT NOT NULL
-) STRICT;
-CREATE TABLE retired (
-    arm    INTEGER PRIMARY KEY,
-    round  INTEGER NOT NULL,
-    reason TEXT NOT NULL
-) STRICT;
-CREATE TABLE round (
-    number       INTEGER PRIMARY KEY,
-    views        TEXT NOT NULL,
-    policy_state TEXT NOT NULL,
-    spent        TEXT NOT NULL,
-    finished     TEXT
-) STRICT;
-"""
+_WHOLE, _CHANGED = "whole", "changed"
+_Json: TypeAlias = Mapping[str, Any]
 
 
 def state_text(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
     """Write a policy's state by what changed since the round before."""
     changes = None if before is None else find_changes(before, after)
-    told = {WHOLE: after} if changes is None else {CHANGED: changes}
+    told = {_WHOLE: after} if changes is None else {_CHANGED: changes}
     return json.dumps(told, separators=(",", ":"))
 
 
 def state_from(before: Mapping[str, Any] | None, text: str) -> dict[str, Any]:
     """Read back what `state_text` wrote; `before` is the state of the round before."""
     told = json.loads(text)
-    value = told[WHOLE] if WHOLE in told else told[CHANGED]
-    if not isinstance(value, dict) or (before is None and WHOLE not in told):
+    value = told[_WHOLE] if _WHOLE in told else told[_CHANGED]
+    if not isinstance(value, dict) or (before is None and _WHOLE not in told):
         raise ValueError("a state that is no state, or changes of none")
-    return value if before is None or WHOLE in told else apply_changes(before, value)
-
-
-def views_text(views: Sequence[ArmView]) -> str:
-    """Write the arms as they stand after a round as JSON."""
-    return json.dumps([dataclasses.asdict(view) for view in views])
+    return value if before is None or _WHOLE in told else apply_changes(before, value)
 
 
 def views_from(text: str) -> tuple[ArmView, ...]:
-    """Read back what `views_text` wrote."""
+    """Read the arms as they stood after a round."""
     views = []
     for fields in json.loads(text):
         reason = fields.pop("reason")
         found = None if reason is None else EliminationReason(**reason)
         views.append(ArmView(**fields, reason=found))
     return tuple(views)
-
-
-def losses_text(losses: Mapping[str, int]) -> str:
-    """Write the counts of lost users by reason."""
-    return json.dumps(losses, sort_keys=True)
 
 
 def sum_text(result: SumRecord) -> str:
@@ -213,20 +106,7 @@ def dealing_from(row: Sequence[Any]) -> DealingRecord:
     )
 
 
-def write_findings(
-    database: sqlite3.Connection, cohort_id: str, findings: Sequence[Finding]
-) -> None:
-    """Keep what is known of who caused what in a cohort."""
-    database.executemany(
-        "INSERT INTO blame VALUES (?, ?, ?, ?)",
-        [(cohort_id, one.party, one.kind, one.word) for one in findings],
-    )
-
-
-Json: TypeAlias = Mapping[str, Any]
-
-
-def find_changes(before: Json, after: Json) -> dict[str, Any] | None:
+def find_changes(before: _Json, after: _Json) -> dict[str, Any] | None:
     """Return what makes `before` into `after`; None where a key is gone.
 
     Examples
@@ -251,7 +131,7 @@ def find_changes(before: Json, after: Json) -> dict[str, Any] | None:
     return changes
 
 
-def apply_changes(before: Json, changes: Json) -> dict[str, Any]:
+def apply_changes(before: _Json, changes: _Json) -> dict[str, Any]:
     """Return the mapping that `find_changes` was given as the later one.
 
     What did not change is shared with `before`, which stays as it is.

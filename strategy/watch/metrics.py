@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from wallflower.strategy.store.measured import families
+from wallflower.strategy.measured import families
 
 
 class Metrics(Collector):

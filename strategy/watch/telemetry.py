@@ -16,6 +16,13 @@ from prometheus_client import Histogram
 
 from wallflower.protocol.files.logs import log_context
 from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.strategy.measured import (
+    counter,
+    gauge,
+    histogram,
+    labelled,
+    named,
+)
 from wallflower.strategy.store.events import (
     ArmRetired,
     CohortAsked,
@@ -30,13 +37,6 @@ from wallflower.strategy.store.events import (
     RunStarted,
     TermsRefused,
     WaitingForNodes,
-)
-from wallflower.strategy.store.measured import (
-    counter,
-    gauge,
-    histogram,
-    labelled,
-    named,
 )
 
 _log = logging.getLogger("wallflower.run")

@@ -20,7 +20,7 @@ from tests.support import shown_log
 from wallflower.clients.node.ledger import Ledger
 from wallflower.strategy.run import cohort as cohort_runner
 from wallflower.strategy.run.requests import CohortTraffic
-from wallflower.strategy.store import chain
+from wallflower.strategy.store import chain, entries
 from wallflower.strategy.store.event_log import EventLog
 from wallflower.strategy.store.events import RoundFinished
 from wallflower.strategy.store.journal import Journal
@@ -88,10 +88,14 @@ def install(killer: Killer) -> None:
     """Stand at every phase."""
 
     def writing(database: object, kind: str, *rest: object) -> None:
-        if kind == chain.INVITED:
+        if kind == entries.INVITED:
             killer.reached("invitations half written")
-        elif kind == chain.SUMMED:
+        elif kind == entries.SUMMED:
             killer.reached("round half written")
+
+    def noting(journal: Journal, kind: str, number: int) -> None:
+        phases = {entries.RESUMED: "restart noted"}
+        killer.reached(phases.get(kind, ""))
 
     def asking(traffic: CohortTraffic, party: str, stage: str, body: bytes) -> None:
         killer.reached(f"{stage} about to be asked")
@@ -115,7 +119,7 @@ def install(killer: Killer) -> None:
     _after(Journal, "finish_round", lambda *_: killer.reached("round written"))
     _after_awaiting(EventLog, "listen", telling)
     _after(Journal, "void_open", lambda *_: killer.reached("cohorts given up"))
-    _after(Journal, "note_resumed", lambda *_: killer.reached("restart noted"))
+    _after(Journal, "note", noting)
 
 
 if __name__ == "__main__":

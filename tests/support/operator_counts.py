@@ -22,10 +22,10 @@ from tests.wallflower.results.test_page import Page
 from tests.wallflower.test_run_commands import invoke
 from wallflower.results.history import TABLES
 from wallflower.results.result import read_result
+from wallflower.strategy.measured import families
 from wallflower.strategy.store import events
 from wallflower.strategy.store.event_log import decode
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.measured import families
 from wallflower.strategy.watch.telemetry import RunMetrics
 
 # Columns that are no counts, or follow from the noised sums.

@@ -54,8 +54,8 @@ from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.run_state import round_after_retirement
 from wallflower.strategy.server_app_files import FAILURE_FILE
 from wallflower.strategy.store import event_log, operator_requests
+from wallflower.strategy.store.database import RunLock
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.store import RunLock
 from wallflower.strategy.transport.grpc.host import enrolment_key, grpc_certificates
 
 _log = logging.getLogger(__name__)

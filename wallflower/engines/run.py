@@ -28,9 +28,9 @@ from wallflower.results.run_folder import RUNS, advise, check_resumable, find_ru
 from wallflower.strategy.config import ExperimentConfig, load_config
 from wallflower.strategy.run.run_state import next_round
 from wallflower.strategy.store import operator_requests
+from wallflower.strategy.store.database import RunLock
 from wallflower.strategy.store.entries import Retirement
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.store import RunLock
 
 _LAST_WORDS_S = 30.0
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.store.entries import SUMMED, VOID, StoredCohort
+from wallflower.strategy.store.entries import SUMMED, VOID, CohortRecord
 from wallflower.strategy.store.journal import Journal
 
 UNDER_WAY = "under-way"
@@ -93,7 +93,7 @@ def cohort_rows(journal: Journal) -> Iterable[CohortRow]:
 
 
 def _cohort(
-    cohort: StoredCohort,
+    cohort: CohortRecord,
     nodes: Mapping[str, int],
     returned: set[str],
     findings: Sequence[Finding],

@@ -19,7 +19,14 @@ from wallflower.protocol.errors import optional_module
 from wallflower.results.cohorts import CohortRow
 from wallflower.results.result import RunResult, read_result
 from wallflower.strategy.bandit.policy import ArmView, EliminationReason
-from wallflower.strategy.store import chain
+from wallflower.strategy.store.chain import Entry
+from wallflower.strategy.store.entries import (
+    INVITED,
+    PAUSED,
+    RESUMED,
+    ROUND,
+    WAITING,
+)
 from wallflower.strategy.store.journal import Journal
 
 
@@ -71,7 +78,7 @@ class History:
     arms: tuple[ArmRow, ...]
     cohorts: tuple[CohortRow, ...]
     rounds: tuple[RoundRow, ...]
-    steps: tuple[chain.Entry, ...]  # what an operator or an outage did
+    steps: tuple[Entry, ...]  # what an operator or an outage did
     most_asked: int  # how often the busiest person was asked
 
 
@@ -87,9 +94,7 @@ def read_history(journal: Journal) -> History:
         cohorts=result.rows,
         rounds=tuple(_round_rows(result.rows, entries)),
         steps=tuple(
-            entry
-            for entry in entries
-            if entry.kind in (chain.RESUMED, chain.WAITING, chain.PAUSED)
+            entry for entry in entries if entry.kind in (RESUMED, WAITING, PAUSED)
         ),
         most_asked=max(journal.count_participations(), default=0),
     )
@@ -138,10 +143,10 @@ def arm_rows(
 
 
 def _round_rows(
-    cohorts: Sequence[CohortRow], entries: Sequence[chain.Entry]
+    cohorts: Sequence[CohortRow], entries: Sequence[Entry]
 ) -> Iterable[RoundRow]:
-    asked_at = {e.subject: e.at for e in entries if e.kind == chain.INVITED}
-    done_at = {int(e.subject): e.at for e in entries if e.kind == chain.ROUND}
+    asked_at = {e.subject: e.at for e in entries if e.kind == INVITED}
+    done_at = {int(e.subject): e.at for e in entries if e.kind == ROUND}
     by_round: dict[int, list[CohortRow]] = {}
     for row in cohorts:
         by_round.setdefault(row.round, []).append(row)

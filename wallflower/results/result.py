@@ -39,10 +39,11 @@ from wallflower.strategy.run.drawing import (
 from wallflower.strategy.run.run_state import round_after_retirement
 from wallflower.strategy.run.spending import build_promise, read_spend
 from wallflower.strategy.store import operator_requests
-from wallflower.strategy.store.chain import RETIRED, WAITING
 from wallflower.strategy.store.entries import (
+    RETIRED,
     SUMMED,
     VOID,
+    WAITING,
     Askable,
     PrivacySpend,
     RoundRecord,

@@ -16,8 +16,8 @@ from wallflower.protocol.errors import JournalError, WallflowerError
 from wallflower.protocol.numbers import counted
 from wallflower.results.cohorts import CohortRow
 from wallflower.strategy.run.verify import Check, run_check
+from wallflower.strategy.store.database import FILE_NAME
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.store import FILE_NAME
 
 Spends = Mapping[tuple[str, str], tuple[str, ...]]  # cohort, node → users
 HOSTING = ("local", "simulation")  # the engines that keep a ledger for their nodes

@@ -26,8 +26,8 @@ from wallflower.results.live import OpenCohort, UnderWay
 from wallflower.results.result import ENDINGS, RunResult
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.store import event_log, events, operator_requests
+from wallflower.strategy.store.database import RunLock
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.store import RunLock
 
 PARTS = ("banner", "verdict", "arms", "promise", "health", "check")
 _LOOK_S = 0.1  # how long an event waits at most until it is seen

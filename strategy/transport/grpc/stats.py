@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Histogram
 
-from wallflower.strategy.store.measured import counter, gauge, histogram, labelled
+from wallflower.strategy.measured import counter, gauge, histogram, labelled
 
 _LATENCY_BOUNDS_S = (0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0, 300.0, 3600.0)
 

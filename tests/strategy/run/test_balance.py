@@ -12,8 +12,8 @@ from tests.support.orchestration import config, world
 from wallflower.strategy.run import verify as verifying
 from wallflower.strategy.run.replay import RecordedFacts
 from wallflower.strategy.run.verify import find_unbalanced
-from wallflower.strategy.store.chain import INVITED, VOID, Entry
-from wallflower.strategy.store.entries import StoredCohort
+from wallflower.strategy.store.chain import Entry
+from wallflower.strategy.store.entries import INVITED, VOID, CohortRecord
 from wallflower.strategy.store.journal import Journal
 
 Asked = Mapping[str, tuple[str, ...]]
@@ -44,7 +44,7 @@ def with_asked(evidence: RecordedFacts, cohort_id: str, asked: Asked) -> Recorde
     return replace(evidence, invited={**evidence.invited, cohort_id: asked})
 
 
-def change(evidence: RecordedFacts, changed: StoredCohort) -> RecordedFacts:
+def change(evidence: RecordedFacts, changed: CohortRecord) -> RecordedFacts:
     cohorts = [
         changed if one.cohort_id == changed.cohort_id else one
         for one in evidence.cohorts
@@ -52,7 +52,7 @@ def change(evidence: RecordedFacts, changed: StoredCohort) -> RecordedFacts:
     return replace(evidence, cohorts=cohorts)
 
 
-def second(evidence: RecordedFacts) -> StoredCohort:
+def second(evidence: RecordedFacts) -> CohortRecord:
     return [one for one in evidence.cohorts if one.draw == 1][1]
 
 

@@ -19,7 +19,7 @@ from wallflower.protocol.messages.port import Answer, NodeHandler, NodeId, Reque
 from wallflower.protocol.wire.node_pb2 import CohortStage, NodeRequest
 from wallflower.strategy.config import ExperimentConfig, ExperimentSettings
 from wallflower.strategy.run.common_nodes import find_unlike_rounds
-from wallflower.strategy.store.entries import StoredCohort
+from wallflower.strategy.store.entries import CohortRecord
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.spool import Spool
 
@@ -59,7 +59,7 @@ def let_vanish(there: World, gone: Gone) -> None:
     there.port = SwitchedPort(VanishingPort(there.handlers, sealing))
 
 
-def cohorts_of(there: World, number: int = 1) -> list[StoredCohort]:
+def cohorts_of(there: World, number: int = 1) -> list[CohortRecord]:
     with Journal.read(there.run_dir) as journal:
         return [c for c in journal.cohorts() if c.round_number == number]
 

@@ -23,7 +23,7 @@ from wallflower.strategy.run.recruiting import Recruiter
 from wallflower.strategy.run.registry import UserRegistry
 from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store import events
-from wallflower.strategy.store.chain import LIMITED
+from wallflower.strategy.store.entries import LIMITED
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal
 

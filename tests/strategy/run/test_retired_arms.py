@@ -218,7 +218,7 @@ async def test_a_retirement_of_everybody_does_not_verify(
 
 def test_a_retirement_beside_the_chain_is_noticed(tmp_path: Path) -> None:
     with Journal.create(tmp_path / "run", "run", three(), "local") as journal:
-        with journal.transaction() as database:
+        with journal.database.transaction() as database:
             database.execute("INSERT INTO retired VALUES (0, 1, 'x')")
         assert list(journal.breaks()) == [
             "arm 0 is retired, but the chain does not say so"
@@ -228,7 +228,7 @@ def test_a_retirement_beside_the_chain_is_noticed(tmp_path: Path) -> None:
 def test_a_reason_that_is_changed_afterwards_is_noticed(tmp_path: Path) -> None:
     with Journal.create(tmp_path / "run", "run", three(), "local") as journal:
         journal.retire(Retirement(0, 1, HARM))
-        with journal.transaction() as database:
+        with journal.database.transaction() as database:
             database.execute("UPDATE retired SET reason = 'the sums'")
         (broken,) = journal.breaks()
     assert "its rows were changed after they were written" in broken

@@ -27,7 +27,7 @@ from wallflower.strategy.run.spending import (
     read_spend,
     recount_spend,
 )
-from wallflower.strategy.store.entries import CohortRecord, CohortTerms
+from wallflower.strategy.store.entries import CohortRecord
 from wallflower.strategy.store.journal import Journal
 
 TENTH = Fraction(1, 10)
@@ -163,10 +163,17 @@ async def test_what_was_spent_counts_who_was_asked_since_the_last_round(
             }
             spec = CohortSpec.FromString(one.spec)
             spec.cohort_id = "again"
-            late = CohortTerms(
-                "again", 99, 99, one.arm, 1, one.size, spec.SerializeToString()
+            late = CohortRecord(
+                cohort_id="again",
+                round_number=99,
+                batch=99,
+                arm=one.arm,
+                attempt=1,
+                size=one.size,
+                spec=spec.SerializeToString(),
+                users=asked_again,
             )
-            journal.invite([CohortRecord.of(late, asked_again)])
+            journal.invite([late])
             spend = read_spend(journal)
             assert spend == recount_spend(journal)
     assert spend.participations == 2

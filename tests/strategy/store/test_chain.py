@@ -8,8 +8,8 @@ import pytest
 
 from tests.strategy.store.test_journal import cohort, config, finished, summed
 from wallflower.protocol.errors import JournalError
-from wallflower.strategy.store.chain import WAITING, place_of
-from wallflower.strategy.store.entries import Met
+from wallflower.strategy.store.chain import place_of
+from wallflower.strategy.store.entries import RESUMED, WAITING, Met
 from wallflower.strategy.store.journal import Journal
 
 
@@ -19,7 +19,7 @@ def run_dir(tmp_path: Path) -> Path:
     with Journal.create(path, "r", config(), "local") as journal:
         journal.invite([cohort("c1"), cohort("c2", arm=1)])
         journal.void("c2", "quorum-not-met", {"reward-late": 2})
-        journal.note_resumed(1)
+        journal.note(RESUMED, 1)
         journal.finish_round(finished(1), [summed("c1")])
     return path
 
@@ -112,7 +112,7 @@ def test_nodes_met_users_returned_and_waits_are_part_of_the_chain(
         journal.meet({"n0": Met(5), "n1": Met(7)})
         journal.meet({"n1": Met(8, 3)})
         journal.give_back("c2", {"n1": "floor-too-low"})
-        journal.note_stopped(WAITING, 2)
+        journal.note(WAITING, 2)
         assert [(e.kind, e.subject) for e in journal.entries()[-4:]] == [
             ("met", "1"),
             ("met", "2"),

@@ -95,7 +95,7 @@ def test_a_state_that_loses_a_key_is_written_whole(tmp_path: Path) -> None:
 def test_changes_of_no_state_are_refused(tmp_path: Path) -> None:
     with Journal.create(tmp_path / "run", "r", config(), "local") as journal:
         write_rounds(journal, range(1, 3))
-        with journal.transaction() as database:
+        with journal.database.transaction() as database:
             database.execute("DELETE FROM round WHERE number = 1")
         with pytest.raises(JournalError, match="cannot be read"):
             journal.last_round()
@@ -104,7 +104,7 @@ def test_changes_of_no_state_are_refused(tmp_path: Path) -> None:
 def test_open_cohorts_and_draws_are_found_without_reading_all_cohorts(
     tmp_path: Path,
 ) -> None:
-    from wallflower.strategy.store.journal_rows import NEXT_DRAW, OPEN_COHORTS
+    from wallflower.strategy.store.sql import NEXT_DRAW, OPEN_COHORTS
 
     with Journal.create(tmp_path / "run", "r", config(), "local") as journal:
         for query in (OPEN_COHORTS, NEXT_DRAW):

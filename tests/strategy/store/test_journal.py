@@ -25,6 +25,7 @@ from wallflower.strategy.config import (
     PolicySettings,
     fingerprint_of,
 )
+from wallflower.strategy.store.database import RunLock
 from wallflower.strategy.store.entries import (
     CohortRecord,
     PrivacySpend,
@@ -32,7 +33,6 @@ from wallflower.strategy.store.entries import (
     SumRecord,
 )
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.store import RunLock
 
 
 def config(**sections: object) -> ExperimentConfig:

@@ -9,7 +9,7 @@ import pytest
 
 from wallflower.protocol.errors import JournalError
 from wallflower.protocol.secure_sum.session import SecureSum, Void
-from wallflower.strategy.store.spool import Loss, Receipt, Spool
+from wallflower.strategy.store.spool import Spool, StageEvent
 
 
 async def test_a_snapshot_and_later_answers_survive_a_reopening(tmp_path: Path) -> None:
@@ -17,9 +17,9 @@ async def test_a_snapshot_and_later_answers_survive_a_reopening(tmp_path: Path) 
     with Spool(path) as spool:
         cohort = spool.cohort("c1")
         await cohort.enter_stage("contribute", b"state")
-        cohort.note(Receipt("a", b"sealed"))
-        cohort.note(Loss("b", "node-gone"))
-        cohort.note(Receipt("c", b""))
+        cohort.note(StageEvent("a", b"sealed"))
+        cohort.note(StageEvent("b", lost="node-gone"))
+        cohort.note(StageEvent("c", b""))
         await cohort.snapshot()  # waits for the writing thread
         await asyncio.sleep(0)
         await cohort.snapshot()
@@ -28,9 +28,9 @@ async def test_a_snapshot_and_later_answers_survive_a_reopening(tmp_path: Path) 
         assert await cohort.snapshot() == b"state"
         assert await cohort.outcome() is None
         assert await cohort.events() == [
-            Receipt("a", b"sealed"),
-            Loss("b", "node-gone"),
-            Receipt("c", b""),
+            StageEvent("a", b"sealed"),
+            StageEvent("b", lost="node-gone"),
+            StageEvent("c", b""),
         ]
 
 
@@ -39,7 +39,7 @@ async def test_the_next_stage_replaces_snapshot_and_answers(tmp_path: Path) -> N
         cohort = spool.cohort("c1")
         await cohort.enter_stage("contribute", b"one")
         for number in range(100):
-            cohort.note(Receipt(f"n{number}", b"sealed"))
+            cohort.note(StageEvent(f"n{number}", b"sealed"))
         await cohort.enter_stage("tally", b"two")
         assert await cohort.snapshot() == b"two"
         assert await cohort.events() == []
@@ -53,7 +53,7 @@ async def test_numbers_go_on_after_a_reopening(tmp_path: Path) -> None:
             if party == "a":
                 await cohort.enter_stage("contribute", b"state")
             heard = await cohort.events()
-            cohort.note(Receipt(party, b""))
+            cohort.note(StageEvent(party, b""))
             await spool.open_cohorts()
             assert len(heard) == "abc".index(party)
 
@@ -71,7 +71,7 @@ async def test_an_outcome_is_kept_until_forgotten(
     with Spool(tmp_path / "spool.sqlite") as spool:
         cohort = spool.cohort("c1")
         await cohort.enter_stage("tally", b"state")
-        cohort.note(Receipt("a", b"x"))
+        cohort.note(StageEvent("a", b"x"))
         await cohort.finish(outcome)
         assert await cohort.outcome() == outcome
         assert await cohort.snapshot() is None
@@ -86,7 +86,7 @@ async def test_cohorts_do_not_see_each_other(tmp_path: Path) -> None:
         one, two = spool.cohort("c1"), spool.cohort("c2")
         await one.enter_stage("contribute", b"one")
         await two.enter_stage("contribute", b"two")
-        one.note(Receipt("a", b"1"))
+        one.note(StageEvent("a", b"1"))
         await one.forget()
         assert await spool.open_cohorts() == ["c2"]
         assert await two.snapshot() == b"two"
@@ -118,12 +118,12 @@ async def test_a_failed_write_is_an_error_not_a_silent_loss(tmp_path: Path) -> N
         with sqlite3.connect(path) as other:
             other.execute("DROP TABLE event")
         other.close()
-        cohort.note(Receipt("a", b"x"))
+        cohort.note(StageEvent("a", b"x"))
         await spool.open_cohorts()
         await asyncio.sleep(0)
         with pytest.raises(JournalError, match="cannot be written"):
-            cohort.note(Receipt("b", b"x"))
+            cohort.note(StageEvent("b", b"x"))
 
 
 def test_the_representation_of_an_answer_shows_no_body() -> None:
-    assert "sealed" not in repr(Receipt("a", b"sealed"))
+    assert "sealed" not in repr(StageEvent("a", b"sealed"))

@@ -24,7 +24,7 @@ from wallflower.strategy.bandit.policy import USERS_EXHAUSTED
 from wallflower.strategy.run.drawing import can_fill_round
 from wallflower.strategy.run.registry import UserRegistry
 from wallflower.strategy.run.verify import verify
-from wallflower.strategy.store.entries import StoredCohort
+from wallflower.strategy.store.entries import CohortRecord
 from wallflower.strategy.store.journal import Journal
 
 _Invited = Mapping[tuple[str, str], tuple[str, ...]]  # by cohort and node
@@ -141,7 +141,7 @@ def _sums(schedule: Schedule, journal: Journal, spent: _Spent) -> Iterator[str]:
             yield f"{where}: the sum is {result.total}, its users give {total}"
 
 
-def _sent(schedule: Schedule, cohort: StoredCohort, spent: _Spent) -> int:
+def _sent(schedule: Schedule, cohort: CohortRecord, spent: _Spent) -> int:
     """Draw again what the users in a sum sent: their noise follows from the seed."""
     assert cohort.result is not None
     spec, total = CohortSpec.FromString(cohort.spec), 0
