@@ -58,8 +58,8 @@ coverage: env  ## quick and slow tests, and how many lines they run (processes o
 diagrams: env  ## draw docs/secure-sums-stages.md from the table of stages
 	$(BIN)/python -m tests.support.stage_diagrams > docs/secure-sums-stages.md
 
-BEFORE ?= f1c1c67
-sizes: env  ## files and lines of every folder, at BEFORE= (the first release) and now
+BEFORE ?= 931e4be
+sizes: env  ## product, docs and words, then files and lines by folder, at BEFORE= and now
 	$(BIN)/python -m tests.support.sizes $(BEFORE)
 
 reward-path: env  ## the files one reward passes through: by memory, grpc_server and Flower
@@ -152,7 +152,7 @@ soak-grpc: env  ## 100,000 hostile calls against the grpc_server; its memory mus
 bench-noise: bench-env  ## exact noise against float noise and OpenDP: ratios, table building
 	$(BIN)/python -m benchmarks.noise
 
-test-faults: env  ## faults on purpose over several hosts (root); WRITE= puts the table there
+test-faults: env  ## faults on purpose over several hosts (root); WRITE= keeps the table as CSV
 	$(BIN)/python -m deploy.harness.needs faketime
 	$(BIN)/python -m deploy.harness.report $(if $(ONLY),--only "$(ONLY)") $(if $(WRITE),--write $(WRITE))
 

@@ -31,7 +31,7 @@ from benchmarks.adap_tt import AdapTopTwo
 from benchmarks.decide_costs import costs
 from benchmarks.dp_se import FastDpSe, SlippedDpSe
 from benchmarks.pair_radius import PairElimination
-from deploy.harness.report import write_between_marks
+from deploy.harness.tables import write_between_marks
 from wallflower.protocol.rewards.models import BernoulliRewards
 from wallflower.regret.setup import build_engine
 from wallflower.regret.simulation import Engine, Simulation, run

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.uneven_survivors import PATTERNS, UnevenElimination
-from deploy.harness.report import write_between_marks
+from deploy.harness.tables import write_csv
 from wallflower.protocol.privacy.mechanism import load_mechanisms, mechanism_class
 from wallflower.protocol.rewards.models import BernoulliRewards
 from wallflower.regret.elimination import FastElimination
@@ -49,7 +49,17 @@ MEANS = (
     (0.99, 1e-3),
     (0.999, 0.0),
 )
-MARKS = ("<!-- check-decide -->", "<!-- /check-decide -->")
+COLUMNS = (
+    "mechanism",
+    "level",
+    "epsilon",
+    "survivors",
+    "arms",
+    "rows",
+    "dropped at most",
+    "of",
+    "99.9 % below",
+)
 _ALL = "all"
 
 
@@ -204,12 +214,9 @@ class Kept:
         return row
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Sum rows up by mechanism, ε and survivors: how often at most."""
-    lines = [
-        "| mechanism | ε | survivors | K | rows | dropped at most | 99.9 % below |",
-        "|---|---|---|---|---|---|---|",
-    ]
+def table(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """Sum rows up by mechanism, ε and survivors: how often at most, by COLUMNS."""
+    lines: list[tuple[str, ...]] = [COLUMNS]
     kinds = dict.fromkeys(
         (row.field.mechanism, row.field.epsilon, row.field.survivors, row.times)
         for row in rows
@@ -222,15 +229,21 @@ def table(rows: Sequence[Row]) -> str:
             == kind
         ]
         worst = max(same, key=lambda row: row.dropped)
-        arms = ", ".join(str(k) for k in sorted({row.field.arms for row in same}))
         mechanism, epsilon, survivors, times = kind
-        level = f" at {times} p" if times > 1 else ""
         lines.append(
-            f"| {mechanism}{level} | {float(epsilon):g} | {survivors} | {arms} | "
-            f"{len(same)} | {worst.dropped} of {worst.runs:,} | "
-            f"{100 * worst.high:.2f} % |"
+            (
+                mechanism,
+                "p" if times == 1 else f"{times} p",
+                f"{float(epsilon):g}",
+                survivors,
+                " ".join(str(k) for k in sorted({row.field.arms for row in same})),
+                str(len(same)),
+                str(worst.dropped),
+                str(worst.runs),
+                f"{100 * worst.high:.2f} %",
+            )
         )
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def verdict(rows: Iterable[Row]) -> list[str]:
@@ -251,7 +264,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="rows whose name has this")
     parser.add_argument("--times", type=int, default=1, help="play them at so many p")
     parser.add_argument("--keep", type=Path, help="remember rows here and go on")
-    parser.add_argument("--write", type=Path, help="put the table into this page")
+    parser.add_argument("--write", type=Path, help="write the table here, as CSV")
     arguments = parser.parse_args()
     kept, runs = Kept(arguments.keep), arguments.runs
     asked = [(field, arguments.times) for field in sorted(fields(), key=cost)]
@@ -268,8 +281,8 @@ def main() -> int:
     level = "" if arguments.times == 1 else f", played at {arguments.times} p"
     print(f"{len(rows)} rows{level}", *(wrong or ["nothing is wrong"]), sep="\n")
     if arguments.write:
-        settings = f"{len(rows)} rows of {runs:,} runs, p = {float(P):g}.\n\n"
-        write_between_marks(arguments.write, settings + table(rows), MARKS)
+        note = f"make check-decide: {len(rows)} rows of {runs:,} runs, p = {float(P):g}"
+        write_csv(arguments.write, note, table(rows))
     return min(len(wrong), 1)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import wallflower
+from tests.support import prose
 from wallflower.clients.consent import ClientPolicy
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.strategy.config import ExperimentConfig
@@ -111,3 +112,19 @@ def test_every_public_method_of_a_public_name_says_what_it_does(name: str) -> No
         if not key.startswith("_")
     }
     assert [k for k, v in methods.items() if callable(v) and not v.__doc__] == []
+
+
+def test_no_sentence_of_readme_and_docs_is_longer_than_25_words() -> None:
+    long = [
+        f"{page.relative_to(ROOT)}: {' '.join(words)}"
+        for page in prose.pages(ROOT)
+        for words in prose.sentences(page.read_text(encoding="utf-8"))
+        if len(words) > 25
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_a_sentence_ends_before_code_and_at_the_end_of_a_list_item() -> None:
+    text = "# No\nA b [c d](e.md). `f g` is it.\n\n- h i\n- j k l\n\n| m | n |\n"
+    found = [" ".join(words) for words in prose.sentences(text)]
+    assert found == ["A b c d.", "`code` is it.", "h i", "j k l"]

@@ -61,7 +61,7 @@ def test_the_data_model_names_every_table() -> None:
 
 def test_the_data_model_names_every_file_of_a_run_a_node_and_a_shuffler() -> None:
     page = (ROOT / "docs" / "data-model.md").read_text(encoding="utf-8")
-    joined = re.compile(r'\b(?:run_dir|home|directory|self\.path) / "([^"]+)"')
+    joined = re.compile(r'\b(?:run_dir|home|directory|folder|self\.path) / "([^"]+)"')
     named = re.compile(
         r'^(?:[A-Z_]*FILE|FILE_NAME|LOCK_NAME) = "([^"]+)"', re.MULTILINE
     )

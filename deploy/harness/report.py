@@ -31,6 +31,7 @@ from deploy.harness.experiment import (
 from deploy.harness.faults import FAULTS, fill_disk, small_disk
 from deploy.harness.lab import Fault, Lab
 from deploy.harness.processes import end_in_order_on_sigterm
+from deploy.harness.tables import write_csv
 from wallflower.protocol.errors import WallflowerError
 
 NODES = ("clinic-a", "clinic-b", "clinic-c", "clinic-d")
@@ -42,7 +43,16 @@ PLAN = Plan(
     server="semi-honest",
     means=(0.45, 0.5, 0.65),
 )
-MARKS = ("<!-- gathered -->", "<!-- /gathered -->")
+COLUMNS = (
+    "fault",
+    "phase",
+    "then",
+    "first command",
+    "nodes by round",
+    "asked/in sums",
+    "void",
+    "s",
+)
 _MOST_RESUMES = 3
 _RUN_TIMEOUT_S = 400
 
@@ -132,21 +142,25 @@ def resume(built: Consortium, run_dir: Path) -> int:
         return -1
 
 
+def cells(row: Row) -> tuple[str, ...]:
+    """Return what a row says, by COLUMNS."""
+    found = row.found
+    return (
+        row.fault,
+        row.phase,
+        row.note,
+        row.ended,
+        "-".join(map(str, found.nodes_by_round)),
+        f"{found.users_asked}/{found.users_summed}",
+        str(found.voids),
+        f"{row.seconds:.0f}",
+    )
+
+
 def table(rows: Sequence[Row]) -> str:
     """Return the fault × phase table as Markdown."""
-    lines = [
-        "| fault | phase | then | first command | nodes by round | asked/in sums | "
-        "void | s |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row.fault} | {row.phase} | {row.note} | {row.ended} | "
-        f"{'-'.join(map(str, row.found.nodes_by_round))} | "
-        f"{row.found.users_asked}/{row.found.users_summed} | {row.found.voids} | "
-        f"{row.seconds:.0f} |"
-        for row in rows
-    ]
-    return "\n".join(lines)
+    lines = [COLUMNS, ("---",) * len(COLUMNS), *map(cells, rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def verdict(rows: Sequence[Row]) -> str:
@@ -171,25 +185,13 @@ def circumstances() -> str:
     )
 
 
-def write_between_marks(
-    path: Path, gathered: str, marks: tuple[str, str] = MARKS
-) -> None:
-    """Put what was gathered into a document, in the place of what stood there."""
-    text = path.read_text(encoding="utf-8")
-    head, begins, rest = text.partition(marks[0])
-    _, ends, tail = rest.partition(marks[1])
-    if not begins or not ends:
-        raise ValueError(f"{path} has no {marks[0]} … {marks[1]}")
-    path.write_text(f"{head}{begins}\n{gathered}{ends}{tail}", encoding="utf-8")
-
-
 def main() -> int:
     """Try the faults and print the table; 1 if one was not survived."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="faults whose name or phase has it")
     parser.add_argument("--folder", type=Path, help="keep logs and runs here")
     parser.add_argument("--json", type=Path, help="write the rows here as well")
-    parser.add_argument("--write", type=Path, help="write the table into this document")
+    parser.add_argument("--write", type=Path, help="write the table here, as CSV")
     arguments = parser.parse_args()
     before = circumstances()
     end_in_order_on_sigterm()
@@ -225,10 +227,10 @@ def main() -> int:
             sys.stderr.flush()
             if arguments.json:
                 arguments.json.write_text(json.dumps([asdict(r) for r in rows]))
-    gathered = f"{before}\n\n{table(rows)}\n\n{verdict(rows)}\n"
-    sys.stdout.write(gathered)
+    sys.stdout.write(f"{before}\n\n{table(rows)}\n\n{verdict(rows)}\n")
     if arguments.write:
-        write_between_marks(arguments.write, gathered)
+        note = f"{before} {verdict(rows)}"
+        write_csv(arguments.write, note, [COLUMNS, *map(cells, rows)])
     return 0 if len(rows) == len(chosen) and all(row.good for row in rows) else 1
 
 

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
 from deploy.harness.audit import Audit
 from deploy.harness.faults import FAULTS
-from deploy.harness.report import Row, table, verdict, write_between_marks
+from deploy.harness.report import Row, table, verdict
 
 FOUND = Audit(
     cohorts=9,
@@ -57,16 +56,3 @@ def test_a_node_is_back_where_a_later_batch_has_all_of_them(
 ) -> None:
     [fault] = [fault for fault in FAULTS if "back for" in fault.name]
     assert fault.shown(dataclasses.replace(FOUND, nodes_by_round=nodes)) is shown
-
-
-def test_a_table_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
-    document = tmp_path / "faults.md"
-    document.write_text("head\n<!-- gathered -->\nold\n<!-- /gathered -->\ntail\n")
-    for words in ("first\n", "second\n"):
-        write_between_marks(document, words)
-    expected = "head\n<!-- gathered -->\nsecond\n<!-- /gathered -->\ntail\n"
-    assert document.read_text() == expected
-    bare = tmp_path / "bare.md"
-    bare.write_text("no marks\n")
-    with pytest.raises(ValueError, match="gathered"):
-        write_between_marks(bare, "words\n")
