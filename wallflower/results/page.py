@@ -283,7 +283,7 @@ class Run:
 
 
 def load_run(path: Path | str) -> Run:
-    """Read a run's directory, finished or under way; an altered one is refused."""
+    """Read a run from the directory `path`; an altered record is refused."""
     directory = Path(path)
     with Journal.read(directory) as journal:
         journal.check_whole()
