@@ -111,7 +111,7 @@ def test_ctrl_c_before_anybody_is_asked_says_so_and_leaves_nothing(
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wallflower.engines.run.look", pressed)
+    monkeypatch.setattr("wallflower.engines.run.preflight", pressed)
     code, said = refused(
         monkeypatch, "run", write(tmp_path), "--run-dir", tmp_path / "r"
     )

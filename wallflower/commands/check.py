@@ -68,14 +68,14 @@ def _experiment(
     file: Path, engine: str, run_dir: Path, options: tuple[tuple[str, str], ...]
 ) -> list[CheckLine]:
     from wallflower.engines.population import hosted_people
-    from wallflower.engines.preflight import OK, WARN, CheckLine, Preflight, look
+    from wallflower.engines.preflight import OK, WARN, CheckLine, Preflight, preflight
     from wallflower.planning.plan import describe_outlook
     from wallflower.strategy.config import load_config
     from wallflower.strategy.run.drawing import find_stranded
 
     config = load_config(file)
     asked = Preflight(config, engine, run_dir, options)
-    lines = look(asked)
+    lines = preflight(asked)
     if all(line.error is None for line in lines):
         people = hosted_people(config).values() if asked.hosted else ()
         sizes = tuple(n for one in people if (n := one.users - one.left_out))

@@ -114,9 +114,9 @@ def register(
     output: Format = "human",
 ) -> None:
     """Register with SuperLink the nodes' public keys (runs ``flwr``)."""
-    from wallflower.keys.registration import register_nodes
+    from wallflower.keys.store import KeyStore
 
-    done = register_nodes(keys, names or [], superlink)
+    done = KeyStore(keys).register(names or [], superlink)
     _say(
         output,
         "keys register",

@@ -94,7 +94,7 @@ async def carry(
                         tail.append(plain)
                         _show_failure(plain, shown)
 
-                    async with while_server_lives(job.run_dir):
+                    async with _while_server_lives(job.run_dir):
                         run = await flwr_run(
                             site, app_folder(), run_config, federation, on_line=keep
                         )
@@ -176,7 +176,7 @@ _GRACE_S = 5.0
 
 
 @asynccontextmanager
-async def while_server_lives(run_dir: Path) -> AsyncIterator[None]:
+async def _while_server_lives(run_dir: Path) -> AsyncIterator[None]:
     """Run the block; raise UnavailableError if the run's server dies meanwhile."""
     inside = asyncio.current_task()
     assert inside is not None
@@ -238,7 +238,7 @@ def _ended_in_order(run_dir: Path) -> bool:
 
 
 def check_simulation(config: ExperimentConfig) -> None:
-    """Refuse what would fail later: transport, policy file, reward source, app."""
+    """Refuse what would fail later: transport, policy file, reward source."""
     kind = config.transport.kind
     if kind not in ("auto", "flower"):
         raise InputError(
@@ -254,7 +254,6 @@ def check_simulation(config: ExperimentConfig) -> None:
         )
     agreed_policy(config)
     check_rewards(config)
-    app_folder()
     if importlib.util.find_spec("ray") is None:
         optional_module("ray", "simulation")
 
@@ -276,7 +275,7 @@ async def run_simulation(job: EngineJob) -> None:
 
 
 def check_deployment(config: ExperimentConfig) -> None:
-    """Refuse what would fail later: transport, the gRPC server's files, the app."""
+    """Refuse what would fail later: transport, the gRPC server's files."""
     kind = config.transport.kind
     if kind not in ("auto", "grpc", "flower"):
         raise InputError(
@@ -285,7 +284,6 @@ def check_deployment(config: ExperimentConfig) -> None:
     enrolment_key(config)
     if kind != "flower":
         grpc_certificates(config.transport)
-    app_folder()
 
 
 async def run_deployment(job: EngineJob) -> None:

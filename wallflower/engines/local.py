@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import json
 import socket
 import ssl
+import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 from wallflower.clients.node.node import Node
 from wallflower.clients.transport.grpc_client import Invitation, connect_node
@@ -25,14 +28,16 @@ from wallflower.engines.population import (
     hosted_nodes,
     read_file,
 )
+from wallflower.engines.process import stop_tree
 from wallflower.engines.registry import EngineJob, EngineSpec
-from wallflower.engines.shuffler import local_shuffler
 from wallflower.protocol.errors import (
     ConfigError,
     InputError,
     UnavailableError,
     first_error,
 )
+from wallflower.protocol.files.keyfiles import public_key_pem
+from wallflower.protocol.files.private import write_anew
 from wallflower.protocol.identity.certificates import (
     KeyPair,
     is_valid_at,
@@ -43,6 +48,7 @@ from wallflower.protocol.identity.certificates import (
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.identity.tokens import RunTokens
 from wallflower.protocol.messages.port import NodeTransport
+from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.results.run_folder import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig, TransportSettings
 from wallflower.strategy.run.orchestrator import Orchestrator
@@ -54,10 +60,16 @@ from wallflower.strategy.transport.grpc.gc_tuning import TunedGc
 from wallflower.strategy.transport.grpc.server import GrpcServer
 from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
 from wallflower.strategy.transport.memory import MemoryTransport
-from wallflower.strategy.transport.shuffler import shuffled
+from wallflower.strategy.transport.shuffler import (
+    ShufflerFiles,
+    ShufflerPlace,
+    shuffled,
+    stated_shuffler,
+)
 from wallflower.strategy.watch.telemetry import fan_out
 
 _TOKEN_DAYS = 7
+_SHUFFLER_START_S = 60.0
 
 
 def check_local(config: ExperimentConfig) -> None:
@@ -82,7 +94,7 @@ async def run_local(job: EngineJob) -> None:
         with hosted_ledger(job.run_dir, config.nodes.ledger) as ledger:
             async with AsyncExitStack() as stack:
                 place = await stack.enter_async_context(
-                    local_shuffler(config, job.run_dir, enrolment)
+                    _local_shuffler(config, job.run_dir, enrolment)
                 )
                 pinned = () if place is None else (place.files.fingerprint,)
                 nodes = hosted_nodes(config, ledger, enrolment, pinned)
@@ -193,6 +205,48 @@ async def _grpc_server(
                     task.cancel()
     finally:
         await grpc_server.close("failed")
+
+
+@asynccontextmanager
+async def _local_shuffler(
+    config: ExperimentConfig, run_dir: Path, enrolment: Enrolment | None
+) -> AsyncIterator[ShufflerPlace | None]:
+    """Return the shuffler of the experiment, or start one while inside.
+
+    One that is started is a process beside, on loopback. That it is not independent of
+    the operator is plain: a rehearsal keeps nothing from whoever runs it.
+    """
+    settings = config.secure_sum
+    if settings.backend != SHUFFLE or settings.shuffler:
+        yield stated_shuffler(settings)
+        return
+    home = run_dir / "shuffler"
+    command = [sys.executable, "-m", "wallflower", "shuffler", "--as-child"]
+    command += ["--home", str(home)]
+    if enrolment is not None:
+        write_anew(run_dir / "shuffler.enrolment", public_key_pem(enrolment.public_key))
+        command += ["--enrolment", str(run_dir / "shuffler.enrolment")]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,  # held open: a run that is killed closes it
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield ShufflerPlace(
+            await _shuffler_address(process), ShufflerFiles.read(home / "operator")
+        )
+    finally:
+        await stop_tree(process)
+
+
+async def _shuffler_address(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(_SHUFFLER_START_S):
+            line = await process.stdout.readline()
+        return str(json.loads(line)["shuffler"])
+    except (TimeoutError, ValueError, KeyError):
+        raise UnavailableError("the shuffler did not start; see its messages") from None
 
 
 def _certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:

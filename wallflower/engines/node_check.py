@@ -10,8 +10,14 @@ from pathlib import Path
 from wallflower.clients.host.home import NodeHome
 from wallflower.clients.host.outcome_counts import read_counts
 from wallflower.clients.rewards.local import reward_source
-from wallflower.clients.rewards.ready import require_ready
-from wallflower.engines.preflight import FAIL, OK, WARN, CheckLine, judge_table
+from wallflower.engines.preflight import (
+    FAIL,
+    OK,
+    WARN,
+    CheckLine,
+    judge_table,
+    try_sources,
+)
 from wallflower.protocol.errors import UnavailableError, WallflowerError
 from wallflower.protocol.numbers import counted
 
@@ -73,15 +79,7 @@ def _rewards(home: NodeHome) -> Iterator[CheckLine]:
     settings, arms = home.file.rewards, home.file.node.arms
     assert settings is not None
     source = reward_source(settings, home.name, arms)
-
-    async def tried() -> None:
-        try:
-            for arm, name in enumerate(arms or ("",)):
-                await require_ready(source, arm, name)
-        finally:
-            await source.close()
-
-    asyncio.run(tried())
+    asyncio.run(try_sources([source], arms or ("",)))
     if settings.source == "table" and arms:
         yield from judge_table(settings, arms, [home.name])
         return

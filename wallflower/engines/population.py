@@ -47,7 +47,12 @@ _CERTIFICATE_DAYS = 30
 
 def node_names(config: ExperimentConfig) -> tuple[str, ...]:
     """Name the hosted nodes; the same names in every engine and after a resume."""
-    return tuple(f"node-{number}" for number in range(config.nodes.count))
+    return tuple(map(node_name, range(config.nodes.count)))
+
+
+def node_name(number: int) -> str:
+    """Name the hosted node of this number, counted from 0."""
+    return f"node-{number}"
 
 
 def agreed_policy(
@@ -130,7 +135,7 @@ def hosted_nodes(
     )
     trust = setup.trust()
     return {
-        name: make_node(setup, name, hosted_users(setup, name, count), trust)
+        name: make_node(setup, name, users_of(setup.source(name), count), trust)
         for name, count in zip(node_names(config), config.nodes.sizes, strict=True)
     }
 
@@ -156,19 +161,14 @@ def hosted_setup(
     )
 
 
-def hosted_users(setup: NodeSetup, name: str, count: int) -> tuple[str, ...]:
-    """Name the users of a hosted node: its table's, or numbered ones."""
-    return users_of(setup.source(name), count)
-
-
 def users_of(source: Rewards, count: int) -> tuple[str, ...]:
     """Name the users behind a source: its table's, or numbered ones."""
     if isinstance(source, TableRewards):
         return source.users
-    return numbered_users(count)
+    return _numbered_users(count)
 
 
-def numbered_users(count: int) -> tuple[str, ...]:
+def _numbered_users(count: int) -> tuple[str, ...]:
     """Name users of whom nothing else is known."""
     return tuple(f"u{number}" for number in range(count))
 
@@ -181,7 +181,7 @@ def reward_sources(config: ExperimentConfig) -> RewardsOf:
             "rewards", "the section is missing; this engine hosts the users itself"
         )
     arms = config.experiment.arms
-    check_test_users(settings.test_users, numbered_users(max(config.nodes.sizes)))
+    check_test_users(settings.test_users, _numbered_users(max(config.nodes.sizes)))
     known: dict[str, Rewards] = {}
     own_file = settings.table is not None
     if settings.shared_table is not None:

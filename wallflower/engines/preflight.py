@@ -8,16 +8,15 @@ nobody, or about test users, and what a table holds is only counted.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import hashlib
 import importlib.metadata
-import inspect
 import math
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from packaging.requirements import Requirement
 
@@ -27,10 +26,11 @@ from wallflower.engines.population import (
     agreed_policy,
     hosted_people,
     node_names,
+    read_file,
     reward_sources,
 )
 from wallflower.engines.registry import check_options, find_engine
-from wallflower.engines.sites import check_certificate, check_place
+from wallflower.engines.sites import check_place
 from wallflower.protocol.errors import (
     ConfigError,
     InputError,
@@ -38,6 +38,7 @@ from wallflower.protocol.errors import (
     WallflowerError,
 )
 from wallflower.protocol.files.sections import RewardSettings
+from wallflower.protocol.identity.certificates import days_left
 from wallflower.protocol.numbers import counted
 from wallflower.protocol.rewards.cells import ArmCells, read_cells
 from wallflower.protocol.secure_sum.backends import SHUFFLE
@@ -92,28 +93,17 @@ class Preflight:
         return self.engine != DEPLOYMENT
 
 
-Said: TypeAlias = Iterator[CheckLine] | Awaitable[list[CheckLine]]
-
-
-async def preflight(asked: Preflight) -> list[CheckLine]:
+def preflight(asked: Preflight) -> list[CheckLine]:
     """Look at everything; one thing that fails keeps no other from being looked at."""
     lines: list[CheckLine] = []
     for name, check in _CHECKS.items():
         try:
-            said = check(asked)
-            lines += await said if inspect.isawaitable(said) else list(said)
+            lines += check(asked)
         except WallflowerError as error:
             # What two checks find is said once.
             if str(error) not in [line.text for line in lines]:
                 lines.append(CheckLine(name, FAIL, str(error), error))
     return lines
-
-
-def require(lines: list[CheckLine]) -> None:
-    """Raise what keeps a run from beginning: the first line that failed."""
-    for line in lines:
-        if line.error is not None:
-            raise line.error
 
 
 def _ok(name: str, text: str) -> CheckLine:
@@ -190,24 +180,29 @@ def _own_shuffler(config: ExperimentConfig) -> tuple[str, ...]:
     return (hashlib.sha256(b"to be started").hexdigest(),)
 
 
-async def _rewards(asked: Preflight) -> list[CheckLine]:
+def _rewards(asked: Preflight) -> list[CheckLine]:
     """Check that the source can be asked about every arm, and is sane for a sample."""
     if not asked.hosted:
         return [_ok("rewards", "every node asks its own source before it agrees")]
     config = asked.config
     names, of = node_names(config), reward_sources(config)
     known: dict[int, Rewards] = {id(source): source for source in map(of, names)}
-    try:
-        for source in known.values():
-            for arm, name in enumerate(config.experiment.arms):
-                await require_ready(source, arm, name)
-    finally:
-        for source in known.values():
-            await source.close()
+    asyncio.run(try_sources(known.values(), config.experiment.arms))
     assert config.rewards is not None
     if config.rewards.source == "table":
         return judge_table(config.rewards, config.experiment.arms, names)
     return [_source(config.rewards, config)]
+
+
+async def try_sources(sources: Iterable[Rewards], arms: Sequence[str]) -> None:
+    """Ask every source about every arm, and close them all."""
+    try:
+        for source in sources:
+            for arm, name in enumerate(arms):
+                await require_ready(source, arm, name)
+    finally:
+        for source in sources:
+            await source.close()
 
 
 def judge_table(
@@ -277,10 +272,14 @@ def _keys(asked: Preflight) -> Iterator[CheckLine]:
 
 
 def _certificates(asked: Preflight) -> Iterator[CheckLine]:
-    found = check_certificate(asked.config, asked.hosted)
-    if found is None:
+    path, kind = asked.config.transport.certificate, asked.config.transport.kind
+    if path is None or (asked.hosted and kind != "grpc"):
         return
-    days, text = found
+    pem = read_file("transport.certificate", path)
+    days = days_left(pem, datetime.datetime.now(datetime.UTC))
+    if days <= 0:
+        raise ConfigError(f"transport.certificate {path}", "is expired; make a new one")
+    text = f"transport.certificate is good for {counted(round(days), 'day')}"
     soon = days < 14
     hint = "; make a new one: wallflower keys" if soon else ""
     yield CheckLine("certificates", WARN if soon else OK, text + hint)
@@ -344,7 +343,7 @@ def _versions(asked: Preflight) -> Iterator[CheckLine]:
     yield _ok("versions", f"wallflower {__version__}, flwr {flower}")
 
 
-_CHECKS: dict[str, Callable[[Preflight], Said]] = {
+_CHECKS: dict[str, Callable[[Preflight], Iterable[CheckLine]]] = {
     "experiment": _settings,
     "users": _users,
     "rewards": _rewards,
@@ -354,15 +353,3 @@ _CHECKS: dict[str, Callable[[Preflight], Said]] = {
     "disk": _disk,
     "versions": _versions,
 }
-
-
-def look(asked: Preflight) -> list[CheckLine]:
-    """Do the preflight from a place without an event loop."""
-    return asyncio.run(preflight(asked))
-
-
-def named(path: Path, error: WallflowerError) -> WallflowerError:
-    """Say in which file a parameter is wrong."""
-    if isinstance(error, InputError) and not isinstance(error, ConfigError):
-        return ConfigError(str(path), str(error))
-    return error

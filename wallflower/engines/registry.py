@@ -8,16 +8,16 @@ imported only when their engine is asked for: Flower and Ray are heavy.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from wallflower.protocol.errors import InputError, nearest
 from wallflower.protocol.files.sections import one_of
 from wallflower.strategy.config import ExperimentConfig
 
-Listener = Callable[[Any], Awaitable[None]]
+_Listener = Callable[[Any], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,13 @@ class EngineJob:
     config: ExperimentConfig
     run_dir: Path
     run_id: str
-    listen: Listener
+    listen: _Listener
     options: tuple[tuple[str, str], ...] = ()
 
 
-class Engine(Protocol):
-    """Runs a job until the experiment is over; resumable by calling it again."""
-
-    async def __call__(self, job: EngineJob) -> None:
-        """Drive the run; the journal in `run_dir` is the result."""
-        ...
+# Runs a job until the experiment is over; the journal in `run_dir` is the result. It is
+# resumed by calling it again.
+Engine = Callable[[EngineJob], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)

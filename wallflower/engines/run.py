@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from wallflower.engines.preflight import WARN, Preflight, look, named, require
+from wallflower.engines.preflight import WARN, Preflight, preflight
 from wallflower.engines.registry import EngineJob, check_options, find_engine
 from wallflower.engines.stopping import run_until_told, seconds_until
 from wallflower.protocol.errors import (
+    ConfigError,
     InputError,
     LedgerMismatchError,
     UnavailableError,
@@ -36,7 +37,7 @@ _LAST_WORDS_S = 30.0
 
 
 @contextmanager
-def page_beside(run_dir: Path) -> Iterator[str]:
+def _page_beside(run_dir: Path) -> Iterator[str]:
     """Serve the page of a run while inside; gives its address.
 
     On leaving, whoever looks gets the last state before the page goes.
@@ -69,10 +70,7 @@ def page_beside(run_dir: Path) -> Iterator[str]:
         process.stderr.close()
 
 
-INTERRUPTED = 130
-LONGEST_REASON = 500
-
-
+_LONGEST_REASON = 500
 Options = tuple[tuple[str, str], ...]
 
 
@@ -105,10 +103,14 @@ def start_run(
     check_options(engine, options)
     try:
         _preflight(Preflight(config, engine, directory, options))
+    except ConfigError:
+        raise
     except InputError as error:
-        raise named(experiment, error) from None
+        raise ConfigError(str(experiment), str(error)) from None
     except KeyboardInterrupt:
-        raise NotBegun from None
+        raise _StoppedRun(
+            "interrupted; nobody was asked and nothing was written"
+        ) from None
     Journal.create(directory, run_id, config, engine).close()
     return _carry_out(
         directory,
@@ -146,11 +148,13 @@ def resume_run(
 
 def _preflight(asked: Preflight) -> None:
     """Find out what can be known to be wrong before anybody is invited."""
-    lines = look(asked)
+    lines = preflight(asked)
     for line in lines:
         if line.level == WARN:
             sys.stderr.write(f"{line.name}: {line.text}\n")
-    require(lines)
+    for line in lines:
+        if line.error is not None:
+            raise line.error
 
 
 def _carry_out(
@@ -167,7 +171,7 @@ def _carry_out(
     operator_requests.withdraw_pause(directory)
     with ExitStack() as stack:
         if page:
-            address = stack.enter_context(page_beside(directory))
+            address = stack.enter_context(_page_beside(directory))
             sys.stderr.write(f"The page of this run: {address}\n")
         shown = RunView(config.experiment.arms, config.reward_range)
         view = stack.enter_context(shown)
@@ -175,7 +179,10 @@ def _carry_out(
         try:
             asyncio.run(run_until_told(find_engine(engine).run, job, view.say, until_s))
         except (KeyboardInterrupt, asyncio.CancelledError):
-            raise InterruptedRun(directory) from None
+            raise _StoppedRun(
+                "interrupted; finished rounds are kept, the cohorts under way are void."
+                f" To go on: wallflower resume {directory}"
+            ) from None
         except UnavailableError as error:
             if not isinstance(error, LedgerMismatchError):
                 sys.stderr.write(f"{advise(directory)}\n")
@@ -183,7 +190,10 @@ def _carry_out(
     with Journal.read(directory) as journal:
         result = read_result(journal)
     if result.finished is None and operator_requests.is_pause_requested(directory):
-        raise PausedRun(directory, result.rounds)
+        raise _StoppedRun(
+            f"paused after round {result.rounds}; nobody who was asked is lost. "
+            f"To go on: wallflower resume {directory}"
+        )
     if result.finished is None:
         raise UnavailableError(
             f"engine {engine} ended, but the journal in {directory} is not finished: "
@@ -210,8 +220,10 @@ def retire_arm(run: str, name: str, reason: str) -> str:
     Nothing is written where it cannot be done.
     """
     directory, words = find_run(run), " ".join(reason.split())
-    if not words or not words.isprintable() or len(words) > LONGEST_REASON:
-        allowed = f"1 to {LONGEST_REASON} printable characters: they stay in the record"
+    if not words or not words.isprintable() or len(words) > _LONGEST_REASON:
+        allowed = (
+            f"1 to {_LONGEST_REASON} printable characters: they stay in the record"
+        )
         raise InputError("reason", f'"{words[:40]}"', allowed)
     with Journal.read(directory) as journal:
         journal.check_whole()
@@ -239,7 +251,9 @@ def _in_the_race(journal: Journal, name: str) -> int:
     if view.retired:
         raise InputError("arm", f'"{name}"', f"another: retired already ({view.note})")
     if policy.finished is not None:
-        raise RunOverError(journal.run_dir)
+        raise _RunOverError(
+            f"{journal.run_dir} is over: no arm can be retired any more"
+        )
     if not view.active:
         allowed = f"one in the race: it is out since round {view.eliminated_in}"
         raise InputError("arm", f'"{name}"', allowed)
@@ -258,43 +272,13 @@ def _seconds(until: str | None) -> float | None:
     return wait_s
 
 
-class RunOverError(WallflowerError):
+class _RunOverError(WallflowerError):
     """What is asked for can only be done while arms are in the race."""
 
     exit_code = 2
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(f"{directory} is over: no arm can be retired any more")
 
+class _StoppedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's request)
+    """Ctrl-C, or a pause: whatever was finished is kept."""
 
-class NotBegun(WallflowerError):  # noqa: N818 (not a fault: the operator's request)
-    """Ctrl-C while it was looked whether a run can begin."""
-
-    exit_code = INTERRUPTED
-
-    def __init__(self) -> None:
-        super().__init__("interrupted; nobody was asked and nothing was written")
-
-
-class PausedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's request)
-    """The round under way was finished, the next was not begun."""
-
-    exit_code = INTERRUPTED
-
-    def __init__(self, directory: Path, rounds: int) -> None:
-        super().__init__(
-            f"paused after round {rounds}; nobody who was asked is lost. "
-            f"To go on: wallflower resume {directory}"
-        )
-
-
-class InterruptedRun(WallflowerError):  # noqa: N818 (not a fault: the operator's request)
-    """Ctrl-C: the run waits to be resumed."""
-
-    exit_code = INTERRUPTED
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(
-            "interrupted; finished rounds are kept, the cohorts under way are void. "
-            f"To go on: wallflower resume {directory}"
-        )
+    exit_code = 130

@@ -7,7 +7,6 @@ made anew in each process that meets it, from the experiment and its own number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from flwr.app import Context
@@ -17,7 +16,12 @@ from wallflower.clients.node.node import Node
 from wallflower.clients.node.sessions import SessionStore
 from wallflower.clients.rewards.source import RewardsOf
 from wallflower.clients.transport.grpc_client import Invitation
-from wallflower.engines.population import hosted_ledger, hosted_setup, hosted_users
+from wallflower.engines.population import (
+    hosted_ledger,
+    hosted_setup,
+    node_name,
+    users_of,
+)
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
 from wallflower.protocol.identity.simulated import SEED_FILE, simulated_identity
@@ -31,24 +35,14 @@ from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.flower_config import experiment, run_directory
 
 
-class SimulatedRun:
-    """What one process knows of one simulated run.
+class _SimulatedRun:
+    """What one process knows of one simulated run; all processes share `run_dir`.
 
-    Parameters
-    ----------
-    config : ExperimentConfig
-        The experiment.
-    run_dir : Path
-        Shared by all processes of the run.
-    rewards : RewardsOf, optional
-        Where outcomes come from; ``[rewards]`` of the experiment by default.
+    `rewards` replaces ``[rewards]`` of the experiment.
     """
 
     def __init__(
-        self,
-        config: ExperimentConfig,
-        run_dir: Path,
-        rewards: RewardsOf | None = None,
+        self, config: ExperimentConfig, run_dir: Path, rewards: RewardsOf | None
     ) -> None:
         self._sizes = config.nodes.sizes
         seed_file = run_dir / SEED_FILE
@@ -70,7 +64,7 @@ class SimulatedRun:
         """Return the node with this number."""
         if number not in self._nodes:
             name = node_name(number)
-            users = hosted_users(self._setup, name, self._sizes[number])
+            users = users_of(self._setup.source(name), self._sizes[number])
             self._nodes[number] = make_node(
                 self._setup, name, users, self._trust, self._store
             )
@@ -111,7 +105,7 @@ class SimulatedProvider:
 
     def __init__(self, rewards: RewardsOf | None = None) -> None:
         self._rewards = rewards
-        self._runs: dict[tuple[int, str], SimulatedRun] = {}
+        self._runs: dict[object, _SimulatedRun] = {}
 
     def name(self, context: Context) -> str:
         """Return the node's name by its number, which outlives Flower's node ids."""
@@ -130,26 +124,17 @@ class SimulatedProvider:
             "transport.kind", "grpc", "flower, in Flower's simulation (or auto)"
         )
 
-    def _run(self, context: Context) -> SimulatedRun:
+    def _run(self, context: Context) -> _SimulatedRun:
         run_config = {key: str(value) for key, value in context.run_config.items()}
-        key = context.run_id, _fingerprint(run_config)
+        key = context.run_id, tuple(sorted(run_config.items()))
         if key not in self._runs:
             config = experiment(run_config)
             run_dir = run_directory(run_config, config, context.run_id)
             while self._runs:  # an actor lives for one run, a test for many
                 self._runs.popitem()[1].close()
-            self._runs[key] = SimulatedRun(config, run_dir, self._rewards)
+            self._runs[key] = _SimulatedRun(config, run_dir, self._rewards)
         return self._runs[key]
-
-
-def node_name(number: int) -> str:
-    """Name a simulated node as `wallflower.engines.population.node_names` does."""
-    return f"node-{number}"
 
 
 def _number(context: Context) -> int:
     return int(context.node_config["partition-id"])
-
-
-def _fingerprint(run_config: Mapping[str, str]) -> str:
-    return "\n".join(f"{key}={value}" for key, value in sorted(run_config.items()))

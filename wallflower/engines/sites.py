@@ -1,8 +1,7 @@
-"""Where a run would listen and whom it would have to reach: looked at beforehand."""
+"""Where a run would take place and whom it must reach: looked at beforehand."""
 
 from __future__ import annotations
 
-import datetime
 import os
 import socket
 import tomllib
@@ -10,30 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wallflower.protocol.errors import ConfigError, UnavailableError
-from wallflower.protocol.identity.certificates import days_left
-from wallflower.protocol.numbers import counted
 from wallflower.strategy.config import ExperimentConfig
 
 _REACH_S = 5.0
-
-
-def check_certificate(
-    config: ExperimentConfig, hosted: bool
-) -> tuple[float, str] | None:
-    """Return the days left of the gRPC server's certificate; None without one."""
-    path = config.transport.certificate
-    if path is None or (hosted and config.transport.kind != "grpc"):
-        return None
-    try:
-        pem = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(
-            "transport.certificate", f"{path} cannot be read ({error.strerror})"
-        ) from None
-    days = days_left(pem, datetime.datetime.now(datetime.UTC))
-    if days <= 0:
-        raise ConfigError(f"transport.certificate {path}", "is expired; make a new one")
-    return days, f"transport.certificate is good for {counted(round(days), 'day')}"
 
 
 def check_place(
@@ -46,14 +24,14 @@ def check_place(
     if engine != "deployment":
         kind = config.transport.kind
         return "in memory" if kind in ("auto", "memory") else f"over {kind}"
-    address = superlink_address(dict(options))
+    address = _superlink_address(dict(options))
     if not address:
         return "the connection that `flwr` takes by default"
     _reach("the SuperLink", address)
     return f"the SuperLink at {address} answers"
 
 
-def superlink_address(options: Mapping[str, str]) -> str:
+def _superlink_address(options: Mapping[str, str]) -> str:
     """Find the SuperLink's address: as told, else from Flower's own config."""
     if "address" in options:
         return options["address"]

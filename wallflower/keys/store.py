@@ -18,6 +18,7 @@ import datetime
 import re
 import secrets
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from wallflower.protocol.errors import ConfigError, InputError
+from wallflower.protocol.errors import ConfigError, InputError, UnavailableError
 from wallflower.protocol.files.keyfiles import (
     AUTHORITY_CERTIFICATE,
     ENROLMENT_PUBLIC,
@@ -149,6 +150,27 @@ class KeyStore:
             shutil.copyfile(self.operator / shared, folder / shared)
         return folder
 
+    def register(self, names: Sequence[str], superlink: str) -> list[str]:
+        """Register the public keys of nodes with SuperLink; all of the folder if none.
+
+        Gives the names that are new to SuperLink; a key it knows already is left alone.
+        """
+        found = {path.parent.name: path for path in self.nodes.glob("*/flower.pub")}
+        for name in names:
+            if name not in found:
+                known = ", ".join(sorted(found)) or "none"
+                raise InputError("node", f'"{name}"', f"one of {known}")
+        new = []
+        for name in names or sorted(found):
+            try:
+                _flwr("supernode", "register", str(found[name]), superlink)
+            except UnavailableError as error:
+                if "already" not in str(error):
+                    raise
+            else:
+                new.append(name)
+        return new
+
     def revoke(self, name: str) -> int:
         """Add a node's serial to every list of revoked ones; return the serial."""
         folder = self.nodes / name
@@ -192,6 +214,28 @@ class KeyStore:
     def _enrolment(self) -> EnrolmentKey:
         seed = read_seed(self.authority / "enrolment.key")
         return EnrolmentKey.from_private_bytes(seed)
+
+
+def _flwr(*arguments: str) -> None:
+    """Run Flower's command line; raise UnavailableError with the end of what it said.
+
+    What it takes to find it is imported here: no other command for keys needs it.
+    """
+    from wallflower.engines.process import find_program
+
+    try:
+        done = subprocess.run(
+            [find_program("flwr"), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    except subprocess.TimeoutExpired:
+        raise UnavailableError("flwr did not answer within 120 s") from None
+    if done.returncode != 0:
+        tail = (done.stdout + done.stderr).strip()[-300:]
+        raise UnavailableError(f"`flwr {' '.join(arguments)}` failed: {tail}")
 
 
 def _flower_key() -> tuple[bytes, bytes]:
