@@ -12,7 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
+from wallflower.clients.secure_sum.machine import SessionParams
+from wallflower.clients.secure_sum.opener import open_session
 from wallflower.clients.transport.grpc_client import (
     ConnectionSettings,
     Invitation,
@@ -71,13 +74,15 @@ class Node:
         spec, node_id = stage.spec, self._identity.node_id
         session = self._sessions.get(spec.cohort_id)
         if session is None:
-            session = self._sessions[spec.cohort_id] = client_session(
-                spec,
-                node_id,
-                self._identity if self._trust else None,
-                self._trust,
-                ClientLimits(),
-                self._keyring,
+            session = self._sessions[spec.cohort_id] = open_session(
+                SessionParams(
+                    spec,
+                    node_id,
+                    self._identity if self._trust else None,
+                    self._trust,
+                    ClientLimits(),
+                    self._keyring,
+                )
             )
         request, value = session.inspect(stage.message), None
         if request.needs_value:

@@ -18,7 +18,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
+from wallflower.clients.secure_sum.machine import SessionParams
+from wallflower.clients.secure_sum.opener import open_session
 from wallflower.protocol.cohort import cohort_mechanism, to_rational
 from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.protocol.secure_sum.backends import SEALED, SECAGG_PLUS
@@ -180,8 +183,10 @@ class Parties:
             for party, body in step.messages.items():
                 client = clients.get(party)
                 if client is None:
-                    client = clients[party] = client_session(
-                        spec, party, None, None, ClientLimits(), self.rings[party]
+                    client = clients[party] = open_session(
+                        SessionParams(
+                            spec, party, None, None, ClientLimits(), self.rings[party]
+                        )
                     )
                 request = client.inspect(body)
                 needed = request.needs_value

@@ -22,7 +22,10 @@ from pathlib import Path
 import psutil
 
 from benchmarks.report import Row, keep, show
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
+from wallflower.clients.secure_sum.machine import SessionParams
+from wallflower.clients.secure_sum.opener import open_session
 from wallflower.protocol.cohort import to_rational
 from wallflower.protocol.messages.port import Request
 from wallflower.protocol.privacy.mechanism import mechanism_named
@@ -79,7 +82,7 @@ def names(users: int) -> list[str]:
 def answer_request(spec: CohortSpec, party: str, body: bytes, pin: str) -> bytes:
     """Return one node's answer."""
     limits, keyring = ClientLimits(shufflers=(pin,)), ClientKeyring(spec.run_id)
-    client = client_session(spec, party, None, None, limits, keyring)
+    client = open_session(SessionParams(spec, party, None, None, limits, keyring))
     return client.inspect(body).answer(Contribution(1, 1)).body
 
 

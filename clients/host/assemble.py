@@ -6,14 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
 from wallflower.clients.consent import ClientPolicy
-from wallflower.clients.host.run_keys import stored_keyring
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import CountOutcomes, Node, NodeParts
 from wallflower.clients.node.randomizer import real_randomizer, seeded_randomizer
 from wallflower.clients.node.sessions import SessionStore, StoredSessions
 from wallflower.clients.rewards.source import Rewards
-from wallflower.clients.secure_sum import ClientKeyring, SessionFactory
+from wallflower.clients.secure_sum.keyring import ClientKeyring, OwnKey
+from wallflower.clients.secure_sum.opener import SessionFactory
+from wallflower.protocol.identity.canonical import canonical
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
 from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
@@ -113,3 +116,43 @@ def make_node(
 
 
 _OS_RANDOMIZER = real_randomizer()
+
+
+class _StoredKeyShares:
+    """Shares of a run's keys in the node's own sealed store."""
+
+    def __init__(self, store: SessionStore, node_id: str, run_id: str) -> None:
+        self._store = store
+        self._node_id = node_id
+        self._run_id = run_id
+
+    def get(self, name: str) -> bytes | None:
+        return self._store.read(*self._place(name))
+
+    def __setitem__(self, name: str, secret: bytes) -> None:
+        self._store.write(*self._place(name), secret)
+
+    def __delitem__(self, name: str) -> None:
+        self._store.delete(*self._place(name))
+
+    def _place(self, name: str) -> tuple[str, str, str]:
+        return "share", self._node_id, canonical(self._run_id, name).hex()
+
+
+def stored_keyring(store: SessionStore, node_id: str) -> Callable[[str], ClientKeyring]:
+    """Return a maker of keyrings that are the same in every process of a node.
+
+    The server remembers the public key that a node announced and does not ask again, so
+    a second process must not come with another one: the run key lies in the store.
+    """
+
+    def keyring(run_id: str) -> ClientKeyring:
+        fresh = X25519PrivateKey.generate().private_bytes_raw()
+        kept = store.write_once("run-key", node_id, run_id, fresh)
+        shares = _StoredKeyShares(store, node_id, run_id)
+        made = ClientKeyring(run_id, key_shares=shares)
+        private = X25519PrivateKey.from_private_bytes(kept)
+        made.adopt(OwnKey.of(private, whole_run=True))
+        return made
+
+    return keyring

@@ -9,13 +9,13 @@ every cohort has a key of its own that is forgotten with it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from sys import intern
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from wallflower.clients.secure_sum.key_share_store import KeyShareStore, MemoryKeyShares
 from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.keys import pair_key
@@ -51,11 +51,30 @@ class VerifiedDealing(NamedTuple):
     threat: Threat
 
 
+class _KeyShares(Protocol):
+    """What a keyring needs of a store of secrets; a dictionary has it."""
+
+    def get(self, name: str, /) -> bytes | None: ...
+
+    def __setitem__(self, name: str, secret: bytes, /) -> None: ...
+
+    def __delitem__(self, name: str, /) -> None: ...
+
+
+class _Secrets(dict[str, bytes]):
+    """Secrets that live as long as the process; none is ever shown."""
+
+    def __repr__(self) -> str:
+        return f"{len(self)} secrets"
+
+
 class ClientKeyring:
     """Own keys, agreed pair keys, and cohorts already answered.
 
     `key_shares` holds this node's shares of the keys that sums of the run are sealed
-    under.
+    under, by dealing: in memory by default, in the node's own sealed store where every
+    message may reach a new process (`clients.host.assemble`). A share is written before
+    the member says that it holds a good one, and deleted when the dealing is closed.
     """
 
     def __init__(
@@ -63,11 +82,11 @@ class ClientKeyring:
         run_id: str,
         *,
         reuse: bool = True,
-        key_shares: KeyShareStore | None = None,
+        key_shares: _KeyShares | None = None,
     ) -> None:
         self.run_id = run_id
         self.reuse = reuse
-        self.key_shares = key_shares if key_shares is not None else MemoryKeyShares()
+        self.key_shares = _Secrets() if key_shares is None else key_shares
         self.verified_dealings: dict[bytes, VerifiedDealing] = {}  # by name
         # What was asked of this node's shares, and the key that they add up to.
         self.opening_keys: dict[str, tuple[object, tuple[int, bytes]]] = {}
@@ -89,7 +108,8 @@ class ClientKeyring:
 
     def forget_dealing(self, dealing_id: str) -> None:
         """Erase this node's share of a key: the run is over, or has another one."""
-        self.key_shares.delete(dealing_id)
+        with suppress(KeyError):
+            del self.key_shares[dealing_id]
         self.opening_keys.pop(dealing_id, None)
 
     def own_key(self) -> OwnKey:

@@ -8,7 +8,6 @@ from fractions import Fraction
 from wallflower.protocol.errors import RefusalError
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.refusals import RefusalCode
-from wallflower.protocol.secure_sum.context import LARGEST_MESSAGE
 from wallflower.protocol.secure_sum.sealed.sizes import as_withstood
 from wallflower.protocol.secure_sum.threat import Threat, most_corrupt_users
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -23,30 +22,20 @@ class ClientLimits:
     minimum_parties : nodes that a cohort, and a dealing of the key that its sum is
         sealed under, must have.
     minimum_trustees : nodes among which the key of a cohort with seats is dealt.
-    minimum_users : users a released sum must be over.
     minimum_corrupt : fraction of colluding nodes the sum must withstand; the
         threshold follows from the threat, so this is the node's minimum threshold.
-    require_enrolment : refuse peers whose keys no enrolment key vouches for.
     require_malicious : refuse cohorts that trust the server to keep to the protocol.
-    largest_message : bytes read of one message.
     shufflers : SHA-256, in hex, of the shufflers' keys that are agreed to.
     """
 
     minimum_parties: int | None = None
     minimum_trustees: int = 2
-    minimum_users: int = 2
     minimum_corrupt: Fraction = Fraction(0)
-    require_enrolment: bool = False
     require_malicious: bool = False
-    largest_message: int = LARGEST_MESSAGE
     shufflers: tuple[str, ...] = ()
 
     def check_spec(self, spec: CohortSpec, threat: Threat, trust: Trust | None) -> None:
         """Refuse a cohort whose description already falls short."""
-        if self.require_enrolment and trust is None:
-            raise RefusalError(
-                RefusalCode.ENROLMENT_REQUIRED, "no enrolment key is configured"
-            )
         if threat.malicious_server and trust is None:
             raise RefusalError(
                 RefusalCode.ENROLMENT_REQUIRED,
@@ -62,10 +51,9 @@ class ClientLimits:
                 RefusalCode.THREAT_TOO_WEAK,
                 f"corrupt {threat.corrupt} is below this node's {self.minimum_corrupt}",
             )
-        if spec.quorum < self.minimum_users:
+        if spec.quorum < 2:
             raise RefusalError(
-                RefusalCode.COHORT_TOO_SMALL,
-                f"quorum {spec.quorum} is below this node's {self.minimum_users} users",
+                RefusalCode.COHORT_TOO_SMALL, "a sum over one user is that user's own"
             )
 
     def check_size(self, parties: int) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import abc
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -36,7 +38,11 @@ from wallflower.protocol.secure_sum.context import (
     wrap,
 )
 from wallflower.protocol.secure_sum.keys import check_distinct, check_usable, verify
-from wallflower.protocol.secure_sum.session import Contribution, StageAnswer
+from wallflower.protocol.secure_sum.session import (
+    Contribution,
+    InspectedRequest,
+    StageAnswer,
+)
 from wallflower.protocol.secure_sum.threat import COMPLETE_UP_TO, Threat
 from wallflower.protocol.visitors import seats_note
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
@@ -50,7 +56,13 @@ from wallflower.protocol.wire.sum_state_pb2 import Answered, ClientState
 
 
 class SessionParams(NamedTuple):
-    """What a session is opened with."""
+    """What a session is opened with.
+
+    `party` is this node's id, as on the roster and in its certificate; `identity` signs
+    its keys where it has a certificate. `trust` is the enrolment key to believe;
+    without one the server is assumed to keep to the protocol. `keyring` holds the
+    node's keys for the run, for all of its sessions.
+    """
 
     spec: CohortSpec
     party: str
@@ -101,16 +113,16 @@ class ClientMachine(abc.ABC):
             self._own = self.setting.keyring.own_key()
         return self._own
 
-    def inspect(self, body: bytes) -> Inspection:
+    def inspect(self, body: bytes) -> InspectedRequest:
         """Check a message completely; refuses first what must be refused.
 
         Rewards cost budget, so a message that would be refused never gets that far.
         """
-        with _Fatal(self):
+        with self.closed_by_refusal():
             envelope = self._unwrap(body)
-            if self._stored_answer(envelope, body) is not None:
-                return Inspection(self, envelope, body, None)
-            return Inspection(self, envelope, body, self._check(envelope))
+            known = self._stored_answer(envelope, body) is not None
+            reply = None if known else self._check(envelope)
+            return _Inspection(self, envelope, body, reply)
 
     def close(self) -> None:
         """Forget all secrets."""
@@ -227,7 +239,7 @@ class ClientMachine(abc.ABC):
     def _unwrap(self, body: bytes) -> Envelope:
         if self._dead:
             raise WrongContextError("the session is over")
-        envelope = unwrap(body, largest=self.setting.limits.largest_message)
+        envelope = unwrap(body)
         if envelope.stage not in self.stages:
             raise WrongContextError(f"no stage {envelope.stage} in this protocol")
         return envelope
@@ -259,9 +271,15 @@ class ClientMachine(abc.ABC):
 
     def _check_value(self, contribution: Contribution | None) -> None:
         """Refuse a contribution that is missing or outside what can be summed."""
-        _check_contribution(contribution, self.setting.spec.modulus)
+        modulus = self.setting.spec.modulus
+        if contribution is None:
+            raise InputError("contribution", None, "the node's value for this stage")
+        if not 0 <= contribution.value < modulus:
+            raise InputError("contribution", "outside ℤ_m", f"0 to {modulus - 1}")
+        if contribution.users < 1:
+            raise InputError("contribution.users", contribution.users, "at least 1")
 
-    def _check_users(self, users: int) -> None:
+    def check_users(self, users: int) -> None:
         """Refuse a contribution of more users than were invited or can be summed."""
         listed = self.roster
         if users > MOST_USERS or (
@@ -271,13 +289,26 @@ class ClientMachine(abc.ABC):
                 RefusalCode.TOO_MANY_USERS, "more users than were invited"
             )
 
-    def _answer(
+    @contextmanager
+    def closed_by_refusal(self) -> Iterator[None]:
+        """End the session and forget its secrets if what is done inside fails."""
+        try:
+            yield
+        except BaseException as error:
+            self.close()
+            if isinstance(error, InputError):
+                code = RefusalCode.COHORT_NOT_ACCEPTABLE
+                raise RefusalError(code, str(error)) from None
+            raise
+
+    def answer(
         self,
         envelope: Envelope,
         body: bytes,
         reply: Reply | None,
         value: Contribution | None,
     ) -> StageAnswer:
+        """Answer a message that was inspected; the same one always the same way."""
         if self._dead:
             raise WrongContextError("the session is over")
         facts = self.stages[envelope.stage]
@@ -288,7 +319,7 @@ class ClientMachine(abc.ABC):
         assert reply is not None
         if facts.takes_reward:
             self._check_value(value)
-            self._check_users(0 if value is None else value.users)
+            self.check_users(0 if value is None else value.users)
         if not self._answers:
             self.setting.keyring.claim(self.setting.spec.cohort_id)
         payload = reply(value)
@@ -313,67 +344,30 @@ class ClientMachine(abc.ABC):
         """Take up what `_own_state` wrote."""
 
 
-class Inspection:
-    """An `InspectedRequest` of a machine; `reply` is None if it was answered before.
+@dataclass(frozen=True, slots=True, repr=False)
+class _Inspection:
+    """An `InspectedRequest` of a machine; `reply` is None if it was answered before."""
 
-    Parameters
-    ----------
-    machine : ClientMachine
-        The session that checked the message.
-    envelope : Envelope
-        The message, unwrapped.
-    body : bytes
-        The message as it came.
-    reply : Callable, optional
-        Makes the payload of the answer.
-    """
-
-    __slots__ = ("_body", "_envelope", "_machine", "_reply")
-
-    def __init__(
-        self,
-        machine: ClientMachine,
-        envelope: Envelope,
-        body: bytes,
-        reply: Reply | None,
-    ) -> None:
-        self._machine = machine
-        self._envelope = envelope
-        self._body = body
-        self._reply = reply
+    machine: ClientMachine
+    envelope: Envelope
+    body: bytes
+    reply: Reply | None
 
     @property
     def needs_value(self) -> bool:
         """True if the answer needs the node's value."""
-        facts = self._machine.stages[self._envelope.stage]
-        return facts.takes_reward and self._reply is not None
+        facts = self.machine.stages[self.envelope.stage]
+        return facts.takes_reward and self.reply is not None
 
     def check_users(self, users: int) -> None:
         """Refuse a contribution of more users than were invited or can be summed."""
-        with _Fatal(self._machine):
-            self._machine._check_users(users)
+        with self.machine.closed_by_refusal():
+            self.machine.check_users(users)
 
     def answer(self, value: Contribution | None = None) -> StageAnswer:
         """Return the answer; the same message always has the same one."""
-        with _Fatal(self._machine):
-            return self._machine._answer(self._envelope, self._body, self._reply, value)
-
-
-class _Fatal:
-    """Any refusal ends the session and its secrets."""
-
-    def __init__(self, machine: ClientMachine) -> None:
-        self._machine = machine
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        if error is None:
-            return
-        self._machine.close()
-        if isinstance(error, InputError):
-            raise RefusalError(RefusalCode.COHORT_NOT_ACCEPTABLE, str(error)) from None
+        with self.machine.closed_by_refusal():
+            return self.machine.answer(self.envelope, self.body, self.reply, value)
 
 
 def listed_roster(note: RosterNote, *, required: bool) -> dict[str, int] | None:
@@ -388,12 +382,3 @@ def listed_roster(note: RosterNote, *, required: bool) -> dict[str, int] | None:
     if len(roster) != note.size:
         raise MalformedMessageError("the roster has another size than stated")
     return roster
-
-
-def _check_contribution(contribution: Contribution | None, modulus: int) -> None:
-    if contribution is None:
-        raise InputError("contribution", None, "the node's value for this stage")
-    if not 0 <= contribution.value < modulus:
-        raise InputError("contribution", "outside ℤ_m", f"0 to {modulus - 1}")
-    if contribution.users < 1:
-        raise InputError("contribution.users", contribution.users, "at least 1")

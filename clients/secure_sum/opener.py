@@ -19,7 +19,7 @@ from wallflower.protocol.secure_sum.backends import (
     check_backend,
 )
 from wallflower.protocol.secure_sum.context import parse
-from wallflower.protocol.secure_sum.session import ClientSession, PartyId
+from wallflower.protocol.secure_sum.session import ClientSession
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.sum_state_pb2 import ClientState
 
@@ -32,73 +32,8 @@ REGISTRY: dict[str, Callable[[SessionParams], ClientMachine]] = {
 }
 
 
-def client_session(
-    spec: CohortSpec,
-    party: PartyId,
-    identity: NodeIdentity | None,
-    trust: Trust | None,
-    limits: ClientLimits,
-    keyring: ClientKeyring,
-    inviter: Trust | None = None,
-) -> ClientSession:
-    """Open a node's session for one cohort.
-
-    Parameters
-    ----------
-    spec : CohortSpec
-        The cohort's public description.
-    party : PartyId
-        This node's id, as on the roster and in its certificate.
-    identity : NodeIdentity, optional
-        Signs this node's keys where it has a certificate.
-    trust : Trust, optional
-        The enrolment key to believe; None makes the server semi-honest by assumption.
-    limits : ClientLimits
-        What the node insists on.
-    keyring : ClientKeyring
-        The node's keys for the run; the same object for all of its sessions.
-    inviter : Trust, optional
-        The invitation key to believe where people arrive by invitation.
-    """
-    return _machine(
-        SessionParams(
-            spec,
-            party,
-            identity,
-            trust=trust,
-            limits=limits,
-            keyring=keyring,
-            inviter=inviter,
-        )
-    )
-
-
-def restore_session(
-    snapshot: bytes,
-    identity: NodeIdentity | None,
-    trust: Trust | None,
-    limits: ClientLimits,
-    keyring: ClientKeyring,
-    inviter: Trust | None = None,
-) -> ClientSession:
-    """Go on with a session from its `snapshot`, maybe in another process."""
-    state = parse(ClientState, snapshot)
-    machine = _machine(
-        SessionParams(
-            state.spec,
-            state.party,
-            identity,
-            trust=trust,
-            limits=limits,
-            keyring=keyring,
-            inviter=inviter,
-        )
-    )
-    machine.resume(state)
-    return machine
-
-
-def _machine(setting: SessionParams) -> ClientMachine:
+def open_session(setting: SessionParams) -> ClientMachine:
+    """Open a node's half of one cohort's sum."""
     check_backend("backend", setting.spec.backend)
     return REGISTRY[setting.spec.backend](setting)
 
@@ -145,29 +80,26 @@ class SessionFactory:
         self._keyrings: dict[str, ClientKeyring] = {}
         self._new_keyring = new_keyring
 
-    def open(self, spec: CohortSpec) -> ClientSession:
+    def open(self, spec: CohortSpec) -> ClientMachine:
         """Begin a cohort."""
-        return client_session(
-            spec=spec,
-            party=self._node_id,
-            identity=self._identity,
-            trust=self._trust,
-            limits=self._limits,
-            keyring=self._keyring(spec.run_id),
-            inviter=self._inviter,
+        return open_session(
+            SessionParams(
+                spec=spec,
+                party=self._node_id,
+                identity=self._identity,
+                trust=self._trust,
+                limits=self._limits,
+                keyring=self._keyring(spec.run_id),
+                inviter=self._inviter,
+            )
         )
 
     def restore(self, snapshot: bytes) -> ClientSession:
         """Go on with a cohort that another process of this node began."""
-        run_id = parse(ClientState, snapshot).spec.run_id
-        return restore_session(
-            snapshot,
-            self._identity,
-            self._trust,
-            limits=self._limits,
-            keyring=self._keyring(run_id),
-            inviter=self._inviter,
-        )
+        state = parse(ClientState, snapshot)
+        machine = self.open(state.spec)
+        machine.resume(state)
+        return machine
 
     def forget(self, run_id: str, cohort_id: str) -> None:
         """Erase this node's share of a key, if that is what has come to its end."""

@@ -127,7 +127,7 @@ def check_survivors(
             RefusalCode.SET_TOO_SMALL,
             f"{survivor_set.parties} nodes; at least {needed}",
         )
-    quorum = max(setting.spec.quorum, setting.limits.minimum_users)
+    quorum = setting.spec.quorum
     if survivor_set.users < quorum:
         raise RefusalError(
             RefusalCode.QUORUM_NOT_MET, f"{survivor_set.users} users; at least {quorum}"

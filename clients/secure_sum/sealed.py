@@ -149,7 +149,7 @@ class SealedClient(ClientMachine):
                 RefusalCode.SET_TOO_SMALL,
                 f"{request.contributors} nodes; at least {needed}",
             )
-        quorum = max(setting.spec.quorum, setting.limits.minimum_users)
+        quorum = setting.spec.quorum
         if request.users < quorum:
             raise RefusalError(
                 RefusalCode.QUORUM_NOT_MET, f"{request.users} users; at least {quorum}"
@@ -276,7 +276,7 @@ def _opening_key(
     long as the store holds them.
     """
     keyring = setting.keyring
-    body = keyring.key_shares.read(dealing_id)
+    body = keyring.key_shares.get(dealing_id)
     if body is None:
         keyring.opening_keys.pop(dealing_id, None)
         raise RefusalError(

@@ -247,9 +247,8 @@ class DealingPart:
             share = held.shares[one.statement.dealer]
             share.statement = one.statement.digest(terms)
             share.share = scalar_bytes(one.share)
-        setting.keyring.key_shares.write(
-            held.dealing_id, held.SerializeToString(deterministic=True)
-        )
+        kept = held.SerializeToString(deterministic=True)
+        setting.keyring.key_shares[held.dealing_id] = kept
         self.forget()
         return CheckAnswer(complaints=complaints).SerializeToString()
 

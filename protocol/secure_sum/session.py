@@ -228,7 +228,7 @@ class ClientSession(Protocol):
 
         Where Flower carries the work, every message may reach a new process of the
         node, so between two stages the session lives in the node's own sealed store
-        and nowhere else. Called after an answer; `clients.secure_sum.restore_session`
+        and nowhere else. Called after an answer; `SessionFactory.restore`
         is the way back. A restored session refuses what it already answered.
         """
         ...

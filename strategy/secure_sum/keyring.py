@@ -1,4 +1,4 @@
-"""What the server remembers for a whole run, and whose key is whose in a cohort."""
+"""What the server remembers for a whole run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Collection
 from functools import cached_property
 
-from wallflower.protocol.errors import UnusableKeyError
 from wallflower.protocol.secure_sum.context import context_of
 from wallflower.protocol.secure_sum.sealed import feldman
 from wallflower.protocol.secure_sum.sealed.committee import (
@@ -131,23 +130,6 @@ def _terms_of(state: DealingState, threat: Threat) -> Terms:
     context = context_of(state.spec, note.digest, note.size)
     threshold = dealing_sizes(threat, note.size).threshold
     return Terms(context, committee_digest(state.committee), threshold)
-
-
-class KeyOwners:
-    """Whose key is whose: whoever showed it first."""
-
-    def __init__(self) -> None:
-        self._owners: dict[bytes, str] = {}
-
-    def note(self, party: str, key: bytes) -> None:
-        """Note a party's key; raises UnusableKeyError where it is another's.
-
-        Public keys travel, so that a node can show one it saw elsewhere; members would
-        refuse the whole set.
-        """
-        owner = self._owners.setdefault(key, party)
-        if owner != party:
-            raise UnusableKeyError(f"{party} shows a key that {owner} showed first")
 
 
 class ServerKeyring:

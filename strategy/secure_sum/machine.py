@@ -17,12 +17,12 @@ from wallflower.protocol.errors import (
     InputError,
     ProtocolError,
     ReplayedMessageError,
+    UnusableKeyError,
     WrongContextError,
 )
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.secure_sum.backends import MOST_USERS, STAGE_NAMES
 from wallflower.protocol.secure_sum.context import (
-    LARGEST_MESSAGE,
     check_place,
     context_of,
     roster_bytes,
@@ -51,7 +51,7 @@ from wallflower.protocol.wire.secure_sum_pb2 import (
     Stage,
 )
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
-from wallflower.strategy.secure_sum.keyring import KeyOwners, ServerKeyring
+from wallflower.strategy.secure_sum.keyring import ServerKeyring
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class ServerMachine(abc.ABC):
         self.awaited: set[PartyId] = set()
         self.stage: int = 0
         self.over = False
-        self._owners = KeyOwners()
+        self._key_owners: dict[bytes, PartyId] = {}  # whoever showed a key first
         self._findings: dict[PartyId, Finding] = {}
         self.set_roster(self.parties)
 
@@ -137,7 +137,7 @@ class ServerMachine(abc.ABC):
             raise ReplayedMessageError(f"{party} is not awaited in this stage")
         self.awaited.discard(party)
         try:
-            envelope = unwrap(body, largest=LARGEST_MESSAGE)
+            envelope = unwrap(body)
             check_place(
                 envelope,
                 stage=self.stage,
@@ -238,10 +238,15 @@ class ServerMachine(abc.ABC):
         return capacity
 
     def note_keys(self, party: PartyId, key: PartyKey) -> None:
-        """Refuse keys that another party showed in this cohort."""
+        """Refuse keys that another party showed in this cohort.
+
+        Public keys travel, so that a node can show one it saw elsewhere; members would
+        refuse the whole set.
+        """
         for shown in (key.key, key.mask_key):
-            if shown:
-                self._owners.note(party, shown)
+            owner = self._key_owners.setdefault(shown, party) if shown else party
+            if owner != party:
+                raise UnusableKeyError(f"{party} shows a key that {owner} showed first")
 
     def check_users(self, party: PartyId, users: int, capacity: int) -> None:
         """Refuse a number of users that others would refuse."""

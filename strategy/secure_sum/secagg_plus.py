@@ -44,7 +44,7 @@ from wallflower.protocol.wire.secure_sum_pb2 import (
 )
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
 from wallflower.strategy.secure_sum.machine import ServerMachine, SessionParams
-from wallflower.strategy.secure_sum.plus_messages import PlusMessages
+from wallflower.strategy.secure_sum.plus_messages import stage_messages
 from wallflower.strategy.secure_sum.unmasking import (
     TOO_FEW_SHARES,
     Shares,
@@ -94,7 +94,7 @@ class SecaggPlusServer(ServerMachine):
         return self.enter(ADVERTISE)
 
     def _messages(self) -> dict[PartyId, bytes]:
-        return PlusMessages(self).of_stage()
+        return stage_messages(self)
 
     def _take(self, party: PartyId, envelope: Envelope) -> None:
         payload = envelope.payload

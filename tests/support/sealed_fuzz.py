@@ -14,6 +14,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from tests.support.client_sessions import restore_session as restore_client
 from tests.support.secure_sums import (
     TENTH,
     Cohort,
@@ -23,9 +24,8 @@ from tests.support.secure_sums import (
     names,
     open_cohort,
 )
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits
-from wallflower.clients.secure_sum import restore_session as restore_client
-from wallflower.clients.secure_sum.key_share_store import MemoryKeyShares
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.protocol.errors import ProtocolError, RefusalError
 from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.session import Ask, Contribution, SecureSum
@@ -190,9 +190,9 @@ class Fuzz:
             assert outcome.total == self.cohort.expected(outcome.survivors)
 
     def _to_client(self, target: Target, party: str, body: bytes) -> None:
-        key_shares = MemoryKeyShares()
-        key_shares._secrets.update(self.rings[party].key_shares._secrets)  # type: ignore[attr-defined]
-        ring = ClientKeyring("run-1", key_shares=key_shares)
+        key_shares = self.rings[party].key_shares
+        assert isinstance(key_shares, dict)
+        ring = ClientKeyring("run-1", key_shares=dict(key_shares))
         client = restore_client(
             target.clients[party],
             ENROLMENT.identity(party) if self.enrolment else None,

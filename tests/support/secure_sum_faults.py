@@ -14,10 +14,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.support.client_sessions import client_session
+from tests.support.client_sessions import restore_session as restore_client
 from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
 from tests.support.secure_sums import TENTH, Enrolment, cohort_spec, names
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
-from wallflower.clients.secure_sum import restore_session as restore_client
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.protocol.errors import ProtocolError, RefusalError
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.secure_sum.backends import SEALED

@@ -10,7 +10,9 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from tests.support.client_sessions import client_session
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.protocol.cohort import to_rational
 from wallflower.protocol.errors import ProtocolError, RefusalError
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity, Trust
@@ -64,12 +66,11 @@ def cohort_spec(
     """
     threat = threat or Threat(TENTH, TENTH)
     if quorum is None:
-        quorum = min(
-            quorum_for(honest_floor, parties, threat.corrupt), sum(parties.values())
-        )
+        most = sum(parties.values())
+        quorum = max(2, min(quorum_for(honest_floor, parties, threat.corrupt), most))
     if backend == SEALED:
         return _sealed_spec(
-            parties, max(quorum, 2), cohort_id, run_id, threat, honest_floor, proved
+            parties, quorum, cohort_id, run_id, threat, honest_floor, proved
         )
     return CohortSpec(
         run_id=run_id,
@@ -79,7 +80,7 @@ def cohort_spec(
         mechanism="dist-dp",
         cohort_size=sum(parties.values()),
         honest_floor=honest_floor,
-        quorum=max(quorum, 2),
+        quorum=quorum,
         backend=backend,
         modulus=backend_modulus(backend, modulus),
         threat=threat.to_wire(),

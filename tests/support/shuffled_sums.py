@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
+from tests.support.client_sessions import client_session
 from tests.support.secure_sums import Enrolment, names
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.protocol.cohort import to_rational
 from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
+from tests.support.client_sessions import client_session
 from tests.support.secure_sums import cohort_spec
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.protocol.errors import (
     MalformedMessageError,
     ProtocolError,

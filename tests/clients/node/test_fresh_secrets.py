@@ -6,7 +6,7 @@ Equal ones by chance: less than once in 2¹⁰⁰ runs.
 from __future__ import annotations
 
 from tests.support.secure_sums import Cohort, asks, cohort_spec, names, open_cohort
-from wallflower.clients.secure_sum import ClientKeyring
+from wallflower.clients.secure_sum.keyring import ClientKeyring
 from wallflower.clients.secure_sum.secagg_plus import SecaggPlusClient
 from wallflower.protocol.secure_sum.context import unwrap
 from wallflower.protocol.wire.sealed_pb2 import SealAnswer

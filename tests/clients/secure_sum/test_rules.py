@@ -16,7 +16,8 @@ from tests.support.secure_sums import (
     forged,
     open_cohort,
 )
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.protocol.errors import (
     ProtocolError,
     RefusalError,
@@ -35,9 +36,7 @@ from wallflower.protocol.wire import secure_sum_pb2 as wire
     ("limits", "code"),
     [
         (ClientLimits(minimum_parties=7), "cohort-too-small"),
-        (ClientLimits(minimum_users=5), "cohort-too-small"),
         (ClientLimits(minimum_corrupt=Fraction(1, 5)), "threat-too-weak"),
-        (ClientLimits(require_enrolment=True), "enrolment-required"),
         (ClientLimits(require_malicious=True), "threat-too-weak"),
     ],
 )
@@ -49,6 +48,15 @@ def test_a_cohort_below_a_nodes_minimum_is_refused(
     error = refusal(cohort, "node-00000", ask.messages["node-00000"])
     assert isinstance(error, RefusalError)
     assert error.code == code
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_quorum_of_one_user_is_refused(backend: str) -> None:
+    cohort = fresh(backend, quorum=1)
+    ask = asks(cohort, FIRST[backend])
+    error = refusal(cohort, "node-00000", ask.messages["node-00000"])
+    assert isinstance(error, RefusalError)
+    assert error.code == "cohort-too-small"
 
 
 def test_a_malicious_server_cannot_be_withstood_without_enrolment() -> None:

@@ -18,7 +18,8 @@ from tests.support.secure_sums import (
     open_cohort,
     run_dealing,
 )
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.protocol.errors import RefusalError, WrongContextError
 from wallflower.protocol.secure_sum.session import Contribution, KeyReady
 from wallflower.protocol.secure_sum.threat import Threat

@@ -13,6 +13,7 @@ from tests.clients.secure_sum.test_sealed_rules import (
     fresh_dealing,
     refused,
 )
+from tests.support.client_sessions import client_session
 from tests.support.lying_server import LYING, refusal
 from tests.support.secure_sums import (
     Cohort,
@@ -22,7 +23,7 @@ from tests.support.secure_sums import (
     names,
     run_dealing,
 )
-from wallflower.clients.secure_sum import ClientLimits, client_session
+from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.protocol.errors import (
     AuthenticationError,
     MalformedMessageError,
@@ -190,7 +191,7 @@ def test_a_member_holds_no_share_of_a_dealing_that_does_not_hang_together(
     dealing = fresh_dealing(lying)
     error = refused(dealing, "check", wire.CheckRequest, change)
     assert isinstance(error, ProtocolError | RefusalError)
-    assert dealing.keyrings[NODE].key_shares.read(dealing.spec.cohort_id) is None
+    assert dealing.keyrings[NODE].key_shares.get(dealing.spec.cohort_id) is None
 
 
 @pytest.mark.parametrize("what", ["sealed", "path"])

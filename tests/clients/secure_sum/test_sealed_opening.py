@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 
 from tests.clients.secure_sum.test_sealed_rules import HONEST, NODE, fresh
+from tests.support.client_sessions import client_session
 from tests.support.lying_server import refusal
 from tests.support.secure_sums import (
     TENTH,
@@ -20,7 +21,7 @@ from tests.support.secure_sums import (
     open_cohort,
     run_dealing,
 )
-from wallflower.clients.secure_sum import ClientLimits, client_session
+from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.protocol.errors import (
     AuthenticationError,
     MalformedMessageError,
@@ -259,11 +260,11 @@ def test_a_key_dealt_for_a_milder_threat_opens_nothing() -> None:
     state = cohort.keyrings[NODE].key_shares
     ask = asks(cohort, "open", NODE)
     request = wire.OpenRequest.FromString(unwrap(ask.messages[NODE]).payload)
-    held = state.read(request.dealing_id)
+    held = state.get(request.dealing_id)
     assert held is not None
     member = wire.MemberState.FromString(held)
     member.threat = Threat(Fraction(0), TENTH).to_wire().SerializeToString()
-    state.write(request.dealing_id, member.SerializeToString())
+    state[request.dealing_id] = member.SerializeToString()
     assert isinstance(refusal(cohort, NODE, ask.messages[NODE]), WrongContextError)
 
 
@@ -326,11 +327,11 @@ def test_shares_that_changed_since_the_last_opening_are_added_up_anew() -> None:
     ask = asks(cohort, "open", NODE)
     request = wire.OpenRequest.FromString(unwrap(ask.messages[NODE]).payload)
     key_shares = cohort.keyrings[NODE].key_shares
-    body = key_shares.read(request.dealing_id)
+    body = key_shares.get(request.dealing_id)
     assert body is not None
     held = wire.MemberState.FromString(body)
     held.shares[request.dealers[0]].statement = bytes(32)
-    key_shares.write(request.dealing_id, held.SerializeToString())
+    key_shares[request.dealing_id] = held.SerializeToString()
     assert isinstance(refusal(cohort, NODE, ask.messages[NODE]), WrongContextError)
 
 
@@ -342,6 +343,6 @@ def test_no_added_up_key_outlives_its_shares(way: str) -> None:
     if way == "closed":
         ring.forget_dealing(dealing_id)
     else:  # by another process of the node
-        ring.key_shares.delete(dealing_id)
+        del ring.key_shares[dealing_id]
         refusal(cohort, NODE, body)
     assert ring.opening_keys == {}

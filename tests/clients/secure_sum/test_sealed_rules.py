@@ -20,7 +20,7 @@ from tests.support.secure_sums import (
     open_cohort,
     run_dealing,
 )
-from wallflower.clients.secure_sum import ClientKeyring
+from wallflower.clients.secure_sum.keyring import ClientKeyring
 from wallflower.protocol.errors import (
     AuthenticationError,
     MalformedMessageError,
@@ -287,7 +287,7 @@ def test_shares_and_keys_stay_out_of_reprs_and_errors() -> None:
     cohort = fresh()
     ask = asks(cohort, "open", NODE)
     request = wire.OpenRequest.FromString(unwrap(ask.messages[NODE]).payload)
-    held = cohort.keyrings[NODE].key_shares.read(request.dealing_id)
+    held = cohort.keyrings[NODE].key_shares.get(request.dealing_id)
     assert held is not None
     shares = [one.share for one in wire.MemberState.FromString(held).shares.values()]
     texts = [
@@ -316,9 +316,9 @@ def test_a_members_key_is_gone_when_its_dealing_is_closed() -> None:
     body = asks(cohort, "open", NODE).messages[NODE]
     dealing_id = wire.OpenRequest.FromString(unwrap(body).payload).dealing_id
     key_shares = cohort.keyrings[NODE].key_shares
-    assert key_shares.read(dealing_id) is not None
+    assert key_shares.get(dealing_id) is not None
     cohort.keyrings[NODE].forget_dealing(dealing_id)
-    assert key_shares.read(dealing_id) is None
+    assert key_shares.get(dealing_id) is None
     error = refusal(cohort, NODE, body)
     assert isinstance(error, RefusalError)
     assert error.code == "not-a-member"

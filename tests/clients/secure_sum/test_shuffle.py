@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.client_sessions import client_session, restore_session
 from tests.support.secure_sums import names
 from tests.support.shuffled_sums import (
     FINGERPRINT,
@@ -12,12 +13,8 @@ from tests.support.shuffled_sums import (
     shuffled_spec,
 )
 from wallflower.clients.consent import ClientPolicy
-from wallflower.clients.secure_sum import (
-    ClientKeyring,
-    ClientLimits,
-    client_session,
-    restore_session,
-)
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.protocol.errors import (
     InputError,
     ProtocolError,

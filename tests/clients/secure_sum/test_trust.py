@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.client_sessions import client_session
 from tests.support.lying_server import VALUE, fresh, refusal
 from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
 from tests.support.secure_sums import (
@@ -20,7 +21,8 @@ from tests.support.secure_sums import (
     names,
     open_cohort,
 )
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.protocol.errors import (
     AuthenticationError,
     RefusalError,

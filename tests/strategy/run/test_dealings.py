@@ -67,16 +67,12 @@ async def test_the_runs_keys_are_gone_after_it(tmp_path: Path) -> None:
 
         def look(event: events.Event) -> None:
             if isinstance(event, events.CohortEnded):
-                held.append(
-                    sum(len(v._secrets) for v in key_share_stores(there).values())
-                )
+                held.append(sum(len(v) for v in key_share_stores(there).values()))
 
         there.react = look
         await there.run()
         assert held[0] == 20
-        assert all(
-            not key_shares._secrets for key_shares in key_share_stores(there).values()
-        )
+        assert all(not key_shares for key_shares in key_share_stores(there).values())
         assert not any(_keyring(node).opening_keys for node in there.nodes.values())
 
 
@@ -92,7 +88,7 @@ async def test_a_key_whose_members_left_is_replaced_before_anybody_is_asked(
             if isinstance(event, events.CohortAsked) and not left:
                 left.extend(list(there.nodes)[3:])
                 for name in left:
-                    _keyring(there.nodes[name]).key_shares._secrets.clear()
+                    _keyring(there.nodes[name]).key_shares.clear()
 
         there.react = leave
         await there.run()

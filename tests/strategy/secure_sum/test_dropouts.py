@@ -22,7 +22,7 @@ from tests.support.secure_sums import (
     open_cohort,
     run_dealing,
 )
-from wallflower.clients.secure_sum import ClientKeyring
+from wallflower.clients.secure_sum.keyring import ClientKeyring
 from wallflower.protocol.secure_sum.context import draw_order
 from wallflower.protocol.secure_sum.sealed.sizes import dealing_sizes
 from wallflower.protocol.secure_sum.session import SecureSum, Void

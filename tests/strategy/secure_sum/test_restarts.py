@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.client_sessions import client_session
+from tests.support.client_sessions import restore_session as restore_client
 from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
 from tests.support.secure_sums import (
     TENTH,
@@ -13,8 +15,8 @@ from tests.support.secure_sums import (
     names,
     open_cohort,
 )
-from wallflower.clients.secure_sum import ClientKeyring, ClientLimits, client_session
-from wallflower.clients.secure_sum import restore_session as restore_client
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.protocol.errors import ReplayedMessageError, WrongContextError
 from wallflower.protocol.secure_sum.session import Ask, SecureSum
 from wallflower.protocol.secure_sum.threat import Threat

@@ -19,7 +19,7 @@ from tests.support.secure_sums import (
     open_cohort,
     run_dealing,
 )
-from wallflower.clients.secure_sum import ClientKeyring
+from wallflower.clients.secure_sum.keyring import ClientKeyring
 from wallflower.protocol.errors import InputError, ProtocolError
 from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.sealed.group import (
@@ -331,7 +331,7 @@ def test_a_snapshot_holds_no_share_and_no_value() -> None:
     asks(cohort, "open")
     kept = cohort.server.snapshot()
     for ring in run.rings.values():
-        for secret in ring.key_shares._secrets.values():  # type: ignore[attr-defined]
+        for secret in ring.key_shares.values():  # type: ignore[attr-defined]
             state = wire.MemberState.FromString(secret)
             assert not [s for s in state.shares.values() if s.share in kept]
 

@@ -258,7 +258,7 @@ def test_a_node_can_insist_on_its_minimum() -> None:
     run_stock(grid, 1.0, 4)
     assert len(grid.contexts) == NODES
 
-    from wallflower.clients.secure_sum import ClientLimits
+    from wallflower.clients.secure_sum.limits import ClientLimits
 
     cohort = open_cohort(
         cohort_spec("secagg-plus", names(4)), names(4), limits=ClientLimits(5)

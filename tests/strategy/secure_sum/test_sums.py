@@ -17,7 +17,7 @@ from tests.support.secure_sums import (
     open_cohort,
 )
 from tests.support.secure_sums import NODE_BACKENDS as BACKENDS
-from wallflower.clients.secure_sum import ClientKeyring
+from wallflower.clients.secure_sum.keyring import ClientKeyring
 from wallflower.protocol.secure_sum.session import SecureSum
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec

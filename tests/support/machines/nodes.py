@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.support.machines.randomness import seeded
 from tests.support.secure_sums import Enrolment
 from wallflower.clients.consent import ClientPolicy
-from wallflower.clients.host.run_keys import stored_keyring
+from wallflower.clients.host.assemble import stored_keyring
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node, NodeParts
 from wallflower.clients.node.sessions import (
@@ -30,8 +30,8 @@ from wallflower.clients.node.sessions import (
     StoredSessions,
 )
 from wallflower.clients.rewards.source import Pull
-from wallflower.clients.secure_sum import ClientKeyring, SessionFactory
-from wallflower.clients.secure_sum.key_share_store import MemoryKeyShares
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.opener import SessionFactory
 from wallflower.protocol.identity.canonical import digest
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
 from wallflower.protocol.secure_sum.backends import STAGES
@@ -124,20 +124,9 @@ class _Sessions(MemorySessions):
 class _Keyring(ClientKeyring):
     """A keyring in memory, and what it knows beside the keys of open sessions."""
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__(run_id, key_shares=_Shares())
-
     def known(self) -> object:
-        shares = self.key_shares.shares if isinstance(self.key_shares, _Shares) else {}
-        return sorted(self._claimed), sorted(shares.items())
-
-
-class _Shares(MemoryKeyShares):
-    """Shares of a key in memory."""
-
-    @property
-    def shares(self) -> dict[str, bytes]:
-        return self._secrets
+        assert isinstance(self.key_shares, dict)
+        return sorted(self._claimed), sorted(self.key_shares.items())
 
 
 class _Source:
