@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from wallflower.engines.process import free_port
+from wallflower.engines.ray_start import ray_environment, reserved_port
 from wallflower.protocol.noise import bits
 
 # CI draws the same examples each time; elsewhere they are new ones.
@@ -47,24 +47,14 @@ def seeded_draws(
     monkeypatch.setattr(np.random, "default_rng", default_rng)
 
 
-# Ray's own limits on its start, far above what a busy machine takes: 30 s and 100 s.
-PATIENT_RAY = {
-    "RAY_raylet_start_wait_time_s": "200",
-    "RAY_agent_register_timeout_ms": "200000",
-    "RAY_py_gcs_connect_timeout_s": "200",
-}
-
-
 @pytest.fixture
 def one_ray_at_a_time(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """Give Ray time to start, and the machine to one test: the others wait."""
-    for name, limit in PATIENT_RAY.items():
-        monkeypatch.setenv(name, limit)
-    # Ray waits 30 s, and no longer, for a port that it chose itself.
-    monkeypatch.setenv("RAY_GCS_SERVER_PORT", str(free_port()))
     shared = tmp_path_factory.getbasetemp().parent
-    with (shared / "ray.lock").open("w") as lock:
+    with (shared / "ray.lock").open("w") as lock, reserved_port() as port:
+        for name, value in ray_environment(port).items():
+            monkeypatch.setenv(name, value)
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

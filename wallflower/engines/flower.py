@@ -39,6 +39,7 @@ from wallflower.engines.process import (
     simulation_superlink,
     write_connection,
 )
+from wallflower.engines.ray_start import simulation_error
 from wallflower.engines.registry import EngineJob, EngineSpec
 from wallflower.protocol import errors
 from wallflower.protocol.errors import (
@@ -82,6 +83,7 @@ async def carry(
     start = event_log.size(job.run_dir)
     tail: deque[str] = deque(maxlen=20)
     shown: set[str] = set()
+    simulation_failed = False
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(_relay(job, over, start))
@@ -89,12 +91,14 @@ async def carry(
                 with (job.run_dir / LOG_FILE).open("a", 1, encoding="utf-8") as log:
 
                     def keep(line: str) -> None:
+                        nonlocal simulation_failed
                         plain = _COLOURS.sub("", line)
                         log.write(plain + "\n")
                         tail.append(plain)
+                        simulation_failed |= _SIMULATION_FAILED in plain
                         _show_failure(plain, shown)
 
-                    async with _while_server_lives(job.run_dir):
+                    async with _while_server_lives(job, engine):
                         run = await flwr_run(
                             site, app_folder(), run_config, federation, on_line=keep
                         )
@@ -102,7 +106,7 @@ async def carry(
                 over.set()
     except BaseExceptionGroup as failures:
         raise first_error(failures) from None
-    _raise_failure(job, run, tail)
+    _raise_failure(job, run, tail, simulation_failed=simulation_failed)
 
 
 def _show_failure(line: str, shown: set[str]) -> None:
@@ -133,23 +137,27 @@ async def _relay(job: EngineJob, over: asyncio.Event, start: int) -> None:
         await job.listen(event)
 
 
-def _raise_failure(job: EngineJob, run: FlowerRun, tail: deque[str]) -> None:
+def _raise_failure(
+    job: EngineJob, run: FlowerRun, tail: deque[str], *, simulation_failed: bool
+) -> None:
     """Raise the error that the ServerApp noted, or that Flower knows of, if any."""
     note = job.run_dir / FAILURE_FILE
     if note.exists():
         raise _rebuild_error(json.loads(note.read_text(encoding="utf-8")))
     if not run.completed:
-        if any(_SIMULATION_FAILED in line for line in tail) and not _has_asked(job):
-            raise UnavailableError(
-                "Ray, which Flower's simulation needs, did not start; nobody was "
-                "asked. The machine may lack memory or processor time. See "
-                f"{job.run_dir / LOG_FILE}, or run with --engine local: it needs no Ray"
-            )
+        if simulation_failed:
+            raise _simulation_error(job)
         last = next((line for line in reversed(tail) if "ERROR" in line), "")
         raise UnavailableError(
             f"Flower's run {run.run_id} ended as {run.status}; see "
             f"{job.run_dir / LOG_FILE} {last.strip()}".rstrip()
         )
+
+
+def _simulation_error(job: EngineJob) -> UnavailableError:
+    return simulation_error(
+        job.run_dir, job.run_dir / LOG_FILE, has_asked=_has_asked(job)
+    )
 
 
 def _has_asked(job: EngineJob) -> bool:
@@ -176,7 +184,7 @@ _GRACE_S = 5.0
 
 
 @asynccontextmanager
-async def _while_server_lives(run_dir: Path) -> AsyncIterator[None]:
+async def _while_server_lives(job: EngineJob, engine: str) -> AsyncIterator[None]:
     """Run the block; raise UnavailableError if the run's server dies meanwhile."""
     inside = asyncio.current_task()
     assert inside is not None
@@ -184,7 +192,7 @@ async def _while_server_lives(run_dir: Path) -> AsyncIterator[None]:
 
     async def watch() -> None:
         nonlocal died
-        await _wait_for_death(run_dir)
+        await _wait_for_death(job.run_dir)
         died = True
         inside.cancel()
 
@@ -193,15 +201,23 @@ async def _while_server_lives(run_dir: Path) -> AsyncIterator[None]:
         yield
     except asyncio.CancelledError:
         if died and inside.uncancel() == 0:
-            raise UnavailableError(
-                f"the ServerApp of {run_dir} died without a message (was it killed?); "
-                "finished rounds are kept"
-            ) from None
+            raise _death_error(job, engine) from None
         raise
     finally:
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
+
+
+def _death_error(job: EngineJob, engine: str) -> UnavailableError:
+    # A simulated ServerApp shares its process with Ray's driver, which ends the process
+    # when it does not reach Ray.
+    if engine == "simulation" and not _has_asked(job):
+        return _simulation_error(job)
+    return UnavailableError(
+        f"the ServerApp of {job.run_dir} died without a message (was it killed?); "
+        "finished rounds are kept"
+    )
 
 
 async def _wait_for_death(run_dir: Path) -> None:

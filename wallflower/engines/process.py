@@ -15,7 +15,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -26,12 +25,16 @@ from typing import Any
 
 import psutil
 
+from wallflower.engines.ray_start import (
+    keep_ray_logs,
+    ray_environment,
+    reserved_port,
+)
 from wallflower.protocol.errors import UnavailableError
 
 CONNECTION = "wallflower"  # the name of our connection in Flower's config.toml
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
-_RAY_START_S = 300  # Ray's own limit, 30 s, is too short on a busy machine
 _STARTED = re.compile(r"Successfully started run (\d+)")
 
 
@@ -69,10 +72,6 @@ def flower_environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_raylet_start_wait_time_s": str(_RAY_START_S),
-        "RAY_py_gcs_connect_timeout_s": str(_RAY_START_S),
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning per actor
         "PYTHONUNBUFFERED": "1",
         **extra,
     }
@@ -92,46 +91,47 @@ def write_connection(home: Path, address: str, lines: Sequence[str]) -> None:
     (home / "config.toml").write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
-def free_port() -> int:
-    """Return a TCP port that is free on loopback now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @asynccontextmanager
 async def simulation_superlink(directory: Path) -> AsyncIterator[FlowerSite]:
     """Run a SuperLink for one simulation; on leaving, nothing of it is left."""
     home = directory / "flower"
     home.mkdir(parents=True, exist_ok=True)
-    port = free_port()
-    write_connection(home, f"127.0.0.1:{port}", ["insecure = true"])
     # Ray puts sockets below its folder, and a socket's path has at most 107 bytes.
     scratch = Path(tempfile.mkdtemp(prefix="wf-ray-"))
-    # A port that Ray chooses itself it waits for 30 s, and no setting changes that.
-    ray = {"RAY_TMPDIR": str(scratch), "RAY_GCS_SERVER_PORT": str(free_port())}
-    environment = flower_environment(home, ray)
-    log_path = home / "superlink.log"
     try:
-        with log_path.open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                *(find_program("flower-superlink"), "--insecure", "--simulation"),
-                *("--isolation", "subprocess", "--host", "127.0.0.1"),
-                *("--port", str(port), "--disable-runtime-dependency-installation"),
-                env=environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is ours to handle, not the child's
-            )
-        try:
-            await _wait_until_listening(process, port, log_path)
-            yield FlowerSite(environment, own=True)
-        finally:
-            await stop_tree(process)
+        with reserved_port() as port, reserved_port() as ray_port:
+            write_connection(home, f"127.0.0.1:{port}", ["insecure = true"])
+            ray = {"RAY_TMPDIR": str(scratch), **ray_environment(ray_port)}
+            async with _superlink(port, home, flower_environment(home, ray)) as site:
+                yield site
+    except BaseException:
+        keep_ray_logs(scratch, home)
+        raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@asynccontextmanager
+async def _superlink(
+    port: int, home: Path, environment: Mapping[str, str]
+) -> AsyncIterator[FlowerSite]:
+    log_path = home / "superlink.log"
+    with log_path.open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(find_program("flower-superlink"), "--insecure", "--simulation"),
+            *("--isolation", "subprocess", "--host", "127.0.0.1"),
+            *("--port", str(port), "--disable-runtime-dependency-installation"),
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is ours to handle, not the child's
+        )
+    try:
+        await _wait_until_listening(process, port, log_path)
+        yield FlowerSite(environment, own=True)
+    finally:
+        await stop_tree(process)
 
 
 async def _wait_until_listening(

@@ -65,13 +65,13 @@ class Launch:
         )
         path.chmod(0o755)
 
-    async def carry(self) -> None:
+    async def carry(self, engine: str = "simulation") -> None:
         async def listen(event: events.Event) -> None:
             self.heard.append(event)
 
         job = EngineJob(EXPERIMENT, self.run_dir, "r", listen)
         site = FlowerSite(flower_environment(self.run_dir / "flower", {}))
-        await carry(job, site, "simulation", {"num-supernodes": 3})
+        await carry(job, site, engine, {"num-supernodes": 3})
 
 
 @pytest.fixture
@@ -93,16 +93,21 @@ async def test_a_simulation_whose_ray_cannot_start_ends_with_one_sentence(
 ) -> None:
     Journal.create(launch.run_dir, "r", EXPERIMENT, "simulation").close()
     launch.flower_does("print('ERROR: Exit Code: 700')", "finished:failed")
-    with pytest.raises(UnavailableError, match=r"Ray, .* did not start") as caught:
+    with pytest.raises(UnavailableError, match="Ray did not start") as caught:
         await launch.carry()
     assert "nobody was asked" in str(caught.value)
     assert "--engine local" in str(caught.value)
     assert "700" not in str(caught.value)
 
 
-def test_ray_gets_more_time_to_start_than_its_own_limit(tmp_path: Path) -> None:
-    environment = flower_environment(tmp_path, {})
-    assert int(environment["RAY_raylet_start_wait_time_s"]) > 30
+async def test_a_simulation_that_fails_later_says_that_rounds_are_kept(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flower_engines, "_has_asked", lambda _: True)
+    launch.flower_does("print('ERROR: Exit Code: 700')", "finished:failed")
+    with pytest.raises(UnavailableError, match="finished rounds are kept") as caught:
+        await launch.carry()
+    assert "700" not in str(caught.value)
 
 
 async def test_the_app_gets_experiment_run_directory_and_engine(
@@ -228,6 +233,19 @@ async def test_a_server_that_is_killed_is_noticed_before_flower_says_so(
         server_does(killed, launch.run_dir) + "time.sleep(1000)", "running"
     )
     with pytest.raises(UnavailableError, match="died without a message"):
+        await launch.carry("deployment")
+
+
+async def test_a_simulation_whose_process_vanishes_before_it_asks_names_ray(
+    launch: Launch,
+) -> None:
+    """Ray's driver ends the process, ServerApp included, when it does not reach Ray."""
+    Journal.create(launch.run_dir, "r", EXPERIMENT, "simulation").close()
+    vanishes = "time.sleep(1); os._exit(1)"
+    launch.flower_does(
+        server_does(vanishes, launch.run_dir) + "time.sleep(1000)", "running"
+    )
+    with pytest.raises(UnavailableError, match=r"Ray did not start or was killed"):
         await launch.carry()
 
 
