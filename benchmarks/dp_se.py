@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wallflower.protocol.noise.laplace import DiscreteLaplace
-from wallflower.protocol.privacy.calibration import modulus_for
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.privacy.trusted import TrustedCohort
 from wallflower.regret.draws import CohortDraws
@@ -60,14 +59,7 @@ def epoch_radius(
 def calibrate_epoch(size: int, epsilon: Fraction, wrap: Fraction) -> TrustedCohort:
     """Return a cohort of an epoch: bare sums and one noise of the server."""
     bound = DiscreteLaplace(_PRECISION / epsilon).two_sided_bound(wrap)
-    return TrustedCohort(
-        cohort_size=size,
-        honest_floor=size,
-        precision=_PRECISION,
-        noise_bound=bound,
-        modulus=modulus_for(size, _PRECISION, bound),
-        epsilon=epsilon,
-    )
+    return TrustedCohort.bounded(size, size, _PRECISION, bound, epsilon=epsilon)
 
 
 class FastDpSe:

@@ -18,7 +18,7 @@ from wallflower.protocol.privacy.mechanism import (
     mechanism_class,
     mechanism_named,
 )
-from wallflower.protocol.privacy.shuffled import MIXABLE, MixedCohort, PureShuffled
+from wallflower.protocol.privacy.pure import MIXABLE, PURELY_SHUFFLED, MixedCohort
 from wallflower.protocol.rewards.outcome_window import LONGEST_WINDOW_S
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.secure_sum.backends import SHUFFLE
@@ -116,12 +116,13 @@ def check_pairing(mechanism: str, backend: str) -> None:
     batch tells more than the sum: `dist-dp` pays for that with a δ (`MixedCohort`), and
     of the other mechanisms nothing is proved.
     """
-    pure = PureShuffled.name
     shuffled = mechanism_class(mechanism).shuffled
     if shuffled and backend != SHUFFLE:
         raise InputError("backend", backend, f"{SHUFFLE} with {mechanism}")
     if backend == SHUFFLE and not shuffled and mechanism != MIXABLE:
-        raise InputError("mechanism", mechanism, f"{pure} or {MIXABLE} with {SHUFFLE}")
+        raise InputError(
+            "mechanism", mechanism, f"{PURELY_SHUFFLED} or {MIXABLE} with {SHUFFLE}"
+        )
 
 
 def check_names(spec: CohortSpec) -> None:

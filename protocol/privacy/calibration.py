@@ -7,7 +7,6 @@ the last unit and no float decides what a user sends.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 from wallflower.protocol.errors import InputError
@@ -42,32 +41,6 @@ def precision_for(
 def modulus_for(cohort_size: int, precision: int, noise_bound: int) -> int:
     """m = ng + 2τ + 1: room for every sum from −τ to ng + τ."""
     return cohort_size * precision + 2 * noise_bound + 1
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """The public numbers of one cohort before its noise bound is known."""
-
-    epsilon: Fraction
-    cohort_size: int
-    honest_floor: int
-    precision: int
-
-    @property
-    def rate(self) -> Fraction:
-        """ε/g: one reward moves the sum by at most g, and Lap_ℤ(g/ε) falls by
-        e^{−ε/g} a step, so the loss is ε.
-        """
-        return self.epsilon / self.precision
-
-    @property
-    def variance(self) -> Fraction:
-        """g²/ε²: the variance of Gaussian-like total noise."""
-        return (self.precision / self.epsilon) ** 2
-
-    def shape(self, users: int) -> Fraction:
-        """users/h: how many full noises the shares of so many users make."""
-        return Fraction(users, self.honest_floor)
 
 
 def noise_bound(
@@ -121,11 +94,11 @@ def widened(survivors: int, honest_floor: int) -> float:
     return math.sqrt(max(survivors / honest_floor, 1.0))
 
 
-def check_share(calibration: Calibration) -> None:
+def check_share(variance: Fraction, honest_floor: int) -> None:
     """Refuse shares so wide that a client could not afford to draw them."""
-    if calibration.variance / calibration.honest_floor > _WIDEST_SHARE**2:
+    if variance > _WIDEST_SHARE**2:
         raise InputError(
             "honest_floor",
-            calibration.honest_floor,
+            honest_floor,
             f"so large that one user's noise stays below {_WIDEST_SHARE} steps",
         )

@@ -15,13 +15,13 @@ import importlib
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from wallflower.protocol.errors import InputError, nearest
 from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.noise.radix import RadixPlan
 from wallflower.protocol.numbers import exact, whole
-from wallflower.protocol.privacy.calibration import Calibration, modulus_for
+from wallflower.protocol.privacy.calibration import modulus_for
 from wallflower.protocol.privacy.guarantee import Guarantee as Guarantee
 
 # Beyond these nothing meaningful is asked for, and a hostile request would cost a
@@ -58,6 +58,20 @@ class CohortMechanism(abc.ABC):
     modulus: int
     _: KW_ONLY
     radix: RadixPlan | None = None
+
+    @classmethod
+    def bounded(
+        cls, size: int, honest_floor: int, precision: int, noise_bound: int, **more: Any
+    ) -> Self:
+        """Return a cohort with this bound and the smallest modulus for it."""
+        return cls(
+            cohort_size=size,
+            honest_floor=honest_floor,
+            precision=precision,
+            noise_bound=noise_bound,
+            modulus=modulus_for(size, precision, noise_bound),
+            **more,
+        )
 
     @property
     def bits_per_user(self) -> int:
@@ -119,20 +133,6 @@ class SharedNoise(CohortMechanism):
     """
 
     epsilon: Fraction
-
-    @classmethod
-    def bounded(cls, facts: Calibration, noise_bound: int) -> Self:
-        """Return a cohort with this bound and the smallest modulus for it."""
-        size, precision = facts.cohort_size, facts.precision
-        modulus = modulus_for(size, precision, noise_bound)
-        return cls(
-            cohort_size=size,
-            honest_floor=facts.honest_floor,
-            precision=precision,
-            noise_bound=noise_bound,
-            modulus=modulus,
-            epsilon=facts.epsilon,
-        )
 
     @abc.abstractmethod
     def shares(self, users: int) -> NoiseLaw:
@@ -254,7 +254,7 @@ def _remembered(
     return mechanism.calibrate(cohort_size, honest_floor, wrap_probability)
 
 
-_MODULES = ("pure", "renyi", "shuffled", "trusted")
+_MODULES = ("pure", "renyi", "trusted")
 REGISTRY: dict[str, type[Mechanism]] = {}
 
 
@@ -267,17 +267,7 @@ def register(cls: type[Mechanism]) -> type[Mechanism]:
 def mechanism_named(
     name: str, epsilon: Fraction, scale: Fraction = Fraction(10)
 ) -> Mechanism:
-    """Build a mechanism by its registered name.
-
-    Parameters
-    ----------
-    name : str
-        Such as ``dist-dp``; docs/mathematics.md has all.
-    epsilon : Fraction
-        The promise to one user for one cohort, in the mechanism's own terms.
-    scale : Fraction
-        Precision factor s of ``dist-rdp`` and ``dist-cdp``.
-    """
+    """Build a mechanism by its registered name; docs/mathematics.md has all."""
     return mechanism_class(name)(epsilon, scale)
 
 

@@ -13,7 +13,6 @@ from wallflower.protocol.noise.gaussian_sums import SumOfDiscreteGaussians
 from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.privacy.calibration import (
     SQRT2,
-    Calibration,
     check_share,
     noise_bound,
     precision_for,
@@ -35,7 +34,7 @@ def skellam(variance: Fraction) -> Skellam:
 
 
 @register
-class RenyiDistributed(Mechanism):
+class _RenyiDistributed(Mechanism):
     """Skellam shares that add up to Skellam noise (Dist-RDP-SE).
 
     Guarantee: (α, ε(α))-RDP for every integer α ≥ 2 with the curve of
@@ -62,13 +61,15 @@ class RenyiDistributed(Mechanism):
     ) -> CohortMechanism:
         """Shares for the floor, the bound for all n users."""
         precision = precision_for(self.epsilon, cohort_size, self.scale)
-        facts = Calibration(self.epsilon, cohort_size, honest_floor, precision)
-        check_share(facts)
-        variance = facts.variance * facts.shape(cohort_size)
+        share = (precision / self.epsilon) ** 2 / honest_floor
+        check_share(share, honest_floor)
+        variance = share * cohort_size
         bound = noise_bound(
             skellam(variance), wrap_probability, variance, Fraction(1, 3)
         )
-        return RenyiCohort.bounded(facts, bound)
+        return _RenyiCohort.bounded(
+            cohort_size, honest_floor, precision, bound, epsilon=self.epsilon
+        )
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """The paper's bound on Skellam noise and the rounding."""
@@ -78,7 +79,7 @@ class RenyiDistributed(Mechanism):
 
 
 @dataclass(frozen=True)
-class RenyiCohort(SharedNoise):
+class _RenyiCohort(SharedNoise):
     """`dist-rdp` calibrated to one cohort."""
 
     def shares(self, users: int) -> NoiseLaw:
@@ -99,11 +100,11 @@ _GRID = 10**15
 
 
 @register
-class ConcentratedDistributed(Mechanism):
+class _ConcentratedDistributed(Mechanism):
     """Discrete Gaussian shares whose sum is nearly discrete Gaussian (Dist-CDP-SE).
 
     Guarantee: ½ε̂²-CDP with ε̂ = min{√(ε² + ξ/2), ε + ξ}, see
-    `concentrated_epsilon`. Unit of
+    `_concentrated_epsilon`. Unit of
     privacy: one user, one reward. Neighbours: the same users, one reward replaced by
     any other in [0, 1]. Trust: distributed; the secure sum hides all but the sum, and
     at least h users of the cohort are honest and present. Theorem: CDP via SecAgg of
@@ -127,13 +128,14 @@ class ConcentratedDistributed(Mechanism):
     ) -> CohortMechanism:
         """Shares for the floor, the bound for all n users."""
         precision = precision_for(self.epsilon, cohort_size, self.scale)
-        facts = Calibration(self.epsilon, cohort_size, honest_floor, precision)
-        check_share(facts)
-        share = facts.variance / honest_floor
+        share = (precision / self.epsilon) ** 2 / honest_floor
+        check_share(share, honest_floor)
         total = SumOfDiscreteGaussians(cohort_size, share)
         variance = share * cohort_size
         bound = noise_bound(total, wrap_probability, variance, Fraction(0))
-        return ConcentratedCohort.bounded(facts, bound)
+        return _ConcentratedCohort.bounded(
+            cohort_size, honest_floor, precision, bound, epsilon=self.epsilon
+        )
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """A Gaussian tail, which has no linear part."""
@@ -142,7 +144,7 @@ class ConcentratedDistributed(Mechanism):
 
 
 @functools.lru_cache(maxsize=4096)
-def concentrated_epsilon(
+def _concentrated_epsilon(
     epsilon: Fraction, share_variance: Fraction, shares: int
 ) -> Fraction:
     """ε̂ = min{√(ε² + ξ/2), ε + ξ}, rounded up to a multiple of 10⁻¹⁵.
@@ -160,7 +162,7 @@ def concentrated_epsilon(
 
 
 @dataclass(frozen=True)
-class ConcentratedCohort(SharedNoise):
+class _ConcentratedCohort(SharedNoise):
     """`dist-cdp` calibrated to one cohort."""
 
     @property
@@ -188,7 +190,7 @@ class ConcentratedCohort(SharedNoise):
 
     def guarantee(self) -> Guarantee:
         """½ε̂²-CDP while h honest users answer."""
-        epsilon = concentrated_epsilon(
+        epsilon = _concentrated_epsilon(
             self.epsilon, self.share_variance, self.honest_floor
         )
         return Guarantee("concentrated", epsilon, "distributed")

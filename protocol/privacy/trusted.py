@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from wallflower.protocol.noise.laplace import DiscreteLaplace
 from wallflower.protocol.noise.law import NoiseLaw
-from wallflower.protocol.privacy.calibration import SQRT2, modulus_for, precision_for
+from wallflower.protocol.privacy.calibration import SQRT2, precision_for
 from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import (
     NO_NOISE,
@@ -62,27 +62,8 @@ class TrustedCohort(CohortMechanism):
         return Guarantee("pure", self.epsilon, "server")
 
 
-def _trusted(
-    epsilon: Fraction | None,
-    cohort_size: int,
-    honest_floor: int,
-    precision: int,
-    wrap_probability: Fraction,
-) -> TrustedCohort:
-    noise = None if epsilon is None else DiscreteLaplace(precision / epsilon)
-    bound = 0 if noise is None else noise.two_sided_bound(wrap_probability)
-    return TrustedCohort(
-        cohort_size=cohort_size,
-        honest_floor=honest_floor,
-        precision=precision,
-        noise_bound=bound,
-        modulus=modulus_for(cohort_size, precision, bound),
-        epsilon=epsilon,
-    )
-
-
 @register
-class PureCentral(Mechanism):
+class _PureCentral(Mechanism):
     """A trusted server adds one discrete Laplace noise to the sum (CDP-SE).
 
     Guarantee: (ε, 0)-DP of everything the server publishes. Unit of privacy: one user,
@@ -102,8 +83,10 @@ class PureCentral(Mechanism):
     ) -> CohortMechanism:
         """One noise on the sum, whoever answers."""
         precision = precision_for(self.epsilon, cohort_size)
-        return _trusted(
-            self.epsilon, cohort_size, honest_floor, precision, wrap_probability
+        noise = DiscreteLaplace(precision / self.epsilon)
+        bound = noise.two_sided_bound(wrap_probability)
+        return TrustedCohort.bounded(
+            cohort_size, honest_floor, precision, bound, epsilon=self.epsilon
         )
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
@@ -112,7 +95,7 @@ class PureCentral(Mechanism):
 
 
 @register
-class NonPrivate(Mechanism):
+class _NonPrivate(Mechanism):
     """Bare sums: what a bandit costs without privacy.
 
     Guarantee: none. Unit of privacy: none. Neighbours: none. Trust: the server, which
@@ -128,8 +111,8 @@ class NonPrivate(Mechanism):
         self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
     ) -> CohortMechanism:
         """No noise, a fine grid."""
-        return _trusted(
-            None, cohort_size, honest_floor, _FINE_PRECISION, wrap_probability
+        return TrustedCohort.bounded(
+            cohort_size, honest_floor, _FINE_PRECISION, 0, epsilon=None
         )
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:

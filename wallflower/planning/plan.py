@@ -28,13 +28,13 @@ from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.privacy.pure import MixedCohort
 from wallflower.protocol.privacy.sentences import (
     SENTENCE_DELTA,
     Group,
     Promise,
     percent,
 )
-from wallflower.protocol.privacy.shuffled import MixedCohort
 from wallflower.protocol.secure_sum.shuffle.plan import MIXED
 from wallflower.strategy.bandit.spec import ELIMINATION, LARGEST_HORIZON, PolicySpec
 from wallflower.strategy.config import ExperimentConfig

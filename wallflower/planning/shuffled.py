@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from wallflower.protocol.noise.radix import RadixPlan, distance_bits
 from wallflower.protocol.privacy.mechanism import CohortMechanism
-from wallflower.protocol.privacy.shuffled import MixedCohort
+from wallflower.protocol.privacy.pure import MixedCohort
 from wallflower.protocol.secure_sum.backends import SHUFFLE, backend_modulus
 from wallflower.protocol.secure_sum.shuffle.mixing import share_bytes, shares_for
 from wallflower.protocol.secure_sum.shuffle.plan import MIXED, PURE

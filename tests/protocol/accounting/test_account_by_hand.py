@@ -27,7 +27,7 @@ from wallflower.protocol.accounting.truncation import (
 from wallflower.protocol.noise.laplace import DiscreteLaplace
 from wallflower.protocol.privacy.guarantee import Guarantee, approximate_epsilon
 from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
-from wallflower.protocol.privacy.shuffled import MixedCohort
+from wallflower.protocol.privacy.pure import MixedCohort
 
 EPSILONS = [Fraction(text) for text in ("1/50", "1/10", "1/2", "1", "3")]
 CUT = Fraction(1, 2**40)

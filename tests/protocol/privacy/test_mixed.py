@@ -19,7 +19,7 @@ from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.balls import ball, precision
 from wallflower.protocol.noise.radix import PRIVACY_DELTA, distance_bits
 from wallflower.protocol.privacy.mechanism import CohortMechanism, mechanism_named
-from wallflower.protocol.privacy.shuffled import MixedCohort
+from wallflower.protocol.privacy.pure import MixedCohort
 
 LEVEL = Fraction(1, 10**6)
 

@@ -15,16 +15,16 @@ from wallflower.protocol.accounting.exact import (
 )
 from wallflower.protocol.noise.radix import certified_tables, certify
 from wallflower.protocol.privacy.mechanism import mechanism_named
-from wallflower.protocol.privacy.shuffled import ShuffledCohort
+from wallflower.protocol.privacy.pure import _ShuffledCohort
 
 LEVEL = Fraction(1, 10**6)
 
 
-def shuffled(epsilon: str, size: int = 1000, floor: int = 800) -> ShuffledCohort:
+def shuffled(epsilon: str, size: int = 1000, floor: int = 800) -> _ShuffledCohort:
     cohort = mechanism_named("shuffle-dp", Fraction(epsilon)).for_cohort(
         size, floor, LEVEL
     )
-    assert isinstance(cohort, ShuffledCohort)
+    assert isinstance(cohort, _ShuffledCohort)
     return cohort
 
 
