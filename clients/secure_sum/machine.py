@@ -297,8 +297,9 @@ class ClientMachine(abc.ABC):
         except BaseException as error:
             self.close()
             if isinstance(error, InputError):
-                code = RefusalCode.COHORT_NOT_ACCEPTABLE
-                raise RefusalError(code, str(error)) from None
+                raise RefusalError(
+                    RefusalCode.COHORT_NOT_ACCEPTABLE, str(error)
+                ) from None
             raise
 
     def answer(

@@ -267,7 +267,17 @@ def register(cls: type[Mechanism]) -> type[Mechanism]:
 def mechanism_named(
     name: str, epsilon: Fraction, scale: Fraction = Fraction(10)
 ) -> Mechanism:
-    """Build a mechanism by its registered name; docs/mathematics.md has all."""
+    """Build a mechanism by its registered name; docs/mathematics.md has all.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``dist-dp``.
+    epsilon : Fraction
+        The level of the promise.
+    scale : Fraction
+        s of the precision ⌈sε√n⌉, where the mechanism has one.
+    """
     return mechanism_class(name)(epsilon, scale)
 
 

@@ -81,9 +81,7 @@ class SeatStore(Protocol):
     The orchestrator calls the first half, workers call the second.
     """
 
-    def open_seats(
-        self, cohorts: Sequence[SeatedCohort], deck: Sequence[str]
-    ) -> None:
+    def open_seats(self, cohorts: Sequence[SeatedCohort], deck: Sequence[str]) -> None:
         """Open the seats of a round, in the order in which they will be given.
 
         `deck` names the cohort of each seat: random permuted blocks, so that at any

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-
 import pytest
 
 from tests.support.machines.dealing_lies import SHOWN
@@ -38,7 +36,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", PLANTS)
 def test_what_a_planted_bug_replaces_is_there(name: str) -> None:
     for where, replaced, _ in PLANTS[name].patches:
-        assert hasattr(where, replaced) or hasattr(builtins, replaced)
+        assert hasattr(where, replaced)
 
 
 def test_every_invariant_has_a_planted_bug() -> None:
