@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from wallflower.protocol.errors import (
-    BeyondCapacityError,
     InputError,
     ProtocolError,
     ReplayedMessageError,
@@ -51,6 +50,7 @@ from wallflower.protocol.wire.secure_sum_pb2 import (
     Stage,
 )
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
+from wallflower.strategy.secure_sum.contributions import check_claim
 from wallflower.strategy.secure_sum.keyring import ServerKeyring
 
 
@@ -250,12 +250,7 @@ class ServerMachine(abc.ABC):
 
     def check_users(self, party: PartyId, users: int, capacity: int) -> None:
         """Refuse a number of users that others would refuse."""
-        if users > capacity:
-            raise BeyondCapacityError(
-                f"{party} speaks for {users} users and is certified for {capacity}"
-            )
-        if not 1 <= users <= min(self.parties[party], MOST_USERS):
-            raise WrongContextError(f"{party} claims {users} users")
+        check_claim(party, users, invited=self.parties[party], capacity=capacity)
 
     def _ask(self, messages: dict[PartyId, bytes]) -> Ask:
         return Ask(STAGE_NAMES[self.stage], messages)

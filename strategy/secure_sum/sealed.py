@@ -12,12 +12,9 @@ from collections.abc import Iterable, Mapping, Set
 from wallflower.protocol.accounting.truncation import Truncation, truncation
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.errors import (
-    AuthenticationError,
     InputError,
-    MalformedMessageError,
 )
-from wallflower.protocol.identity.enrolment import verify_signature
-from wallflower.protocol.secure_sum.backends import MOST_USERS, OPEN, SEAL
+from wallflower.protocol.secure_sum.backends import OPEN, SEAL
 from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.secure_sum.sealed import ranges
 from wallflower.protocol.secure_sum.sealed.cipher import (
@@ -27,8 +24,6 @@ from wallflower.protocol.secure_sum.sealed.cipher import (
     decode,
     opening_place,
     sealed_context,
-    shows_sender,
-    statement,
     uncovered,
 )
 from wallflower.protocol.secure_sum.sealed.committee import (
@@ -52,6 +47,10 @@ from wallflower.protocol.wire.sealed_pb2 import (
 )
 from wallflower.protocol.wire.secure_sum_pb2 import Envelope
 from wallflower.protocol.wire.sum_state_pb2 import ServerState
+from wallflower.strategy.secure_sum.contributions import (
+    ContributionCheck,
+    without_range,
+)
 from wallflower.strategy.secure_sum.keyring import SharedKey
 from wallflower.strategy.secure_sum.machine import ServerMachine, SessionParams
 
@@ -74,7 +73,7 @@ class SealedServer(ServerMachine):
                 mechanism.modulus,
                 f"at most {LARGEST_WINDOW}; `secagg-plus` has no such bound",
             )
-        self._cut: Truncation | None = (
+        self._truncation: Truncation | None = (
             truncation(mechanism) if opening.spec.proved_inputs else None
         )
         self._key: SharedKey | None = opening.keyring.dealt
@@ -95,6 +94,10 @@ class SealedServer(ServerMachine):
         """The key that this cohort is sealed under."""
         assert self._key is not None
         return self._key
+
+    @property
+    def _check(self) -> ContributionCheck:
+        return ContributionCheck(self._bound, self.opening.trust, self._truncation)
 
     def _first(self) -> Step:
         if self._key is None:
@@ -171,25 +174,9 @@ class SealedServer(ServerMachine):
             self._take_opening(party, parse(OpenAnswer, envelope.payload))
 
     def _take_sealed(self, party: PartyId, answer: SealAnswer) -> None:
-        capacity, trust = MOST_USERS, self.opening.trust
-        said = statement(self._bound, party, answer.users, answer.one, answer.two)
-        if trust is not None:
-            certificate = trust.verify(party, answer.certificate)
-            capacity = certificate.capacity
-            try:
-                verify_signature(certificate.public_key, answer.signature, said)
-            except AuthenticationError:
-                raise AuthenticationError(
-                    f"{party} did not sign its contribution"
-                ) from None
-        self.check_users(party, answer.users, capacity)
-        sealed = Ciphertext(Point.parse(answer.one), Point.parse(answer.two))
-        if not shows_sender(sealed.one, answer.proof, said):
-            raise UnprovedError(f"{party} does not know what it sealed")
-        if (self._cut is None) != (not answer.range):
-            raise MalformedMessageError("a proof of range is missing, or too much")
+        sealed = self._check.check(party, answer, self.parties[party])
         self._sealed[party] = answer, sealed
-        if self._cut is not None:
+        if self._truncation is not None:
             self._unproved.append(party)
             if len(self._unproved) >= PROVED_AT_ONCE:
                 self._drop_unproved()
@@ -274,7 +261,7 @@ class SealedServer(ServerMachine):
         except DegenerateSumError:
             return self._void("degenerate-sum", "the contributions cancel each other")
         if self.threat.malicious_server:
-            self._kept = {p: _bare(self._sealed[p][0]) for p in self._closed}
+            self._kept = {p: without_range(self._sealed[p][0]) for p in self._closed}
         self._sealed = {}
         self._left_out, self.lost = self.lost, {}
         return self._ask_members()
@@ -282,18 +269,11 @@ class SealedServer(ServerMachine):
     def _drop_unproved(self) -> None:
         """Leave out, and name, who sent what is not in range or not well formed."""
         parties, self._unproved = self._unproved, []
-        claims = [self._claim(party) for party in parties]
+        claims = [self._check.claim(party, *self._sealed[party]) for party in parties]
         for place in ranges.wrong_claims(self.key.public, claims):
             self.lost[parties[place]] = UnprovedError.code
             self.found(parties[place], SENT, UnprovedError.code)
             del self._sealed[parties[place]]
-
-    def _claim(self, party: PartyId) -> ranges.Claim:
-        assert self._cut is not None
-        answer, sealed = self._sealed[party]
-        said = statement(self._bound, party, answer.users, answer.one, answer.two)
-        allowed = ranges.Range(*self._cut.allowed(answer.users))
-        return ranges.Claim(sealed, allowed, said, answer.range)
 
     def _add_up(self) -> Step:
         key = self.key
@@ -364,7 +344,7 @@ class SealedServer(ServerMachine):
                 answer = parse(SealAnswer, body)
                 pair = Ciphertext(Point.parse(answer.one), Point.parse(answer.two))
                 self._sealed[party] = answer, pair
-        self._unproved = list(self._sealed) if self._cut is not None else []
+        self._unproved = list(self._sealed) if self._truncation is not None else []
         self._answers = {p: parse(OpenAnswer, b) for p, b in own.openings.items()}
         if self.stage == OPEN:
             self._asking = sorted(self.awaited)
@@ -375,11 +355,3 @@ class SealedServer(ServerMachine):
         self._unproved = []
         self._kept = {}
         self._answers = {}
-
-
-def _bare(answer: SealAnswer) -> SealAnswer:
-    """Leave out the proof of range: it is for the server alone."""
-    bare = SealAnswer()
-    bare.CopyFrom(answer)
-    bare.ClearField("range")
-    return bare

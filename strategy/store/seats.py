@@ -31,7 +31,8 @@ class SeatedCohort:
     cohort_id : the cohort; in the journal before its seats are open.
     arm : what is shown on its seats.
     seats : how many there are: the cohort's size.
-    terms : a serialized NodeRequest without a party's name, made once for all seats.
+    terms : a serialized NodeRequest without a visitor's name, made once for all seats
+        (`strategy.secure_sum.contributions.seat_terms`).
     answers_until : seconds since the epoch after which no answer is taken.
     """
 
@@ -61,9 +62,10 @@ class NoFreeSeat:
 class AnswerResult(enum.Enum):
     """What became of an answer."""
 
-    TAKEN = "taken"  # it is in the store, also when it came before
+    TAKEN = "taken"  # it is in the store, also when the very same one came before
+    ANOTHER = "another"  # a different answer of this seat is in the store, and stands
     TOO_LATE = "too-late"  # the cohort is closed
-    NO_SEAT = "no-seat"  # this visitor never had a seat with this arrival
+    NO_SEAT = "no-seat"  # no seat of this cohort is this visitor's by this arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,12 @@ class SeatStore(Protocol):
         """
         ...
 
-    def store_answer(self, visitor: str, arrival: bytes, body: bytes) -> AnswerResult:
-        """Keep a contribution that was checked; the same one again changes nothing."""
+    def store_answer(
+        self, visitor: str, arrival: bytes, cohort_id: str, body: bytes
+    ) -> AnswerResult:
+        """Keep a contribution that was checked; the first one of a seat stands.
+
+        `body` is a serialized SealAnswer. It was checked against the terms of the
+        cohort it names, so a seat of another cohort does not take it (NO_SEAT).
+        """
         ...

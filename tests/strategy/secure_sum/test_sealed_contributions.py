@@ -147,7 +147,7 @@ def sealed_as(cohort: Cohort, run: Run, party: str, value: int, lie: str) -> Cha
             cohort.server.context,  # type: ignore[attr-defined]
             run.ring.dealt.name,
         )
-        cut = cohort.server._cut  # type: ignore[attr-defined]
+        cut = cohort.server._truncation  # type: ignore[attr-defined]
         allowed = ranges.Range(*cut.allowed(1))
         sealed, opening = encrypt(public, value)
         if lie == "other randomness":
