@@ -30,6 +30,7 @@ from wallflower.protocol.rewards.tables import dealt_out
 from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE, check_backend
 from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
 from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.strategy.visitor_settings import VisitorSettings, check_visitors
 
 TRANSPORTS = ("auto", "memory", "grpc", "flower")
 INPUTS = ("trusted", "proved")
@@ -81,15 +82,18 @@ class PrivacySettings:
 class PolicySettings:
     """``[policy]``: how arms are compared.
 
-    Without `ratio`, and with `first_batch` 0, the policy chooses.
+    Without `ratio`, and with `first_batch` 0, the policy chooses. `most_rounds` bounds
+    the number of rounds, and so the time; 0: as many as the horizon allows.
     """
 
     name: str = "elimination"
     radius: str = "tight"
     ratio: Fraction | None = None
     first_batch: int = 0
+    most_rounds: int = 0
 
     def __post_init__(self) -> None:
+        whole("most-rounds", self.most_rounds, at_least=0, at_most=10_000)
         if self.ratio is not None and self.ratio <= 1:
             raise InputError("ratio", self.ratio, "greater than 1")
         whole("first-batch", self.first_batch, at_least=0, at_most=10**12)
@@ -220,8 +224,8 @@ class ExperimentConfig:
 
     `experiment` names it and its arms, `privacy` what people are promised, `policy` how
     arms are compared, `secure_sum` and `transport` by what means, `nodes` and `rewards`
-    who is hosted and what happened to them; `test` makes noise repeatable and ends all
-    privacy. docs/running.md lists every key.
+    who is hosted and what happened to them, `visitors` who may arrive instead; `test`
+    makes noise repeatable and ends all privacy. docs/running.md lists every key.
     """
 
     experiment: ExperimentSettings
@@ -232,9 +236,11 @@ class ExperimentConfig:
     nodes: NodeSettings = field(default_factory=NodeSettings)
     rewards: RewardSettings | None = None
     test: TestSettings = field(default_factory=TestSettings)
+    visitors: VisitorSettings | None = None
 
     def __post_init__(self) -> None:
         check_pairing(self.privacy.mechanism, self.secure_sum.backend)
+        self._check_visitors()
         self._check_shuffle()
         if (
             self.rewards is not None
@@ -246,6 +252,19 @@ class ExperimentConfig:
                 f"a list of {len(self.rewards.means)}",
                 f"one mean for each of the {len(self.experiment.arms)} arms",
             )
+
+    def _check_visitors(self) -> None:
+        if self.visitors is None:
+            return
+        if not self.experiment.horizon:
+            allowed = "how many people may be asked, with [visitors]"
+            raise InputError("experiment.horizon", "missing", allowed)
+        check_visitors(
+            self.visitors,
+            self.mechanism(),
+            backend=self.secure_sum.backend,
+            malicious=self.secure_sum.threat.malicious_server,
+        )
 
     def _check_shuffle(self) -> None:
         stated, needed = self.secure_sum, mode_of(self.privacy.mechanism)

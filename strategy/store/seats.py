@@ -69,6 +69,15 @@ class AnswerResult(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class SeatRecord:
+    """One seat of a round: whose cohort, who took it, and whether they answered."""
+
+    cohort_id: str
+    visitor: str | None  # None: it stayed free
+    answered: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SeatCounts:
     """How many seats of a cohort are in each state."""
 
@@ -86,13 +95,21 @@ class SeatStore(Protocol):
     def open_seats(self, cohorts: Sequence[SeatedCohort], deck: Sequence[str]) -> None:
         """Open the seats of a round, in the order in which they will be given.
 
+        Opening what was opened before changes nothing: a restart does it again.
         `deck` names the cohort of each seat: random permuted blocks, so that at any
         moment all cohorts have had the same number of people, up to one.
         """
         ...
 
     def close_seats(self, cohort_ids: Sequence[str]) -> Mapping[str, SeatCounts]:
-        """Close cohorts; afterwards no seat is taken and no answer is stored."""
+        """Close cohorts; afterwards no seat is taken and no answer is stored.
+
+        Closing what is closed changes nothing, and counts the same.
+        """
+        ...
+
+    def read_seats(self, cohort_ids: Sequence[str]) -> Iterator[SeatRecord]:
+        """Return all seats of closed cohorts in the order of their deck."""
         ...
 
     def count_seats(self) -> Mapping[str, SeatCounts]:

@@ -144,3 +144,49 @@ def test_an_experiment_may_state_a_range_and_leave_the_source_to_its_nodes(
     assert load(tmp_path, text).reward_range == RewardRange(
         Fraction(0), Fraction(200), "€"
     )
+
+
+VISITORS = """
+[experiment]
+name = "site"
+arms = ["a", "b"]
+horizon = 1000
+[visitors]
+admission = "open"
+"""
+
+
+def test_people_who_arrive_have_a_week_unless_told_otherwise(tmp_path: Path) -> None:
+    config = load(tmp_path, VISITORS)
+    assert config.visitors is not None
+    assert (config.visitors.deadline_s, config.visitors.trustees) == (604_800, 5)
+    assert config_from_canonical(config.canonical()) == config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("horizon = 1000", ""), "experiment.horizon is missing"),
+        (('"open"', '"anybody"'), 'admission is "anybody"'),
+        (('"open"', '"open"\ninviter = "i.pub"'), 'for admission = "invited"'),
+        (('"open"', '"open"\ndeadline-s = 0'), "deadline-s is 0"),
+        (('"open"', '"open"\ntrustees = 1'), "trustees is 1"),
+        (
+            ("[visitors]", '[secure-sum]\nbackend = "secagg-plus"\n[visitors]'),
+            'allowed: "sealed" with \\[visitors\\]',
+        ),
+        (
+            ("[visitors]", '[privacy]\nmechanism = "central-dp"\n[visitors]'),
+            "one whose noise people add themselves",
+        ),
+        (
+            ("[visitors]", '[secure-sum]\nserver = "malicious"\n[visitors]'),
+            "a server that lies could invent people",
+        ),
+    ],
+)
+def test_seats_that_could_not_work_are_refused(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(tmp_path, VISITORS.replace(*change))

@@ -1,0 +1,79 @@
+"""``[visitors]``: people who arrive and take seats, in place of users known before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.files.sections import one_of
+from wallflower.protocol.numbers import whole
+from wallflower.protocol.privacy.mechanism import Mechanism
+from wallflower.protocol.secure_sum.backends import SEALED
+from wallflower.protocol.visitors import ADMISSIONS, INVITED, OPEN
+
+DAY_S = 86_400
+LONGEST_ROUND_S = 90 * DAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class VisitorSettings:
+    """Who may come, how long seats stay open, and who holds the key.
+
+    Attributes
+    ----------
+    admission : ``enrolled`` (by a certificate), ``invited`` (once, by an invitation) or
+        ``open`` (anybody).
+    inviter : file with the public key of whoever signs invitations; not the operator's.
+    deadline_s : a round closes so long after its seats were opened, at the latest.
+    answer_s : how long an answer may take beyond the window. A round closes so long
+        after its last seat was taken.
+    per_day : people who arrive a day, for plans and simulations; 0: not known.
+    trustees : nodes among which the key is generated, at least.
+    """
+
+    admission: str
+    inviter: Path | None = None
+    deadline_s: float = 7 * DAY_S
+    answer_s: float = 3600
+    per_day: int = 0
+    trustees: int = 5
+
+    def __post_init__(self) -> None:
+        one_of("admission", self.admission, ADMISSIONS)
+        if self.inviter is not None and self.admission != INVITED:
+            raise InputError("inviter", self.inviter, f'for admission = "{INVITED}"')
+        for name, value in (
+            ("deadline-s", self.deadline_s),
+            ("answer-s", self.answer_s),
+        ):
+            if not 0 < value <= LONGEST_ROUND_S:
+                raise InputError(name, value, "more than 0, at most 90 days")
+        whole("per-day", self.per_day, at_least=0, at_most=10**12)
+        whole("trustees", self.trustees, at_least=2, at_most=1000)
+
+
+def check_visitors(
+    visitors: VisitorSettings, mechanism: Mechanism, *, backend: str, malicious: bool
+) -> None:
+    """Refuse an experiment that cannot be made with people who arrive.
+
+    Everybody is a node of their own and may be gone when the sum is opened. So sums
+    must be sealed, and the noise must come from the people.
+    """
+    if backend != SEALED:
+        raise InputError("backend", backend, f'"{SEALED}" with [visitors]')
+    if mechanism.for_cohort(2, 2, Fraction(1, 2)).user_noise() is None:
+        raise InputError(
+            "mechanism",
+            mechanism.name,
+            "one whose noise people add themselves with [visitors], such as dist-dp",
+        )
+    if visitors.admission == OPEN and malicious:
+        raise InputError(
+            "admission",
+            f'"{OPEN}" with a malicious server',
+            "enrolled or invited: a server that lies could invent people, so that a "
+            "sum hides nobody",
+        )
