@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wallflower.strategy.store import sql
-from wallflower.strategy.store.entries import INVITED, OPENED
+from wallflower.strategy.store.entries import INVITED
 
 LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
 _LABEL = "wallflower-journal/3"
@@ -89,7 +89,7 @@ def breaks(rows: Rows) -> Iterator[str]:
 def _unsaid(rows: Rows, ends: Set[tuple[str, str]]) -> Iterator[str]:
     """Say what stands in the tables and not in the chain."""
     for cohort_id, state in rows(sql.COHORT_STATES):
-        for kind in {OPENED} if state == OPENED else {INVITED, state}:
+        for kind in {INVITED, state}:
             if (kind, cohort_id) not in ends:
                 yield f"cohort {cohort_id} is {kind}, but the chain does not say so"
     for kind, subjects, unsaid in sql.SUBJECTS:

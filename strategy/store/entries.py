@@ -19,8 +19,6 @@ from wallflower.strategy.bandit.policy import ArmView
 
 # The kinds of entries in the chain; a cohort's state is the last of its own three.
 FOUNDED, INVITED, VOID, SUMMED, ROUND = "founded", "invited", "void", "summed", "round"
-OPENED = "opened"  # a cohort whose seats are given to whoever comes
-SEATED = "seated"  # who took the seats of a draw; its cohorts are INVITED from then on
 DEALT = "dealt"  # how a key for sealed sums was made, or why not
 MET = "met"  # nodes that said who lives there, and how many cannot be asked
 RETURNED = "returned"  # users of a cohort whose node refused before anybody saw the arm
@@ -134,27 +132,6 @@ class CohortRecord:
     reason: str = ""
     losses: Mapping[str, int] = field(default_factory=dict)
     result: SumRecord | None = None
-
-
-SELF = "self"  # the one user of a person who arrived
-
-
-@dataclass(frozen=True, slots=True)
-class Seating:
-    """The seats of a draw, in the order in which they were given.
-
-    `deck` has the arm of every seat. `visitors` has who took it, or None for a seat
-    that stayed free; it is None while the seats are open.
-    """
-
-    deck: tuple[int, ...]
-    visitors: tuple[NodeId | None, ...] | None = None
-
-    @property
-    def taken(self) -> tuple[tuple[int, NodeId], ...]:
-        """Arm and visitor of every seat that was taken."""
-        pairs = zip(self.deck, self.visitors or (), strict=self.visitors is not None)
-        return tuple((arm, visitor) for arm, visitor in pairs if visitor is not None)
 
 
 @dataclass(frozen=True, slots=True)

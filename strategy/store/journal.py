@@ -160,7 +160,23 @@ class Journal(JournalReader):
         They were drawn as one set of people: their draw has a number of its own.
         """
         with self.database.transaction() as connection:
-            _add_draw(connection, cohorts, entries.INVITED)
+            draw = connection.execute(sql.NEXT_DRAW).fetchone()[0]
+            connection.executemany(
+                sql.ADD_COHORT,
+                [
+                    (
+                        cohort.cohort_id,
+                        cohort.round_number,
+                        cohort.batch,
+                        cohort.arm,
+                        cohort.attempt,
+                        cohort.size,
+                        cohort.spec,
+                        draw,
+                    )
+                    for cohort in cohorts
+                ],
+            )
             connection.executemany(
                 sql.ADD_INVITATION,
                 [
@@ -171,40 +187,6 @@ class Journal(JournalReader):
             )
             invited = [cohort.cohort_id for cohort in cohorts]
             chain.append(connection, entries.INVITED, invited)
-
-    def open_seats(self, cohorts: Sequence[CohortRecord], deck: Sequence[int]) -> int:
-        """Write down cohorts whose seats are about to be open; give their draw.
-
-        `deck` has the arm of every seat, in the order in which they will be given.
-        """
-        with self.database.transaction() as connection:
-            draw = _add_draw(connection, cohorts, entries.OPENED)
-            connection.execute(sql.ADD_SEATING, (draw, json.dumps(list(deck))))
-            opened = [cohort.cohort_id for cohort in cohorts]
-            chain.append(connection, entries.OPENED, opened)
-            return draw
-
-    def seat(self, draw: int, visitors: Sequence[str | None]) -> None:
-        """Write down who took each seat of a draw, once its cohorts are closed.
-
-        From then on its cohorts are as if these people had been invited.
-        """
-        deck = self.seatings()[draw].deck
-        with self.database.transaction() as connection:
-            values = json.dumps(list(visitors)), draw
-            if connection.execute(sql.SEAT_VISITORS, values).rowcount != 1:
-                raise JournalError(f"the seats of draw {draw} are written already")
-            chain.append(connection, entries.SEATED, [str(draw)])
-            opened = connection.execute(sql.OPENED_COHORTS, (draw,)).fetchall()
-            of_arm = {arm: cohort_id for cohort_id, arm in opened}
-            rows = [
-                (of_arm[arm], visitor, json.dumps([entries.SELF]))
-                for arm, visitor in entries.Seating(deck, tuple(visitors)).taken
-            ]
-            connection.executemany(sql.ADD_INVITATION, rows)
-            ids = [(cohort_id,) for cohort_id in of_arm.values()]
-            connection.executemany(sql.INVITE_OPENED, ids)
-            chain.append(connection, entries.INVITED, list(of_arm.values()))
 
     def give_back(self, cohort_id: str, nodes: Mapping[str, str]) -> None:
         """Write down whose users were not used, and why: they may be invited again.
@@ -324,31 +306,6 @@ class Journal(JournalReader):
                 str(self.run_dir),
                 "the run began with another config; changed: " + "; ".join(changes),
             )
-
-
-def _add_draw(
-    connection: sqlite3.Connection, cohorts: Sequence[CohortRecord], state: str
-) -> int:
-    """Add the cohorts of one draw in their first state; give its number."""
-    draw: int = connection.execute(sql.NEXT_DRAW).fetchone()[0]
-    connection.executemany(
-        sql.ADD_COHORT,
-        [
-            (
-                cohort.cohort_id,
-                cohort.round_number,
-                cohort.batch,
-                cohort.arm,
-                cohort.attempt,
-                cohort.size,
-                cohort.spec,
-                draw,
-                state,
-            )
-            for cohort in cohorts
-        ],
-    )
-    return draw
 
 
 def _check_present(run_dir: Path) -> None:

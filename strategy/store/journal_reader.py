@@ -29,7 +29,6 @@ from wallflower.strategy.store.entries import (
     PrivacySpend,
     Retirement,
     RoundRecord,
-    Seating,
 )
 from wallflower.strategy.store.journal_rows import (
     dealing_from,
@@ -291,15 +290,6 @@ class JournalReader(Closing):
     def invitations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Every invitation ever sent: cohort, node, users."""
         return self._invited(sql.INVITATIONS)
-
-    def seatings(self) -> dict[int, Seating]:
-        """The seats of every draw whose people arrived, by the draw's number."""
-        found = {}
-        for draw, deck, visitors in self.rows(sql.SEATINGS):
-            with self._reading(f"the seats of draw {draw}"):
-                names = None if visitors is None else tuple(json.loads(visitors))
-                found[draw] = Seating(tuple(json.loads(deck)), names)
-        return found
 
     def retired(self) -> list[Retirement]:
         """Every arm that was retired by hand, in the order of the arms."""

@@ -31,8 +31,7 @@ class SeatedCohort:
     cohort_id : the cohort; in the journal before its seats are open.
     arm : what is shown on its seats.
     seats : how many there are: the cohort's size.
-    terms : a serialized NodeRequest without a visitor's name, made once for all seats
-        (`strategy.secure_sum.contributions.seat_terms`).
+    terms : a serialized NodeRequest without a party's name, made once for all seats.
     answers_until : seconds since the epoch after which no answer is taken.
     """
 
@@ -62,19 +61,9 @@ class NoFreeSeat:
 class AnswerResult(enum.Enum):
     """What became of an answer."""
 
-    TAKEN = "taken"  # it is in the store, also when the very same one came before
-    ANOTHER = "another"  # a different answer of this seat is in the store, and stands
+    TAKEN = "taken"  # it is in the store, also when it came before
     TOO_LATE = "too-late"  # the cohort is closed
-    NO_SEAT = "no-seat"  # no seat of this cohort is this visitor's by this arrival
-
-
-@dataclass(frozen=True, slots=True)
-class SeatRecord:
-    """One seat of a round: whose cohort, who took it, and whether they answered."""
-
-    cohort_id: str
-    visitor: str | None  # None: it stayed free
-    answered: bool
+    NO_SEAT = "no-seat"  # this visitor never had a seat with this arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +84,13 @@ class SeatStore(Protocol):
     def open_seats(self, cohorts: Sequence[SeatedCohort], deck: Sequence[str]) -> None:
         """Open the seats of a round, in the order in which they will be given.
 
-        Opening what was opened before changes nothing: a restart does it again.
         `deck` names the cohort of each seat: random permuted blocks, so that at any
         moment all cohorts have had the same number of people, up to one.
         """
         ...
 
     def close_seats(self, cohort_ids: Sequence[str]) -> Mapping[str, SeatCounts]:
-        """Close cohorts; afterwards no seat is taken and no answer is stored.
-
-        Closing what is closed changes nothing, and counts the same.
-        """
-        ...
-
-    def read_seats(self, cohort_ids: Sequence[str]) -> Iterator[SeatRecord]:
-        """Return all seats of closed cohorts in the order of their deck."""
+        """Close cohorts; afterwards no seat is taken and no answer is stored."""
         ...
 
     def count_seats(self) -> Mapping[str, SeatCounts]:
@@ -141,12 +122,6 @@ class SeatStore(Protocol):
         """
         ...
 
-    def store_answer(
-        self, visitor: str, arrival: bytes, cohort_id: str, body: bytes
-    ) -> AnswerResult:
-        """Keep a contribution that was checked; the first one of a seat stands.
-
-        `body` is a serialized SealAnswer. It was checked against the terms of the
-        cohort it names, so a seat of another cohort does not take it (NO_SEAT).
-        """
+    def store_answer(self, visitor: str, arrival: bytes, body: bytes) -> AnswerResult:
+        """Keep a contribution that was checked; the same one again changes nothing."""
         ...

@@ -13,13 +13,11 @@ from wallflower.strategy.store.entries import (
     INVITED,
     LIMITED,
     MET,
-    OPENED,
     PAUSED,
     RESUMED,
     RETIRED,
     RETURNED,
     ROUND,
-    SEATED,
     SUMMED,
     VOID,
     WAITING,
@@ -29,7 +27,7 @@ from wallflower.strategy.store.entries import (
 
 # Also counts up when a policy decides otherwise by the same sums: a record is judged by
 # the rule that made it.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 6
 JOURNAL_SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE node (
@@ -48,21 +46,15 @@ CREATE TABLE cohort (
     size      INTEGER NOT NULL,
     spec      BLOB NOT NULL,
     draw      INTEGER NOT NULL,
-    state     TEXT NOT NULL
-        CHECK (state IN ('opened', 'invited', 'summed', 'void')),
+    state     TEXT NOT NULL CHECK (state IN ('invited', 'summed', 'void')),
     reason    TEXT NOT NULL DEFAULT '',
     result    TEXT,
     losses    TEXT NOT NULL DEFAULT '{}',
     UNIQUE (round, arm, attempt),
     CHECK ((state = 'summed') = (result IS NOT NULL))
 ) STRICT;
-CREATE INDEX cohort_open ON cohort (state) WHERE state IN ('opened', 'invited');
+CREATE INDEX cohort_open ON cohort (state) WHERE state = 'invited';
 CREATE INDEX cohort_draw ON cohort (draw);
-CREATE TABLE seating (
-    draw     INTEGER PRIMARY KEY,
-    deck     TEXT NOT NULL,
-    visitors TEXT
-) STRICT;
 CREATE TABLE invitation (
     cohort_id TEXT NOT NULL REFERENCES cohort,
     node_id   TEXT NOT NULL,
@@ -121,12 +113,7 @@ ADD_META = "INSERT INTO meta VALUES (?, ?)"
 ADD_NODE = "INSERT INTO node VALUES (?, ?, ?, ?)"
 ADD_COHORT = (
     "INSERT INTO cohort (cohort_id, round, batch, arm, attempt, size, "
-    "spec, draw, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-ADD_SEATING = "INSERT INTO seating (draw, deck) VALUES (?, ?)"
-SEAT_VISITORS = "UPDATE seating SET visitors = ? WHERE draw = ? AND visitors IS NULL"
-INVITE_OPENED = (
-    "UPDATE cohort SET state = 'invited' WHERE cohort_id = ? AND state = 'opened'"
+    "spec, draw, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'invited')"
 )
 ADD_INVITATION = "INSERT INTO invitation VALUES (?, ?, ?)"
 ADD_FINDING = "INSERT INTO blame VALUES (?, ?, ?, ?)"
@@ -138,9 +125,7 @@ VOID_COHORT = (
     "UPDATE cohort SET state = 'void', reason = ?, losses = ? "
     "WHERE cohort_id = ? AND state = 'invited'"
 )
-VOID_OPEN = (
-    "UPDATE cohort SET state = 'void', reason = ? WHERE state IN ('opened', 'invited')"
-)
+VOID_OPEN = "UPDATE cohort SET state = 'void', reason = ? WHERE state = 'invited'"
 SUM_COHORT = (
     "UPDATE cohort SET state = 'summed', result = ?, losses = ? "
     "WHERE cohort_id = ? AND round = ? AND state = 'invited'"
@@ -150,11 +135,7 @@ META = "SELECT value FROM meta WHERE key = ?"
 NEXT_MEETING = "SELECT coalesce(max(meeting), 0) + 1 FROM node"
 MEETINGS = "SELECT meeting, node_id, users, left_out FROM node ORDER BY meeting"
 NEXT_DRAW = "SELECT coalesce(max(draw), 0) + 1 FROM cohort"
-OPEN_COHORTS = (
-    "SELECT cohort_id FROM cohort WHERE state IN ('opened', 'invited') ORDER BY rowid"
-)
-OPENED_COHORTS = "SELECT cohort_id, arm FROM cohort WHERE draw = ? AND state = 'opened'"
-SEATINGS = "SELECT draw, deck, visitors FROM seating ORDER BY draw"
+OPEN_COHORTS = "SELECT cohort_id FROM cohort WHERE state = 'invited' ORDER BY rowid"
 COHORTS = (
     "SELECT cohort_id, round, batch, arm, attempt, size, spec, draw, state, "
     "reason, losses, result FROM cohort ORDER BY round, arm, attempt"
@@ -209,8 +190,7 @@ LAST_ENTRY = (
 )
 # Entries after the last round that change what was spent.
 COUNT_ASKED_SINCE = (
-    "SELECT count(*) FROM entry WHERE kind IN "
-    "('opened', 'invited', 'returned', 'dealt') "
+    "SELECT count(*) FROM entry WHERE kind IN ('invited', 'returned', 'dealt') "
     "AND number > (SELECT max(number) FROM entry WHERE kind = 'round')"
 )
 
@@ -225,13 +205,6 @@ ENTRY_ROWS: Mapping[str, Sequence[str]] = {
         "WHERE cohort_id = ?",
         "SELECT node_id, users FROM invitation WHERE cohort_id = ? ORDER BY node_id",
     ),
-    OPENED: (
-        "SELECT round, batch, arm, attempt, size, hex(spec), draw FROM cohort "
-        "WHERE cohort_id = ?",
-        "SELECT deck FROM seating WHERE draw = "
-        "(SELECT draw FROM cohort WHERE cohort_id = ?)",
-    ),
-    SEATED: ("SELECT visitors FROM seating WHERE draw = CAST(? AS INTEGER)",),
     VOID: ("SELECT state, reason, losses FROM cohort WHERE cohort_id = ?", _BLAME),
     SUMMED: ("SELECT state, result, losses FROM cohort WHERE cohort_id = ?", _BLAME),
     ROUND: (
@@ -262,11 +235,6 @@ SUBJECTS = (
         RETURNED,
         "SELECT DISTINCT cohort_id FROM returned",
         "users of cohort {} are returned, the chain does not say so",
-    ),
-    (
-        SEATED,
-        "SELECT draw FROM seating WHERE visitors IS NOT NULL",
-        "who took the seats of draw {} is not in the chain",
     ),
     (MET, "SELECT DISTINCT meeting FROM node", "meeting {} is not in the chain"),
     (DEALT, "SELECT dealing_id FROM dealing", "dealing {} is not in the chain"),
