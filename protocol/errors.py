@@ -5,7 +5,7 @@
     WallflowerError
     ├── InputError               a parameter, option or file is wrong        (exit 2)
     │   └── ConfigError          … in a TOML file; knows the file and the key
-    ├── RefusalError             a client declines what a server asked for
+    ├── RefusalError             a client declines what a server asked for  (exit 4)
     │   └── BudgetError          … because it would spend more than was agreed
     ├── ProtocolError            a message that must not be acted upon
     │   ├── MalformedMessageError    truncated, oversized, garbage, bit-flipped
@@ -72,6 +72,8 @@ class RefusalError(WallflowerError):
 
     `code` is a word of `RefusalCode`, `detail` a sentence that holds no secret.
     """
+
+    exit_code = 4
 
     def __init__(self, code: RefusalCode, detail: str) -> None:
         self.code = code.value

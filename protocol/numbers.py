@@ -14,6 +14,8 @@ from wallflower.protocol.errors import InputError
 
 # Bounds that keep exact arithmetic affordable; far outside anything meaningful.
 _LARGEST_TERM = 10**12
+_MOST_DIGITS = 400  # before or behind the point; 1e99999999 would fill the memory
+_NO_NUMBER = (ValueError, ZeroDivisionError, InvalidOperation, OverflowError)
 
 
 def exact(parameter: str, value: object) -> Fraction:
@@ -36,14 +38,23 @@ def exact(parameter: str, value: object) -> Fraction:
     if not isinstance(value, int | str | Decimal | Fraction):
         raise InputError(parameter, value, allowed)
     try:
-        number = Fraction(value)
-    except (ValueError, ZeroDivisionError, InvalidOperation, OverflowError):
+        number = _fraction(value)
+    except _NO_NUMBER:
         raise InputError(parameter, value, allowed) from None
     if max(abs(number.numerator), number.denominator) > _LARGEST_TERM:
         raise InputError(
             parameter, value, f"numerator and denominator at most {_LARGEST_TERM:.0e}"
         )
     return number
+
+
+def _fraction(value: int | float | str | Decimal | Fraction) -> Fraction:
+    """Convert exactly; raise ValueError before a huge exponent is written out."""
+    if isinstance(value, str) and "/" not in value:
+        value = Decimal(value)
+    if isinstance(value, Decimal) and abs(value.adjusted()) > _MOST_DIGITS:
+        raise ValueError
+    return Fraction(value)
 
 
 def positive(parameter: str, value: object) -> Fraction:
@@ -74,8 +85,8 @@ def whole(
     ):
         raise InputError(parameter, value, allowed)
     try:
-        number = Fraction(value)
-    except (ValueError, ZeroDivisionError, OverflowError):
+        number = _fraction(value)
+    except _NO_NUMBER:
         raise InputError(parameter, value, allowed) from None
     if number.denominator != 1 or number < at_least:
         raise InputError(parameter, value, allowed)

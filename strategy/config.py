@@ -316,14 +316,15 @@ def fingerprint_of(canonical: str) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def load_config(path: Path) -> ExperimentConfig:
+def load_config(path: Path | str) -> ExperimentConfig:
     """Read an experiment's TOML file; relative paths in it start at its folder.
 
     Parameters
     ----------
-    path : Path
+    path : Path or str
         The file; what is wrong in it is named with file, key and what is allowed.
     """
+    path = Path(path)
     return config_from_table(read_toml(path), path.parent, str(path))
 
 

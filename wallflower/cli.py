@@ -6,13 +6,16 @@ not verify, 4 something could not be reached, 130 interrupted.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import suppress
+from itertools import islice, pairwise, takewhile
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 import typer.core
@@ -22,7 +25,7 @@ from wallflower.commands import keys
 from wallflower.commands.check import check
 from wallflower.commands.export import export
 from wallflower.commands.figures import figures
-from wallflower.commands.group import Commands
+from wallflower.commands.group import Commands, ReaderGoneError
 from wallflower.commands.new import new
 from wallflower.commands.plan import plan
 from wallflower.commands.poll import poll
@@ -32,7 +35,8 @@ from wallflower.commands.shuffler import shuffler
 from wallflower.commands.simulate import simulate
 from wallflower.commands.usage import ClickException, NoArgsIsHelpError
 from wallflower.commands.watch import watch
-from wallflower.protocol.errors import WallflowerError
+from wallflower.output import error_json, print_json
+from wallflower.protocol.errors import UnavailableError, WallflowerError
 from wallflower.version import __version__
 
 if TYPE_CHECKING:
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
 # With rich installed, typer escapes "[default: …]" for rich even where it prints the
 # plain help we want: the backslash would be seen.
 typer.core.HAS_RICH = False
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # a disk that takes no more
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "new": new,
@@ -124,25 +130,63 @@ def command_line(words: Sequence[str] = ()) -> typer.Typer:
 
 def main() -> None:
     """Run the command line; known errors become one line and an exit code."""
+    sys.exit(_run(sys.argv[1:]))
+
+
+def _run(words: Sequence[str]) -> int:
+    """Run a command; return its exit code."""
     try:
-        code = command_line(sys.argv[1:])(standalone_mode=False)
+        code = command_line(words)(standalone_mode=False)
+        sys.stdout.flush()  # what cannot be written is noticed here, not at the end
     except NoArgsIsHelpError as error:
         sys.stdout.write(f"{error.format_message()}\n")
-        sys.exit(2)
+        return 2
     except ClickException as error:
-        _say(_one_line(error.format_message()))
-        sys.exit(error.exit_code)
+        return _fail(words, _one_line(error.format_message()), error.exit_code)
     except WallflowerError as error:
-        _say(str(error))
-        sys.exit(error.exit_code)
+        return _fail(words, str(error), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
-        _say("interrupted")
-        sys.exit(130)
-    except BrokenPipeError:
+        return _fail(words, "interrupted", 130)
+    except (BrokenPipeError, ReaderGoneError):
         # The reader has gone (`| head`); nothing more can be said to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    sys.exit(code if isinstance(code, int) else 0)
+        _discard(sys.stdout)
+        return 0
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        _discard(sys.stdout)
+        _say(f"the output cannot be written ({error.strerror}); make room for it")
+        return UnavailableError.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _discard(stream: TextIO) -> None:
+    """Send to nowhere what was not written yet, and all that follows."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _fail(words: Sequence[str], text: str, code: int) -> int:
+    """Say an error, to programs that asked for it in the one envelope; return `code`.
+
+    A command writes its own envelope last, so that no other is there before.
+    """
+    if _wants_json(words):
+        with suppress(OSError):
+            print_json(_command_of(words), error_json(text, code))
+            sys.stdout.flush()
+    _say(text)
+    return code
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    """Return whether ``--format json`` is among the words, right or wrong."""
+    return "--format=json" in words or ("--format", "json") in pairwise(words)
+
+
+def _command_of(words: Sequence[str]) -> str:
+    """Return the words that name the command, as it names itself in an envelope."""
+    named = takewhile(lambda word: not word.startswith("-"), words)
+    return " ".join(islice(named, 2 if words[0] == "keys" else 1))
 
 
 def _say(text: str) -> None:
@@ -153,7 +197,8 @@ def _say(text: str) -> None:
         text = textwrap.fill(
             text, width, break_long_words=False, break_on_hyphens=False
         )
-    sys.stderr.write(f"{text}\n")
+    with suppress(OSError):  # nobody may be left to read it
+        sys.stderr.write(f"{text}\n")
 
 
 def _one_line(message: str) -> str:

@@ -47,6 +47,11 @@ def json_text(command: str, content: Mapping[str, Any]) -> str:
     return f"{text}\n"
 
 
+def error_json(text: str, exit_code: int) -> dict[str, Any]:
+    """Return what the envelope of a command that failed holds about it."""
+    return {"error": {"text": text, "exit_code": exit_code}}
+
+
 def console() -> Console:
     """Results go to stdout, as wide as the terminal; colours only for a terminal.
 
@@ -54,10 +59,15 @@ def console() -> Console:
     """
     from rich.console import Console
 
+    class Results(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave the end to the command line; rich would exit with 1."""
+            raise BrokenPipeError
+
     if sys.stdout.isatty():
         width = max(Console().width, _LEAST_WIDTH)
-        return Console(highlight=False, emoji=False, width=width)
-    return Console(highlight=False, emoji=False, width=_PIPE_WIDTH, no_color=True)
+        return Results(highlight=False, emoji=False, width=width)
+    return Results(highlight=False, emoji=False, width=_PIPE_WIDTH, no_color=True)
 
 
 class Plain:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import tomllib
 import types
 import typing
@@ -28,7 +29,7 @@ Settings = TypeVar("Settings")
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file with exact decimals; errors name file and line."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin with a mark
     except FileNotFoundError:
         raise ConfigError(str(path), "no such file") from None
     except IsADirectoryError:
@@ -108,15 +109,30 @@ def _plain(hint: type, value: Any, where: str) -> Any:
     if hint is Fraction and not isinstance(value, bool):
         try:
             return exact(where, value)
-        except InputError:
-            raise ConfigError(where, f"expected a number, got {_kind(value)}") from None
+        except InputError as error:
+            if not isinstance(value, int | Decimal):
+                problem = f"expected a number, got {_kind(value)}"
+                raise ConfigError(where, problem) from None
+            problem = f"{value} is out of bounds; allowed: {error.allowed}"
+            raise ConfigError(where, problem) from None
     if hint is float and isinstance(value, int | Decimal) and type(value) is not bool:
-        return float(value)
+        return _double(value, where)
     if hint is Path and isinstance(value, str):
         return Path(value)
     if type(value) is hint:
         return value
     raise ConfigError(where, f"expected {_NAMES.get(hint, hint)}, got {_kind(value)}")
+
+
+def _double(value: int | Decimal, where: str) -> float:
+    """Convert a number of the file; one that no double holds is refused."""
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ConfigError(where, f"{value} is out of bounds; allowed: below 1e+308")
+    return number
 
 
 _NAMES: dict[type, str] = {

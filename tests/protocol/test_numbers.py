@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -18,6 +19,15 @@ def test_a_float_is_read_as_the_decimal_its_author_typed() -> None:
 def test_what_is_no_finite_number_is_refused_by_name(value: object) -> None:
     with pytest.raises(InputError, match="epsilon is"):
         exact("epsilon", value)
+
+
+@pytest.mark.parametrize("text", ["1e99999999", "1e-99999999", "0e99999999"])
+def test_a_huge_exponent_is_refused_before_it_is_written_out(text: str) -> None:
+    for value in (text, Decimal(text)):
+        with pytest.raises(InputError, match="epsilon is"):
+            exact("epsilon", value)
+        with pytest.raises(InputError, match="horizon is"):
+            whole("horizon", value, at_least=0)
 
 
 @pytest.mark.parametrize("value", [0, -1, "-1/2"])

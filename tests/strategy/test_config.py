@@ -39,6 +39,11 @@ def test_a_short_file_is_complete(tmp_path: Path) -> None:
     assert config.horizon == config.nodes.population == 20_000
 
 
+def test_a_file_is_named_by_a_text_too(tmp_path: Path) -> None:
+    config = load(tmp_path, GOOD)
+    assert load_config(str(tmp_path / "experiment.toml")) == config
+
+
 def test_the_canonical_form_reads_back_as_the_same_config(tmp_path: Path) -> None:
     config = load(
         tmp_path,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,10 +15,12 @@ import pytest
 import typer.core
 import typer.main
 
-from tests.support.run_fixtures import write
+from tests.support.run_fixtures import command as process_words
+from tests.support.run_fixtures import environment, write
 from tests.support.terminal import Screen, lines_of, shown, widest
 from tests.wallflower.test_run_commands import invoke
 from wallflower.cli import command_line, main
+from wallflower.output import console
 
 
 def commands(group: Any, *before: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -129,6 +134,74 @@ def test_an_error_is_folded_between_words_on_a_terminal(
     assert widest(said) <= 60
     assert all(line == line.rstrip() for line in lines_of(said))
     assert "dist-dp, local-dp" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "code"),
+    [
+        (("status", "nope", "--format", "json"), "status", 3),
+        (("check", "nope.toml", "--format=json"), "check", 2),
+        (("simulate", "--arms", "x", "--format", "json"), "simulate", 2),
+        (("run", "--format", "json"), "run", 2),
+        (("keys", "list", "--keys", "nope", "--format", "json"), "keys list", 2),
+    ],
+)
+def test_an_error_is_the_one_envelope_where_json_is_asked_for(
+    words: tuple[str, ...],
+    named: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused(monkeypatch, *words)[0] == code
+    envelope = json.loads(capsys.readouterr().out)
+    assert (envelope["schema_version"], envelope["command"]) == (1, named)
+    assert envelope["error"]["exit_code"] == code
+    assert envelope["error"]["text"]
+
+
+def test_results_on_a_full_disk_are_no_traceback() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            process_words("--version"),
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 4
+    assert done.stderr.startswith("wallflower: the output cannot be written (No space")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with os.fdopen(theirs, "w") as gone:
+        done = subprocess.run(
+            process_words("--version"),
+            env=environment(),
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_table_for_a_reader_that_has_gone_ends_as_all_output_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout", Gone())
+    with pytest.raises(BrokenPipeError):  # rich by itself would exit with 1
+        console().print("result")
 
 
 def names(*words: str) -> set[str | None]:

@@ -64,3 +64,25 @@ def test_registering_a_stranger_names_the_known_nodes(keys: str) -> None:
 def test_an_unknown_format_is_refused(keys: str) -> None:
     with pytest.raises(InputError, match="human, json"):
         run("list", "--keys", keys, "--format", "yaml")
+
+
+@pytest.mark.parametrize("command", ["list", "server"])
+def test_a_folder_without_keys_is_named(command: str, tmp_path: Path) -> None:
+    words = ("--address", "10.0.0.1") if command == "server" else ()
+    with pytest.raises(ConfigError, match=r"nope.*: (holds no keys|no such file)"):
+        run(command, *words, "--keys", str(tmp_path / "nope"))
+
+
+@pytest.mark.parametrize("left", ["authority", "operator", "nodes"])
+def test_keys_are_not_made_over_what_is_left_of_others(
+    left: str, tmp_path: Path
+) -> None:
+    (tmp_path / left).mkdir()
+    with pytest.raises(ConfigError, match="holds keys already"):
+        run("init", "--address", "10.0.0.1", "--keys", str(tmp_path))
+
+
+def test_keys_are_not_made_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="no folder can be made"):
+        run("init", "--address", "10.0.0.1", "--keys", str(tmp_path / "file"))

@@ -26,6 +26,9 @@ from wallflower.protocol.identity.certificates import (
     make_authority,
     make_server_certificate,
 )
+from wallflower.strategy.config import load_config
+from wallflower.strategy.store.database import RunLock
+from wallflower.strategy.store.journal import Journal
 
 
 def invoke(*words: str | Path) -> tuple[int, str]:
@@ -68,6 +71,34 @@ def test_verify_accepts_a_good_record(finished: Path) -> None:
     code, said = invoke("verify", finished)
     assert code == 0
     assert "The record holds." in said
+
+
+def test_the_paragraphs_of_verify_are_folded_in_a_pipe(finished: Path) -> None:
+    said = invoke("verify", finished)[1].partition(", head ")[2]
+    assert max(map(len, said.splitlines())) <= 96
+
+
+def test_status_of_a_run_under_way_does_not_say_how_to_resume_it(
+    tmp_path: Path,
+) -> None:
+    run_dir = tmp_path / "run"
+    Journal.create(run_dir, "r", load_config(write(tmp_path)), "fast").close()
+    lock = RunLock(run_dir)
+    try:
+        code, said = invoke("status", run_dir)
+    finally:
+        lock.release()
+    assert (code, f"Look on: wallflower watch {run_dir}" in said) == (0, True)
+    assert "resume" not in said
+    assert f"To go on: wallflower resume {run_dir}" in invoke("status", run_dir)[1]
+
+
+def test_terms_that_the_policy_file_refuses_end_with_code_4(tmp_path: Path) -> None:
+    (tmp_path / "strict.toml").write_text("largest-epsilon = 0.1\n")
+    stated = SMALL.replace("users = 60", 'users = 60\npolicy = "strict.toml"')
+    code, said = invoke("run", write(tmp_path, stated), "--run-dir", tmp_path / "run")
+    assert (code, "epsilon-too-large" in said) == (4, True)
+    assert not (tmp_path / "run").exists()
 
 
 def test_resuming_a_finished_run_changes_nothing(finished: Path) -> None:

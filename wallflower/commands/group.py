@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -9,6 +11,10 @@ import typer.core
 
 if TYPE_CHECKING:
     import click
+
+
+class ReaderGoneError(Exception):
+    """The reader of the output has gone; click would make it a failure of ours."""
 
 
 class Commands(typer.core.TyperGroup):
@@ -27,9 +33,29 @@ class Commands(typer.core.TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Read the words; those such as ``--version`` are answered here."""
+        with _own_ends():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; typer would end silently where it is interrupted."""
-        try:
+        """Run the command."""
+        with _own_ends():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise typer.Abort from None
+
+
+@contextmanager
+def _own_ends() -> Iterator[None]:
+    """Hide from click what it would end with no word, or with a failure of ours."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Abort from None
+    except BrokenPipeError:
+        raise ReaderGoneError from None

@@ -131,7 +131,8 @@ def verify(
     output: Format = "human",
 ) -> None:
     """Replay a run's journal and recompute everything it claims; exit 3 if it fails."""
-    from wallflower.output import check_format, print_json, print_line
+    from wallflower.output import check_format, print_json, print_line, print_text
+    from wallflower.output import page as page_of_text
     from wallflower.protocol.rewards.seeded import TEST_MODE
     from wallflower.results.result import read_result
     from wallflower.results.run_folder import find_run, ledger_checks
@@ -178,10 +179,12 @@ def verify(
             for problem in check.problems:
                 print_line(problem, "      ")
         print_line(f"{run_id}, head {newest}")
+        # Paragraphs: nobody reads, and no program wants, a line of 700 characters.
+        out = page_of_text()
         if promise is not None:
-            print_line(promise)
+            print_text(out, promise)
         if result is not None:
-            print_line(result.verdict())
+            print_text(out, result.verdict())
         print_line("The record holds." if good else "The record does NOT hold.")
     if not good:
         raise typer.Exit(NOT_VERIFIED)
@@ -209,24 +212,41 @@ def _show(command: str, result: RunResult, output: str) -> None:
     if command == "status" or result.askable.left_out:
         print_line(result.askable.describe())
     # Lines to be copied: a terminal folds them without breaking them.
-    if result.finished is None:
-        _require_resumable(Path(result.run_dir))
-        typer.echo(f"To go on: wallflower resume {result.run_dir}")
-    else:
+    if result.finished is not None:
         typer.echo(f"More: wallflower report {result.run_dir}")
         typer.echo(f"Check: wallflower verify {result.run_dir}")
+    elif _is_under_way(result):
+        typer.echo(f"It is under way. Look on: wallflower watch {result.run_dir}")
+        typer.echo(f"Stop after this round: wallflower pause {result.run_dir}")
+    else:
+        _require_resumable(Path(result.run_dir))
+        typer.echo(f"To go on: wallflower resume {result.run_dir}")
+
+
+def _is_under_way(result: RunResult) -> bool:
+    """Return whether a server works on the run at this moment."""
+    from wallflower.strategy.store.database import RunLock
+
+    return RunLock.is_held(Path(result.run_dir))
 
 
 def _show_json(command: str, directory: Path) -> None:
-    from wallflower.output import print_json
+    """Write a run's state; one that cannot be resumed ends with the error's code."""
+    from wallflower.output import error_json, print_json
+    from wallflower.protocol.errors import WallflowerError
     from wallflower.results.history import history_json
     from wallflower.results.page import load_run
 
     loaded = load_run(directory)
-    history = history_json(loaded.history)
-    print_json(command, {**loaded.result.as_json(), "history": history})
-    if loaded.result.finished is None:
-        _require_resumable(directory)
+    shown = {**loaded.result.as_json(), "history": history_json(loaded.history)}
+    if loaded.result.finished is None and not _is_under_way(loaded.result):
+        try:
+            _require_resumable(directory)
+        except WallflowerError as error:
+            print_json(command, {**shown, **error_json(str(error), error.exit_code)})
+            typer.echo(f"wallflower: {error}", err=True)
+            raise typer.Exit(error.exit_code) from None
+    print_json(command, shown)
 
 
 def _require_resumable(directory: Path) -> None:

@@ -73,17 +73,23 @@ class KeyStore:
         self.operator = root / "operator"
         self.nodes = root / "nodes"
         self.root = root
+        self._folders = (self.authority, self.operator, self.nodes)
 
     def create(self, name: str, addresses: Sequence[str], *, days: int) -> None:
         """Make the authority, the enrolment key, and the operator's folder."""
-        if self.authority.exists():
+        if any(folder.exists() for folder in self._folders):
             raise ConfigError(
                 str(self.root),
                 "holds keys already; choose an empty folder, or `wallflower keys "
                 "server` to renew the server's certificate",
             )
-        for folder in (self.authority, self.operator, self.nodes):
-            folder.mkdir(parents=True, mode=0o700)
+        try:
+            for folder in self._folders:
+                folder.mkdir(parents=True, mode=0o700)
+        except OSError as error:
+            raise ConfigError(
+                str(self.root), f"no folder can be made in it ({error.strerror})"
+            ) from None
         pair = make_authority(name, now=_now())
         enrolment = EnrolmentKey.generate()
         write_private(self.authority / "ca.key", pair.private_key)
@@ -185,7 +191,7 @@ class KeyStore:
         return serial
 
     def records(self) -> list[NodeRecord]:
-        """Every node with its expiry, in order of name."""
+        """Return every node with its expiry, in order of name."""
         revoked = read_revoked(self.operator / REVOKED)
         found = []
         for path in sorted(self.nodes.glob(f"*/{IDENTITY_CERTIFICATE}")):
@@ -204,7 +210,14 @@ class KeyStore:
 
     def server_expires(self) -> datetime.datetime:
         """Return when the server's certificate ends."""
-        pem = (self.operator / "server.crt").read_bytes()
+        try:
+            pem = (self.operator / "server.crt").read_bytes()
+        except OSError:
+            raise ConfigError(
+                str(self.root),
+                "holds no keys: there is no operator/server.crt; `wallflower keys "
+                "init` makes them, --keys names another folder",
+            ) from None
         return x509.load_pem_x509_certificate(pem).not_valid_after_utc
 
     def _authority(self) -> KeyPair:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -260,8 +261,10 @@ class RunView:
 
     def _line(self, text: str) -> None:
         if self._live is None:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+            # A run does not end because its reader has gone (`2>&1 | head`).
+            with suppress(OSError):
+                sys.stderr.write(text + "\n")
+                sys.stderr.flush()
 
     def _render(self, columns: int = 120) -> Group:
         from rich import box

@@ -54,6 +54,12 @@ def test_an_unknown_key_is_refused_with_the_near_miss(tmp_path: Path) -> None:
         ("means = 3\n[privacy]\nepsilon = 1", "expected a list"),
         ("[privacy]\nepsilon = -1", "epsilon is -1; allowed: greater than 0"),
         ("[privacy", "is not valid TOML"),
+        ("[privacy]\nepsilon = 1e400", "epsilon: 1E+400 is out of bounds; allowed:"),
+        (
+            "means = [1e400]\n[privacy]\nepsilon = 1",
+            "means[0]: 1E+400 is out of bounds",
+        ),
+        ("means = [inf]\n[privacy]\nepsilon = 1", "Infinity is out of bounds"),
     ],
 )
 def test_broken_files_are_refused_in_one_line(
@@ -68,3 +74,10 @@ def test_broken_files_are_refused_in_one_line(
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.toml: no such file"):
         read_toml(tmp_path / "nowhere.toml")
+
+
+def test_the_mark_with_which_some_editors_begin_a_file_is_skipped(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "marked.toml").write_bytes(b"\xef\xbb\xbfmeans = [0.5]\n")
+    assert set(read_toml(tmp_path / "marked.toml")) == {"means"}

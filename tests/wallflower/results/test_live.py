@@ -133,3 +133,16 @@ def test_a_bar_stays_within_its_width(
     interval: tuple[float, float, float | None], drawn: str
 ) -> None:
     assert bar(*interval, 10) == drawn
+
+
+async def test_a_run_goes_on_when_the_reader_of_its_lines_has_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stderr", Gone())
+    with RunView(ARMS) as view:
+        for event in (*STORY, END):
+            await view.listen(event)
