@@ -15,7 +15,7 @@ import hmac
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from wallflower.strategy.store.entries import INVITED
 LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
 _LABEL = "wallflower-journal/3"
 _FIRST = "0" * 64
+_SEATS_AT_ONCE = 10_000
 
 Rows = Callable[..., list[Any]]  # a query and its values → rows
 
@@ -42,9 +43,15 @@ class Entry:
 
 
 def append(
-    database: sqlite3.Connection, kind: str, subjects: Sequence[str] = ("",)
+    database: sqlite3.Connection,
+    kind: str,
+    subjects: Sequence[str] = ("",),
+    seats: Mapping[str, str] | None = None,
 ) -> str:
-    """Add an entry for each subject whose rows were just written; give the head."""
+    """Add an entry for each subject whose rows were just written; give the head.
+
+    `seats` are digests that `digest_seats` gave for some of the subjects.
+    """
 
     def rows(query: str, *values: object) -> list[Any]:
         return database.execute(query, values).fetchall()
@@ -54,7 +61,7 @@ def append(
     for subject in subjects:
         number += 1
         at = time.time()
-        digest = _digest(rows, kind, subject)
+        digest = _digest(rows, kind, subject, (seats or {}).get(subject))
         link = _link(link, number, at, kind, subject, digest)
         database.execute(sql.ADD_ENTRY, (number, at, kind, subject, digest, link))
     return str(link)
@@ -127,8 +134,22 @@ def unknown_heads(chain: Sequence[Entry], heads: Iterable[str]) -> list[str]:
     ]
 
 
-def _digest(rows: Rows, kind: str, subject: str) -> str:
-    return _hash([rows(query, subject) for query in sql.ENTRY_ROWS[kind]])
+def _digest(rows: Rows, kind: str, subject: str, seats: str | None = None) -> str:
+    content = [rows(query, subject) for query in sql.ENTRY_ROWS[kind]]
+    if kind in sql.ENTRY_SEATS:
+        content.append([seats or digest_seats(rows, kind, subject)])
+    return _hash(content)
+
+
+def digest_seats(rows: Rows, kind: str, subject: str) -> str:
+    """Return a digest of all seats that an entry commits to, read in parts."""
+    bounds, query = sql.ENTRY_SEATS[kind]
+    [(after, last)] = rows(bounds, subject)
+    found = hashlib.sha256()
+    while part := rows(query, subject, after or 0, int(last or 0), _SEATS_AT_ONCE):
+        found.update(_hash(part).encode())
+        after = part[-1][0]
+    return found.hexdigest()
 
 
 def _link(before: str, *facts: object) -> str:

@@ -25,6 +25,8 @@ RETURNED = "returned"  # users of a cohort whose node refused before anybody saw
 RETIRED = "retired"  # an arm, by hand; its subject is the arm
 # The subject of these is the round under way; they have no rows.
 RESUMED, WAITING, PAUSED = "resumed", "waiting", "paused"
+OPENED = "opened"  # seats of cohorts, as one deck; its subject is the deck's number
+CLOSED = "closed"  # seats of a cohort: who had them, and who answered
 LIMITED = "limited"  # its subject has the round and the users it may ask, no rows
 
 DEALING = "deal-"  # how the ids of dealings begin

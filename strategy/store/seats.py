@@ -1,25 +1,27 @@
 """Seats for people who arrive: what the orchestrator and all workers must agree on.
 
-A round opens one cohort per active arm, each with as many seats as it asks people.
-Workers are many processes, maybe on many hosts. Each of their calls is one transaction,
-so that a kill at any moment loses nothing and seats nobody twice. The orchestrator
-opens and closes; it never waits for a worker.
+A round opens one cohort per active arm, each with as many seats as it asks people. The
+seats of a round are one *deck*, in the order in which they are given. Workers are many
+processes, maybe on many hosts (`seat_store`). Each of their calls is in one
+transaction, so that a kill at any moment loses nothing and seats nobody twice. The
+orchestrator opens and closes (`seat_register`); it never waits for a worker.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 
 class SeatState(enum.Enum):
-    """What became of a seat."""
+    """What became of a seat; the last two are those of a closed cohort."""
 
     FREE = "free"
     TAKEN = "taken"  # somebody was assigned to it, and their answer is not here yet
     ANSWERED = "answered"
+    UNUSED = "unused"  # nobody came
+    LOST = "lost"  # taken, and no answer came in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,9 @@ class SeatedCohort:
     cohort_id : the cohort; in the journal before its seats are open.
     arm : what is shown on its seats.
     seats : how many there are: the cohort's size.
-    terms : a serialized NodeRequest without a party's name, made once for all seats.
+    terms : a serialized NodeRequest without a visitor's name, made once for all seats
+        (`strategy.secure_sum.contributions.seat_terms`).
+    seats_until : seconds since the epoch after which no seat is given.
     answers_until : seconds since the epoch after which no answer is taken.
     """
 
@@ -39,6 +43,7 @@ class SeatedCohort:
     arm: int
     seats: int
     terms: bytes
+    seats_until: float
     answers_until: float
 
 
@@ -61,67 +66,53 @@ class NoFreeSeat:
 class AnswerResult(enum.Enum):
     """What became of an answer."""
 
-    TAKEN = "taken"  # it is in the store, also when it came before
+    TAKEN = "taken"  # it is in the store, also when the very same one came before
+    ANOTHER = "another"  # a different answer of this seat is in the store, and stands
     TOO_LATE = "too-late"  # the cohort is closed
-    NO_SEAT = "no-seat"  # this visitor never had a seat with this arrival
+    NO_SEAT = "no-seat"  # no seat of this cohort is this visitor's by this arrival
+
+
+@dataclass(frozen=True, slots=True)
+class SeatRecord:
+    """One seat of a round: whose cohort, who took it, and whether they answered."""
+
+    cohort_id: str
+    visitor: str | None  # None: it stayed free
+    answered: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SeatCounts:
-    """How many seats of a cohort are in each state."""
+    """How many seats of a cohort are free (or unused), taken (or lost), answered."""
 
-    free: int
-    taken: int
-    answered: int
+    free: int = 0
+    taken: int = 0
+    answered: int = 0
+
+    @classmethod
+    def count(cls, states: Mapping[str, int]) -> SeatCounts:
+        """Put the states of an open and of a closed cohort together."""
+        found = {SeatState(state): seats for state, seats in states.items()}
+        return cls(
+            found.get(SeatState.FREE, 0) + found.get(SeatState.UNUSED, 0),
+            found.get(SeatState.TAKEN, 0) + found.get(SeatState.LOST, 0),
+            found.get(SeatState.ANSWERED, 0),
+        )
 
 
-class SeatStore(Protocol):
-    """The seats of one run.
+@dataclass(frozen=True, slots=True)
+class SeatedRecord:
+    """What the record says of a cohort with seats.
 
-    The orchestrator calls the first half, workers call the second.
+    `deck` numbers the seats that were opened at once. `is_closed` says that no answer
+    can come any more and that the chain commits to who was seated and who answered.
     """
 
-    def open_seats(self, cohorts: Sequence[SeatedCohort], deck: Sequence[str]) -> None:
-        """Open the seats of a round, in the order in which they will be given.
-
-        `deck` names the cohort of each seat: random permuted blocks, so that at any
-        moment all cohorts have had the same number of people, up to one.
-        """
-        ...
-
-    def close_seats(self, cohort_ids: Sequence[str]) -> Mapping[str, SeatCounts]:
-        """Close cohorts; afterwards no seat is taken and no answer is stored."""
-        ...
-
-    def count_seats(self) -> Mapping[str, SeatCounts]:
-        """Count the seats of the cohorts that are open."""
-        ...
-
-    def read_contributions(self, cohort_id: str) -> Iterator[tuple[str, bytes]]:
-        """Return the answers of a closed cohort by visitor, sorted by visitor."""
-        ...
-
-    def forget_contributions(self, cohort_ids: Sequence[str]) -> None:
-        """Drop the answers of cohorts whose outcome is written down."""
-        ...
-
-    def show_unmeasured(self, arm: int, reason: str) -> None:
-        """Say what to show to whoever gets no seat from now on, and why."""
-        ...
-
-    def read_cohort(self, cohort_id: str) -> SeatedCohort | None:
-        """Return an open cohort; a worker keeps what it read."""
-        ...
-
-    def take_seat(self, visitor: str, arrival: bytes) -> TakenSeat | NoFreeSeat:
-        """Give the next free seat, or the one this visitor has already.
-
-        The same visitor and arrival have the same seat. A visitor who has taken part
-        as often as is allowed gets none, whatever the arrival: it is looked up and
-        written in one transaction, so that one invitation is used once.
-        """
-        ...
-
-    def store_answer(self, visitor: str, arrival: bytes, body: bytes) -> AnswerResult:
-        """Keep a contribution that was checked; the same one again changes nothing."""
-        ...
+    cohort_id: str
+    deck: int
+    arm: int
+    seats: int
+    seats_until: float
+    answers_until: float
+    is_closed: bool
+    counts: SeatCounts

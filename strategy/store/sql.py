@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from wallflower.strategy.store import seat_sql
 from wallflower.strategy.store.entries import (
+    CLOSED,
     DEALT,
     FOUNDED,
     INVITED,
     LIMITED,
     MET,
+    OPENED,
     PAUSED,
     RESUMED,
     RETIRED,
@@ -27,8 +30,9 @@ from wallflower.strategy.store.entries import (
 
 # Also counts up when a policy decides otherwise by the same sums: a record is judged by
 # the rule that made it.
-SCHEMA_VERSION = 6
-JOURNAL_SCHEMA = """
+SCHEMA_VERSION = 7
+JOURNAL_SCHEMA = (
+    """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE node (
     meeting  INTEGER NOT NULL,
@@ -104,6 +108,8 @@ CREATE TABLE entry (
     link    TEXT NOT NULL UNIQUE
 ) STRICT;
 """
+    + seat_sql.SEAT_SCHEMA
+)
 
 VERSION = "PRAGMA user_version"
 SET_VERSION = f"PRAGMA user_version = {SCHEMA_VERSION}"
@@ -170,13 +176,17 @@ USED_AFTER = (
 ASKED = (
     "SELECT cohort_id, sum(json_array_length(users)) FROM invitation "
     "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned) "
-    "GROUP BY cohort_id"
+    "GROUP BY cohort_id UNION ALL "
+    "SELECT seated.cohort_id, count(seat.visitor) FROM seat "
+    "JOIN seated ON seated.number = seat.cohort GROUP BY seated.cohort_id"
 )
 PARTICIPATIONS = (
     "SELECT times, count(*) FROM ("
     "SELECT count(*) AS times FROM invitation, json_each(users) "
     "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned) "
-    "GROUP BY node_id, value) GROUP BY times"
+    "GROUP BY node_id, value UNION ALL "
+    "SELECT count(*) AS times FROM seat WHERE visitor IS NOT NULL GROUP BY visitor"
+    ") GROUP BY times"
 )
 SIZES = "SELECT cohort_id, node_id, json_array_length(users) FROM invitation"
 
@@ -190,7 +200,8 @@ LAST_ENTRY = (
 )
 # Entries after the last round that change what was spent.
 COUNT_ASKED_SINCE = (
-    "SELECT count(*) FROM entry WHERE kind IN ('invited', 'returned', 'dealt') "
+    "SELECT count(*) FROM entry WHERE kind IN "
+    "('invited', 'returned', 'dealt', 'opened', 'closed') "
     "AND number > (SELECT max(number) FROM entry WHERE kind = 'round')"
 )
 
@@ -223,10 +234,18 @@ ENTRY_ROWS: Mapping[str, Sequence[str]] = {
         "SELECT node_id, reason FROM returned WHERE cohort_id = ? ORDER BY node_id",
     ),
     RETIRED: ("SELECT round, reason FROM retired WHERE arm = CAST(? AS INTEGER)",),
+    OPENED: (seat_sql.OPENED_ROWS,),
+    CLOSED: (seat_sql.CLOSED_ROWS,),
     RESUMED: (),
     WAITING: (),
     PAUSED: (),
     LIMITED: (),
+}
+
+# Many more rows, which are read in parts.
+ENTRY_SEATS: Mapping[str, tuple[str, str]] = {
+    OPENED: seat_sql.SEATS_OF_DECK,
+    CLOSED: seat_sql.SEATS_OF_COHORT,
 }
 
 # Subjects that stand in a table, and what is wrong where the chain has none of them.
@@ -243,6 +262,12 @@ SUBJECTS = (
         RETIRED,
         "SELECT arm FROM retired",
         "arm {} is retired, but the chain does not say so",
+    ),
+    (OPENED, seat_sql.DECKS, "seats of deck {} are not in the chain"),
+    (
+        CLOSED,
+        seat_sql.CLOSED_COHORTS,
+        "seats of cohort {} are closed, but the chain does not say so",
     ),
 )
 
