@@ -29,9 +29,12 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Iterable
+from pathlib import Path
 from types import ModuleType
 
 from wallflower.protocol.refusals import RefusalCode
+
+_NEAR = 0.66  # of the letters of two words agree, in order
 
 
 class WallflowerError(Exception):
@@ -184,9 +187,33 @@ def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean "x"?)`` for a near miss, else an empty text."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    """Return `` (did you mean "x"?)`` for a near miss, else an empty text.
+
+    A near miss is a slip of the fingers or a part of a name between its hyphens, not
+    just any word that shares letters.
+
+    Examples
+    --------
+    >>> nearest("batch", ["ratio", "first-batch"])
+    ' (did you mean "first-batch"?)'
+    >>> nearest("server", ["seed", "users"])
+    ''
+    """
+    known = list(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=_NEAR)
+    close += [name for name in known if word in name.split("-")]
     return f' (did you mean "{close[0]}"?)' if close else ""
+
+
+def not_text(path: Path) -> ConfigError:
+    """Return the error that names the line in which a file stops being text."""
+    content = path.read_bytes()
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return ConfigError(f"{path}:{line}", "is not UTF-8 text")
+    return ConfigError(str(path), "changed while it was read")
 
 
 def optional_module(name: str, extra: str) -> ModuleType:

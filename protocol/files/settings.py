@@ -14,13 +14,13 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wallflower.protocol.errors import ConfigError, InputError, nearest
+from wallflower.protocol.errors import ConfigError, InputError, nearest, not_text
 from wallflower.protocol.numbers import exact
 
 Settings = TypeVar("Settings")
@@ -39,11 +39,43 @@ def read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
-        raise ConfigError(str(path), "is not UTF-8 text") from None
+        raise not_text(path) from None
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(str(path), f"is not valid TOML: {error}") from None
+        last = f"at the end, line {len(text.splitlines())}"
+        said = str(error).replace("at end of document", last)
+        raise ConfigError(str(path), f"is not valid TOML: {said}") from None
+
+
+class _UnknownKeyError(ConfigError):
+    """A key that its table does not have; another table may."""
+
+    def __init__(
+        self, where: str, key: str, known: Collection[str], home: str = ""
+    ) -> None:
+        self._key, self._known = key, known
+        hint = f" (it belongs to [{home}])" if home else nearest(key, known)
+        problem = f'unknown key "{key}"{hint}; known: {", ".join(sorted(known))}'
+        super().__init__(where, problem)
+
+    def homed(self, sections: Mapping[str, Collection[str]]) -> ConfigError:
+        """Return the same error, which names the table that has such a key."""
+        homes = [name for name, keys in sections.items() if self._key in keys]
+        if len(homes) != 1:
+            return self
+        return _UnknownKeyError(self.where, self._key, self._known, homes[0])
+
+
+def _sections(hints: Mapping[str, Any]) -> dict[str, Collection[str]]:
+    """Return the keys of every table among the fields of a settings class."""
+    return {
+        name.replace("_", "-"): [f.name.replace("_", "-") for f in fields]
+        for name, hint in hints.items()
+        for kind in (hint, *typing.get_args(hint))
+        if dataclasses.is_dataclass(kind)
+        for fields in (dataclasses.fields(kind),)
+    }
 
 
 def settings_from(
@@ -54,15 +86,16 @@ def settings_from(
     fields = {f.name.replace("_", "-"): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in table:
         if key not in fields:
-            raise ConfigError(
-                where,
-                f'unknown key "{key}"{nearest(key, fields)}; '
-                f"known: {', '.join(sorted(fields))}",
-            )
+            raise _UnknownKeyError(where, key, fields)
     values: dict[str, Any] = {}
     for key, field in fields.items():
         if key in table:
-            values[field.name] = _value(hints[field.name], table[key], f"{where}.{key}")
+            try:
+                values[field.name] = _value(
+                    hints[field.name], table[key], f"{where}.{key}"
+                )
+            except _UnknownKeyError as error:
+                raise error.homed(_sections(hints)) from None
         elif (
             field.default is dataclasses.MISSING
             and field.default_factory is dataclasses.MISSING

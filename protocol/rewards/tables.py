@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wallflower.protocol.errors import ConfigError, optional_module
+from wallflower.protocol.errors import ConfigError, not_text, optional_module
 from wallflower.protocol.rewards.models import Doubles, ReplayRewards
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 
@@ -99,6 +99,18 @@ def _check_header(where: str, header: Sequence[str], columns: Sequence[str]) -> 
         if needed not in header:
             there = f"it has: {', '.join(header)}" if header else "it has none"
             raise ConfigError(where, f'no column "{needed}"; {there}')
+        if list(header).count(needed) > 1:
+            raise ConfigError(where, f'column "{needed}" is there more than once')
+
+
+def _check_separator(where: str, header: Sequence[str]) -> None:
+    """Refuse what spreadsheets of some countries write; it would be one column."""
+    for name, separator in (("semicolons", ";"), ("tabs", "\t")):
+        if len(header) == 1 and separator in header[0]:
+            raise ConfigError(
+                where,
+                f"fields are separated by {name}; commas and decimal points are needed",
+            )
 
 
 def _csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[object]]]:
@@ -106,6 +118,7 @@ def _csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[ob
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, strict=True)
             header = [name.strip() for name in reader.fieldnames or ()]
+            _check_separator(f"{path}:1", header)
             _check_header(f"{path}:1", header, columns)
             reader.fieldnames = header
             for record in reader:
@@ -117,7 +130,7 @@ def _csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[ob
         line = reader.reader.line_num  # the row that never ended
         raise ConfigError(f"{path}:{line}", f"bad CSV ({error})") from None
     except UnicodeDecodeError:
-        raise ConfigError(str(path), "is not UTF-8 text") from None
+        raise not_text(path) from None
 
 
 def _parquet_rows(

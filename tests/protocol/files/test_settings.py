@@ -21,9 +21,15 @@ class Inner:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    amount: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Outer:
     privacy: Inner
     means: tuple[float, ...] = ()
+    limits: Limits | None = None
 
 
 def load(tmp_path: Path, text: str) -> Outer:
@@ -43,6 +49,19 @@ def test_an_unknown_key_is_refused_with_the_near_miss(tmp_path: Path) -> None:
         load(tmp_path, "[privacy]\nepsilon = 1\nmax-participation = 2")
 
 
+def test_a_key_in_the_wrong_table_is_sent_to_the_right_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r'key "amount" \(it belongs to \[limits\]\)'):
+        load(tmp_path, "[privacy]\nepsilon = 1\namount = 3")
+
+
+@pytest.mark.parametrize("word", ["expected", "user", "scale", "option"])
+def test_a_word_that_only_shares_letters_is_not_suggested(
+    word: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=rf'unknown key "{word}"; known'):
+        load(tmp_path, f"[privacy]\nepsilon = 1\n{word} = 2")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -54,6 +73,7 @@ def test_an_unknown_key_is_refused_with_the_near_miss(tmp_path: Path) -> None:
         ("means = 3\n[privacy]\nepsilon = 1", "expected a list"),
         ("[privacy]\nepsilon = -1", "epsilon is -1; allowed: greater than 0"),
         ("[privacy", "is not valid TOML"),
+        ("means = [\n1,\n", "(at the end, line 2)"),
         ("[privacy]\nepsilon = 1e400", "epsilon: 1E+400 is out of bounds; allowed:"),
         (
             "means = [1e400]\n[privacy]\nepsilon = 1",
@@ -81,3 +101,9 @@ def test_the_mark_with_which_some_editors_begin_a_file_is_skipped(
 ) -> None:
     (tmp_path / "marked.toml").write_bytes(b"\xef\xbb\xbfmeans = [0.5]\n")
     assert set(read_toml(tmp_path / "marked.toml")) == {"means"}
+
+
+def test_the_line_is_named_in_which_a_file_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "latin.toml").write_bytes(b"means = [\n1, # \xe4\n]")
+    with pytest.raises(ConfigError, match=r"latin\.toml:2: is not UTF-8 text"):
+        read_toml(tmp_path / "latin.toml")

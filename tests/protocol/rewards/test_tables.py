@@ -50,6 +50,9 @@ def test_parquet_gives_the_same_table_as_csv(tmp_path: Path) -> None:
         ("name,reward\na,0.5\n", r'log.csv:1: no column "arm"'),
         ("arm,reward\n", r"log.csv: holds no rewards"),
         ("", r'log.csv:1: no column "arm"'),
+        ("arm,reward,reward\na,1,0\n", r'log.csv:1: column "reward" .* more than once'),
+        ("arm;reward\na;0,5\n", r"log.csv:1: fields are separated by semicolons"),
+        ("arm\treward\na\t0.5\n", r"log.csv:1: fields are separated by tabs"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(
@@ -104,3 +107,10 @@ def test_neither_a_table_nor_an_error_shows_a_reward(tmp_path: Path) -> None:
     assert "7.654321" not in str(caught.value)
     good = read_reward_table(written(tmp_path, "arm,reward\na,0.123456\n"))
     assert "0.123456" not in repr(good)
+
+
+def test_the_line_is_named_in_which_a_table_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes(b"arm,reward\na,0.5\n\xe4,0.5\n")
+    with pytest.raises(ConfigError, match=r"log.csv:3: is not UTF-8 text"):
+        read_reward_table(path)
