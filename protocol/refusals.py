@@ -1,7 +1,7 @@
-"""Every code with which a node refuses; a code is all that the server learns.
+"""Every code with which a node refuses, or a server a visitor's poll.
 
-The text of a refusal stays in the node's log: it may hold amounts, paths and what was
-spent with other operators.
+A code is all that the other side learns. The text of a node's refusal stays in its log:
+it may hold amounts, paths and what was spent with other operators.
 """
 
 from __future__ import annotations
@@ -114,11 +114,21 @@ class RefusalCode(StrEnum):
     TOO_MANY_USERS = "too-many-users"
     """More users than were invited, or than can be summed."""
 
+    # The server does not take a visitor's poll.
+    NO_SEAT = "no-seat"
+    """The visitor has no seat of this cohort by this arrival."""
+    STORE_UNAVAILABLE = "store-unavailable"
+    """The store cannot be reached now; the same poll may succeed later."""
+    TOO_LATE = "too-late"
+    """The cohort is closed; no more answers are taken."""
+
     # The message must not be acted upon (`ProtocolError`).
     MALFORMED_MESSAGE = "malformed-message"
     """Truncated, oversized, garbage or bit-flipped."""
     NOT_AUTHENTICATED = "not-authenticated"
     """A signature, certificate or token does not hold."""
+    NOT_PROVED = "not-proved"
+    """The proof of a contribution does not hold."""
     PROTOCOL_VIOLATION = "protocol-violation"
     """A message breaks the protocol in some other way."""
     REPLAYED_MESSAGE = "replayed-message"

@@ -268,8 +268,13 @@ class SeatQueue:
 
     def __init__(self, store: SeatStore) -> None:
         submit = store.database.submit
+        self._store = store
         self._arrivals = _Batches(store.take_seats, submit)
         self._answers = _Batches(store.store_answers, submit)
+
+    async def read_cohort(self, cohort_id: str) -> SeatedCohort | None:
+        """See `SeatStore.read_cohort`."""
+        return await self._store.database.submit(self._store.read_cohort, cohort_id)
 
     async def take_seat(self, visitor: str, arrival: bytes) -> TakenSeat | NoFreeSeat:
         """See `SeatStore.take_seat`."""

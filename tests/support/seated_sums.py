@@ -136,8 +136,9 @@ class SeatedRun:
     def cohort(self, cohort_id: str = "cohort-1", arm: int = 0) -> SeatedCohort:
         assert self.ring.dealt is not None
         terms = seat_terms(self.spec(cohort_id, arm), self.ring.dealt.note)
-        until = NOW + 1000.0
-        return SeatedCohort(cohort_id, arm, self.seats, terms, until, until)
+        return SeatedCohort(
+            cohort_id, arm, self.seats, terms, NOW + 500.0, NOW + 1000.0
+        )
 
     def person(self) -> Person:
         arrival = secrets.token_bytes(ARRIVAL_BYTES)

@@ -17,6 +17,7 @@ from wallflower.protocol.errors import (
 )
 from wallflower.protocol.identity.canonical import canonical, digest
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust, verify_signature
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.secure_sum.context import draw_order, parse
 from wallflower.protocol.secure_sum.sealed.dealing import (
@@ -58,7 +59,7 @@ class WrongOpeningError(ProtocolError):
 class UnprovedError(ProtocolError):
     """A contribution's proof does not hold."""
 
-    code = "not-proved"
+    code = RefusalCode.NOT_PROVED.value
 
 
 def dealing_spec(

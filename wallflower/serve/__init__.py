@@ -1,0 +1,1 @@
+"""The server of people who arrive: worker processes with two wires."""
