@@ -36,6 +36,7 @@ from wallflower.protocol.messages.port import NodeTransport
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.own_loop import run_to_end
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.run.run_state import round_after_retirement
@@ -173,7 +174,7 @@ class PrivateBandit(Strategy):
                     raise _EnoughError
 
         try:
-            asyncio.run(self._run(grid, listen))
+            run_to_end(self._run(grid, listen))
         except _EnoughError:
             log(INFO, "Stopped after %d batches; the run can be resumed", num_rounds)
         log(INFO, "Experiment finished in %.2fs", time.monotonic() - started)

@@ -131,8 +131,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name from where it lives, on first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"wallflower has no {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+if not TYPE_CHECKING:  # a type checker knows the names above and no other
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name from where it lives, on first use."""
+        if name not in _HOMES:
+            raise AttributeError(f"wallflower has no {name!r}")
+        return getattr(importlib.import_module(_HOMES[name]), name)

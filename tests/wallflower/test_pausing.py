@@ -22,7 +22,12 @@ from tests.support.run_fixtures import (
 )
 from tests.wallflower.test_run_commands import _as_in_a_terminal, invoke
 from wallflower.engines.registry import EngineJob
-from wallflower.engines.stopping import FINISHING, run_until_told, seconds_until
+from wallflower.engines.stopping import (
+    FINISHING,
+    StopRequests,
+    run_until_told,
+    seconds_until,
+)
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.config import load_config
 from wallflower.strategy.store import events, operator_requests
@@ -147,7 +152,9 @@ async def told(
         ended = True
 
     job = EngineJob(load_config(write(tmp_path)), tmp_path, "run", events.ignore)
-    task = asyncio.create_task(run_until_told(engine, job, said.append, until_s))
+    requests = StopRequests(job, said.append)
+    work = run_until_told(engine, job, requests, until_s)
+    task = asyncio.create_task(work)
     await asyncio.wait([task])
     return ended, said
 

@@ -82,7 +82,6 @@ def plan(
     ] = "human",
 ) -> None:
     """Show what users will be promised and how many of them it takes."""
-    from wallflower.experiment import changed_keys, read_experiment
     from wallflower.output import check_format
     from wallflower.planning.plan import make_plan
     from wallflower.planning.power import Grid
@@ -91,6 +90,7 @@ def plan(
     from wallflower.planning.view import print_plan
     from wallflower.protocol.errors import InputError
     from wallflower.protocol.numbers import positive, whole
+    from wallflower.stated_experiment import changed_keys, read_experiment
 
     check_format(output)
     if picture is not None and not power:

@@ -48,7 +48,7 @@ def simulate(
     experiment = None
     options: set[str] = set()
     if file is not None or changes:
-        from wallflower.experiment import changed_keys, read_experiment
+        from wallflower.stated_experiment import changed_keys, read_experiment
 
         experiment = read_experiment(file, changes or (), USUAL)
         options = changed_keys(changes or ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from wallflower.engines.preflight import (
 )
 from wallflower.protocol.errors import UnavailableError, WallflowerError
 from wallflower.protocol.numbers import counted
+from wallflower.strategy.own_loop import run_to_end
 
 _SOON_DAYS = 14
 _OFTEN = 0.1  # of all outcomes: worth a look at the source
@@ -71,7 +71,7 @@ def _ledger(home: NodeHome) -> Iterator[CheckLine]:
         yield CheckLine("ledger", OK, "none yet: nobody here has spent anything")
         return
     with home.ledger() as ledger:
-        asyncio.run(ledger.check_writable())
+        run_to_end(ledger.check_writable())
     yield CheckLine("ledger", OK, "where its counter says")
 
 
@@ -79,7 +79,7 @@ def _rewards(home: NodeHome) -> Iterator[CheckLine]:
     settings, arms = home.file.rewards, home.file.node.arms
     assert settings is not None
     source = reward_source(settings, home.name, arms)
-    asyncio.run(try_sources([source], arms or ("",)))
+    run_to_end(try_sources([source], arms or ("",)))
     if settings.source == "table" and arms:
         yield from judge_table(settings, arms, [home.name])
         return

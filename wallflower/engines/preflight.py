@@ -7,7 +7,6 @@ nobody, or about test users, and what a table holds is only counted.
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import hashlib
 import importlib.metadata
@@ -44,6 +43,7 @@ from wallflower.protocol.rewards.cells import ArmCells, read_cells
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.strategy.bandit.policies import policy_for
 from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.own_loop import run_to_end
 from wallflower.strategy.run.cohort import describe_cohort
 from wallflower.strategy.run.drawing import can_fill_round, make_floor_rule
 from wallflower.strategy.run.registry import UserRegistry
@@ -187,7 +187,7 @@ def _rewards(asked: Preflight) -> list[CheckLine]:
     config = asked.config
     names, of = node_names(config), reward_sources(config)
     known: dict[int, Rewards] = {id(source): source for source in map(of, names)}
-    asyncio.run(try_sources(known.values(), config.experiment.arms))
+    run_to_end(try_sources(known.values(), config.experiment.arms))
     assert config.rewards is not None
     if config.rewards.source == "table":
         return judge_table(config.rewards, config.experiment.arms, names)

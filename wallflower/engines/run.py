@@ -13,7 +13,11 @@ from pathlib import Path
 
 from wallflower.engines.preflight import WARN, Preflight, preflight
 from wallflower.engines.registry import EngineJob, check_options, find_engine
-from wallflower.engines.stopping import run_until_told, seconds_until
+from wallflower.engines.stopping import (
+    StopRequests,
+    run_until_told,
+    seconds_until,
+)
 from wallflower.protocol.errors import (
     ConfigError,
     InputError,
@@ -27,6 +31,7 @@ from wallflower.results.live import RunView
 from wallflower.results.result import RunResult, read_result
 from wallflower.results.run_folder import RUNS, advise, check_resumable, find_run
 from wallflower.strategy.config import ExperimentConfig, load_config
+from wallflower.strategy.own_loop import run_to_end
 from wallflower.strategy.run.run_state import next_round
 from wallflower.strategy.store import operator_requests
 from wallflower.strategy.store.database import RunLock
@@ -177,7 +182,9 @@ def _carry_out(
         view = stack.enter_context(shown)
         job = EngineJob(config, directory, run_id, view.listen, options)
         try:
-            asyncio.run(run_until_told(find_engine(engine).run, job, view.say, until_s))
+            requests = StopRequests(job, view.say)
+            work = run_until_told(find_engine(engine).run, job, requests, until_s)
+            run_to_end(work, requests.stop_after_round)
         except (KeyboardInterrupt, asyncio.CancelledError):
             raise _StoppedRun(
                 "interrupted; finished rounds are kept, the cohorts under way are void."

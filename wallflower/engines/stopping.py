@@ -11,6 +11,7 @@ import asyncio
 import dataclasses
 import datetime
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -43,13 +44,13 @@ def seconds_until(clock: str, now: datetime.datetime) -> float:
     return (then - now).total_seconds()
 
 
-class _Told:
-    """What was asked of one run so far."""
+class StopRequests:
+    """What was asked of one run so far: to stop after its round, or at once."""
 
-    def __init__(self, job: EngineJob, stop: Callable[[], Any], say: Say) -> None:
+    def __init__(self, job: EngineJob, say: Say) -> None:
         self._job = job
-        self._stop = stop
         self._say = say
+        self._task: asyncio.Task[Any] | None = None
         self._under_way = False
 
     async def listen(self, event: events.Event) -> None:
@@ -57,19 +58,28 @@ class _Told:
         self._under_way = not isinstance(event, _IDLE)
         await self._job.listen(event)
 
-    def after_the_round(self) -> None:
+    def begin(self) -> None:
+        """Remember the current task as the one that works on the run."""
+        self._task = asyncio.current_task()
+
+    def stop_at_once(self) -> None:
+        """Cancel the run."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def stop_after_round(self) -> None:
         """Stop when the round is over; at once where none is, or the second time."""
         if not self._under_way or operator_requests.is_pause_requested(
             self._job.run_dir
         ):
-            self._stop()
+            self.stop_at_once()
             return
         operator_requests.request_pause(self._job.run_dir)
         self._say(FINISHING)
 
 
 async def run_until_told(
-    engine: Engine, job: EngineJob, say: Say, until_s: float | None
+    engine: Engine, job: EngineJob, requests: StopRequests, until_s: float | None
 ) -> None:
     """Run an engine until its end or until it is told to stop.
 
@@ -77,22 +87,25 @@ async def run_until_told(
     ----------
     engine, job : Engine, EngineJob
         What to run.
-    say : Callable[[str], None]
-        Tells the operator what was understood.
+    requests : StopRequests
+        Hears the signals, if this is the thread that gets them.
     until_s : float, optional
         Seconds after which no further round is begun.
     """
-    task = asyncio.current_task()
-    assert task is not None
-    told = _Told(job, task.cancel, say)
+    requests.begin()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    loop.add_signal_handler(signal.SIGINT, told.after_the_round)
-    timer = None if until_s is None else loop.call_later(until_s, told.after_the_round)
+    heard = threading.current_thread() is threading.main_thread()
+    if heard:
+        loop.add_signal_handler(signal.SIGTERM, requests.stop_at_once)
+        loop.add_signal_handler(signal.SIGINT, requests.stop_after_round)
+    timer = (
+        None if until_s is None else loop.call_later(until_s, requests.stop_after_round)
+    )
     try:
-        await engine(dataclasses.replace(job, listen=told.listen))
+        await engine(dataclasses.replace(job, listen=requests.listen))
     finally:
         if timer is not None:
             timer.cancel()
-        loop.remove_signal_handler(signal.SIGTERM)
-        loop.remove_signal_handler(signal.SIGINT)
+        if heard:
+            loop.remove_signal_handler(signal.SIGTERM)
+            loop.remove_signal_handler(signal.SIGINT)

@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from wallflower.experiment import StatedExperiment
 from wallflower.planning.future import PlannedBatch, future_of, typical_users
 from wallflower.planning.request import PlanRequest, read_request
 from wallflower.planning.units import Question, round_gap_up
@@ -36,6 +35,7 @@ from wallflower.protocol.privacy.sentences import (
     percent,
 )
 from wallflower.protocol.secure_sum.shuffle.plan import MIXED
+from wallflower.stated_experiment import StatedExperiment
 from wallflower.strategy.bandit.spec import ELIMINATION, LARGEST_HORIZON, PolicySpec
 from wallflower.strategy.config import ExperimentConfig
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from wallflower.experiment import StatedExperiment
 from wallflower.planning.units import Question
 from wallflower.protocol.cohort import check_pairing
 from wallflower.protocol.errors import InputError
@@ -17,6 +16,7 @@ from wallflower.protocol.privacy.honest_floor import PlannedFloors
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.shuffle.plan import mode_of
+from wallflower.stated_experiment import StatedExperiment
 from wallflower.strategy.bandit.policies import planned_floors
 from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
 from wallflower.strategy.config import ExperimentConfig

@@ -22,7 +22,7 @@ from wallflower.regret.simulation import Doubles, Engine, Simulation
 from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, PolicySpec
 
 if TYPE_CHECKING:
-    from wallflower.experiment import StatedExperiment
+    from wallflower.stated_experiment import StatedExperiment
     from wallflower.strategy.config import ExperimentConfig
 
 ENGINES = ("fast", "users")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from wallflower.experiment import StatedExperiment
 from wallflower.planning.plan import Plan, make_plan
 from wallflower.planning.request import PlanRequest, read_request
 from wallflower.planning.shuffled import messages_sentence, sent_by_user
@@ -16,6 +15,7 @@ from wallflower.planning.view import plan_json, print_plan
 from wallflower.protocol.accounting.truncation import truncation
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.noise.bits import SeededBits
+from wallflower.stated_experiment import StatedExperiment
 from wallflower.strategy.bandit.policies import build_policy
 from wallflower.strategy.bandit.policy import CohortSum
 from wallflower.strategy.config import load_config
