@@ -22,10 +22,20 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_reference_lists_every_public_name_where_it_lives() -> None:
-    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
     homes = {f"{home}.{name}" for name, home in wallflower._HOMES.items()}
     assert listed == homes
+
+
+def test_the_page_about_python_names_every_public_name() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    named = {
+        name
+        for row in re.findall(r"^\| `.*$", text, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert named == wallflower._HOMES.keys() | {"WallflowerError"}
 
 
 def test_the_navigation_leads_to_pages_that_are_there() -> None:

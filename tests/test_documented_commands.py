@@ -373,18 +373,22 @@ def test_the_notebook_snippet_runs(folder: Path) -> None:
     assert run(f"python {script}", folder).rstrip().endswith("winner")
 
 
-@pytest.mark.slow  # two processes
-def test_the_snippet_that_loads_a_run_runs(folder: Path) -> None:
-    run("wallflower run experiment.toml --run-dir loaded", folder)
-    script = folder / "load.py"
-    text = snippet("load_run(").replace("runs/…", "loaded")
-    script.write_text(f"{text}print(run.result.finished)\n", encoding="utf-8")
+@pytest.mark.slow  # whole experiments
+def test_the_functions_for_python_run_in_a_notebooks_loop(folder: Path) -> None:
+    lines = snippet("wallflower.plan(").splitlines()
+    cell = "".join(f"    {line}\n" for line in lines)
+    script = folder / "cell.py"
+    script.write_text(
+        f"import asyncio\nasync def cell():\n{cell}    print(run.result.finished)\n"
+        "asyncio.run(cell())\n",
+        encoding="utf-8",
+    )
     assert run(f"python {script}", folder).rstrip().endswith("winner")
 
 
 def test_every_python_snippet_is_run_by_one_of_these() -> None:
     for block in blocks("python"):
-        marks = ("ServerApp()", "class Clicks", "InProcessGrid(", "load_run(")
+        marks = ("ServerApp()", "class Clicks", "InProcessGrid(", "wallflower.plan(")
         assert sum(mark in block.text for mark in marks) == 1
 
 

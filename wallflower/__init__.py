@@ -22,6 +22,7 @@ import wallflower.protocol.identity.tls  # noqa: F401 (before gRPC is loaded)
 from wallflower.version import __version__
 
 if TYPE_CHECKING:
+    from wallflower.api import check, plan, resume, run, simulate, verify
     from wallflower.clients.client_app import serve_nodes
     from wallflower.clients.consent import ClientPolicy
     from wallflower.clients.node.node import Node, NodeParts
@@ -45,6 +46,14 @@ if TYPE_CHECKING:
         Mechanism,
         mechanism_named,
     )
+    from wallflower.reports import (
+        CheckReport,
+        PlannedGap,
+        PlanReport,
+        SimulatedArm,
+        SimulationReport,
+        Verification,
+    )
     from wallflower.results.page import Run, load_run
     from wallflower.strategy.bandit.policy import (
         ArmView,
@@ -62,10 +71,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "Answer": "wallflower.protocol.messages.port",
     "ArmView": "wallflower.strategy.bandit.policy",
+    "CheckReport": "wallflower.reports",
     "ClientPolicy": "wallflower.clients.consent",
     "CohortMechanism": "wallflower.protocol.privacy.mechanism",
-    "CohortSum": "wallflower.strategy.bandit.policy",
     "CohortRequest": "wallflower.strategy.bandit.policy",
+    "CohortSum": "wallflower.strategy.bandit.policy",
     "ExperimentConfig": "wallflower.strategy.config",
     "InProcessGrid": "wallflower.engines.in_process_grid",
     "Journal": "wallflower.strategy.store.journal",
@@ -77,6 +87,8 @@ _HOMES = {
     "NodeTransport": "wallflower.protocol.messages.port",
     "NoiseLaw": "wallflower.protocol.noise.law",
     "Orchestrator": "wallflower.strategy.run.orchestrator",
+    "PlanReport": "wallflower.reports",
+    "PlannedGap": "wallflower.reports",
     "Policy": "wallflower.strategy.bandit.policy",
     "PrivateBandit": "wallflower.strategy.private_bandit",
     "Pull": "wallflower.clients.rewards.source",
@@ -84,19 +96,29 @@ _HOMES = {
     "RewardSource": "wallflower.clients.rewards.source",
     "RewardStream": "wallflower.clients.rewards.source",
     "Run": "wallflower.results.page",
+    "SimulatedArm": "wallflower.reports",
+    "SimulationReport": "wallflower.reports",
+    "Verification": "wallflower.reports",
     "WallflowerError": "wallflower.protocol.errors",
+    "check": "wallflower.api",
     "experiment": "wallflower.strategy.flower_config",
     "load_config": "wallflower.strategy.config",
     "load_run": "wallflower.results.page",
     "mechanism_named": "wallflower.protocol.privacy.mechanism",
     "partitions": "wallflower.engines.in_process_grid",
+    "plan": "wallflower.api",
+    "resume": "wallflower.api",
+    "run": "wallflower.api",
     "run_directory": "wallflower.strategy.flower_config",
     "serve_nodes": "wallflower.clients.client_app",
+    "simulate": "wallflower.api",
+    "verify": "wallflower.api",
 }
 
 __all__ = [
     "Answer",
     "ArmView",
+    "CheckReport",
     "ClientPolicy",
     "CohortMechanism",
     "CohortRequest",
@@ -112,6 +134,8 @@ __all__ = [
     "NodeTransport",
     "NoiseLaw",
     "Orchestrator",
+    "PlanReport",
+    "PlannedGap",
     "Policy",
     "PrivateBandit",
     "Pull",
@@ -119,15 +143,24 @@ __all__ = [
     "RewardSource",
     "RewardStream",
     "Run",
+    "SimulatedArm",
+    "SimulationReport",
+    "Verification",
     "WallflowerError",
     "__version__",
+    "check",
     "experiment",
     "load_config",
     "load_run",
     "mechanism_named",
     "partitions",
+    "plan",
+    "resume",
+    "run",
     "run_directory",
     "serve_nodes",
+    "simulate",
+    "verify",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import sys
 import textwrap
@@ -10,9 +11,10 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from wallflower.marks import mark_of
-from wallflower.protocol.errors import InputError, nearest
+from wallflower.protocol.errors import InputError, UnavailableError, nearest
 
 if TYPE_CHECKING:
+    import pandas
     from rich.console import Console
     from rich.table import Table
 
@@ -219,3 +221,44 @@ def _print_table(
             parts.append([0, place])
     for columns in parts:
         out.print(some(columns, narrow=True))
+
+
+def data_frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """Return rows as a data frame, where pandas is installed."""
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        raise UnavailableError(
+            "pandas is not installed here; pip install pandas"
+        ) from None
+    return pandas.DataFrame(list(rows))
+
+
+def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as an HTML table for a notebook; numbers as people read them."""
+    if not rows:
+        return ""
+    names = list(rows[0])
+    head = "".join(f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in names)
+    lines = (
+        "".join(f"<td>{html.escape(_cell_text(row[name]))}</td>" for name in names)
+        for row in rows
+    )
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def html_page(title: str, paragraphs: Sequence[str], tables: Sequence[str]) -> str:
+    """Return what a notebook shows of a result: title, sentences, tables."""
+    said = "".join(f"<p>{html.escape(text)}</p>" for text in paragraphs if text)
+    return f"<div><strong>{html.escape(title)}</strong>{said}{''.join(tables)}</div>"
+
+
+def _cell_text(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)

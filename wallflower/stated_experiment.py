@@ -7,19 +7,28 @@ and errors are the same.
 from __future__ import annotations
 
 import copy
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from wallflower.protocol.errors import ConfigError, InputError
 from wallflower.protocol.files.settings import read_toml
-from wallflower.strategy.config import ExperimentConfig, config_from_table
+from wallflower.strategy.config import (
+    ExperimentConfig,
+    config_from_canonical,
+    config_from_table,
+    load_config,
+)
 
 _USUAL_ARMS = 10
 _FLAG = "--set"
+
+Source = str | Path | ExperimentConfig  # a file, or an experiment
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,44 +46,60 @@ class StatedExperiment:
 
 
 def read_experiment(
-    file: Path | None, changes: Sequence[str], usual: Mapping[str, Any]
+    source: Source | None, changes: Mapping[str, Any], usual: Mapping[str, Any]
 ) -> StatedExperiment:
-    """Return the experiment of a file as ``--set`` changes it.
+    """Return an experiment with some of its keys changed.
 
     Parameters
     ----------
-    file : Path, optional
-        Without one, `usual` takes its place.
-    changes : Sequence[str]
-        Texts ``section.key=value``.
+    source : str, Path or ExperimentConfig, optional
+        A file or an experiment; without one, `usual` takes its place.
+    changes : Mapping[str, Any]
+        Values by key, such as ``privacy.epsilon``.
     usual : Mapping[str, Any]
         Tables of an experiment; arms may be left out.
     """
-    if file is None:
+    if source is None:
         return _change_usual(changes, usual)
-    table = read_toml(file)
-    config = config_from_table(table, file.parent, str(file))
-    if changes:
-        config = _change(table, changes, file.parent)
-    return StatedExperiment(config)
+    config = experiment_of(source)
+    if not changes:
+        return StatedExperiment(config)
+    if isinstance(source, ExperimentConfig):
+        table = json.loads(config.canonical(), parse_float=Decimal)
+        _set_keys(table, changes)
+        return StatedExperiment(config_from_canonical(json.dumps(table, default=float)))
+    file = Path(source)
+    return StatedExperiment(_change(read_toml(file), changes, file.parent))
 
 
-def changed_keys(changes: Sequence[str]) -> set[str]:
-    """Return the last words of all keys that ``--set`` names."""
-    return {change.partition("=")[0].strip().rpartition(".")[2] for change in changes}
+def experiment_of(source: Source) -> ExperimentConfig:
+    """Return the experiment of a file, or the experiment itself."""
+    return source if isinstance(source, ExperimentConfig) else load_config(source)
 
 
-def _change_usual(changes: Sequence[str], usual: Mapping[str, Any]) -> StatedExperiment:
+def read_changes(words: Sequence[str]) -> dict[str, Any]:
+    """Read texts ``section.key=value``; what is no TOML value is a text."""
+    changes = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise _bad_change(word)
+        changes[key.strip()] = _read_value(text.strip())
+    return changes
+
+
+def _change_usual(
+    changes: Mapping[str, Any], usual: Mapping[str, Any]
+) -> StatedExperiment:
     table = copy.deepcopy(dict(usual))
-    for change in changes:
-        _set_key(table, change)
+    _set_keys(table, changes)
     states_arms = "arms" in table["experiment"]
     if not states_arms:
         means = table.get("rewards", {}).get("means")
         count = len(means) if isinstance(means, list) else _USUAL_ARMS
         table["experiment"]["arms"] = [str(arm) for arm in range(count)]
     return StatedExperiment(
-        _change(table, (), Path()),
+        _change(table, {}, Path()),
         states_arms=states_arms,
         states_nodes="nodes" in table,
         states_outcomes="rewards" in table,
@@ -82,10 +107,9 @@ def _change_usual(changes: Sequence[str], usual: Mapping[str, Any]) -> StatedExp
 
 
 def _change(
-    table: dict[str, Any], changes: Sequence[str], folder: Path
+    table: dict[str, Any], changes: Mapping[str, Any], folder: Path
 ) -> ExperimentConfig:
-    for change in changes:
-        _set_key(table, change)
+    _set_keys(table, changes)
     try:
         return config_from_table(table, folder, _FLAG)
     except ConfigError as error:
@@ -94,13 +118,28 @@ def _change(
         raise ConfigError(where, error.problem) from None
 
 
-def _set_key(table: dict[str, Any], change: str) -> None:
-    key, equals, text = change.partition("=")
-    section, _, name = key.strip().partition(".")
-    if not (equals and section and name):
-        allowed = "SECTION.KEY=VALUE, such as privacy.epsilon=0.5"
-        raise InputError("set", f'"{change}"', allowed)
-    table.setdefault(section, {})[name] = _read_value(text.strip())
+def _set_keys(table: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    for key, value in changes.items():
+        section, _, name = key.partition(".")
+        if not (section and name):
+            raise _bad_change(f"{key}={value}")
+        table.setdefault(section, {})[name] = _exact(value)
+
+
+def _exact(value: Any) -> Any:
+    """Return a value as a file would state it: Python's 0.1 means 1/10 there, too."""
+    if isinstance(value, float):
+        return Decimal(repr(value))
+    if isinstance(value, Fraction | Path):
+        return str(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_exact(item) for item in value]
+    return value
+
+
+def _bad_change(word: str) -> InputError:
+    allowed = "SECTION.KEY=VALUE, such as privacy.epsilon=0.5"
+    return InputError("set", f'"{word}"', allowed)
 
 
 def _read_value(text: str) -> Any:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from wallflower.protocol.errors import InputError
 from wallflower.strategy.store import sql
 from wallflower.strategy.store.entries import INVITED
 
@@ -114,6 +115,12 @@ def limit_of(subject: str) -> tuple[int, int]:
     """Read what `limit_subject` wrote."""
     number, users = map(int, subject.split(":"))
     return number, users
+
+
+def check_head(text: str) -> None:
+    """Refuse what cannot be a head before anything is compared with it."""
+    if len(text) < LEAST_HEAD or set(text.lower()) - set("0123456789abcdef"):
+        raise InputError("head", f'"{text}"', f"{LEAST_HEAD} to 64 hex digits")
 
 
 def place_of(chain: Sequence[Entry], head: str) -> Entry | None:

@@ -173,7 +173,9 @@ RETIRED: dict[str, Finder] = {
     "evidence, aim, side": type_named("Evidence|Aim|Side|Heard"),
     "batch (of users)": in_docs("batch(?:es)?", but="shuffl"),
     "group (of people)": in_docs("groups? of (?:people|users|persons)"),
-    "reward (in prose)": in_docs(r"rewards?(?! (?:sources?|servers?))", but="api.md"),
+    "reward (in prose)": in_docs(
+        r"rewards?(?! (?:sources?|servers?))", but="reference.md"
+    ),
     "room": word("rooms|(?:this|every|each) room|room of the house"),
     "he, she (a user)": word("s?he|his|hers?|him(?:self)?|herself"),
     "threat-too-mild": word("too[- ]mild"),

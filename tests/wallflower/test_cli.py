@@ -103,7 +103,7 @@ def test_ctrl_c_while_a_command_looks_around_is_said(
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wallflower.results.run_folder.find_run", pressed)
+    monkeypatch.setattr("wallflower.results.page.find_run", pressed)
     assert refused(monkeypatch, "status", tmp_path) == (
         130,
         "wallflower: interrupted\n",

@@ -34,13 +34,12 @@ def export(
     from wallflower.protocol.files.sections import one_of
     from wallflower.results import history as exporting
     from wallflower.results.page import load_run
-    from wallflower.results.run_folder import find_run
 
     one_of("format", form, exporting.FORMATS)
     one_of("table", table, exporting.TABLES)
     if form == "parquet" and output is None:
         raise InputError("output", "none", "a file, for parquet: --output FILE")
-    loaded = load_run(find_run(run))
+    loaded = load_run(run)
     try:
         if form == "parquet":
             assert output is not None

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,16 +26,10 @@ Changes = Annotated[
 ]
 
 
-@contextmanager
-def name_file(file: Path | None, given: Collection[str]) -> Iterator[None]:
-    """Name the file in which a value is wrong, unless an option gave that value."""
-    from wallflower.protocol.errors import ConfigError, InputError
+def read_options(changes: list[str] | None) -> dict[str, Any]:
+    """Return what ``--set`` changes, by key."""
+    if not changes:
+        return {}
+    from wallflower.stated_experiment import read_changes
 
-    try:
-        yield
-    except ConfigError:
-        raise
-    except InputError as error:
-        if file is None or error.parameter.replace("-", "_") in given:
-            raise
-        raise ConfigError(str(file), str(error)) from None
+    return read_changes(changes)

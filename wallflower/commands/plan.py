@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wallflower.commands.options import Changes, name_file
+from wallflower.commands.options import Changes, read_options
 
 if TYPE_CHECKING:
     from wallflower.planning.power import Grid
     from wallflower.planning.request import PlanRequest
-    from wallflower.strategy.config import ExperimentConfig
-    from wallflower.strategy.store.entries import Askable
 
 # Numbers are taken as text and read exactly: 0.1 means 1/10, and 1e6 is a whole number.
 _Number = str | None
-_USUAL = {"experiment": {"name": "plan", "horizon": 100_000}}
 
 
 def _option(text: str, usual: str) -> Any:
@@ -82,44 +79,41 @@ def plan(
     ] = "human",
 ) -> None:
     """Show what users will be promised and how many of them it takes."""
-    from wallflower.output import check_format
-    from wallflower.planning.plan import make_plan
+    from wallflower import api
+    from wallflower.output import check_format, page, print_text
     from wallflower.planning.power import Grid
-    from wallflower.planning.request import read_request
-    from wallflower.planning.units import read_gaps
     from wallflower.planning.view import print_plan
     from wallflower.protocol.errors import InputError
-    from wallflower.protocol.numbers import positive, whole
-    from wallflower.stated_experiment import changed_keys, read_experiment
 
     check_format(output)
     if picture is not None and not power:
         raise InputError("picture", picture, "a file beside --power")
-    flags: dict[str, Any] = {}
-    if arms is not None:
-        flags["arms"] = whole("arms", arms, at_least=2, at_most=100_000)
-    if horizon is not None:
-        flags["horizon"] = whole("horizon", horizon, at_least=1, at_most=10**15)
-    # A table takes lists of ε, base rates and lifts; its request needs one of each.
-    if epsilon is not None and not power:
-        flags["epsilon"] = positive("epsilon", epsilon)
-    if mechanism is not None:
-        flags["mechanism"] = mechanism
-    stated = read_experiment(file, changes or (), _USUAL)
-    measured = stated.config.reward_range
-    rate = None if power else base_rate
-    question = read_gaps(measured, gap or (), () if power else lift or (), rate)
-    options = {*flags, *changed_keys(changes or ())}
-    with name_file(file, options):
-        request = read_request(stated, flags, question)
-    if file is not None and output == "human":
-        _print_other_policy(stated.config)
+    flags = {"arms": arms, "horizon": horizon, "mechanism": mechanism}
+    changed = read_options(changes)
     if not power:
-        with name_file(file, options):
-            plan = make_plan(request)
-        print_plan(plan, output, _count_askable(stated.config))
+        found = api.plan(
+            file,
+            **flags,
+            epsilon=epsilon,
+            gaps=gap or (),
+            lifts=lift or (),
+            base_rate=base_rate,
+            changes=changed,
+        )
+        if found.warning and output == "human":
+            print_text(page(), found.warning)
+        print_plan(found.plan, output, found.askable)
         return
+
+    # A table takes lists of ε, base rates and lifts; its request needs one of each.
+    config, request = api.read_plan_request(
+        file, flags, gap or (), (), base_rate=None, changes=changed
+    )
+    warning = "" if file is None else api.describe_other_policy(config)
+    if warning and output == "human":
+        print_text(page(), warning)
     own = None if file is None and not changes else request.epsilon
+    measured = config.reward_range
     grid = Grid.read(epsilon, base_rate, lift or (), own, measured=measured)
     _print_power(request, grid, picture, output)
 
@@ -145,23 +139,3 @@ def _print_power(
         title = f"Users until one of {request.arms} arms is left, {request.mechanism}"
         settings = {**settings_json(request), **request.measured.as_json()}
         draw_power(cells, [picture], title, json.dumps(settings), request.measured)
-
-
-def _count_askable(config: ExperimentConfig) -> Askable | None:
-    """Count who can be asked, where the file names the ledger of its people."""
-    if config.nodes.ledger is None:
-        return None
-    from wallflower.engines.population import count_askable
-
-    return count_askable(config)
-
-
-def _print_other_policy(config: ExperimentConfig) -> None:
-    """Warn whoever wants another policy that this is not its plan."""
-    from wallflower.output import page, print_text
-    from wallflower.policy_text import describe_purpose
-    from wallflower.strategy.bandit.spec import ELIMINATION
-
-    if config.policy.name != ELIMINATION:
-        text = f"{describe_purpose(config.policy.name)} This plans {ELIMINATION}."
-        print_text(page(), text)

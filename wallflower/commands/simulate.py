@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wallflower.commands.options import Changes, Format, name_file
+from wallflower.commands.options import Changes, Format, read_options
 
 
 def simulate(
@@ -38,48 +38,37 @@ def simulate(
     import json
     import sys
 
+    from wallflower import api
     from wallflower.output import check_format
     from wallflower.progress import interruptible, progress_bar
-    from wallflower.protocol.numbers import positive, whole
-    from wallflower.regret.report import print_report, summarize
-    from wallflower.regret.setup import USUAL, Request, prepare
+    from wallflower.regret.report import print_report
 
     check_format(output)
-    experiment = None
-    options: set[str] = set()
-    if file is not None or changes:
-        from wallflower.stated_experiment import changed_keys, read_experiment
-
-        experiment = read_experiment(file, changes or (), USUAL)
-        options = changed_keys(changes or ())
-    request = Request(
-        experiment=experiment,
-        arms=None if arms is None else whole("arms", arms, at_least=2),
-        horizon=None if horizon is None else whole("horizon", horizon, at_least=1),
-        epsilon=None if epsilon is None else positive("epsilon", epsilon),
-        mechanism=mechanism,
-        policy=policy,
-        instances=whole("instances", instances, at_least=1, at_most=1_000_000),
-        engine=engine,
-        seed=whole("seed", seed, at_least=0),
-    )
-    options |= {"instances", "engine", "seed", *request.policy_changes}
-    if arms is not None:
-        options.add("arms")
-    with name_file(file, options):
-        prepared = prepare(request)
     with interruptible() as interruption, progress_bar("simulating") as progress:
-        for part in prepared.engine.steps():
+
+        def step(part: float) -> bool:
             progress(part)
-            if interruption.asked:
-                break
-    result = prepared.engine.result()
-    report = summarize(prepared, result)
+            return interruption.asked
+
+        found = api.simulate(
+            file,
+            arms=arms,
+            horizon=horizon,
+            epsilon=epsilon,
+            mechanism=mechanism,
+            policy=policy,
+            changes=read_options(changes),
+            instances=instances,
+            engine=engine,
+            seed=seed,
+            on_step=step,
+        )
+    report = found.summary
     if output == "json":
         sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
     else:
-        print_report(report, prepared.measured)
+        print_report(report, found.prepared.measured)
     sys.stdout.flush()
-    if report["interrupted"]:
+    if found.interrupted:
         sys.stderr.write("wallflower: interrupted\n")
         raise typer.Exit(130)

@@ -30,6 +30,7 @@ from wallflower.engines.population import (
 )
 from wallflower.engines.registry import check_options, find_engine
 from wallflower.engines.sites import check_place
+from wallflower.planning.plan import describe_outlook
 from wallflower.protocol.errors import (
     ConfigError,
     InputError,
@@ -45,7 +46,11 @@ from wallflower.strategy.bandit.policies import policy_for
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.own_loop import run_to_end
 from wallflower.strategy.run.cohort import describe_cohort
-from wallflower.strategy.run.drawing import can_fill_round, make_floor_rule
+from wallflower.strategy.run.drawing import (
+    can_fill_round,
+    find_stranded,
+    make_floor_rule,
+)
 from wallflower.strategy.run.registry import UserRegistry
 from wallflower.strategy.store.entries import BUDGET_ADVICE, Askable
 from wallflower.strategy.transport.grpc.host import enrolment_key
@@ -91,6 +96,20 @@ class Preflight:
     def hosted(self) -> bool:
         """Whether the engine itself hosts the nodes and their rewards."""
         return self.engine != DEPLOYMENT
+
+
+def check_experiment(asked: Preflight) -> list[CheckLine]:
+    """Look at everything a run needs, and at what it can find out."""
+    config, lines = asked.config, preflight(asked)
+    if any(line.error is not None for line in lines):
+        return lines
+    people = hosted_people(config).values() if asked.hosted else ()
+    sizes = tuple(n for one in people if (n := one.users - one.left_out))
+    stranded = find_stranded(config, sizes) if sizes else None
+    if stranded is not None:
+        lines.append(CheckLine("users", WARN, stranded.describe()))
+    enough, text = describe_outlook(config)
+    return [*lines, CheckLine("plan", OK if enough else WARN, text)]
 
 
 def preflight(asked: Preflight) -> list[CheckLine]:

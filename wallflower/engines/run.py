@@ -28,9 +28,10 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.files.sections import one_of
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.results.live import RunView
-from wallflower.results.result import RunResult, read_result
+from wallflower.results.result import read_result
 from wallflower.results.run_folder import RUNS, advise, check_resumable, find_run
-from wallflower.strategy.config import ExperimentConfig, load_config
+from wallflower.stated_experiment import Source, experiment_of
+from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.own_loop import run_to_end
 from wallflower.strategy.run.run_state import next_round
 from wallflower.strategy.store import operator_requests
@@ -89,16 +90,19 @@ def engine_options(words: Sequence[str] | None) -> Options:
 
 
 def start_run(
-    experiment: Path,
+    experiment: Source,
     engine: str,
     run_dir: Path | None,
     options: Options = (),
     until: str | None = None,
     *,
     page: bool = False,
-) -> RunResult:
-    """Begin a run; nothing is written before everything that can be checked is."""
-    config = load_config(experiment)
+) -> Path:
+    """Begin a run and return its directory when it is over.
+
+    Nothing is written before everything that can be checked is.
+    """
+    config = experiment_of(experiment)
     until_s = _seconds(until)
     find_engine(engine)
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
@@ -111,6 +115,8 @@ def start_run(
     except ConfigError:
         raise
     except InputError as error:
+        if isinstance(experiment, ExperimentConfig):
+            raise
         raise ConfigError(str(experiment), str(error)) from None
     except KeyboardInterrupt:
         raise _StoppedRun(
@@ -130,15 +136,15 @@ def start_run(
 
 def resume_run(
     run: str, options: Options = (), until: str | None = None, *, page: bool = False
-) -> RunResult:
-    """Go on with a run from its last finished round."""
+) -> Path:
+    """Go on with a run from its last finished round; return its directory."""
     directory, until_s = find_run(run), _seconds(until)
     with Journal.read(directory) as journal:
         check_resumable(journal)
         result = read_result(journal)
     if result.finished is not None:
         sys.stderr.write(f"{directory} is finished already\n")
-        return result
+        return directory
     _preflight(Preflight(result.config, result.engine, directory, options))
     return _carry_out(
         directory,
@@ -170,7 +176,7 @@ def _carry_out(
     options: Options,
     until_s: float | None,
     page: bool,
-) -> RunResult:
+) -> Path:
     if config.test_mode:
         sys.stderr.write(f"{TEST_MODE}\n")
     operator_requests.withdraw_pause(directory)
@@ -207,7 +213,7 @@ def _carry_out(
             "its server wrote elsewhere (another host, or another mount?). Look at "
             f"`wallflower status {directory}`, then `wallflower resume {directory}`"
         )
-    return result
+    return directory
 
 
 def pause_run(run: str) -> Path:

@@ -28,9 +28,9 @@ class Question:
 
 def read_gaps(
     measured: RewardRange,
-    gaps: Sequence[str],
-    lifts: Sequence[str],
-    base_rate: str | None,
+    gaps: Sequence[object],
+    lifts: Sequence[object],
+    base_rate: object | None,
 ) -> Question:
     """Read gaps, lifts and a base rate, the first and last of them in the unit."""
     width = measured.high - measured.low

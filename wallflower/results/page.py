@@ -23,14 +23,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from wallflower.marks import mark_of
+from wallflower.output import data_frame
 from wallflower.policy_text import describe_intervals
+from wallflower.protocol.files.sections import one_of
+from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.sentences import percent
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.results import drawing
 from wallflower.results.cohorts import UNDER_WAY, CohortRow
-from wallflower.results.history import ArmRow, History, flat_table, read_history
+from wallflower.results.history import (
+    TABLES,
+    ArmRow,
+    History,
+    flat_table,
+    read_history,
+)
 from wallflower.results.result import RunResult
-from wallflower.results.run_folder import ledger_checks
+from wallflower.results.run_folder import find_run, ledger_checks
 from wallflower.results.statements import REASONS, annex_of, describe_end, verdict
 from wallflower.results.view import count_people
 from wallflower.strategy.run.verify import verify
@@ -229,7 +238,7 @@ def _chance(p_value: float) -> str:
     return f"{p_value:.2f}" if p_value >= 0.01 else f"{p_value:.1g}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """A run for notebooks: typed rows, pandas where it is there, the page as a cell.
 
@@ -267,10 +276,20 @@ class Run:
         return self.history.cohorts
 
     def to_pandas(self, table: str = "rounds") -> pandas.DataFrame:
-        """Return a table as a data frame; pandas must be installed."""
-        import pandas
+        """Return ``rounds`` or ``cohorts`` as a data frame; pandas must be there."""
+        one_of("table", table, TABLES)
+        return data_frame(flat_table(self.history, table))
 
-        return pandas.DataFrame(flat_table(self.history, table))
+    def __repr__(self) -> str:
+        result = self.result
+        state = result.finished or "not finished"
+        if result.winner is not None:
+            arms = counted(len(result.config.experiment.arms), "arm")
+            state = f'"{result.winner}" is the best of {arms}'
+        return (
+            f"Run({str(self.path)!r}: {state}, {counted(result.rounds, 'round')}, "
+            f"{counted(result.answered, 'user')})"
+        )
 
     def _repr_html_(self) -> str:
         """Show the report in a notebook's cell, apart from the notebook's styles."""
@@ -283,8 +302,14 @@ class Run:
 
 
 def load_run(path: Path | str) -> Run:
-    """Read a run from the directory `path`; an altered record is refused."""
-    directory = Path(path)
+    """Read a run; an altered record is refused.
+
+    Parameters
+    ----------
+    path : Path or str
+        The run's directory, or its id below ``runs/``.
+    """
+    directory = find_run(str(path))
     with Journal.read(directory) as journal:
         journal.check_whole()
         return Run(directory, read_history(journal))
