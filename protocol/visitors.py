@@ -34,6 +34,8 @@ ENROLLED, INVITED, OPEN = "enrolled", "invited", "open"
 ADMISSIONS: Final = (ENROLLED, INVITED, OPEN)
 # Of a poll; an answer with a proof of range has some 2,500 bytes.
 LARGEST_POLL: Final = 32 * 1024
+# Of a reply; where the server may lie, the key's evidence has some kilobytes a dealer.
+LARGEST_REPLY: Final = 1 << 20
 _SEATS = hashlib.sha256(b"wallflower/v1/seats").digest()
 _SEED_BYTES = 32
 

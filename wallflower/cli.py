@@ -26,6 +26,7 @@ from wallflower.commands.check import check
 from wallflower.commands.export import export
 from wallflower.commands.figures import figures
 from wallflower.commands.group import Commands, ReaderGoneError
+from wallflower.commands.invite import invite
 from wallflower.commands.new import new
 from wallflower.commands.plan import plan
 from wallflower.commands.poll import poll
@@ -65,6 +66,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "figures": figures,
     "shuffler": shuffler,
     "poll": poll,
+    "invite": invite,
 }
 
 

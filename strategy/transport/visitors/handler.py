@@ -7,6 +7,7 @@ in it, nor its size, depends on an outcome.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections import OrderedDict
@@ -16,6 +17,7 @@ from typing import Final, Protocol
 
 from wallflower.protocol.errors import (
     AuthenticationError,
+    JournalError,
     MalformedMessageError,
     ProtocolError,
     RefusalError,
@@ -48,6 +50,7 @@ from wallflower.strategy.store.seats import (
     TakenSeat,
 )
 
+_log = logging.getLogger(__name__)
 # Of people whose certificates are remembered; each is shown twice, soon after another.
 MOST_REMEMBERED: Final = 4096
 _MOST_COHORTS = 256  # whose terms a worker keeps
@@ -157,7 +160,8 @@ class VisitorHandler:
             return await work
         except (ProtocolError, RefusalError) as error:
             return refuse(error.code)
-        except UnavailableError:
+        except (JournalError, UnavailableError) as error:
+            _log.error(str(error), extra={"event": "store-unavailable"})
             return refuse(RefusalCode.STORE_UNAVAILABLE, again=True)
 
     def _read(self, body: bytes) -> VisitorPoll:

@@ -1,0 +1,255 @@
+"""One person who arrives: takes a seat, is shown its arm, answers, all of it once.
+
+The person's node is the one that everybody else has: policy, ledger, session. What may
+happen once is on disk before it happens, so that a process that died goes on: the
+arrival before it is sent, the spend before the arm is shown, the answer before it
+leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from wallflower.clients.consent import ClientPolicy
+from wallflower.clients.host.assemble import NodeSetup, make_node
+from wallflower.clients.node.node import Node
+from wallflower.clients.node.sessions import SessionStore
+from wallflower.clients.transport.visitor_calls import Poll
+from wallflower.protocol.errors import (
+    InputError,
+    MalformedMessageError,
+    ProtocolError,
+    RefusalError,
+    UnavailableError,
+    WrongContextError,
+)
+from wallflower.protocol.files.sections import one_of
+from wallflower.protocol.identity.enrolment import NodeIdentity
+from wallflower.protocol.refusals import RefusalCode
+from wallflower.protocol.secure_sum.context import parse
+from wallflower.protocol.visitors import (
+    ADMISSIONS,
+    ARRIVAL_BYTES,
+    LARGEST_REPLY,
+    OPEN,
+    VERSION,
+    arrival_transcript,
+)
+from wallflower.protocol.wire.node_pb2 import NodeAnswer, NodeRequest, TaskAnswer
+from wallflower.protocol.wire.visitors_pb2 import Seat, VisitorPoll, VisitorReply
+
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 60.0
+_PATIENCE_S = 3_600.0
+_CODES = frozenset(code.value for code in RefusalCode)
+_jitter = secrets.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a person is shown; `reason` says why nothing is measured, if so."""
+
+    arm_name: str
+    reason: str = ""
+
+    @property
+    def measured(self) -> bool:
+        """Whether this person is in a sum."""
+        return not self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who comes to which run.
+
+    Attributes
+    ----------
+    run_id : the run.
+    admission : how they come: ``enrolled``, ``invited`` or ``open``.
+    name : as on the certificate; drawn where anybody may come.
+    identity : signs; None where anybody may come.
+    arrival : sixteen bytes, the same for every repetition.
+    """
+
+    run_id: str
+    admission: str
+    name: str
+    identity: NodeIdentity | None
+    arrival: bytes
+
+    def arriving(self) -> VisitorPoll:
+        """Return the poll of an arrival."""
+        poll = self._poll()
+        if self.identity is not None and self.identity.certificate is not None:
+            poll.certificate = self.identity.certificate.to_bytes()
+            poll.signature = self.identity.sign(arrival_transcript(poll))
+        return poll
+
+    def answering(self, answer: bytes) -> VisitorPoll:
+        """Return the poll of an answer, a serialized NodeAnswer."""
+        poll = self._poll()
+        poll.answer = answer
+        return poll
+
+    def _poll(self) -> VisitorPoll:
+        return VisitorPoll(
+            version=VERSION,
+            run_id=self.run_id,
+            visitor=self.name,
+            arrival=self.arrival,
+        )
+
+
+@contextlib.contextmanager
+def visitor_at(
+    home: Path,
+    run_id: str,
+    setup: NodeSetup,
+    identity: NodeIdentity | None = None,
+    admission: str = OPEN,
+) -> Iterator[Visitor]:
+    """Make the visitor whose state lies in a folder; the ledger is the setup's.
+
+    Parameters
+    ----------
+    home : Path
+        Where arrivals and sessions are kept.
+    run_id : str
+        The run to come to.
+    setup : NodeSetup
+        Policy, ledger, source of the outcome, whom to believe.
+    identity : NodeIdentity, optional
+        Of an invitation, or with a certificate of enrolment; None where anybody may
+        come.
+    admission : str
+        How they come: ``enrolled``, ``invited`` or ``open``.
+    """
+    one_of("admission", admission, ADMISSIONS)
+    if (identity is None) != (admission == OPEN):
+        allowed = "an identity, except where anybody may come"
+        raise InputError("identity", "missing or too much", allowed)
+    store = SessionStore(home)
+    try:
+        name = _name(store, run_id) if identity is None else identity.node_id
+        drawn = secrets.token_bytes(ARRIVAL_BYTES)
+        arrival = store.write_once("arrival", name, run_id, drawn)
+        person = Person(run_id, admission, name, identity, arrival)
+        node = make_node(setup, name, [name], store=store)
+        yield Visitor(person, node, setup.policy)
+    finally:
+        store.close()
+
+
+def _name(store: SessionStore, run_id: str) -> str:
+    """Draw a name; another one in every run, so that nobody is recognised."""
+    return store.write_once("name", "", run_id, secrets.token_bytes(16)).hex()
+
+
+class Visitor:
+    """One person on their own node.
+
+    Parameters
+    ----------
+    person : Person
+        Who comes to which run.
+    node : Node
+        Their node: one user, of the person's name.
+    policy : ClientPolicy
+        The node's: what the person agreed to.
+    """
+
+    def __init__(self, person: Person, node: Node, policy: ClientPolicy) -> None:
+        self.person = person
+        self._node = node
+        self._policy = policy
+        self._node.only_run = person.run_id
+        self._node.polls = True  # holds no share of any key
+
+    async def take_part(self, poll: Poll) -> Shown:
+        """Arrive, show the arm, answer; whatever was done before is not done again.
+
+        Raises RefusalError where the terms are not what was agreed to, or the server
+        does not take us; UnavailableError where it is not reached for an hour.
+        """
+        reply = await self._send(poll, self.person.arriving())
+        if reply.WhichOneof("kind") == "no_seat":
+            return Shown(reply.no_seat.arm_name, reply.no_seat.reason or "no-free-seat")
+        if reply.WhichOneof("kind") != "seat":
+            raise MalformedMessageError("an arrival was answered with something else")
+        request = read_seat(reply.seat, self.person)
+        self._policy.check_arms(reply.seat.arms)
+        answer = await self._node.handle(reply.seat.request)
+        _check_given(parse(NodeAnswer, answer))
+        taken = await self._send(poll, self.person.answering(answer))
+        if taken.WhichOneof("kind") != "taken":
+            raise MalformedMessageError("an answer was answered with something else")
+        return Shown(request.tasks[0].stage.spec.arm_name)
+
+    async def _send(self, poll: Poll, message: VisitorPoll) -> VisitorReply:
+        """Send a poll until it has its reply; raises RefusalError."""
+        loop, body = asyncio.get_running_loop(), message.SerializeToString()
+        until, wait_s = loop.time() + _PATIENCE_S, _FIRST_WAIT_S
+        while True:
+            try:
+                reply = _read_reply(await poll(body))
+                if not reply.refused.again:
+                    return _accepted(reply)
+                failure = UnavailableError(f"the server said {reply.refused.code}")
+            except UnavailableError as error:
+                failure = error
+            if loop.time() + wait_s > until:
+                raise failure
+            await asyncio.sleep(wait_s * (0.75 + _jitter.random() / 2))
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+
+def read_seat(seat: Seat, person: Person) -> NodeRequest:
+    """Return a seat's request, or refuse what is no seat of this person.
+
+    A server could send a visitor anything that a node answers. Only this is answered:
+    one stage of one cohort, for this person alone, under the admission they came by.
+    """
+    request = parse(NodeRequest, seat.request)
+    if len(request.tasks) != 1 or request.tasks[0].WhichOneof("kind") != "stage":
+        raise WrongContextError("a seat asks for one stage of one cohort")
+    stage = request.tasks[0].stage
+    if list(stage.users) != [person.name]:
+        raise WrongContextError("a seat is for one person")
+    if stage.spec.admission != person.admission:
+        raise RefusalError(
+            RefusalCode.BAD_COHORT,
+            f"came {person.admission}, to a cohort whose people are "
+            f"{stage.spec.admission[:20] or 'known beforehand'}",
+        )
+    if stage.spec.arm_name not in seat.arms:
+        raise WrongContextError("a seat whose arm is not in the experiment")
+    return request
+
+
+def _read_reply(body: bytes) -> VisitorReply:
+    if len(body) > LARGEST_REPLY:
+        raise MalformedMessageError("a reply is too large")
+    return parse(VisitorReply, body)
+
+
+def _accepted(reply: VisitorReply) -> VisitorReply:
+    if reply.WhichOneof("kind") == "refused":
+        raise _refusal(reply.refused.code, "the server does not take this poll")
+    return reply
+
+
+def _check_given(answer: NodeAnswer) -> TaskAnswer:
+    (given,) = answer.answers
+    if given.WhichOneof("kind") != "message":
+        raise _refusal(given.refusal.code, "the seat's terms are not what was agreed")
+    return given
+
+
+def _refusal(code: str, text: str) -> RefusalError | ProtocolError:
+    if code in _CODES:
+        return RefusalError(RefusalCode(code), text)
+    return ProtocolError(text)
