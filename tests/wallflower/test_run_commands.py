@@ -434,7 +434,7 @@ def test_a_full_disk_is_exit_4_and_the_run_goes_on_when_there_is_room(
     many = SMALL.replace("first-batch = 40", "first-batch = 2000").replace(
         "users = 60", "users = 600"
     )
-    done = run_limited(write(tmp_path, many), run_dir, 96 * 1024)
+    done = run_limited(write(tmp_path, many), run_dir, 128 * 1024)
     assert done.returncode == 4, done.stderr
     assert "make room, then `wallflower resume" in done.stderr
     assert "Traceback" not in done.stderr

@@ -7,16 +7,14 @@ and is hidden from screen readers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 
 from markupsafe import Markup
 
 from wallflower.marks import Mark
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.results.history import ArmRow, RoundRow
+from wallflower.results.scale import Scale, place_in_unit
 
 _SHAPES = {
     "circle": '<circle r="{r}"/>',
@@ -24,52 +22,6 @@ _SHAPES = {
     "diamond": '<path d="M0 -{w}L{w} 0L0 {w}L-{w} 0Z"/>',
     "triangle": '<path d="M0 -{w}L{w} {r}L-{w} {r}Z"/>',
 }
-_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25)
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """From 0 to `top`, a tick every `step`."""
-
-    top: float
-    step: float
-
-    @property
-    def ticks(self) -> tuple[float, ...]:
-        """Where the lines are."""
-        count = round(self.top / self.step)
-        return tuple(round(self.step * number, 6) for number in range(count + 1))
-
-    def percent(self, value: float) -> str:
-        """Say how far along a value lies."""
-        return f"{100 * min(max(value / self.top, 0.0), 1.0):.2f}%"
-
-
-def scale_for(values: Sequence[float]) -> Scale:
-    """Choose round ends and about five steps that hold all values.
-
-    Examples
-    --------
-    >>> scale_for([0.03, 0.27]).ticks
-    (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
-    >>> scale_for([1.0]).top
-    1.0
-    """
-    most = min(1.0, max(values, default=1.0))
-    step = next((step for step in _STEPS if most <= 6 * step), _STEPS[-1])
-    return Scale(round(step * max(1, math.ceil(most / step - 1e-9)), 6), step)
-
-
-def place_in_unit(place: float, measured: RewardRange) -> str:
-    """Return the number in the unit at a place of [0, 1] with few decimals.
-
-    Examples
-    --------
-    >>> place_in_unit(0.3, RewardRange(Fraction(-3), Fraction(7)))
-    '0'
-    """
-    width = measured.high - measured.low
-    return f"{float(measured.low + width * Fraction(str(place))):,.12g}"
 
 
 def axis(scale: Scale, measured: RewardRange) -> Markup:

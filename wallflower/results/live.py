@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Literal, Self
 from wallflower.protocol.numbers import counted
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.rewards.seeded import TEST_MODE
-from wallflower.results.view import arm_cells, bar_width, describe_long_unit, headings
+from wallflower.results.view import (
+    arm_cells,
+    bar_width,
+    describe_long_unit,
+    headings,
+    scale_of,
+)
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.store import events
 from wallflower.strategy.store.losses import describe_findings, describe_losses
@@ -27,13 +33,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class OpenCohort:
-    """One arm's cohort under way: the stage it is in, the nodes heard in it."""
+    """One arm's cohort of the round: the stage it is in, the nodes heard in it.
+
+    `ended` says what came of it, once that is known; the round goes on with others.
+    """
 
     arm: int
     users: int
     nodes: int
     stage: str = ""
     heard: int = 0
+    ended: str = ""
 
 
 @dataclass(slots=True)
@@ -46,12 +56,15 @@ class UnderWay:
     views : the arms as they stand.
     rounds : the arms after every round that was finished.
     users_of_round : asked in the round under way; 0 between rounds and after the end.
+    arms_of_round : their arms.
+    cohorts : those of the round under way, also the ones that ended.
     """
 
     told: int = 0
     test_mode: bool = False
     round: int = 0
     users_of_round: int = 0
+    arms_of_round: tuple[int, ...] = ()
     invited: int = 0
     answered: int = 0
     lost: int = 0
@@ -76,10 +89,12 @@ class UnderWay:
                 self.waiting = event
             case events.RoundStarted():
                 self.round, self.users_of_round = event.number, event.users
+                self.arms_of_round = event.arms
                 self.waiting = None
                 self.cohorts.clear()
             case events.CohortAsked():
                 self.invited += event.users
+                self._forget_void(event.arm)
                 self.cohorts[event.cohort_id] = OpenCohort(
                     event.arm, event.users, event.nodes
                 )
@@ -90,11 +105,7 @@ class UnderWay:
                 cohort.stage, cohort.heard = event.stage, event.heard
                 cohort.nodes = event.nodes
             case events.CohortEnded():
-                self.cohorts.pop(event.cohort_id, None)
-                self.answered += event.survivors
-                self._answered_here += event.survivors
-                self.lost += event.lost
-                self.invited -= event.returned
+                self._end_cohort(event)
             case events.RoundFinished():
                 self._finish(event)
             case events.ArmRetired():
@@ -105,6 +116,24 @@ class UnderWay:
                 | events.RetirementRefused()
             ):
                 pass
+
+    def _forget_void(self, arm: int) -> None:
+        """Drop an arm's cohort without a sum: the next attempt takes its place."""
+        for cohort_id, cohort in list(self.cohorts.items()):
+            if cohort.arm == arm and cohort.ended:
+                del self.cohorts[cohort_id]
+
+    def _end_cohort(self, event: events.CohortEnded) -> None:
+        if (cohort := self.cohorts.get(event.cohort_id)) is not None:
+            cohort.ended = (
+                f"done: {event.survivors:,} of {cohort.users:,} answered"
+                if event.void is None
+                else f"no sum ({event.void.replace('-', ' ')})"
+            )
+        self.answered += event.survivors
+        self._answered_here += event.survivors
+        self.lost += event.lost
+        self.invited -= event.returned
 
     def _finish(self, event: events.RoundFinished) -> None:
         self.views = self.rounds[event.number] = event.views
@@ -274,14 +303,15 @@ class RunView:
 
         arms = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         bars = bar_width(columns)
-        for index, heading in enumerate(headings(bars, self._measured)):
+        scale = scale_of(self._now.views)
+        for index, heading in enumerate(headings(bars, self._measured, scale)):
             number = 0 < index < 4
             justify: Literal["right", "left"] = "right" if number else "left"
             arms.add_column(heading, justify=justify, no_wrap=number, overflow="fold")
         now = self._now
         for view in now.views:
             name = self._arms[view.arm]
-            cells = arm_cells(name, view, False, bars, self._measured)
+            cells = arm_cells(name, view, False, bars, self._measured, scale)
             arms.add_row(*cells, style="" if view.active else "dim")
         banner = f"{TEST_MODE}\n" if now.test_mode else ""
         stands = f"round {now.round}: {counted(now.users_of_round, 'user')} asked"
@@ -299,7 +329,7 @@ class RunView:
         told += [
             f"{self._arms[one.arm]}: {one.stage} {one.heard}/{one.nodes}"
             for one in self._now.cohorts.values()
-            if one.stage
+            if one.stage and not one.ended
         ]
         return told[:6]
 

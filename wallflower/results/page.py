@@ -40,9 +40,11 @@ from wallflower.results.history import (
 )
 from wallflower.results.result import RunResult
 from wallflower.results.run_folder import find_run, ledger_checks
+from wallflower.results.scale import Scale, place_in_unit, scale_for
 from wallflower.results.statements import REASONS, annex_of, describe_end, verdict
 from wallflower.results.view import count_people
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store.database import RunLock
 from wallflower.strategy.store.entries import VOID
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.losses import describe_findings
@@ -51,6 +53,7 @@ from wallflower.version import __version__
 if TYPE_CHECKING:
     import pandas
 
+_ROOM = 2.0  # for the intervals of earlier rounds, in those of the last
 _MOST_VOID = 50  # the latest; `wallflower export` has all
 _STEPS = {
     "resumed": "The run was resumed in round {}.",
@@ -87,7 +90,7 @@ def _gather(journal: Journal) -> dict[str, Any]:
         "canonical": history.result.config.canonical(),
         "checks": checks,
         "holds": holds,
-        "verdict": verdict(history, checks),
+        "verdict": verdict(history, checks, running=RunLock.is_held(journal.run_dir)),
         "arms": arms_of(
             history.arms,
             history.result.config.experiment.arms,
@@ -116,8 +119,8 @@ def arms_of(
 ) -> list[dict[str, Any]]:
     """Return every arm with its rows and pictures, the highest estimate first."""
     rounds = len({row.round for row in every})
-    scale = drawing.scale_for([row.upper for row in every[-len(names) :]])
-    whole = drawing.scale_for([row.upper for row in every])
+    scale = scale_for([row.upper for row in every[-len(names) :]])
+    whole = _scale_of_rounds(every[-len(names) :])
     arms: list[dict[str, Any]] = []
     for number, name in enumerate(names):
         rows = [row for row in every if row.arm == name]
@@ -140,15 +143,25 @@ def arms_of(
                 "shrinking": drawing.shrinking(whole, rows, mark, rounds),
                 "axis": drawing.axis(scale, measured),
                 "drawn": measured.with_unit(
-                    f"from {drawing.place_in_unit(0.0, measured)} to "
-                    f"{drawing.place_in_unit(whole.top, measured)}"
+                    f"from {place_in_unit(0.0, measured)} to "
+                    f"{place_in_unit(whole.top, measured)}"
                 ),
+                "cut": any(row.upper > whole.top for row in every),
                 "rounds": rounds,
             }
         )
     return sorted(
         arms, key=lambda arm: (not arm["best"], -(arm["last"].estimate or 0.0))
     )
+
+
+def _scale_of_rounds(last: Sequence[ArmRow]) -> Scale:
+    """Choose the scale of all rounds by where they led, not by the widest interval.
+
+    The first intervals hold nearly everything; on their scale no later one is seen.
+    """
+    seen = [row.estimate or 0.0 for row in last]
+    return scale_for([*seen, *(_ROOM * row.upper for row in last if row.active)])
 
 
 def _by_arm(history: History) -> list[dict[str, Any]]:

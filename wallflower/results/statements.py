@@ -47,8 +47,13 @@ class Verdict:
     sentences: tuple[str, ...]
 
 
-def verdict(history: History, checks: Sequence[Check]) -> Verdict:
-    """Say which arm is best, or what is known instead; never a winner so far."""
+def verdict(
+    history: History, checks: Sequence[Check], *, running: bool = False
+) -> Verdict:
+    """Say which arm is best, or what is known instead; never a winner so far.
+
+    `running`: a server works on the run, and what is not known yet is no failure.
+    """
     if not all(check.holds for check in checks):
         return Verdict(
             "This record does not hold.",
@@ -73,7 +78,7 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
     missing = result.missing
     holds = tuple(filter(None, [missing.describe(result.winner, "“”")]))
     if not history.arms:
-        return _without_a_round(result, by_hand)
+        return _without_a_round(result, by_hand, running=running)
     fallen = [row for row in history.arms if row.fell and not row.retired]
     if result.winner is not None and result.retired and result.last is not None:
         headline, meaning = winner_meaning(
@@ -96,16 +101,18 @@ def verdict(history: History, checks: Sequence[Check]) -> Verdict:
         f"Out {'is' if len(fallen) == 1 else 'are'} "
         f"{listed([f'“{row.arm}”' for row in fallen])}: {risk[0].lower()}{risk[1:]}"
         if fallen
-        else "No arm could be ruled out."
+        else f"No arm {'is ruled out so far' if running else 'could be ruled out'}."
         if result.decides
         else describe_purpose(result.config.policy.name)
     )
     if result.finished is None:
         return Verdict(
             missing.qualify(
-                f"Not finished: {len(left)} of {len(names)} arms are left."
+                f"Under way: {len(left)} of {len(names)} arms are in the race."
+                if running
+                else f"Not finished: {stand}"
             ),
-            "waits for nodes" if result.waiting else "not finished",
+            _label(result, running=running),
             "open",
             (learnt, *holds, *by_hand),
         )
@@ -135,11 +142,19 @@ def _decided(missing: MissingPeople) -> tuple[str, str]:
     return ("decided", "open" if missing.qualification else "good")
 
 
-def _without_a_round(result: RunResult, by_hand: tuple[str, ...]) -> Verdict:
+def _label(result: RunResult, *, running: bool) -> str:
+    if result.waiting:
+        return "waits for nodes"
+    return "under way" if running else "not finished"
+
+
+def _without_a_round(
+    result: RunResult, by_hand: tuple[str, ...], *, running: bool
+) -> Verdict:
     """Say that nothing is known yet and, where sums failed, why."""
     headline = "No round is finished yet."
     if not result.void:
-        return Verdict(headline, "not finished", "open", by_hand)
+        return Verdict(headline, _label(result, running=running), "open", by_hand)
     why = [f"{REASONS.get(word, word)} ({n:,})" for word, n in result.losses.items()]
     return Verdict(
         headline,

@@ -16,6 +16,7 @@ from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.sentences import percent
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.results.scale import Scale, place_in_unit, scale_for
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.store.entries import DEALING
 from wallflower.strategy.store.losses import describe_findings, describe_losses
@@ -46,7 +47,7 @@ def bar_width(columns: int) -> int:
 def bar(
     lower: float, upper: float, estimate: float | None, width: int, mark: str = "●"
 ) -> str:
-    """Draw an interval of [0, 1] with its estimate.
+    """Draw an interval within [0, 1] with its estimate.
 
     Examples
     --------
@@ -55,16 +56,21 @@ def bar(
     """
     last = width - 1
     cells = ["·"] * width
-    start, end = round(lower * last), round(upper * last)
+    start, end = (round(min(max(place, 0.0), 1.0) * last) for place in (lower, upper))
     cells[start : end + 1] = "━" * (end + 1 - start)
     if estimate is not None:
         cells[round(min(max(estimate, 0.0), 1.0) * last)] = mark
     return "".join(cells)
 
 
-def headings(bars: int, measured: RewardRange) -> Sequence[str]:
+def scale_of(views: Sequence[ArmView]) -> Scale:
+    """Return the scale on which the intervals of these arms are drawn."""
+    return scale_for([view.upper for view in views])
+
+
+def headings(bars: int, measured: RewardRange, scale: Scale) -> Sequence[str]:
     """Return the headings of the arms' table, with bars of this width or none."""
-    low, high = measured.ends
+    low, high = (place_in_unit(place, measured) for place in (0.0, scale.top))
     room = max(bars - len(low), len(high) + 1)
     drawn = (f"{low}{high:>{room}}",) if bars else ()
     return ("arm", "users", "mean", "interval", *drawn, "")
@@ -76,6 +82,7 @@ def arm_cells(
     winner: bool,
     bars: int,
     measured: RewardRange,
+    scale: Scale,
 ) -> Sequence[RenderableType]:
     """Return one arm's row: name, users, estimate, interval, bar, status."""
     from rich.text import Text
@@ -89,13 +96,17 @@ def arm_cells(
         status = f"retired after round {view.eliminated_in}"
     else:
         status = f"out in round {view.eliminated_in}"
-    interval = view.lower, view.upper, estimate
+    drawn = (
+        view.lower / scale.top,
+        view.upper / scale.top,
+        None if estimate is None else estimate / scale.top,
+    )
     return (
         Text.assemble((f"{mark.glyph} ", mark.colour), name),
         count_people(view.users, view.asked),
         "–" if estimate is None else _fit(measured.format_mean(estimate), measured),
         _fit(measured.format_interval(view.lower, view.upper), measured),
-        *((Text(bar(*interval, bars, mark.glyph), mark.colour),) if bars else ()),
+        *((Text(bar(*drawn, bars, mark.glyph), mark.colour),) if bars else ()),
         status,
     )
 
@@ -125,12 +136,16 @@ def print_result(result: RunResult) -> None:
     arms, measured = result.config.experiment.arms, result.config.reward_range
     title = f"{result.config.experiment.name} ({result.run_id})"
     title += describe_long_unit(measured)
-    view = table(*headings(bars, measured), title=title, narrow=out.width < _NARROW)
+    views = result.last.views if result.last else ()
+    scale = scale_of(views)
+    columns = headings(bars, measured, scale)
+    view = table(*columns, title=title, narrow=out.width < _NARROW)
     for column in (view.columns[0], view.columns[-1]):  # words may fold, numbers not
         column.no_wrap, column.overflow = False, "fold"
-    for row in result.last.views if result.last else ():
+    for row in views:
         name = arms[row.arm]
-        view.add_row(*arm_cells(name, row, name == result.winner, bars, measured))
+        best = name == result.winner
+        view.add_row(*arm_cells(name, row, best, bars, measured, scale))
     out.print(view)
     if result.last:
         chance = percent(result.config.experiment.failure_probability)

@@ -249,8 +249,7 @@ class WatchedRun:
                 f"Round {now.round} is finished." if now.round else "Nodes come in."
             )
             return "under way", "open", f"{between}{stops}"
-        active = {cohort.arm for cohort in now.cohorts.values()}
-        about = f" about {counted(len(active), 'arm')}" if active else ""
+        about = f" about {counted(len(now.arms_of_round), 'arm')}"
         estimate = now.estimate()
         return (
             "under way",
@@ -261,12 +260,13 @@ class WatchedRun:
 
     def _line(self, cohort: OpenCohort) -> _CohortLine:
         stage = f"{cohort.stage}: " if cohort.stage else ""
+        words = f"{stage}{cohort.heard} of {counted(cohort.nodes, 'node')} heard"
         return _CohortLine(
             self._config.experiment.arms[cohort.arm],
             drawing.legend(mark_of(cohort.arm)),
-            cohort.heard,
+            cohort.nodes if cohort.ended else cohort.heard,
             cohort.nodes,
-            f"{stage}{cohort.heard} of {counted(cohort.nodes, 'node')} heard",
+            cohort.ended or words,
         )
 
     def _show(self, parts: Mapping[str, str]) -> None:
@@ -286,7 +286,7 @@ def _fragments(shown: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _CohortLine:
-    """One cohort under way, as it is shown."""
+    """One cohort of the round under way, as it is shown."""
 
     name: str
     mark: Markup

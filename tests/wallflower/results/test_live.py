@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
@@ -88,6 +89,20 @@ async def test_on_a_terminal_arms_have_bars_and_cohorts_their_progress(
     assert "first: contribute 3/10" in drawn.getvalue()
     assert "out in round 1" in drawn.getvalue()
     assert bar(0.6, 0.9, 0.75, 30) in drawn.getvalue()
+
+
+async def test_bars_of_small_rates_fill_their_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    low = ArmView(0, 9000, 0.01, 0.005, 0.015, True, None, asked=9000)
+    high = ArmView(1, 9000, 0.03, 0.025, 0.035, True, None, asked=9000)
+    view = RunView(ARMS)
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    await view.listen(dataclasses.replace(END, views=(low, high)))
+    drawn = io.StringIO()
+    Console(file=drawn, width=120).print(view._render())
+    assert " 0.04 " in drawn.getvalue()  # the right end of the bars
+    assert bar(0.625, 0.875, 0.75, 30) in drawn.getvalue()
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

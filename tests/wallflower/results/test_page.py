@@ -7,6 +7,7 @@ import json
 import re
 import sqlite3
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from tests.support.failing_nodes import nodes_fail
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.protocol.rewards.reward_range import RewardRange
-from wallflower.results.page import content
+from wallflower.results.history import ArmRow
+from wallflower.results.page import arms_of, content
 from wallflower.results.statements import describe_elimination
 from wallflower.results.view import count_people
 from wallflower.strategy.bandit.policy import EliminationReason
@@ -340,6 +342,14 @@ def test_a_number_stands_with_its_noun(failing: Path) -> None:
 def test_nobody_lost_is_nothing_that_differs(undecided: Path) -> None:
     with Journal.read(undecided) as journal:
         assert content(journal)["rates"].p_value == 1.0
+
+
+def test_the_rounds_are_drawn_on_the_scale_of_what_they_led_to() -> None:
+    row = ArmRow(1, "a", 9, 9, 0.1, 0.0, 1.0, True, False, None, False, "")
+    end = replace(row, round=9, estimate=0.03, lower=0.025, upper=0.035)
+    every = [replace(one, arm=arm) for one in (row, end) for arm in ("a", "b")]
+    (first, _) = arms_of(every, ("a", "b"), None, RewardRange())
+    assert (first["drawn"], first["cut"]) == ("from 0 to 0.08", True)
 
 
 def test_a_small_chance_is_written_for_people() -> None:

@@ -28,6 +28,8 @@ ARMS = ("a", "b", "c")
 STARTED = events.RunStarted("run", ARMS, 12, 720, 720, 0)
 ROUND = events.RoundStarted(1, 1, (0, 1, 2), 120)
 ASKED = events.CohortAsked("c1", 1, 1, 1, 1, 40, 12)
+ENDED = events.CohortEnded("c1", 1, 1, 38, 2, None, (), 1.0)
+VOID = events.CohortEnded("c1", 1, 1, 0, 40, "quorum-not-met", (), 1.0)
 HEARD = events.CohortProgress("c1", 1, "contribute", 5, 12)
 VIEWS = tuple(ArmView(n, 40, 0.5, 0.2, 0.8, True, None, asked=40) for n in range(3))
 FINISHED = events.RoundFinished(1, VIEWS, 120, 120, 0, None, 1.0)
@@ -87,8 +89,32 @@ async def test_what_a_server_tells_is_on_the_page_at_once(run_dir: Path) -> None
         async with watched(run_dir) as watcher:
             await watcher.tell(STARTED, ROUND, ASKED, HEARD)
             now = await watcher.shows("now", "contribute: 5 of 12 nodes heard")
-            assert "Round 1: 120 people are asked about 1 arm." in now
+            assert "Round 1: 120 people are asked about 3 arms." in now
             assert 'max="12"' in now
+
+
+async def test_a_cohort_that_ended_stays_on_the_page_until_its_round_is_over(
+    run_dir: Path,
+) -> None:
+    again = dataclasses.replace(ASKED, cohort_id="c2", attempt=2)
+    with Journal.resume(run_dir):
+        async with watched(run_dir) as watcher:
+            await watcher.tell(STARTED, ROUND, ASKED, HEARD, VOID)
+            now = await watcher.shows("now", "no sum (quorum not met)")
+            assert "about 3 arms" in now
+            await watcher.tell(again, dataclasses.replace(ENDED, cohort_id="c2"))
+            now = await watcher.shows("now", "done: 38 of 40 answered")
+            assert "no sum" not in now
+            await watcher.tell(FINISHED)
+            assert "done:" not in await watcher.shows("now", "Round 1 is finished.")
+
+
+async def test_a_run_with_a_server_is_labelled_as_under_way(run_dir: Path) -> None:
+    async with watched(run_dir) as watcher:
+        assert ">not finished<" in watcher.run.parts["verdict"]
+        with Journal.resume(run_dir):
+            await watcher.tell(STARTED, ROUND)
+            await watcher.shows("verdict", ">under way<")
 
 
 async def test_the_arms_are_drawn_from_the_events_before_the_record_is_verified(
