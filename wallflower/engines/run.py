@@ -7,7 +7,7 @@ import datetime
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -190,7 +190,7 @@ def _carry_out(
         try:
             requests = StopRequests(job, view.say)
             work = run_until_told(find_engine(engine).run, job, requests, until_s)
-            run_to_end(work, requests.stop_after_round)
+            run_to_end(_say_waits(work, view), requests.stop_after_round)
         except (KeyboardInterrupt, asyncio.CancelledError):
             raise _StoppedRun(
                 "interrupted; finished rounds are kept, the cohorts under way are void."
@@ -214,6 +214,15 @@ def _carry_out(
             f"`wallflower status {directory}`, then `wallflower resume {directory}`"
         )
     return directory
+
+
+async def _say_waits(work: Coroutine[None, None, None], view: RunView) -> None:
+    """Do the work; say what it waits for where nothing else is said for long."""
+    signs = asyncio.create_task(view.break_silence())
+    try:
+        await work
+    finally:
+        signs.cancel()
 
 
 def pause_run(run: str) -> Path:

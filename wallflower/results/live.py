@@ -6,6 +6,7 @@ the state that the events add up to; the live page shows it too.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -29,6 +30,9 @@ from wallflower.strategy.store.losses import describe_findings, describe_losses
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
+
+
+_MOST_NAMED = 8  # cohorts in a line
 
 
 @dataclass(slots=True)
@@ -154,6 +158,22 @@ class UnderWay:
             f"invited {self.invited:,}, answered {self.answered:,}, lost {self.lost:,}"
         )
 
+    def waits_for(self, names: Sequence[str]) -> str:
+        """Say whose answers are out; `names` are those of all arms."""
+        if not self.users_of_round:
+            between = f"round {self.round} is over" if self.round else "no round so far"
+            return f"{between}; waiting for nodes to come in or to agree"
+        heard = [
+            f"{names[one.arm]} {one.stage or 'asked'} {one.heard}/{one.nodes}"
+            for one in self.cohorts.values()
+            if not one.ended
+        ]
+        more = f" and {len(heard) - _MOST_NAMED} more" * (len(heard) > _MOST_NAMED)
+        return (
+            f"round {self.round} goes on; nodes heard: "
+            f"{', '.join(heard[:_MOST_NAMED])}{more}"
+        )
+
     def estimate(self) -> str:
         """How long the round under way takes at the pace of those before it.
 
@@ -175,6 +195,7 @@ def _duration(seconds: float) -> str:
 
 
 _REFRESH_PER_S = 5.0
+_SILENCE_S, _LONGEST_SILENCE_S = 15.0, 600.0
 
 
 class RunView:
@@ -187,6 +208,7 @@ class RunView:
         self._measured = measured
         self._now = UnderWay()
         self._said = ""
+        self._lines = 0
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -207,6 +229,21 @@ class RunView:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+
+    async def break_silence(self) -> None:
+        """Say what a run waits for whenever nothing was said for long, until cancelled.
+
+        The pauses grow, so that a window of days does not fill a log.
+        """
+        pause_s, lines = _SILENCE_S, self._lines
+        while True:
+            await asyncio.sleep(pause_s)
+            if self._lines == lines:
+                self._line(f"  {self._now.waits_for(self._arms)}")
+                pause_s = min(2 * pause_s, _LONGEST_SILENCE_S)
+            else:
+                pause_s = _SILENCE_S
+            lines = self._lines
 
     def say(self, text: str) -> None:
         """Show what was understood of the operator's request."""
@@ -289,6 +326,7 @@ class RunView:
         return f"; {estimate}" if estimate else ""
 
     def _line(self, text: str) -> None:
+        self._lines += 1
         if self._live is None:
             # A run does not end because its reader has gone (`2>&1 | head`).
             with suppress(OSError):
@@ -311,7 +349,9 @@ class RunView:
         now = self._now
         for view in now.views:
             name = self._arms[view.arm]
-            cells = arm_cells(name, view, False, bars, self._measured, scale)
+            cells = arm_cells(
+                name, view, False, bars=bars, measured=self._measured, scale=scale
+            )
             arms.add_row(*cells, style="" if view.active else "dim")
         banner = f"{TEST_MODE}\n" if now.test_mode else ""
         stands = f"round {now.round}: {counted(now.users_of_round, 'user')} asked"

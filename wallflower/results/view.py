@@ -80,6 +80,7 @@ def arm_cells(
     name: str,
     view: ArmView,
     winner: bool,
+    *,
     bars: int,
     measured: RewardRange,
     scale: Scale,
@@ -145,7 +146,9 @@ def print_result(result: RunResult) -> None:
     for row in views:
         name = arms[row.arm]
         best = name == result.winner
-        view.add_row(*arm_cells(name, row, best, bars, measured, scale))
+        view.add_row(
+            *arm_cells(name, row, best, bars=bars, measured=measured, scale=scale)
+        )
     out.print(view)
     if result.last:
         chance = percent(result.config.experiment.failure_probability)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import io
 
 import pytest
 from rich.console import Console
 
+from tests.support.virtual_time import in_virtual_time
 from wallflower.results.live import RunView
 from wallflower.results.view import bar
 from wallflower.strategy.bandit.policy import ArmView
@@ -161,3 +163,23 @@ async def test_a_run_goes_on_when_the_reader_of_its_lines_has_gone(
     with RunView(ARMS) as view:
         for event in (*STORY, END):
             await view.listen(event)
+
+
+@in_virtual_time
+async def test_whom_a_silent_round_waits_for_is_said_again_and_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    view = RunView(ARMS)
+    signs = asyncio.create_task(view.break_silence())
+    await asyncio.sleep(16)
+    for event in STORY[:5]:
+        await view.listen(event)
+    await asyncio.sleep(100)
+    signs.cancel()
+    await asyncio.wait([signs])
+    first, *_, second, third = capsys.readouterr().err.splitlines()
+    assert first == "  no round so far; waiting for nodes to come in or to agree"
+    assert second == third
+    assert third == (
+        "  round 1 goes on; nodes heard: first contribute 3/10, second asked 0/10"
+    )
