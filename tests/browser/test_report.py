@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from tests.wallflower.test_run_commands import invoke
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
 LOOKS = [*((width, "light") for width in WIDTHS), (1400, "dark")]
+MOST_SHEETS = 10  # of ten arms and a dozen rounds
 LONG = SMALL.replace('"b"', '"' + "a name without any place to break " * 5 + '"')
 ALL_FAIL = FAILING.replace("some_fail", "all_fail").replace(
     "[nodes]", "[transport]\nattempts = 1\n[nodes]"
@@ -148,6 +150,7 @@ def test_a_report_prints_on_a4_with_all_its_tables(
         copy.write_bytes(paper)
     assert hidden == []
     assert paper.startswith(b"%PDF")
+    assert len(re.findall(rb"/Type /Page\b", paper)) <= MOST_SHEETS
     assert b"/MediaBox [0 0 594" in paper or b"/MediaBox [0 0 595" in paper
 
 

@@ -39,6 +39,9 @@ _SERVICE = "wallflower.v1.NodeService"
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 # Room for field numbers, lengths and ids around the body of a request.
 _FRAME_BYTES = 1024
+_SPARE_STREAMS = (
+    32  # beyond the hosted nodes: a new one is there before an old one goes
+)
 
 
 class GrpcServer:
@@ -96,7 +99,10 @@ class GrpcServer:
         now = asyncio.get_running_loop().time()
         for node_id in self._expected:
             self._node_queues[node_id] = NodeQueue(node_id, self.stats, now)
-        self._most_streams = streams_allowed(self._settings.most_streams, hosted)
+        wanted = self._settings.most_streams
+        if hosted:  # nobody else comes; some of them may come again
+            wanted = min(wanted, hosted + _SPARE_STREAMS)
+        self._most_streams = streams_allowed(wanted, hosted)
         self._server = grpc.aio.server(
             options=self._settings.channel_options(self._most_streams)
         )

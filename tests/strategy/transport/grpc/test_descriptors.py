@@ -16,10 +16,13 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.grpc_fixtures import House
 from tests.support.intruder import Intruder, channel_to, hello_of
 from wallflower.listening.descriptors import RESERVED
 from wallflower.protocol.identity.enrolment import NodeIdentity
+from wallflower.strategy.transport.grpc import server
 
 WITHOUT_THE_RIGHT = (
     ("setpriv", "--bounding-set", "-sys_resource") if os.geteuid() == 0 else ()
@@ -101,3 +104,21 @@ async def test_a_server_without_descriptors_left_refuses_by_name_and_serves_on()
             assert await kept.status() == ("INVALID_ARGUMENT", "malformed-message")
             for one in inside:
                 one.call.cancel()
+
+
+@pytest.mark.parametrize(("hosted", "streams"), [(0, 20_000), (450, 482)])
+async def test_a_server_of_hosted_nodes_asks_for_no_more_descriptors_than_they_need(
+    hosted: int, streams: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def note(wanted: int, hosted: int) -> int:
+        asked.append((wanted, hosted))
+        return wanted
+
+    monkeypatch.setattr(server, "streams_allowed", note)
+    house = House()
+    opened = server.GrpcServer(house.admission(), house.server)
+    await opened.open("127.0.0.1:0", hosted=hosted)
+    await opened.close("finished")
+    assert asked == [(streams, hosted)]
