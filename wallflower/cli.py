@@ -32,6 +32,7 @@ from wallflower.commands.plan import plan
 from wallflower.commands.poll import poll
 from wallflower.commands.report import report
 from wallflower.commands.run import pause, resume, retire, run, status, verify
+from wallflower.commands.serve import serve
 from wallflower.commands.shuffler import shuffler
 from wallflower.commands.simulate import simulate
 from wallflower.commands.usage import ClickException, NoArgsIsHelpError
@@ -67,6 +68,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "shuffler": shuffler,
     "poll": poll,
     "invite": invite,
+    "serve": serve,
 }
 
 

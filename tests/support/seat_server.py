@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.strategy.store.test_journal import config
 from tests.support.seated_sums import ARMS, RUN, Person, SeatedRun
 from tests.support.secure_sums import NOW
+from wallflower.protocol.files.keyfiles import public_key_pem
+from wallflower.protocol.files.sections import RewardSettings
+from wallflower.protocol.visitors import INVITED
 from wallflower.protocol.wire.visitors_pb2 import VisitorReply
-from wallflower.strategy.config import PrivacySettings
+from wallflower.strategy.config import (
+    ExperimentConfig,
+    ExperimentSettings,
+    PrivacySettings,
+    SecureSumSettings,
+)
 from wallflower.strategy.secure_sum.contributions import SeatTerms
 from wallflower.strategy.store.entries import CohortRecord
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_register import SeatRegister
 from wallflower.strategy.store.seat_store import SeatQueue, SeatStore
 from wallflower.strategy.transport.visitors.handler import VisitorHandler, VisitorRun
+from wallflower.strategy.visitor_settings import VisitorSettings
 
 
 class SeatServer:
@@ -23,8 +31,7 @@ class SeatServer:
 
     def __init__(self, run_dir: Path, run: SeatedRun, most: int = 1) -> None:
         self.run_dir, self.run, self.now = run_dir, run, float(NOW)
-        privacy = PrivacySettings(max_participations=most)
-        self.journal = Journal.create(run_dir, RUN, config(privacy=privacy), "x")
+        self.journal = Journal.create(run_dir, RUN, _config(run_dir, run, most), "x")
         self.register = SeatRegister(self.journal.database)
         self._open: list[SeatStore] = []
 
@@ -70,6 +77,28 @@ class SeatServer:
         for store in self._open:
             store.close()
         self.journal.close()
+
+
+def _config(run_dir: Path, run: SeatedRun, most: int) -> ExperimentConfig:
+    """Return an experiment with the run's admission; its keys lie beside the run."""
+    inviter, enrolment = (
+        run_dir.parent / "inviter.pub",
+        run_dir.parent / "enrolment.pub",
+    )
+    inviter.write_bytes(public_key_pem(run.inviter.public_key))
+    enrolment.write_bytes(public_key_pem(run.enrolment.key.public_key))
+    lying = run.threat.malicious_server
+    return ExperimentConfig(
+        ExperimentSettings("seats", ARMS, horizon=10_000),
+        privacy=PrivacySettings(max_participations=most),
+        secure_sum=SecureSumSettings(
+            server="malicious" if lying else "semi-honest", enrolment=enrolment
+        ),
+        rewards=RewardSettings(means=(0.1, 0.2, 0.3)),
+        visitors=VisitorSettings(
+            run.admission, inviter=inviter if run.admission == INVITED else None
+        ),
+    )
 
 
 async def arrive(worker: VisitorHandler, person: Person) -> VisitorReply:
