@@ -30,7 +30,9 @@ class VisitorSettings:
     answer_s : how long an answer may take beyond the window. A round closes so long
         after its last seat was taken.
     per_day : people who arrive a day, for plans and simulations; 0: not known.
-    trustees : nodes among which the key is generated, at least.
+    trustees : names of the nodes that are to hold the key, for the invitations that
+        `wallflower trustee` needs.
+    least_trustees : no seat is opened while fewer of them are there.
     """
 
     admission: str
@@ -38,7 +40,8 @@ class VisitorSettings:
     deadline_s: float = 7 * DAY_S
     answer_s: float = 3600
     per_day: int = 0
-    trustees: int = 5
+    trustees: tuple[str, ...] = ()
+    least_trustees: int = 5
 
     def __post_init__(self) -> None:
         one_of("admission", self.admission, ADMISSIONS)
@@ -51,7 +54,13 @@ class VisitorSettings:
             if not 0 < value <= LONGEST_ROUND_S:
                 raise InputError(name, value, "more than 0, at most 90 days")
         whole("per-day", self.per_day, at_least=0, at_most=10**12)
-        whole("trustees", self.trustees, at_least=2, at_most=1000)
+        whole("least-trustees", self.least_trustees, at_least=2, at_most=1000)
+        if self.trustees and len(set(self.trustees)) < self.least_trustees:
+            raise InputError(
+                "trustees",
+                f"{len(set(self.trustees))} names",
+                f"least-trustees ({self.least_trustees}) or more, all different",
+            )
 
 
 def check_visitors(

@@ -21,8 +21,11 @@ def describe_purpose(policy: str) -> str:
     return f"{policy} {means} To decide which is best is what {ELIMINATION} is for."
 
 
-def describe_sampled(policy: str, *, missing: bool) -> str:
+def describe_sampled(policy: str, *, missing: bool, arriving: bool = False) -> str:
     """Return whose mean outcome the interval of an arm holds; see docs/validity.md."""
+    if arriving:
+        part = "those who answered of " if missing else ""
+        return f"{part}the people who came while seats were free"
     if policy in INDEX_POLICIES:
         drawn = "drawn from all nodes in proportion to who is left there"
     else:
@@ -31,7 +34,9 @@ def describe_sampled(policy: str, *, missing: bool) -> str:
     return f"{who}, {drawn}"
 
 
-def describe_intervals(policy: str, chance: str, *, missing: bool) -> str:
+def describe_intervals(
+    policy: str, chance: str, *, missing: bool, arriving: bool = False
+) -> str:
     """Return what the intervals of arms mean.
 
     All policies known here have the same intervals (`SequentialTest.interval`),
@@ -41,7 +46,7 @@ def describe_intervals(policy: str, chance: str, *, missing: bool) -> str:
         return (
             f"what {policy} says of an arm's mean; how sure it is, is not known here."
         )
-    people = describe_sampled(policy, missing=missing)
+    people = describe_sampled(policy, missing=missing, arriving=arriving)
     return (
         f"an arm's mean lies in it: that of {people}, not of the whole population. All "
         "intervals of all rounds hold together, except with a chance of at most "

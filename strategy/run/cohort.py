@@ -8,7 +8,7 @@ import dataclasses
 import secrets
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -16,21 +16,27 @@ from wallflower.protocol.cohort import to_range, to_rational
 from wallflower.protocol.messages.port import NodeId, NodeTransport
 from wallflower.protocol.privacy.honest_floor import Floor
 from wallflower.protocol.secure_sum.backends import backend_modulus, reward_stages
-from wallflower.protocol.secure_sum.session import SecureSum
+from wallflower.protocol.secure_sum.session import Finding, SecureSum, Void
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import CohortRequest, CohortSum
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.analyzer import released_sum
 from wallflower.strategy.run.common_nodes import CommonNodes
 from wallflower.strategy.run.driver import Deadlines, run_session
-from wallflower.strategy.run.pending_cohorts import PendingCohorts
+from wallflower.strategy.run.pending_cohorts import Contributions, PendingCohorts
 from wallflower.strategy.run.recruiting import Recruited
 from wallflower.strategy.run.requests import Closings, CohortTraffic
 from wallflower.strategy.store import events
 from wallflower.strategy.store.chain import sign_cohort_id
 from wallflower.strategy.store.entries import CohortRecord, SumRecord
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.losses import count_losses, select_findings
+from wallflower.strategy.store.losses import (
+    COHORT_VOID,
+    NO_ANSWER,
+    count_losses,
+    select_findings,
+)
+from wallflower.strategy.store.seats import SeatCounts
 
 _CLOSING_TIMEOUT_S = 10.0
 _PROGRESS_EVERY_S = 0.2
@@ -49,6 +55,22 @@ class AskedCohort:
     def composition(self) -> Mapping[NodeId, int]:
         """How many users of each node are asked."""
         return {node: len(users) for node, users in self.record.users.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class CohortLosses:
+    """People of one cohort who are in no sum; `returned` ones may be asked again."""
+
+    lost: int
+    by_reason: Mapping[str, int]
+    returned: int = 0
+
+    @classmethod
+    def of_seats(cls, seats: SeatCounts, *, summed: bool) -> CohortLosses:
+        """Count those who were seated and are in no sum, once the seats are closed."""
+        counts = {NO_ANSWER: seats.taken, COHORT_VOID: 0 if summed else seats.answered}
+        why = {reason: people for reason, people in counts.items() if people}
+        return cls(sum(why.values()), why)
 
 
 @dataclass(slots=True)
@@ -148,17 +170,7 @@ class CohortRunner:
         """
         started = time.monotonic()
         record, users = asked.record, asked.users
-        await self._listen(
-            events.CohortAsked(
-                cohort_id=record.cohort_id,
-                number=record.round_number,
-                batch=record.batch,
-                arm=record.arm,
-                attempt=record.attempt,
-                users=users,
-                nodes=len(record.users),
-            )
-        )
+        await self.announce(asked, len(record.users))
         ticker = asyncio.create_task(self._tell_progress(asked))
         try:
             session, kept = await self._pending.session(
@@ -181,15 +193,67 @@ class CohortRunner:
         back = asked.traffic.returned
         used = {node: names for node, names in record.users.items() if node not in back}
         returned = users - sum(map(len, used.values()))
-        lost = users - survivors - returned
-        self.tally.answered += survivors
-        self.tally.lost += lost
         self.tally.asked[record.arm] -= returned
         summed = end.survivors if isinstance(end, SecureSum) else None
-        void = None if isinstance(end, SecureSum) else end.code
         why = count_losses(used, summed, survivors, session.out, asked.traffic.reported)
+        ended = CohortLosses(users - survivors - returned, why, returned)
+        return await self.conclude(asked, end, session.findings, ended, started)
+
+    async def announce(self, asked: AskedCohort, nodes: int) -> None:
+        """Say that a cohort is about to be asked."""
+        record = asked.record
+        await self._listen(
+            events.CohortAsked(
+                cohort_id=record.cohort_id,
+                number=record.round_number,
+                batch=record.batch,
+                arm=record.arm,
+                attempt=record.attempt,
+                users=asked.users,
+                nodes=nodes,
+            )
+        )
+
+    async def sum_contributions(
+        self, asked: AskedCohort, read: Contributions, seats: SeatCounts
+    ) -> tuple[CohortSum, SumRecord] | None:
+        """Open the sum of a cohort whose people came, answered and may be gone."""
+        started = time.monotonic()
+        spec = asked.traffic.spec
+        session, kept = await self._pending.session(spec, {}, read)
+        end = await run_session(
+            session=session,
+            transport=self._transport,
+            wrap=asked.traffic.wrap,
+            unwrap=asked.traffic.unwrap,
+            deadlines=self._deadlines,
+            spool=kept,
+        )
+        if (key := self._pending.shared_key) is not None:
+            self.closings.add(spec.cohort_id, dict.fromkeys(key.members))
+        ended = CohortLosses.of_seats(seats, summed=isinstance(end, SecureSum))
+        result = await self.conclude(asked, end, session.findings, ended, started)
+        if result is None:
+            return None
+        # Who is in it stands in the seats: everybody who answered.
+        return result[0], dataclasses.replace(result[1], nodes=())
+
+    async def conclude(
+        self,
+        asked: AskedCohort,
+        end: SecureSum | Void,
+        found: Sequence[Finding],
+        ended: CohortLosses,
+        started: float,
+    ) -> tuple[CohortSum, SumRecord] | None:
+        """Count a cohort that is over; write it down if it has no sum."""
+        record, why = asked.record, ended.by_reason
+        survivors = end.users if isinstance(end, SecureSum) else 0
+        void = None if isinstance(end, SecureSum) else end.code
+        self.tally.answered += survivors
+        self.tally.lost += ended.lost
         self.tally.losses.update(why)
-        findings = select_findings(void, session.findings)
+        findings = select_findings(void, found)
         if void is not None:
             await self._journal.call(
                 self._journal.void, record.cohort_id, void, why, findings
@@ -201,12 +265,12 @@ class CohortRunner:
                 arm=record.arm,
                 attempt=record.attempt,
                 survivors=survivors,
-                lost=lost,
+                lost=ended.lost,
                 void=void,
                 refusals=tuple(sorted(asked.traffic.refusals.items())),
                 seconds=time.monotonic() - started,
                 losses=tuple(why.items()),
-                returned=returned,
+                returned=ended.returned,
                 findings=findings,
             )
         )
@@ -273,4 +337,5 @@ def describe_cohort(
         proved_inputs=config.secure_sum.inputs == "proved",
         reward_range=to_range(config.reward_range),
         window_ms=config.window.stated_ms,
+        admission="" if config.visitors is None else config.visitors.admission,
     )

@@ -8,11 +8,12 @@ better terms, so that a round costs no message more than its sums.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import logging
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -47,8 +48,8 @@ class NeedsStreamError(ProtocolError):
     code = RefusalCode.NEEDS_A_STREAM.value
 
 
-class RollCall:
-    """Keeps the registry up to date with the nodes a transport can reach.
+class NodeCall(abc.ABC):
+    """Asks every node that a transport can reach to describe itself, once.
 
     Parameters
     ----------
@@ -56,54 +57,32 @@ class RollCall:
         How nodes are reached.
     journal : Journal
         The run's; nodes that answered cohorts which it lacks end the run.
-    registry : UserRegistry
-        Filled with every node that describes itself credibly.
     timeout_s : float
         How long a node may take to describe itself.
-    backend : str
-        Of the run's secure sums; some ask every node several times a cohort, which
-        a node that only polls cannot keep up with.
     """
 
     def __init__(
-        self,
-        transport: NodeTransport,
-        journal: Journal,
-        registry: UserRegistry,
-        timeout_s: float,
-        backend: str,
+        self, transport: NodeTransport, journal: Journal, timeout_s: float
     ) -> None:
         self._transport = transport
         self._journal = journal
         self._run_id = journal.run_id
-        self._registry = registry
         self._timeout_s = timeout_s
-        self._backend = backend
         self._calls = 0
         self._refused: set[str] = set()
 
-    async def wait_for(self, expected: int, timeout_s: float) -> None:
-        """Wait until `expected` nodes are there and described, or the time is up.
+    @property
+    @abc.abstractmethod
+    def _known(self) -> Container[NodeId]:
+        """Nodes that described themselves and take part."""
 
-        With fewer the run begins all the same, as long as two are there: a cohort
-        needs at least two nodes, and later ones join between rounds.
-        """
-        try:
-            async with asyncio.timeout(timeout_s):
-                while len(await self._transport.nodes()) < expected:  # noqa: ASYNC110
-                    await asyncio.sleep(_PAUSE_S)  # transports do not report it
-        except TimeoutError:
-            _log.warning("not all nodes are there", extra={"event": "nodes-missing"})
-        await self.refresh()
-        if len(self._registry.nodes) < 2:
-            raise UnavailableError(
-                f"{len(self._registry.nodes)} nodes are there after {timeout_s:g} s; "
-                "an experiment needs at least 2: start the nodes, then resume"
-            )
+    @abc.abstractmethod
+    def _meet(self, node: NodeId, said: Description) -> None:
+        """Take a node's description, or leave it out."""
 
     async def refresh(self) -> tuple[str, ...]:
         """Ask new nodes to describe themselves; return all that can be asked now."""
-        present, known = await self._transport.nodes(), self._registry.nodes
+        present, known = await self._transport.nodes(), self._known
         others = [node for node in present if node not in known]
         if not others:
             return tuple(present)
@@ -128,14 +107,8 @@ class RollCall:
             await self._journal.call(self._journal.check_answered, answered)
         # In one order whatever the network did: a seeded draw must repeat itself.
         for node in sorted(described):
-            said = described[node]
-            if not said.users:
-                self._refused.add(node)  # nobody lives there: not worth a word
-                continue
             try:
-                if said.polls and not asks_once(self._backend):
-                    raise NeedsStreamError(f"{self._backend} needs nodes that stay")
-                self._registry.add_node(node, tuple(said.users), polls=said.polls)
+                self._meet(node, described[node])
             except ProtocolError as error:
                 self._refuse(node, error)
 
@@ -164,6 +137,62 @@ class RollCall:
             "node left out",
             extra={"event": "node-refused", "node_id": node_id, "reason": error.code},
         )
+
+
+class RollCall(NodeCall):
+    """Keeps the registry up to date with the nodes a transport can reach.
+
+    Parameters
+    ----------
+    registry : UserRegistry
+        Filled with every node that describes itself credibly.
+    backend : str
+        Of the run's secure sums; some ask every node several times a cohort, which
+        a node that only polls cannot keep up with.
+    """
+
+    def __init__(
+        self,
+        transport: NodeTransport,
+        journal: Journal,
+        registry: UserRegistry,
+        timeout_s: float,
+        backend: str,
+    ) -> None:
+        super().__init__(transport, journal, timeout_s)
+        self._registry = registry
+        self._backend = backend
+
+    @property
+    def _known(self) -> Container[NodeId]:
+        return self._registry.nodes
+
+    def _meet(self, node: NodeId, said: Description) -> None:
+        if not said.users:
+            self._refused.add(node)  # nobody lives there: not worth a word
+            return
+        if said.polls and not asks_once(self._backend):
+            raise NeedsStreamError(f"{self._backend} needs nodes that stay")
+        self._registry.add_node(node, tuple(said.users), polls=said.polls)
+
+    async def wait_for(self, expected: int, timeout_s: float) -> None:
+        """Wait until `expected` nodes are there and described, or the time is up.
+
+        With fewer the run begins all the same, as long as two are there: a cohort
+        needs at least two nodes, and later ones join between rounds.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len(await self._transport.nodes()) < expected:  # noqa: ASYNC110
+                    await asyncio.sleep(_PAUSE_S)  # transports do not report it
+        except TimeoutError:
+            _log.warning("not all nodes are there", extra={"event": "nodes-missing"})
+        await self.refresh()
+        if len(self._registry.nodes) < 2:
+            raise UnavailableError(
+                f"{len(self._registry.nodes)} nodes are there after {timeout_s:g} s; "
+                "an experiment needs at least 2: start the nodes, then resume"
+            )
 
 
 NO_ANSWER = "no-answer"

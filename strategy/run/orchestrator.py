@@ -9,12 +9,10 @@ user's place in the record.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections import Counter
 from collections.abc import Sequence
 
-from wallflower.protocol.errors import UnavailableError, first_error
+from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.messages.port import NodeTransport
 from wallflower.protocol.privacy.honest_floor import Floor
 from wallflower.protocol.secure_sum.backends import asks_once
@@ -28,34 +26,26 @@ from wallflower.strategy.bandit.policy import (
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.cohort import (
     AskedCohort,
-    CohortRunner,
     describe_cohort,
-    stage_deadlines,
 )
 from wallflower.strategy.run.common_nodes import CommonNodes, fill_together
-from wallflower.strategy.run.key_generation import DealingFailedError, KeyGeneration
+from wallflower.strategy.run.key_generation import DealingFailedError
 from wallflower.strategy.run.meeting import RollCall, Terms, TermsRefusedError
-from wallflower.strategy.run.pending_cohorts import PendingCohorts, SessionFactory
+from wallflower.strategy.run.pending_cohorts import SessionFactory
 from wallflower.strategy.run.recruiting import (
     NodesMissingError,
     Recruited,
     Recruiter,
 )
 from wallflower.strategy.run.registry import UserRegistry
+from wallflower.strategy.run.run_loop import RunLoop
 from wallflower.strategy.run.run_state import (
     asked_by_arm,
-    heed,
-    next_round,
-    views_of,
 )
 from wallflower.strategy.run.sharing import UsersExhaustedError
-from wallflower.strategy.run.spending import Spending
-from wallflower.strategy.store import events, operator_requests
+from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import (
-    PAUSED,
-    RESUMED,
     WAITING,
-    RoundRecord,
     SumRecord,
 )
 from wallflower.strategy.store.journal import Journal
@@ -63,7 +53,7 @@ from wallflower.strategy.store.losses import describe_losses
 from wallflower.strategy.store.spool import Spool
 
 
-class Orchestrator:
+class Orchestrator(RunLoop):
     """Drives one run; everything it needs is given.
 
     Parameters
@@ -95,14 +85,9 @@ class Orchestrator:
         expected_nodes: int = 2,
         spool: Spool | None = None,
     ) -> None:
-        self._config = config
-        self._journal = journal
-        self._transport = transport
-        self._pending = PendingCohorts(journal, sessions, spool)
+        super().__init__(config, journal, transport, sessions, listen, spool)
         self._spool = spool
-        self._listen = listen
         self._expected_nodes = expected_nodes
-        self._run_id = journal.run_id
         self._registry = UserRegistry(
             config.privacy.max_participations, config.test.noise_seed
         )
@@ -123,65 +108,31 @@ class Orchestrator:
             terms=terms,
             listen=listen,
         )
-        self._runner = CohortRunner(
-            journal, transport, self._pending, listen, stage_deadlines(config)
-        )
-        self._key_generation = KeyGeneration(
-            config,
-            journal,
-            transport,
-            sessions=sessions,
-            closings=self._runner.closings,
-            listen=listen,
-        )
-        self._tally = self._runner.tally
-        self._spending = Spending()
         self._refused: TermsRefusedError | None = None
-        self._attempts: Counter[tuple[int, int]] = Counter()  # of a round, by arm
 
-    async def run(self) -> None:
-        """Bring the experiment to its end; the journal is the result."""
-        try:
-            await self._run()
-        except BaseExceptionGroup as group:
-            raise first_error(group) from None
-
-    async def _run(self) -> None:
-        number, policy = await self._journal.call(next_round, self._journal)
-        over = policy.finished is not None
-        await self._pending.recover(None if over else number)
+    async def _begin(self, number: int | None) -> None:
+        await self._pending.recover(number)
         await self._roll_call.wait_for(
             self._expected_nodes, self._config.transport.join_timeout_s
         )
         await self._journal.call(self._mark_invited)
         await self._recruiter.restore_nodes()
         await self._key_generation.recall()
-        if over:
-            return
-        if self._spending:
-            await self._journal.call(self._journal.note, RESUMED, number)
-        await self._listen(
-            events.RunStarted(
-                run_id=self._run_id,
-                arms=self._config.experiment.arms,
-                nodes=len(self._registry.nodes),
-                population=self._registry.population,
-                horizon=self._config.horizon,
-                rounds_done=number - 1,
-                head=await self._journal.call(lambda: self._journal.head),
-                test_mode=self._config.test_mode,
-            )
+
+    async def _started(self, number: int) -> events.RunStarted:
+        return events.RunStarted(
+            run_id=self._run_id,
+            arms=self._config.experiment.arms,
+            nodes=len(self._registry.nodes),
+            population=self._registry.population,
+            horizon=self._config.horizon,
+            rounds_done=number - 1,
+            head=await self._journal.call(lambda: self._journal.head),
+            test_mode=self._config.test_mode,
         )
-        while True:
-            await heed(self._journal, policy, number, self._listen)
-            if policy.finished is not None:
-                break
-            if operator_requests.is_pause_requested(self._journal.run_dir):
-                await self._journal.call(self._journal.note, PAUSED, number)
-                break
-            await self._round(number, policy)
-            number += 1
-        await self._close_all()
+
+    async def _count_participations(self) -> int:
+        return self._registry.most_invited
 
     def _mark_invited(self) -> None:
         cohorts = self._journal.cohorts()
@@ -237,13 +188,10 @@ class Orchestrator:
                 f"{describe_losses(self._tally.losses)} (see `wallflower status "
                 f"{self._journal.run_dir}`). When the cause is mended, resume the run"
             )
-        outcomes = [outcome for outcome, _ in sums]
-        records = [record for _, record in sums]
-        # A policy may take long over many arms; nodes must still be served meanwhile.
-        await asyncio.to_thread(policy.observe, outcomes)
+        await self._observe(policy, sums)
         if policy.finished is None and await self._recruiter.is_exhausted(policy):
             policy.stop(USERS_EXHAUSTED)
-        await self._finish(number, policy, records, started)
+        await self._finish(number, policy, [record for _, record in sums], started)
 
     async def _ask_round(
         self, number: int, policy: Policy, resumed: Sequence[AskedCohort]
@@ -273,44 +221,6 @@ class Orchestrator:
             raise self._recruiter.describe_shortage(number, error) from None
         policy.stop(USERS_EXHAUSTED)
         await self._finish(number, policy, [], started)
-
-    async def _finish(
-        self,
-        number: int,
-        policy: Policy,
-        sums: Sequence[SumRecord],
-        started: float,
-    ) -> None:
-        views = views_of(policy, self._tally.asked)
-        record = RoundRecord(
-            number,
-            views,
-            policy.state(),
-            # Composing privacy losses may take long: nodes must be served meanwhile.
-            await asyncio.to_thread(
-                self._spending.compute,
-                self._registry.most_invited,
-                test_mode=self._config.test_mode,
-                keys=tuple(self._key_generation.sizes),
-            ),
-            policy.finished,
-        )
-        head = await self._journal.call(self._journal.finish_round, record, sums)
-        self._attempts.clear()
-        self._key_generation.close_ended()
-        await self._pending.forget(one.cohort_id for one in sums)
-        await self._listen(
-            events.RoundFinished(
-                number=number,
-                views=views,
-                invited=self._tally.invited,
-                answered=self._tally.answered,
-                lost=self._tally.lost,
-                finished=policy.finished,
-                seconds=time.monotonic() - started,
-                head=head,
-            )
-        )
 
     async def _ask(
         self,

@@ -8,16 +8,18 @@ same. Any other cohort that was under way is void and its users stay used.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.secure_sum.backends import is_closed
-from wallflower.protocol.secure_sum.session import SecureSum, ServerSession
+from wallflower.protocol.secure_sum.context import parse
+from wallflower.protocol.secure_sum.session import PartyId, SecureSum, ServerSession
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.sealed_pb2 import DealingState
 from wallflower.strategy.bandit.policy import CohortRequest
 from wallflower.strategy.secure_sum import (
     ServerKeyring,
@@ -33,11 +35,21 @@ from wallflower.strategy.transport.shuffler import ShufflerPlace
 _STOPPED = "server-stopped"
 
 
+# Who arrived and answered, each with a contribution that was checked.
+Contributions: TypeAlias = Callable[[], Iterable[tuple[PartyId, bytes]]]
+
+
 class SessionFactory(Protocol):
     """Opens the server's half of a secure sum, anew or from a snapshot."""
 
-    def open(self, spec: CohortSpec, parties: Mapping[NodeId, int], /) -> ServerSession:
-        """Open a session for a new cohort."""
+    def open(
+        self,
+        spec: CohortSpec,
+        parties: Mapping[NodeId, int],
+        contributions: Contributions | None = None,
+        /,
+    ) -> ServerSession:
+        """Open a session for a new cohort, or for people who arrived and answered."""
         ...
 
     @property
@@ -117,15 +129,30 @@ class PendingCohorts:
         await self._journal.call(self._journal.void, record.cohort_id, _STOPPED)
         await self.forget([record.cohort_id])
 
+    @property
+    def shared_key(self) -> SharedKey | None:
+        """The key that sealed sums of the run are made under, if there is one."""
+        return self._sessions.shared_key
+
     async def session(
-        self, spec: CohortSpec, parties: Mapping[NodeId, int]
+        self,
+        spec: CohortSpec,
+        parties: Mapping[NodeId, int],
+        read: Contributions | None = None,
     ) -> tuple[ServerSession, CohortSpool | None]:
-        """Open a cohort's machine, or restore it, with the place that keeps it."""
+        """Open a cohort's machine, or restore it, with the place that keeps it.
+
+        `read` gives the answers of people who arrived, who are then the parties.
+        """
         kept = self._place(spec)
         snapshot = None if kept is None else await kept.snapshot()
         if snapshot is not None:
             return self._sessions.restore(snapshot), kept
-        return self._sessions.open(spec, parties), kept
+        if read is None:
+            return self._sessions.open(spec, parties), kept
+        answers = await self._journal.call(lambda: list(read()))
+        visitors = {visitor: 1 for visitor, _ in answers}
+        return self._sessions.open(spec, visitors, lambda: answers), kept
 
     async def forget(self, cohort_ids: Iterable[str]) -> None:
         """Drop cohorts from the spool, once the journal has their end."""
@@ -163,9 +190,20 @@ class RunSessions:
     trust: Trust | None
     keyring: ServerKeyring
 
-    def open(self, spec: CohortSpec, parties: Mapping[NodeId, int]) -> ServerSession:
-        """Open a session for a new cohort."""
-        return server_session(spec, parties, trust=self.trust, keyring=self.keyring)
+    def open(
+        self,
+        spec: CohortSpec,
+        parties: Mapping[NodeId, int],
+        contributions: Contributions | None = None,
+    ) -> ServerSession:
+        """Open a session for a new cohort, or for people who arrived and answered."""
+        return server_session(
+            spec,
+            parties,
+            trust=self.trust,
+            keyring=self.keyring,
+            contributions=contributions,
+        )
 
     @property
     def shared_key(self) -> SharedKey | None:
@@ -175,6 +213,10 @@ class RunSessions:
     def restore(self, snapshot: bytes) -> ServerSession:
         """Go on with a session from its snapshot."""
         return restore_session(snapshot, trust=self.trust, keyring=self.keyring)
+
+    def restore_key(self, state: bytes) -> None:
+        """Go on with a key that an earlier server had dealt, from its public state."""
+        self.keyring.deal(SharedKey(parse(DealingState, state)))
 
 
 def make_session_factory(

@@ -47,6 +47,7 @@ from wallflower.strategy.store.entries import (
     RoundRecord,
     SumRecord,
 )
+from wallflower.strategy.store.seats import SeatedRecord, SeatRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class RecordedFacts:
     retired: Mapping[int, Retirement]  # by arm
     meetings: Mapping[str, Mapping[str, Met]]  # by number and node
     links: Sequence[Entry]
+    seated: Mapping[str, SeatedRecord]  # cohorts whose people arrived
+    read_seats: Callable[[Sequence[str]], Iterator[SeatRecord]]  # of closed cohorts
 
     def used(self, cohort_id: str) -> Mapping[str, tuple[str, ...]]:
         """Return who was invited and not returned, by node."""

@@ -20,6 +20,7 @@ from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.honest_floor import cohort_floor
 from wallflower.protocol.secure_sum.backends import backend_modulus
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.strategy.run.arriving.deck import find_unfair_seats
 from wallflower.strategy.run.replay import RecordedFacts, agree, decisions
 from wallflower.strategy.run.spending import Spending
 from wallflower.strategy.store import event_log
@@ -33,6 +34,7 @@ from wallflower.strategy.store.entries import (
     CohortRecord,
 )
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.seat_register import SeatRegister
 
 
 def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
@@ -63,7 +65,7 @@ def _evidence(journal: Journal, links: Sequence[Entry]) -> RecordedFacts:
     invited: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
     for cohort_id, node_id, users in journal.invitations():
         invited[cohort_id][node_id] = users
-    cohorts = journal.cohorts()
+    cohorts, register = journal.cohorts(), SeatRegister(journal.database)
     return RecordedFacts(
         config=journal.config,
         cohorts=cohorts,
@@ -77,6 +79,8 @@ def _evidence(journal: Journal, links: Sequence[Entry]) -> RecordedFacts:
         retired={one.arm: one for one in journal.retired()},
         meetings=journal.meetings(),
         links=links,
+        seated={one.cohort_id: one for one in register.seated()},
+        read_seats=register.read_seats,
     )
 
 
@@ -116,9 +120,15 @@ def _replayed(evidence: RecordedFacts) -> tuple[Check, ...]:
     looked_at = f"{counted(cohorts, 'cohort')}, {counted(rounds, 'round')}"
     if evidence.retired:
         looked_at += f", {counted(len(evidence.retired), 'arm')} retired by hand"
+    arrived = (
+        (("seats were given in turn to all arms, one to a person", find_unfair_seats),)
+        if evidence.seated
+        else ()
+    )
     return tuple(
         run_check(name, looked_at, check(evidence))
         for name, check in (
+            *arrived,
             ("no user is over budget", _participations),
             ("arms were assigned evenly inside every node", find_unbalanced),
             ("cohorts were asked on the experiment's terms", _terms),
@@ -165,6 +175,7 @@ def _terms(evidence: RecordedFacts) -> Iterator[str]:
         "threat": config.secure_sum.threat.to_wire(),
         "reward_range": to_range(config.reward_range),
         "window_ms": config.window.stated_ms,
+        "admission": "" if config.visitors is None else config.visitors.admission,
     }
     for cohort in evidence.cohorts:
         spec = evidence.specs[cohort.cohort_id]
@@ -190,8 +201,12 @@ def _floors(evidence: RecordedFacts) -> Iterator[str]:
         where = f"cohort {cohort.cohort_id}"
         asked = evidence.invited.get(cohort.cohort_id, {})
         sizes = {node_id: len(users) for node_id, users in asked.items()}
+        seats = evidence.seated.get(cohort.cohort_id)
         floor = cohort_floor(
-            list(sizes.values()), secure_sum.corrupt, secure_sum.dropout
+            # Everybody who arrives is a node of their own.
+            list(sizes.values()) if seats is None else [1] * spec.cohort_size,
+            secure_sum.corrupt,
+            secure_sum.dropout,
         )
         stated = (spec.cohort_size, spec.honest_floor, spec.quorum)
         if stated != (floor.cohort_size, floor.honest_floor, floor.quorum):
@@ -207,10 +222,14 @@ def _floors(evidence: RecordedFacts) -> Iterator[str]:
             if (cohort.cohort_id, node_id) in evidence.returned:
                 yield f"{where}: node {node_id} is in the sum, its users are returned"
         most = sum(sizes.get(node_id, 0) for node_id in result.nodes)
-        if not floor.quorum <= result.survivors <= most:
+        least = floor.quorum
+        if seats is not None:  # all who answered are in the sum, and nobody else
+            most = seats.counts.answered
+            least = max(least, most)
+        if not least <= result.survivors <= most:
             yield (
                 f"{where}: {result.survivors} users in the sum; quorum {floor.quorum}, "
-                f"invited on its nodes {most}"
+                f"invited on its nodes, or answered on its seats, {most}"
             )
 
 
@@ -272,7 +291,8 @@ def find_unbalanced(evidence: RecordedFacts) -> Iterator[str]:
     draws: defaultdict[int, list[CohortRecord]] = defaultdict(list)
     rounds: defaultdict[int, list[CohortRecord]] = defaultdict(list)
     for cohort in evidence.cohorts:
-        draws[cohort.draw].append(cohort)
+        if cohort.cohort_id not in evidence.seated:
+            draws[cohort.draw].append(cohort)
         rounds[cohort.round_number].append(cohort)
     for number, cohorts in sorted(draws.items()):
         asked = [evidence.invited.get(one.cohort_id, {}) for one in cohorts]

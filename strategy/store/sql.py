@@ -162,15 +162,22 @@ LAST_ROUND = (
     "SELECT number, views, spent, finished FROM round ORDER BY number DESC LIMIT 1"
 )
 STATES = "SELECT number, policy_state FROM round ORDER BY number"
-INVITATIONS = "SELECT cohort_id, node_id, users FROM invitation"
+# Whoever arrived is a node of their own, with one user of the same name.
+_SEATED = (
+    "SELECT seated.cohort_id AS cohort_id, seat.visitor AS node_id, "
+    "json_array(seat.visitor) AS users "
+    "FROM seat JOIN seated ON seated.number = seat.cohort "
+    "WHERE seat.visitor IS NOT NULL"
+)
+_INVITED = "SELECT cohort_id, node_id, users FROM invitation "
+INVITATIONS = f"{_INVITED} UNION ALL {_SEATED}"
 USED = (
-    "SELECT cohort_id, node_id, users FROM invitation "
-    "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned)"
+    f"{_INVITED} WHERE (cohort_id, node_id) NOT IN "  # noqa: S608 (our own words)
+    f"(SELECT cohort_id, node_id FROM returned) UNION ALL {_SEATED}"
 )
 USED_AFTER = (
-    "SELECT cohort_id, node_id, users FROM invitation "
-    "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned) "
-    "AND cohort_id IN (SELECT cohort_id FROM cohort WHERE round > ?)"
+    f"SELECT cohort_id, node_id, users FROM ({USED}) AS used "  # noqa: S608 (our own)
+    "WHERE cohort_id IN (SELECT cohort_id FROM cohort WHERE round > ?)"
 )
 # SQLite counts people, so that looking at a run does not make an object of each.
 ASKED = (

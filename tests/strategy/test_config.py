@@ -164,7 +164,7 @@ admission = "open"
 def test_people_who_arrive_have_a_week_unless_told_otherwise(tmp_path: Path) -> None:
     config = load(tmp_path, VISITORS)
     assert config.visitors is not None
-    assert (config.visitors.deadline_s, config.visitors.trustees) == (604_800, 5)
+    assert (config.visitors.deadline_s, config.visitors.least_trustees) == (604_800, 5)
     assert config_from_canonical(config.canonical()) == config
 
 
@@ -175,7 +175,8 @@ def test_people_who_arrive_have_a_week_unless_told_otherwise(tmp_path: Path) -> 
         (('"open"', '"anybody"'), 'admission is "anybody"'),
         (('"open"', '"open"\ninviter = "i.pub"'), 'for admission = "invited"'),
         (('"open"', '"open"\ndeadline-s = 0'), "deadline-s is 0"),
-        (('"open"', '"open"\ntrustees = 1'), "trustees is 1"),
+        (('"open"', '"open"\nleast-trustees = 1'), "least-trustees is 1"),
+        (('"open"', '"open"\ntrustees = ["t"]'), "trustees is 1 names"),
         (
             ("[visitors]", '[secure-sum]\nbackend = "secagg-plus"\n[visitors]'),
             'allowed: "sealed" with \\[visitors\\]',

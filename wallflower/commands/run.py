@@ -165,7 +165,8 @@ def _show(command: str, loaded: Run, output: str) -> None:
         _show_json(command, loaded)
         return
     print_result(result)
-    if command == "status" or result.askable.left_out:
+    known = result.config.visitors is None
+    if (command == "status" and known) or result.askable.left_out:
         print_line(result.askable.describe())
     # Lines to be copied: a terminal folds them without breaking them.
     if result.finished is not None:

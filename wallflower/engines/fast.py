@@ -38,6 +38,7 @@ from wallflower.protocol.secure_sum.session import (
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.orchestrator import Orchestrator
+from wallflower.strategy.run.pending_cohorts import Contributions
 from wallflower.strategy.secure_sum.keyring import SharedKey
 from wallflower.strategy.store.event_log import EventLog
 from wallflower.strategy.store.journal import Journal
@@ -224,7 +225,13 @@ class _PlainSessions:
 
     shared_key: SharedKey | None = _NoKey()
 
-    def open(self, spec: CohortSpec, parties: Mapping[NodeId, int], /) -> _PlainServer:
+    def open(
+        self,
+        spec: CohortSpec,
+        parties: Mapping[NodeId, int],
+        contributions: Contributions | None = None,
+        /,
+    ) -> _PlainServer:
         kind = _ChoosingServer if spec.backend == SEALED else _PlainServer
         return kind(spec, set(parties))
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from wallflower.clients.node.node import Node
 from wallflower.clients.transport.grpc_client import Invitation, connect_node
+from wallflower.engines.arrivals import check_arrivals, rehearse_arrivals
 from wallflower.engines.population import (
     Enrolment,
     LedgeredTransport,
@@ -76,6 +77,7 @@ def check_local(config: ExperimentConfig) -> None:
     """Refuse what would fail later: transport, files, reward source, port."""
     kind = _transport(config)
     agreed_policy(config)
+    check_arrivals(config)
     check_rewards(config)
     if kind == "grpc":
         _certificates(config.transport)
@@ -85,6 +87,9 @@ def check_local(config: ExperimentConfig) -> None:
 async def run_local(job: EngineJob) -> None:
     """Drive a job to its end; see `wallflower.engines.registry.Engine`."""
     config = job.config
+    if config.visitors is not None:
+        await rehearse_arrivals(job)
+        return
     kind = _transport(config)
     needs_enrolment = kind == "grpc" or config.secure_sum.server == "malicious"
     enrolment = Enrolment(config) if needs_enrolment else None

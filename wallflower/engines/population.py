@@ -67,6 +67,9 @@ def agreed_policy(
         largest_total_epsilon=_largest_total(config),
         largest_participations=privacy.max_participations,
         smallest_cohort=2,
+        smallest_trustees=(
+            2 if config.visitors is None else config.visitors.least_trustees
+        ),
         smallest_floor_fraction=Fraction(0),
         smallest_corrupt=secure_sum.corrupt,
         malicious_server=secure_sum.server == "malicious",

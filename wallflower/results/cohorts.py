@@ -16,7 +16,8 @@ p-value for the whole run, and an alarm never goes away.
 
 People on one node are lost together when it vanishes, and people of one cohort when it
 is void. So three levels are tested, each in its own unit: cohorts (each attempt
-apart), nodes of cohorts with a sum, people on nodes that are in a sum.
+apart), nodes of cohorts with a sum, people on nodes that are in a sum. Of people who
+arrive each is a node, and nodes are called seats.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from wallflower.protocol.secure_sum.session import Finding
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.store.entries import SUMMED, VOID, CohortRecord
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.seat_register import SeatRegister
+from wallflower.strategy.store.seats import SeatedRecord
 
 UNDER_WAY = "under-way"
 
@@ -47,6 +50,8 @@ class CohortRow:
     invited : people asked, less those whose node refused before anybody saw the arm.
     in_sum : people on the nodes that are in the sum; `answered` of them did.
     losses : people who were asked and are in no sum, by reason.
+    seats : of people who arrive, how many could come; 0 where people are known.
+    came : of them, how many took a seat and answered, in a sum or not.
     """
 
     cohort: str
@@ -66,6 +71,8 @@ class CohortRow:
     quorum: int
     losses: Mapping[str, int]
     findings: tuple[Finding, ...]
+    seats: int = 0
+    came: int = 0
 
     @property
     def drawn(self) -> int:
@@ -86,10 +93,50 @@ def cohort_rows(journal: Journal) -> Iterable[CohortRow]:
     for cohort_id, node_id, _ in journal.returned():
         returned.setdefault(cohort_id, set()).add(node_id)
     blame = journal.blame()
+    seated = {one.cohort_id: one for one in SeatRegister(journal.database).seated()}
     for cohort in journal.cohorts():
+        if (seats := seated.get(cohort.cohort_id)) is not None:
+            found = blame.get(cohort.cohort_id, ())
+            yield _seated(cohort, seats, found, names[cohort.arm])
+            continue
         nodes = asked.get(cohort.cohort_id, {})
         back = returned.get(cohort.cohort_id, set())
         yield _cohort(cohort, nodes, back, blame.get(cohort.cohort_id, ()), names)
+
+
+def _seated(
+    cohort: CohortRecord,
+    seats: SeatedRecord,
+    findings: Sequence[Finding],
+    arm: str,
+) -> CohortRow:
+    """Return a cohort of people who arrived: each is a node of their own."""
+    spec, counts = CohortSpec.FromString(cohort.spec), seats.counts
+    invited = counts.taken + counts.answered
+    answered = 0 if cohort.result is None else cohort.result.survivors
+    losses = Counter(cohort.losses)
+    losses[cohort.reason or UNDER_WAY] += invited - answered - losses.total()
+    return CohortRow(
+        cohort=cohort.cohort_id,
+        round=cohort.round_number,
+        batch=cohort.batch,
+        arm=arm,
+        attempt=cohort.attempt,
+        state=cohort.state,
+        why=cohort.reason,
+        invited=invited,
+        returned=0,
+        answered=answered,
+        nodes=invited,
+        nodes_in_sum=answered,
+        in_sum=answered,
+        honest_floor=spec.honest_floor,
+        quorum=spec.quorum,
+        losses=dict(sorted((+losses).items())),
+        findings=tuple(findings),
+        seats=seats.seats,
+        came=counts.answered,
+    )
 
 
 def _cohort(
@@ -189,7 +236,7 @@ def answer_rates(cohorts: Iterable[CohortRow], rounds: int, arms: int) -> Answer
         (
             _test("cohorts", ended, arms, lambda row: (1, int(row.state == VOID))),
             _test(
-                "nodes",
+                "seats" if any(row.seats for row in summed) else "nodes",
                 summed,
                 arms,
                 lambda row: (row.nodes, row.nodes - row.nodes_in_sum),

@@ -10,11 +10,18 @@ from fractions import Fraction
 from typing import Any
 
 from wallflower.policy_text import describe_purpose, describe_sampled, values_in_unit
-from wallflower.protocol.identity.enrolment import trust_label
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.sentences import REHEARSAL, power
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.protocol.secure_sum.session import Finding
+from wallflower.protocol.visitors import OPEN
+from wallflower.results.arrivals import (
+    INVENTED,
+    ArmSeats,
+    count_seats,
+    describe_trust,
+    seats_json,
+)
 from wallflower.results.cohorts import UNDER_WAY, CohortRow, cohort_rows
 from wallflower.results.endings import (
     RetiredArm,
@@ -142,7 +149,9 @@ class RunResult:
     def interval_of(self) -> str:
         """Say whose mean an arm's interval holds."""
         return describe_sampled(
-            self.config.policy.name, missing=self.missing.missing > 0
+            self.config.policy.name,
+            missing=self.missing.missing > 0,
+            arriving=bool(self.seats),
         )
 
     @property
@@ -155,11 +164,12 @@ class RunResult:
         """What must be believed of the server."""
         if self.config.test_mode:
             return "test mode"
-        stated = self.config.secure_sum
-        return trust_label(
-            enrolled=stated.enrolment is not None or stated.server == "malicious",
-            malicious_server=stated.server == "malicious",
-        )
+        return describe_trust(self.config)
+
+    @property
+    def seats(self) -> tuple[ArmSeats, ...]:
+        """The seats of every arm, where people arrive."""
+        return count_seats(self.rows, self.config.experiment.arms)
 
     def sentence(self) -> str:
         """Return the result and the whole guarantee, in words."""
@@ -238,7 +248,12 @@ class RunResult:
             rehearsal=self.rehearsal,
             semi_honest=self.config.secure_sum.server != "malicious",
         )
-        return f"{promise}{self.unfinished.sentence}"
+        return f"{promise}{self._invented}{self.unfinished.sentence}"
+
+    @property
+    def _invented(self) -> str:
+        visitors = self.config.visitors
+        return f" {INVENTED}" * (visitors is not None and visitors.admission == OPEN)
 
     def promise(self) -> str:
         """What the people invited so far have spent at most, in words."""
@@ -285,6 +300,7 @@ class RunResult:
             },
             "missing": self.missing.as_json(self.winner),
             "interval_of": self.interval_of,
+            "visitors": seats_json(self.config, self.seats, self.missing.rates),
             "cohorts": {"asked": self.cohorts, "void": self.void, "open": self.open},
             "blame": [
                 {

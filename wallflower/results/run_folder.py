@@ -7,6 +7,7 @@ changed journal no longer has.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from wallflower.results.cohorts import CohortRow
 from wallflower.strategy.run.verify import Check, run_check
 from wallflower.strategy.store.database import FILE_NAME
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.seat_register import SeatRegister
 
 Spends = Mapping[tuple[str, str], tuple[str, ...]]  # cohort, node → users
 HOSTING = ("local", "simulation")  # the engines that keep a ledger for their nodes
@@ -94,13 +96,20 @@ def _differences(journal: Journal, spends: Spends) -> Iterator[str]:
             yield f"{where}: {len(users)} users spent, but the record invited nobody"
         elif others := set(users) - invited[cohort_id, node_id]:
             yield f"{where}: {len(others)} users spent whom the record did not invite"
+    seated = {one.cohort_id for one in SeatRegister(journal.database).seated()}
+    spent_in: Counter[str] = Counter()
+    for (cohort_id, _), users in spends.items():
+        spent_in[cohort_id] += len(users)
     for cohort in journal.cohorts():
         if cohort.result is None:
             continue
-        by_ledger = sum(
-            len(spends.get((cohort.cohort_id, node_id), ()))
-            for node_id in cohort.result.nodes
-        )
+        if cohort.cohort_id in seated:  # whoever did not answer has spent as well
+            by_ledger = min(spent_in[cohort.cohort_id], cohort.result.survivors)
+        else:
+            by_ledger = sum(
+                len(spends.get((cohort.cohort_id, node_id), ()))
+                for node_id in cohort.result.nodes
+            )
         if by_ledger != cohort.result.survivors:
             yield (
                 f"cohort {cohort.cohort_id}: {cohort.result.survivors} users in the "

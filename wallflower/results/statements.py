@@ -252,10 +252,9 @@ def annex_of(journal: Journal, result: RunResult) -> Annex:
     dealt = [one.nodes for one in journal.dealings() if not one.reason]
     groups = sorted(
         {
-            _group(
-                CohortSpec.FromString(cohort.spec), len(asked[cohort.cohort_id]), dealt
-            )
+            _group(spec, len(asked.get(cohort.cohort_id, ())), dealt)
             for cohort in journal.cohorts()
+            for spec in (CohortSpec.FromString(cohort.spec),)
         },
         key=lambda row: (row.people, row.nodes),
     )
@@ -269,6 +268,8 @@ def annex_of(journal: Journal, result: RunResult) -> Annex:
 
 def _group(spec: CohortSpec, nodes: int, dealt: Sequence[int]) -> GroupRow:
     threat = Threat.from_wire(spec.threat)
+    if spec.admission:
+        nodes = spec.cohort_size  # everybody who arrives is one
     size, among = _SIZES.get(spec.backend), nodes
     if spec.backend == SEALED:
         among = dealt[-1] if dealt else 0

@@ -16,6 +16,7 @@ from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.sentences import percent
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.protocol.rewards.seeded import TEST_MODE
+from wallflower.results.arrivals import describe_seats
 from wallflower.results.scale import Scale, place_in_unit, scale_for
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.store.entries import DEALING
@@ -153,7 +154,9 @@ def print_result(result: RunResult) -> None:
     if result.last:
         chance = percent(result.config.experiment.failure_probability)
         policy, missing = result.config.policy.name, result.missing.missing > 0
-        words = describe_intervals(policy, chance, missing=missing)
+        words = describe_intervals(
+            policy, chance, missing=missing, arriving=bool(result.seats)
+        )
         print_text(out, f"interval: {words}", "dim")
         if any(row.users != row.asked for row in result.last.views):
             text = "users: people in the arm's sums, of those who were asked."
@@ -167,6 +170,8 @@ def print_result(result: RunResult) -> None:
         f"invited {result.invited:,}, answered {result.answered:,}{asked}, lost "
         f"{lost:,}{': ' + describe_losses(result.lost) if lost else ''}",
     )
+    if result.seats:
+        print_text(out, describe_seats(result.seats, result.missing.rates))
     for cohort_id, reason, findings in result.blame[-_MOST_BLAMED:]:
         done = "dealt" if cohort_id.startswith(DEALING) else "summed"
         how = "void" if reason else done

@@ -1,0 +1,1 @@
+"""Runs with people who arrive: seats, trustees, and their orchestrator."""

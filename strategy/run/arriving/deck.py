@@ -1,0 +1,88 @@
+"""The order in which a round's seats are given: made here, and checked of a record.
+
+A deck consists of random permuted blocks: each holds every arm once. So at any moment
+all arms have had the same number of people, up to one, and nobody who comes can tell
+which arm is next.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from wallflower.strategy.run.replay import RecordedFacts
+from wallflower.strategy.store.seats import SeatedRecord, SeatRecord
+
+
+def shuffle_deck(
+    cohort_ids: Sequence[str], seats: int, source: random.Random
+) -> list[str]:
+    """Return the cohort of every seat: `seats` blocks, each with every cohort once.
+
+    Examples
+    --------
+    >>> deck = shuffle_deck(["a", "b", "c"], 2, random.Random(1))
+    >>> sorted(deck[:3]), sorted(deck[3:])
+    (['a', 'b', 'c'], ['a', 'b', 'c'])
+    """
+    deck: list[str] = []
+    for _ in range(seats):
+        block = list(cohort_ids)
+        source.shuffle(block)
+        deck += block
+    return deck
+
+
+def find_unfair_seats(evidence: RecordedFacts) -> Iterator[str]:
+    """Yield what is uneven in who took which seat, and who was seated twice.
+
+    A worker may die between taking a seat and writing it down; another one is then
+    given the seats after it, so that one may stay free among those that are taken.
+    """
+    cohorts = {cohort.cohort_id: cohort for cohort in evidence.cohorts}
+    decks: defaultdict[int, list[SeatedRecord]] = defaultdict(list)
+    for one in evidence.seated.values():
+        decks[one.deck].append(one)
+    for number, mine in sorted(decks.items()):
+        where = f"deck {number}"
+        names = [one.cohort_id for one in mine]
+        places = {(cohorts[name].round_number, cohorts[name].arm) for name in names}
+        if len({round_number for round_number, _ in places}) > 1:
+            yield f"{where} has cohorts of several rounds"
+        if len(places) < len(names):
+            yield f"{where} has two cohorts of one arm"
+        for one in mine:
+            if one.seats != evidence.specs[one.cohort_id].cohort_size:
+                yield f"{where}: cohort {one.cohort_id} has {one.seats} seats"
+        if all(one.is_closed for one in mine):
+            yield from _unfair_deck(where, names, evidence.read_seats(names))
+
+
+def _unfair_deck(
+    where: str, cohort_ids: Sequence[str], seats: Iterable[SeatRecord]
+) -> Iterator[str]:
+    """Look at every block of a closed deck."""
+    arms, everybody = len(cohort_ids), set[str]()
+    block: list[str] = []
+    taken = dict.fromkeys(cohort_ids, 0)
+    free, gaps = 0, 0  # seats that stayed free, and those before one that was taken
+    for seat in seats:
+        block.append(seat.cohort_id)
+        if len(block) == arms:
+            if len(set(block)) < arms:
+                yield f"{where}: a block of its seats has an arm twice"
+            block = []
+        if seat.visitor is None:
+            free += 1
+            continue
+        gaps = free
+        taken[seat.cohort_id] += 1
+        if seat.visitor in everybody:
+            yield f"{where}: visitor {seat.visitor} has two of its seats"
+        everybody.add(seat.visitor)
+    if block:
+        yield f"{where}: its last block lacks an arm"
+    fewest, most = min(taken.values()), max(taken.values())
+    if most > fewest + 1 + gaps:
+        yield f"{where}: {fewest} seats of one arm were taken and {most} of another"

@@ -1,0 +1,81 @@
+"""Trustees: nodes that stay connected and hold the key, where people come and go.
+
+They need not host anybody. The key is generated among all of them that are there; a
+sum is opened when enough of those that hold a share have come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container
+
+from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.messages.port import NodeId, NodeTransport
+from wallflower.protocol.wire.node_pb2 import Description
+from wallflower.strategy.run.meeting import NeedsStreamError, NodeCall
+from wallflower.strategy.secure_sum.keyring import SharedKey
+from wallflower.strategy.store.journal import Journal
+
+_LOOK_S = 0.25  # transports are asked who is there, they do not tell
+
+
+class TrusteesMissingError(UnavailableError):
+    """Too few trustees are there; nothing that was answered is lost."""
+
+
+class Trustees(NodeCall):
+    """Knows which nodes stay, and waits for as many as are needed."""
+
+    def __init__(
+        self, transport: NodeTransport, journal: Journal, timeout_s: float
+    ) -> None:
+        super().__init__(transport, journal, timeout_s)
+        self._staying: set[NodeId] = set()
+
+    @property
+    def _known(self) -> Container[NodeId]:
+        return self._staying
+
+    def _meet(self, node: NodeId, said: Description) -> None:
+        if said.polls:
+            raise NeedsStreamError("a trustee must stay")
+        self._staying.add(node)
+
+    async def present(self) -> dict[NodeId, int]:
+        """Name the trustees that are there; each counts as one node."""
+        return dict.fromkeys(await self.refresh(), 1)
+
+    async def wait_for(self, least: int, timeout_s: float) -> dict[NodeId, int]:
+        """Wait until `least` trustees are there; raise TrusteesMissingError if not."""
+        there = await self._wait(lambda there: len(there) >= least, timeout_s)
+        if len(there) < least:
+            raise TrusteesMissingError(
+                f"{len(there)} trustees are there after {timeout_s:g} s; at least "
+                f"{least} are needed (visitors.least-trustees). Nobody was asked: "
+                "start trustees (wallflower trustee), then resume: wallflower resume "
+                f"{self._journal.run_dir}"
+            )
+        return there
+
+    async def wait_for_holders(self, key: SharedKey, timeout_s: float) -> None:
+        """Wait until enough trustees that hold a share of the key are there."""
+        there = await self._wait(key.usable, timeout_s)
+        if not key.usable(there):
+            held = sum(member in there for member in key.members)
+            raise TrusteesMissingError(
+                f"{held} of the {len(key.members)} trustees that hold the key are "
+                f"there after {timeout_s:g} s; {key.threshold} must answer. Every "
+                "answer is kept: start the others, then resume: wallflower resume "
+                f"{self._journal.run_dir}"
+            )
+
+    async def _wait(
+        self, enough: Callable[[dict[NodeId, int]], bool], timeout_s: float
+    ) -> dict[NodeId, int]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            there = await self.present()
+            if enough(there) or loop.time() >= deadline:
+                return there
+            await asyncio.sleep(_LOOK_S)

@@ -1,0 +1,277 @@
+"""People who arrive: rounds of seats from the first to the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tests.support.arriving import Site, config, site
+from tests.support.virtual_time import in_virtual_time
+from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.files.sections import RewardSettings
+from wallflower.strategy.config import (
+    ExperimentSettings,
+    PolicySettings,
+    SecureSumSettings,
+    TransportSettings,
+)
+from wallflower.strategy.store import events, operator_requests
+from wallflower.strategy.store.events import Event
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.seat_register import SeatRegister
+from wallflower.strategy.store.seats import NoFreeSeat, TakenSeat
+from wallflower.strategy.visitor_settings import VisitorSettings
+
+
+def finish(heard: list[Event]) -> events.RoundFinished:
+    last = heard[-1]
+    assert isinstance(last, events.RoundFinished)
+    return last
+
+
+def some_vanish(part: int) -> Callable[[str, TakenSeat], bool]:
+    """Every so many-th person who is seated never answers, whatever the arm."""
+    seen = Counter[str]()
+
+    def answers(visitor: str, place: TakenSeat) -> bool:
+        seen[place.cohort_id] += 1
+        return seen[place.cohort_id] % part != 0
+
+    return answers
+
+
+def shown_to_a_newcomer(there: Site) -> NoFreeSeat:
+    place = there.arrivals.store.take_seat("f" * 32, b"0" * 16)
+    assert isinstance(place, NoFreeSeat)
+    return place
+
+
+@in_virtual_time
+async def test_people_who_arrive_decide_an_experiment(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        await there.run()
+        assert finish(there.heard).finished == "winner"
+        assert there.problems() == []
+        assert shown_to_a_newcomer(there) == NoFreeSeat(1, "run-over")
+
+
+@pytest.mark.parametrize("admission", ["enrolled", "invited"])
+@in_virtual_time
+async def test_a_lying_server_is_withstood_where_somebody_vouches_for_people(
+    tmp_path: Path, admission: str
+) -> None:
+    malicious = config(
+        secure_sum=SecureSumSettings(server="malicious"),
+        visitors=VisitorSettings(admission, least_trustees=7),
+    )
+    async with site(tmp_path, malicious) as there:
+        await there.run()
+        assert finish(there.heard).finished == "winner"
+        assert there.problems() == []
+
+
+@in_virtual_time
+async def test_seats_of_people_who_vanish_are_lost_and_given_to_nobody(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path, answers=some_vanish(15)) as there:
+        await there.run()
+        done = finish(there.heard)
+        assert (done.invited, done.answered, done.lost) == (60, 56, 4)
+        assert there.problems() == []
+        with Journal.read(there.run_dir) as journal:
+            assert {c.losses["no-answer"] for c in journal.cohorts()} == {2}
+
+
+@in_virtual_time
+async def test_a_round_does_not_wait_for_its_deadline_when_all_seats_are_taken(
+    tmp_path: Path,
+) -> None:
+    week = config(visitors=VisitorSettings("open", deadline_s=604_800, answer_s=600))
+    async with site(tmp_path, week, some_vanish(15)) as there:
+        await there.run()
+        # The window of an immediate outcome is a minute.
+        assert 660 <= asyncio.get_running_loop().time() < 900
+
+
+@in_virtual_time
+async def test_a_round_with_too_few_answers_in_one_arm_is_redrawn_as_a_whole(
+    tmp_path: Path,
+) -> None:
+    voided = set[str]()
+
+    def answers(visitor: str, place: TakenSeat) -> bool:
+        if "-t1-" in place.cohort_id and place.arm == 0:
+            voided.add(visitor)
+            return len(voided) > 6
+        return True
+
+    async with site(tmp_path, answers=answers) as there:
+        await there.run()
+        assert finish(there.heard).finished == "winner"
+        with Journal.read(there.run_dir) as journal:
+            ends = [(c.arm, c.attempt, c.state, c.reason) for c in journal.cohorts()]
+        assert there.problems() == []
+    assert ends == [
+        (0, 1, "void", "quorum-not-met"),
+        (0, 2, "summed", ""),
+        (1, 1, "void", "another-arm-too-few"),
+        (1, 2, "summed", ""),
+    ]
+
+
+@in_virtual_time
+async def test_a_run_whose_rounds_are_all_void_says_who_was_lost_and_goes_on_later(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path, answers=some_vanish(2)) as there:
+        with pytest.raises(UnavailableError, match="no sum of round 1 in 2 attempts"):
+            await there.run()
+        there.arrivals.answers = lambda visitor, place: True
+        await there.run()
+        assert finish(there.heard).finished == "winner"
+        assert there.problems() == []
+
+
+@in_virtual_time
+async def test_nobody_comes_and_the_round_ends_at_its_deadline(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        with pytest.raises(UnavailableError, match="no sum of round 1"):
+            await there.operate()
+        assert there.problems() == []
+
+
+@in_virtual_time
+async def test_without_enough_trustees_no_seat_is_opened(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+        there.port.away.update(["trustee-0"])
+        with pytest.raises(UnavailableError, match="4 trustees are there after"):
+            await there.run()
+        with Journal.read(there.run_dir) as journal:
+            assert SeatRegister(journal.database).seated() == []
+
+
+@in_virtual_time
+async def test_answers_wait_for_trustees_that_come_back(tmp_path: Path) -> None:
+    async with site(tmp_path) as there:
+
+        def react(event: Event) -> None:
+            if isinstance(event, events.CohortProgress) and event.heard == event.nodes:
+                there.port.away.update(f"trustee-{number}" for number in range(4))
+
+        there.react = react
+        with pytest.raises(UnavailableError, match="1 of the 5 trustees that hold"):
+            await there.run()
+        there.react = lambda event: None
+        there.port.away.clear()
+        await there.operate()
+        assert finish(there.heard).answered == 60
+        assert there.problems() == []
+
+
+class _KilledError(Exception):
+    """The orchestrator's process is gone."""
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        # The others take half a minute together: every run writes to a disk.
+        moment if moment in (3, 6, 12) else pytest.param(moment, marks=pytest.mark.slow)
+        for moment in range(1, 18)
+    ],
+)
+@in_virtual_time
+async def test_an_orchestrator_that_is_killed_loses_nobody_and_counts_nobody_twice(
+    tmp_path: Path, moment: int
+) -> None:
+    async with site(tmp_path) as there:
+        dies = {"at": moment}
+
+        def react(event: Event) -> None:
+            dies["at"] -= 1
+            if dies["at"] == 0:
+                raise _KilledError
+
+        there.react = react
+        try:
+            await there.run()
+        except _KilledError:
+            await there.run()
+        assert finish(there.heard).finished == "winner"
+        assert there.problems() == []
+        done = finish(there.heard)
+        assert (done.invited, done.answered, done.lost) == (60, 60, 0)
+
+
+@in_virtual_time
+async def test_a_pause_says_so_to_whoever_comes(tmp_path: Path) -> None:
+    close = config(rewards=RewardSettings(means=(0.5, 0.5)))
+    async with site(tmp_path, close) as there:
+        operator_requests.request_pause(there.run_dir)
+        await there.run()
+        assert shown_to_a_newcomer(there).reason == "paused"
+        operator_requests.withdraw_pause(there.run_dir)
+
+
+@in_virtual_time
+async def test_a_retired_arm_gets_no_more_seats(tmp_path: Path) -> None:
+    three = config(
+        experiment=ExperimentSettings("test", ("a", "b", "c"), horizon=250),
+        rewards=RewardSettings(means=(0.5, 0.5, 0.5)),
+    )
+    async with site(tmp_path, three) as there:
+
+        def react(event: Event) -> None:
+            if isinstance(event, events.RoundStarted) and event.number == 1:
+                operator_requests.request_retirement(there.run_dir, 2, "too dear")
+
+        there.react = react
+        await there.run()
+        with Journal.read(there.run_dir) as journal:
+            rounds = {c.round_number for c in journal.cohorts() if c.arm == 2}
+        assert rounds == {1}
+        assert there.problems() == []
+
+
+@in_virtual_time
+async def test_the_last_round_takes_who_the_horizon_leaves(tmp_path: Path) -> None:
+    small = config(
+        experiment=ExperimentSettings("test", ("a", "b"), horizon=240),
+        rewards=RewardSettings(means=(0.5, 0.5)),
+    )
+    async with site(tmp_path, small) as there:
+        await there.run()
+        assert finish(there.heard).finished == "horizon"
+        assert finish(there.heard).invited == 240
+        assert there.problems() == []
+
+
+@in_virtual_time
+async def test_an_index_policy_opens_one_cohort_at_a_time(tmp_path: Path) -> None:
+    index = config(
+        experiment=ExperimentSettings("test", ("a", "b"), horizon=200),
+        policy=PolicySettings(name="dp-imed", first_batch=30),
+    )
+    async with site(tmp_path, index) as there:
+        await there.run()
+        started = [e for e in there.heard if isinstance(e, events.RoundStarted)]
+        assert [len(event.arms) for event in started[:3]] == [2, 1, 1]
+        assert there.problems() == []
+
+
+@in_virtual_time
+async def test_proved_inputs_and_dropouts_go_together(tmp_path: Path) -> None:
+    proved = config(
+        secure_sum=SecureSumSettings(inputs="proved", dropout=Fraction(1, 5)),
+        transport=TransportSettings(attempts=1),
+    )
+    async with site(tmp_path, proved, some_vanish(10)) as there:
+        await there.run()
+        assert finish(there.heard).finished == "winner"
+        assert there.problems() == []
