@@ -22,7 +22,11 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from wallflower.clients.host.simulated import in_simulation
-from wallflower.clients.rewards.source import RewardsOf
+from wallflower.clients.rewards.message_rewards import (
+    RewardsIn,
+    answering,
+    by_message,
+)
 from wallflower.clients.transport.grpc_client import Invitation
 from wallflower.protocol.errors import (
     MalformedMessageError,
@@ -120,16 +124,17 @@ def _serve(loop: asyncio.AbstractEventLoop, ready: threading.Event) -> None:
 _loop = LoopThread()
 
 
-def serve_nodes(app: ClientApp, rewards: RewardsOf | None = None) -> ClientApp:
+def serve_nodes(app: ClientApp, rewards: RewardsIn | None = None) -> ClientApp:
     """Let a ClientApp answer Wallflower's three queries.
 
     Parameters
     ----------
     app : ClientApp
         Yours; what else it serves, and its mods, stay as they are.
-    rewards : Callable[[str], RewardSource | RewardStream], optional
-        Gives the source of a node, by its name. It stands in the place of
-        ``[rewards]``: of the node's own file, or of a simulated experiment.
+    rewards : Callable[[Context], RewardSource | RewardStream], optional
+        Gives the source for a message, by Flower's Context: its ``state`` has what the
+        app kept on this node. It stands in the place of ``[rewards]``: of the node's
+        own file, or of a simulated experiment.
 
     Returns
     -------
@@ -148,7 +153,7 @@ def serve_nodes(app: ClientApp, rewards: RewardsOf | None = None) -> ClientApp:
     def work(message: Message, context: Context) -> Message:
         """Answer one bundle of requests."""
         body = _field(message, flower_record.BODY, bytes)
-        answer = _guarded(lambda: _run(nodes.provider(context).work(context, body)))
+        answer = _guarded(lambda: _run(_work(nodes.provider(context), context, body)))
         return _reply(message, {flower_record.BODY: answer})
 
     @app.query(flower_record.action(flower_record.CONNECT))
@@ -161,6 +166,18 @@ def serve_nodes(app: ClientApp, rewards: RewardsOf | None = None) -> ClientApp:
     return app
 
 
+async def _work(provider: NodeProvider, context: Context, body: bytes) -> bytes:
+    async with answering(context):
+        return await provider.work(context, body)
+
+
+async def _stay_connected(
+    provider: NodeProvider, context: Context, invitation: Invitation
+) -> None:
+    async with answering(context):
+        await provider.connect_node(context, invitation)
+
+
 def _connect(nodes: _Nodes, message: Message, context: Context) -> str:
     """Connect to the gRPC server that the message names; give why it was left."""
     invitation = Invitation(
@@ -171,7 +188,7 @@ def _connect(nodes: _Nodes, message: Message, context: Context) -> str:
     )
     with installed_from(os.environ), log_context(run=invitation.run_id):
         try:
-            _run(nodes.provider(context).connect_node(context, invitation))
+            _run(_stay_connected(nodes.provider(context), context, invitation))
         except WallflowerError as error:
             # Expected ways to leave early; the server decides whether to send again.
             log.warning("left the gRPC server: %s", error)
@@ -186,7 +203,7 @@ class _Nodes:
     actor goes on with the providers that it has.
     """
 
-    def __init__(self, rewards: RewardsOf | None, token: str = "") -> None:
+    def __init__(self, rewards: RewardsIn | None, token: str = "") -> None:
         self._rewards = rewards
         self._token = token or secrets.token_hex(16)
         self._providers: dict[str, NodeProvider] = {}
@@ -215,14 +232,15 @@ class _Nodes:
             gc.freeze()
             module, _, attribute = name.partition(":")
             make = getattr(importlib.import_module(module), attribute)
-            self._providers[name] = make(self._rewards)
+            rewards = self._rewards and by_message(self._rewards)
+            self._providers[name] = make(rewards)
         return self._providers[name]
 
 
 _known: dict[str, _Nodes] = {}
 
 
-def _known_nodes(token: str, rewards: RewardsOf | None) -> _Nodes:
+def _known_nodes(token: str, rewards: RewardsIn | None) -> _Nodes:
     return _known.setdefault(token, _Nodes(rewards, token))
 
 

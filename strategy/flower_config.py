@@ -2,14 +2,16 @@
 
 ``[tool.flwr.app.config]`` in pyproject.toml has the keys, ``flwr run -c`` their values:
 `config` holds a whole experiment as canonical JSON (`wallflower run` does that), else
-`experiment` names a TOML file, sought in the working directory and in the app. Nodes
-of a simulation read the same run config: both sides find the same experiment.
+`experiment` names a TOML file, sought in the app's own folder, in the working directory
+and among the installed examples. Nodes of a simulation read the same run config: both
+sides find the same experiment.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from wallflower.protocol.errors import ConfigError
@@ -34,10 +36,21 @@ def experiment(run_config: Mapping[str, object]) -> ExperimentConfig:
     name = str(run_config.get("experiment", ""))
     if not name:
         raise ConfigError("run config", '"experiment" names no file')
-    for folder in (Path.cwd(), Path(__file__).resolve().parent.parent):
+    installed = Path(__file__).resolve().parent.parent
+    for folder in (*_app_folders(), Path.cwd(), installed):
         if (folder / name).is_file():
             return load_config(folder / name)
     return load_config(Path(name))
+
+
+def _app_folders() -> Iterator[Path]:
+    """Name the folders of apps: Flower puts the one it runs on the modules' path.
+
+    The working directory is the SuperLink's, which may hold another experiment.
+    """
+    for folder in map(Path, sys.path):
+        if (folder / "pyproject.toml").is_file():
+            yield folder
 
 
 def run_directory(

@@ -34,8 +34,9 @@ from flwr.superlink.grid import HttpGrid
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.messages.port import NodeTransport
 from wallflower.protocol.rewards.seeded import TEST_MODE
-from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.flower_log import FlowerLog, shorten_failures
+from wallflower.strategy.named_arm import NamedArm, describe_arms, name_arms
 from wallflower.strategy.own_loop import run_to_end
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
@@ -59,6 +60,9 @@ from wallflower.strategy.watch.telemetry import fan_out
 SIMULATION, DEPLOYMENT = "simulation", "deployment"
 ESTIMATES = "estimates"  # the array that holds the arms' means, in the unit
 _LOOK_S, _STILL_S = 0.05, 1.0
+
+# Of every app that imports this, whichever of our functions fails in it.
+shorten_failures()
 
 
 def engine_of(grid: Grid) -> str:
@@ -88,9 +92,9 @@ class PrivateBandit(Strategy):
 
     Attributes
     ----------
-    arms : tuple[ArmView, ...]
-        The arms as the record keeps them, with means in [0, 1]. What Flower is given
-        of them is in the unit of the outcomes.
+    arms : tuple[NamedArm, ...]
+        The arms as the record keeps them and their names, with means in [0, 1]. What
+        Flower is given of them is in the unit of the outcomes.
     finished : str, optional
         Why the experiment is over.
     """
@@ -109,7 +113,7 @@ class PrivateBandit(Strategy):
         self.run_dir = run_dir
         self.run_id = run_id or run_dir.name
         self.engine = engine
-        self.arms: tuple[ArmView, ...] = ()
+        self.arms: tuple[NamedArm, ...] = ()
         self.finished: str | None = None
         self.messages_sent = 0
         self.head = ""
@@ -143,27 +147,30 @@ class PrivateBandit(Strategy):
         initial_arrays, train_config, evaluate_config :
             A bandit has no model and no training config; given ones are not used.
         num_rounds : int
-            Stop after so many batches; the run can be resumed. 0: until it is decided.
+            Stop after so many rounds; the run can be resumed. 0: until it is decided.
         timeout : float
             Not used: every stage has its own deadline in ``[transport]``.
         evaluate_fn : Callable, optional
-            Called after every batch with its number and the estimated means.
+            Called after every round with its number and the estimated means.
 
         Returns
         -------
         Result
-            Per batch: users, active arms and bounds; `arrays` holds the final
+            Per round: users, active arms and bounds; `arrays` holds the final
             estimates. Estimates and bounds are in the unit of the outcomes.
         """
         started = time.monotonic()
         self.engine = self.engine or engine_of(grid)
+        log(INFO, "Starting %s strategy:", type(self).__name__)
         self.summary()
+        log(INFO, "")
         result = Result()
+        told = fan_out(self._listen, FlowerLog(self.config, num_rounds).listen)
 
         async def listen(event: events.Event) -> None:
-            await self._listen(event)
+            await told(event)
             if isinstance(event, events.ArmRetired):
-                self.arms, self.finished = event.views, event.finished
+                self._take(event)
             if isinstance(event, events.RoundFinished):
                 self._note(event, result)
                 if evaluate_fn is not None:
@@ -176,9 +183,23 @@ class PrivateBandit(Strategy):
         try:
             run_to_end(self._run(grid, listen))
         except _EnoughError:
-            log(INFO, "Stopped after %d batches; the run can be resumed", num_rounds)
-        log(INFO, "Experiment finished in %.2fs", time.monotonic() - started)
+            log(INFO, "Stopped after %d rounds; the run can be resumed", num_rounds)
+        self._log_end(time.monotonic() - started)
         return result
+
+    def _log_end(self, seconds: float) -> None:
+        log(INFO, "")
+        log(INFO, "Strategy execution finished in %.2fs", seconds)
+        log(INFO, "")
+        log(INFO, "Final results (%s):", self.finished or "stopped")
+        log(INFO, "")
+        for line in describe_arms(self.config, self.arms):
+            log(INFO, "\t%s", line)
+        log(INFO, "")
+        log(INFO, "Record in %s, %d Flower messages", self.run_dir, self.messages_sent)
+        if self.config.test_mode:
+            log(WARNING, "%s", TEST_MODE)
+        log(INFO, "Head of the record: %s", self.head)
 
     async def _run(self, grid: Grid, listen: events.Listen) -> None:
         with self._journal() as journal, self._spool() as spool:
@@ -282,11 +303,15 @@ class PrivateBandit(Strategy):
         self.head = journal.head
         last = round_after_retirement(journal)
         if last is not None:
-            self.arms = last.views
+            self.arms = name_arms(self.config, last.views)
             self.finished = last.finished
 
+    def _take(self, event: events.RoundFinished | events.ArmRetired) -> None:
+        self.arms = name_arms(self.config, event.views)
+        self.finished = event.finished
+
     def _note(self, event: events.RoundFinished, result: Result) -> None:
-        self.arms, self.finished = event.views, event.finished
+        self._take(event)
         estimates = [
             float("nan")
             if view.estimate is None
@@ -311,7 +336,7 @@ class PrivateBandit(Strategy):
     def summary(self) -> None:
         """Log what will be run, on which terms."""
         privacy, secure_sum = self.config.privacy, self.config.secure_sum
-        log(INFO, "PrivateBandit: %s", self.config.experiment.name)
+        log(INFO, "\t├── experiment: %s", self.config.experiment.name)
         if self.config.test_mode:
             log(WARNING, "\t├── %s", TEST_MODE)
         log(INFO, "\t├── arms: %s", ", ".join(self.config.experiment.arms))
@@ -359,4 +384,4 @@ class PrivateBandit(Strategy):
 
 
 class _EnoughError(Exception):
-    """As many batches as were asked for are done."""
+    """As many rounds as were asked for are done."""

@@ -21,12 +21,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from deploy.harness.processes import free_port, until
 from tests.integration import test_flower_homes
 from tests.integration.test_flower_app import best
+from tests.support.flower_processes import end_processes_of
 from tests.support.run_fixtures import SMALL
 from wallflower.clients.host.home import NodeFile
 from wallflower.keys.store import KeyStore
@@ -263,18 +263,7 @@ def test_the_experiments_run_on_flowers_simulation(command: str, folder: Path) -
 def flower(folder: Path) -> Iterator[Path]:
     """The reader's folder; what `flwr` left running there is ended."""
     yield folder
-    mine = [p for p in psutil.process_iter() if _flower_home(p) == folder / "flower"]
-    for process in mine:
-        process.terminate()
-    for process in psutil.wait_procs(mine, timeout=10)[1]:
-        process.kill()
-
-
-def _flower_home(process: psutil.Process) -> Path | None:
-    try:
-        return Path(process.environ().get("FLWR_HOME", ""))
-    except psutil.Error:
-        return None
+    end_processes_of(folder / "flower")
 
 
 def finished_below(folder: Path, output: str) -> str | None:
@@ -343,7 +332,7 @@ def test_the_documented_apps_run_in_flowers_simulation(page: str, flower: Path) 
         cwd=app,
     )
     assert finished_below(flower, output) == "winner"
-    assert "winner (ArmView(" in output
+    assert "winner (NamedArm(" in output
     assert len(output.splitlines()) < 100
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +20,8 @@ from pathlib import Path
 import pytest
 
 from deploy.harness.installed import run_installed
+from deploy.harness.processes import free_port
+from tests.support.flower_processes import end_processes_of
 from tests.support.run_fixtures import SMALL
 from wallflower.version import __version__
 
@@ -106,6 +109,7 @@ def test_it_holds_one_package_with_the_app_and_the_examples_and_no_tests(
         "app/wallflower_app/server.py",
         "examples/headline.toml",
         "examples/revenue.csv",
+        "starter/flower/client_app.py",
         "strategy/server_app.py",
         "clients/client_app.py",
         "protocol/wire/node_pb2.pyi",
@@ -153,6 +157,34 @@ def test_flowers_simulation_runs_the_wheel_beside_files_of_the_same_names(
         *["wallflower", "run", "experiment.toml", "--engine", "simulation"],
     )
     assert '"b" is the best' in output
+
+
+@pytest.mark.usefixtures("one_ray_at_a_time")
+@pytest.mark.slow  # SuperLink and Ray: half a minute
+@pytest.mark.timeout(600)
+def test_a_new_flower_app_runs_from_an_empty_folder_as_its_readme_says(
+    fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "flower"
+    monkeypatch.setenv("FLWR_HOME", str(home))
+    # Otherwise it would use a SuperLink that this machine already runs.
+    for use in ("SUPERLINK_HTTP", "CONTROL"):
+        monkeypatch.setenv(f"FLWR_LOCAL_{use}_API_PORT", str(free_port()))
+    run(fresh, tmp_path, "wallflower", "new", "sign-up", "--flower")
+    readme = (tmp_path / "sign-up" / "README.md").read_text(encoding="utf-8")
+    commands = readme.partition("```bash\n")[2].partition("```")[0]
+    (fresh / "bash").symlink_to(shutil.which("bash") or "")
+    try:
+        output = run(fresh, tmp_path / "sign-up", "bash", "-c", commands)
+    finally:
+        end_processes_of(home)
+    # The best page is dropped with probability at most 1/20 by the app's own promise.
+    assert "Final results (winner):" in output
+    assert "['with-photo']" in output
+    (record,) = (home / "wallflower").iterdir()
+    assert "The record holds." in run(
+        fresh, tmp_path, "wallflower", "verify", str(record)
+    )
 
 
 @pytest.mark.slow  # SuperLink, SuperExec and three SuperNodes: half a minute

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     )
     from wallflower.strategy.config import ExperimentConfig, load_config
     from wallflower.strategy.flower_config import experiment, run_directory
+    from wallflower.strategy.named_arm import NamedArm
     from wallflower.strategy.private_bandit import PrivateBandit
     from wallflower.strategy.run.orchestrator import Orchestrator
     from wallflower.strategy.store.journal import Journal
@@ -81,6 +82,7 @@ _HOMES = {
     "Journal": "wallflower.strategy.store.journal",
     "LostRewardError": "wallflower.clients.rewards.source",
     "Mechanism": "wallflower.protocol.privacy.mechanism",
+    "NamedArm": "wallflower.strategy.named_arm",
     "Node": "wallflower.clients.node.node",
     "NodeHandler": "wallflower.protocol.messages.port",
     "NodeParts": "wallflower.clients.node.node",
@@ -128,6 +130,7 @@ __all__ = [
     "Journal",
     "LostRewardError",
     "Mechanism",
+    "NamedArm",
     "Node",
     "NodeHandler",
     "NodeParts",

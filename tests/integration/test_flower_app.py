@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.clientapp import ClientApp
 from flwr.superlink.grid import HttpGrid
 
 from wallflower.clients.client_app import app as client_app
+from wallflower.clients.client_app import serve_nodes
+from wallflower.clients.rewards.source import Pull
 from wallflower.engines.in_process_grid import InProcessGrid, partitions
 from wallflower.engines.registry import EngineJob, find_engine
-from wallflower.protocol.errors import ConfigError, InputError
+from wallflower.protocol.errors import ConfigError, InputError, UnavailableError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.strategy.config import (
     ExperimentConfig,
@@ -207,6 +218,102 @@ def test_anyones_server_app_can_start_the_strategy(tmp_path: Path) -> None:
     assert list(result.evaluate_metrics_serverapp) == batches
     assert isinstance(result.arrays[ESTIMATES], Array)
     assert strategy.messages_sent > 12
+
+
+def test_every_arm_of_a_strategy_has_its_name(tmp_path: Path) -> None:
+    experiment = config()
+    output = run_config(experiment, tmp_path)
+    with InProcessGrid(client_app, partitions(12), output) as grid:
+        strategy = PrivateBandit(experiment, tmp_path)
+        strategy.start(grid)
+        assert [arm.name for arm in strategy.arms if arm.active] == ["b"]
+        again = PrivateBandit(experiment, tmp_path)
+        again.start(grid)
+    assert again.arms == strategy.arms
+
+
+def test_flowers_log_shows_every_round_as_of_a_stock_strategy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    experiment = config()
+    output = run_config(experiment, tmp_path)
+    with InProcessGrid(client_app, partitions(12), output) as grid:
+        PrivateBandit(experiment, tmp_path).start(grid, num_rounds=5)
+    told = caplog.messages
+    first = told.index("[ROUND 1/5]")
+    assert told[first + 1] == "configure_round: Asked 45 users about 3 arms"
+    assert told[first + 2].startswith("aggregate_round: 45 users summed so far, 0 lost")
+    assert [line[1:6] for line in told[first + 3 : first + 6]] == [
+        "├──> ",
+        "├──> ",
+        "└──> ",
+    ]
+    assert told[first + 3].startswith("\t├──> b ")
+    assert any(line.startswith("Strategy execution finished in ") for line in told)
+    assert "Final results (winner):" in told
+
+
+class Kept:
+    """A source that answers with what the app kept on its node for every arm."""
+
+    closed = 0
+
+    def __init__(self, context: Context) -> None:
+        self._metrics = context.state.metric_records["kept"]
+
+    async def pull(self, pull: Pull) -> list[object]:
+        return [self._metrics[pull.arm_name]] * len(pull.users)
+
+    async def close(self) -> None:
+        type(self).closed += 1
+        raise OSError("a file that cannot be closed costs nobody's answer")
+
+
+def keeping_app(rewards: Callable[[Context], Kept]) -> ClientApp:
+    """A ClientApp that keeps what it was sent, as one that was trained would."""
+    app = serve_nodes(ClientApp(), rewards=rewards)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        context.state["kept"] = message.content["kept"]
+        return Message(RecordDict(), reply_to=message)
+
+    return app
+
+
+def run_after_training(
+    app: ClientApp, run_dir: Path, *, trained: bool = True
+) -> PrivateBandit:
+    soon = TransportSettings(return_timeout_s=0.1)
+    without = config(rewards=None, transport=soon)
+    with InProcessGrid(app, partitions(12), run_config(without, run_dir)) as grid:
+        kept = RecordDict({"kept": MetricRecord({"a": 0.1, "b": 0.9, "c": 0.2})})
+        if trained:
+            grid.send_and_receive(
+                [Message(kept, node, "train") for node in grid.get_node_ids()]
+            )
+        strategy = PrivateBandit(without, run_dir)
+        strategy.start(grid)
+    return strategy
+
+
+def test_a_reward_source_knows_what_its_app_kept_in_flowers_context(
+    tmp_path: Path,
+) -> None:
+    Kept.closed = 0
+    strategy = run_after_training(keeping_app(Kept), tmp_path)
+    assert [arm.name for arm in strategy.arms if arm.active] == ["b"]
+    assert Kept.closed >= 12  # a source for a message, none left open
+
+
+def test_a_source_that_cannot_be_made_costs_nobody_anything(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(UnavailableError, match="reward-source-down"):
+        run_after_training(keeping_app(Kept), tmp_path, trained=False)
+    assert caplog.messages.count("the ClientApp's rewards cannot be made") == 1
+    with Journal.read(tmp_path) as journal:
+        assert not any(journal.used())
 
 
 def test_what_flower_is_given_of_the_arms_is_in_the_unit(tmp_path: Path) -> None:

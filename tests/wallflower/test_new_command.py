@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -189,3 +190,30 @@ def test_two_experiments_may_each_have_a_module_of_one_name(tmp_path: Path) -> N
         )
     for name in ("one", "two"):
         assert invoke("check", tmp_path / name / "experiment.toml")[0] == 0
+
+
+def test_a_new_flower_app_is_complete_and_its_experiment_is_sound(
+    tmp_path: Path,
+) -> None:
+    with contextlib.chdir(tmp_path):
+        code, said = invoke("new", "sign-up", "--flower")
+        assert (code, "Next: sign-up/README.md" in said) == (0, True)
+    app = tomllib.loads((tmp_path / "sign-up" / "pyproject.toml").read_text())
+    names = app["tool"]["flwr"]["app"]["components"].values()
+    for name in names:
+        module, _, attribute = name.partition(":")
+        text = (tmp_path / "sign-up" / f"{module.replace('.', '/')}.py").read_text()
+        assert f"\n{attribute} = " in text
+    config = load_config(tmp_path / "sign-up" / "experiment.toml")
+    assert config.experiment.name == "sign-up"
+    assert "@" not in (tmp_path / "sign-up" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["7up", "sign.up", "sign_up", "class"])
+def test_a_name_that_no_flower_app_can_have_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    with contextlib.chdir(tmp_path):
+        code, said = invoke("new", name, "--flower")
+    assert (code, "letters, digits and hyphens" in said) == (2, True)
+    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import random
 import shlex
 from pathlib import Path
@@ -43,6 +44,9 @@ def new(
             help="function (rewards.py) or table (users.csv).", metavar="KIND"
         ),
     ] = "function",
+    flower: Annotated[
+        bool, typer.Option("--flower", help="A Flower app, for `flwr run .`.")
+    ] = False,
 ) -> None:
     """Make a folder with a commented experiment that passes check and run as it is."""
     from wallflower.protocol.errors import ConfigError
@@ -52,6 +56,7 @@ def new(
     one_of("rewards", rewards, tuple(_SOURCES))
     folder = Path(name)
     ExperimentSettings(folder.name, ("a", "b"))  # refuses a name that runs cannot have
+    files = _app_files(folder.name) if flower else _files(folder.name, rewards)
     try:
         folder.mkdir(parents=True)
     except OSError as error:
@@ -60,13 +65,40 @@ def new(
             f"cannot be made ({error.strerror}); nothing was "
             "written, give another name",
         ) from None
-    files = _files(folder.name, rewards)
     for file, text in files.items():
+        (folder / file).parent.mkdir(exist_ok=True)
         (folder / file).write_text(text, encoding="utf-8")
+    check = f"wallflower check {shlex.quote(str(folder / 'experiment.toml'))}"
+    read = f"{folder / 'README.md'} says how to run it"
     typer.echo(
-        f"{folder}: {', '.join(sorted(files))}\n"
-        f"Next: wallflower check {shlex.quote(str(folder / 'experiment.toml'))}"
+        f"{folder}: {', '.join(sorted(files))}\nNext: {read if flower else check}"
     )
+
+
+def _app_files(name: str) -> dict[str, str]:
+    """Return the files of a Flower app, whose names Flower must accept."""
+    from wallflower.protocol.errors import InputError
+
+    package = name.replace("-", "_")
+    plain = package.isidentifier() and name.replace("-", "").isalnum()
+    if not plain or keyword.iskeyword(package):
+        allowed = "letters, digits and hyphens, a letter first, for a Flower app"
+        raise InputError("name", f'"{name}"', allowed)
+    filled = {"@NAME@": name, "@PACKAGE@": package}
+
+    def fill(file: str) -> str:
+        text = (_FOLDER / "flower" / file).read_text(encoding="utf-8")
+        for mark, value in filled.items():
+            text = text.replace(mark, value)
+        return text
+
+    return {
+        **{file: fill(file) for file in ("pyproject.toml", "README.md")},
+        "experiment.toml": fill("experiment.toml"),
+        f"{package}/__init__.py": '"""The parts of the app."""\n',
+        f"{package}/server_app.py": fill("server_app.py"),
+        f"{package}/client_app.py": fill("client_app.py"),
+    }
 
 
 def _files(name: str, rewards: str) -> dict[str, str]:

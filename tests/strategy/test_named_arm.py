@@ -7,7 +7,7 @@ from fractions import Fraction
 from tests.support.orchestration import config
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.strategy.bandit.policy import ArmView
-from wallflower.strategy.server_app import describe_arms
+from wallflower.strategy.named_arm import describe_arms
 
 EUROS = RewardSettings(
     range=(Fraction(-50), Fraction(150)), unit="€", means=(-30.0, 130.0)
@@ -21,7 +21,7 @@ ARMS = (
 def test_the_log_shows_means_in_the_unit_and_who_counts() -> None:
     assert describe_arms(config(rewards=EUROS), ARMS) == [
         "  b  100.00 €  [70.00 – 130.00 €]  1,200 users of 1,200 asked  active",
-        "  a   0.00 €  [-30.00 – 30.00 €]  57 users of 120 asked  out in batch 2",
+        "  a   0.00 €  [-30.00 – 30.00 €]  57 users of 120 asked  out in round 2",
     ]
 
 
