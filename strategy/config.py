@@ -30,6 +30,7 @@ from wallflower.protocol.rewards.tables import dealt_out
 from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE, check_backend
 from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
 from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.strategy.contact import ContactSettings
 from wallflower.strategy.visitor_settings import VisitorSettings, check_visitors
 
 TRANSPORTS = ("auto", "memory", "grpc", "flower")
@@ -224,8 +225,9 @@ class ExperimentConfig:
 
     `experiment` names it and its arms, `privacy` what people are promised, `policy` how
     arms are compared, `secure_sum` and `transport` by what means, `nodes` and `rewards`
-    who is hosted and what happened to them, `visitors` who may arrive instead; `test`
-    makes noise repeatable and ends all privacy. docs/running.md lists every key.
+    who is hosted and what happened to them, `visitors` who may arrive instead,
+    `contact` whom they can ask; `test` makes noise repeatable and ends all privacy.
+    docs/running.md lists every key.
     """
 
     experiment: ExperimentSettings
@@ -237,6 +239,7 @@ class ExperimentConfig:
     rewards: RewardSettings | None = None
     test: TestSettings = field(default_factory=TestSettings)
     visitors: VisitorSettings | None = None
+    contact: ContactSettings = field(default_factory=ContactSettings)
 
     def __post_init__(self) -> None:
         check_pairing(self.privacy.mechanism, self.secure_sum.backend)

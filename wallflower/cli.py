@@ -33,6 +33,7 @@ from wallflower.commands.poll import poll
 from wallflower.commands.report import report
 from wallflower.commands.run import pause, resume, retire, run, status, verify
 from wallflower.commands.serve import serve
+from wallflower.commands.sheet import sheet
 from wallflower.commands.shuffler import shuffler
 from wallflower.commands.simulate import simulate
 from wallflower.commands.usage import ClickException, NoArgsIsHelpError
@@ -61,6 +62,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "status": status,
     "verify": verify,
     "report": report,
+    "sheet": sheet,
     "watch": watch,
     "export": export,
     "simulate": simulate,

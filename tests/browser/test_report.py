@@ -18,6 +18,7 @@ from tests.browser.looks import WIDTHS, fits, kept
 from tests.support.run_fixtures import ROOT, SMALL, command, environment, write
 from tests.wallflower.results.test_missing import MISSING
 from tests.wallflower.results.test_page import FAILING, LARGEST_BYTES, TEST, UNDECIDED
+from tests.wallflower.results.test_sheet import STATED
 from tests.wallflower.results.test_undecided import INDEX
 from tests.wallflower.test_pausing import SLOW
 from tests.wallflower.test_run_commands import invoke
@@ -156,3 +157,20 @@ def test_a_report_prints_on_a4_with_all_its_tables(
 
 def test_a_report_is_small(page_file: Path) -> None:
     assert page_file.stat().st_size <= LARGEST_BYTES
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_a_sheet_for_participants_is_one_page_of_a4(
+    browser: Any, language: str, tmp_path: Path
+) -> None:
+    words = "--language", language, "--output", tmp_path / "sheet.html"
+    carried_out(tmp_path, "sheet", write(tmp_path, STATED), *words)
+    page = browser.new_page()
+    page.goto((tmp_path / "sheet.html").as_uri())
+    fits(page, 390, f"sheet-{language}")
+    page.emulate_media(media="print")
+    paper = page.pdf(prefer_css_page_size=True, print_background=True)
+    page.close()
+    if copy := kept(f"sheet-{language}.pdf"):
+        copy.write_bytes(paper)
+    assert len(re.findall(rb"/Type /Page\b", paper)) == 1

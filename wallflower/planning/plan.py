@@ -104,13 +104,18 @@ class Plan:
     policy: PolicySpec
     batches: tuple[PlannedBatch, ...]
     guarantee: Guarantee
-    sentence: str
+    promise: Promise
     equivalents: tuple[Bound, ...]
     losses: tuple[float, ...]  # of one cohort, each exceeded with probability δ
     returning: tuple[Bound, ...]
     dropouts: tuple[DropoutEffect, ...]
     lies: tuple[LieEffect, ...]  # in every batch; none where inputs cannot be proved
     gaps: tuple[GapCost, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What one person is promised, and on which condition."""
+        return self.promise.sentence()
 
 
 def planned_batches(request: PlanRequest) -> list[PlannedBatch]:
@@ -153,7 +158,7 @@ def make_plan(request: PlanRequest) -> Plan:
         policy=policy,
         batches=tuple(batches),
         guarantee=guarantee,
-        sentence=_promise(request, guarantee, cohorts, returning[0]).sentence(),
+        promise=_promise(request, guarantee, cohorts, returning[0]),
         equivalents=tuple(bounds[0] for bounds in promises),
         losses=tuple(
             max(probabilistic(cohort, privacy_delta) for cohort in cohorts)
