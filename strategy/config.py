@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from wallflower.protocol.cohort import check_pairing
-from wallflower.protocol.errors import ConfigError, InputError
+from wallflower.protocol.errors import ConfigError, InputError, nearest
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings, one_of
 from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.numbers import counted, positive, probability, whole
@@ -43,12 +43,18 @@ class ExperimentSettings:
     """``[experiment]``: what is compared, on how many users, how sure to be.
 
     `horizon` is the number of users that may be asked in all; 0 means everybody.
+    `control` names the arm that the others are to beat; with `keep_control` it goes on
+    getting people until the end. Differences below `margin`, in the unit of the
+    outcomes, do not matter: the run ends when no larger one is left.
     """
 
     name: str
     arms: tuple[str, ...]
     horizon: int = 0
     failure_probability: Fraction = Fraction(1, 20)
+    control: str | None = None
+    keep_control: bool = False
+    margin: Fraction | None = None
 
     def __post_init__(self) -> None:
         if not self.name or not all(c.isalnum() or c in "-_." for c in self.name):
@@ -62,6 +68,18 @@ class ExperimentSettings:
                 raise InputError("arms", f'"{arm}" twice', "different names")
         whole("horizon", self.horizon, at_least=0, at_most=10**15)
         probability("failure-probability", self.failure_probability)
+        if self.control is not None and self.control not in self.arms:
+            known = nearest(self.control, self.arms)
+            raise InputError("control", f'"{self.control}"{known}', "one of the arms")
+        if self.keep_control and self.control is None:
+            raise InputError("keep-control", "true", "beside a control")
+        if self.margin is not None:
+            positive("margin", self.margin)
+
+    @property
+    def control_arm(self) -> int | None:
+        """The number of the control, if there is one."""
+        return None if self.control is None else self.arms.index(self.control)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +263,7 @@ class ExperimentConfig:
         check_pairing(self.privacy.mechanism, self.secure_sum.backend)
         self._check_visitors()
         self._check_shuffle()
+        self._check_margin()
         if (
             self.rewards is not None
             and self.rewards.means
@@ -269,6 +288,23 @@ class ExperimentConfig:
             malicious=self.secure_sum.threat.malicious_server,
         )
 
+    def _check_margin(self) -> None:
+        stated, measured = self.experiment, self.reward_range
+        if (stated.control, stated.margin) == (None, None):
+            return
+        if self.margin is not None and self.margin >= 1:
+            raise InputError(
+                "experiment.margin",
+                measured.with_unit(f"{float(stated.margin or 0):g}"),
+                f"less than the width of the range, {measured}",
+            )
+        if (self.policy.name, self.policy.radius) != ("elimination", "tight"):
+            raise InputError(
+                "experiment.control and experiment.margin",
+                f"with policy {self.policy.name}, radius {self.policy.radius}",
+                "with policy elimination, radius tight; or leave both out",
+            )
+
     def _check_shuffle(self) -> None:
         stated, needed = self.secure_sum, mode_of(self.privacy.mechanism)
         if stated.backend == SHUFFLE and stated.shuffle != needed:
@@ -287,6 +323,12 @@ class ExperimentConfig:
     def reward_range(self) -> RewardRange:
         """How outcomes become numbers in [0, 1]; from 0 to 1 where nothing is said."""
         return DEFAULT_RANGE if self.rewards is None else self.rewards.reward_range
+
+    @property
+    def margin(self) -> Fraction | None:
+        """The margin as a part of the range of outcomes."""
+        stated, measured = self.experiment.margin, self.reward_range
+        return None if stated is None else stated / (measured.high - measured.low)
 
     @property
     def window(self) -> OutcomeWindow:

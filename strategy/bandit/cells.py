@@ -58,6 +58,11 @@ class Cells:
         return np.asarray(self.middle * (1 - self.middle))
 
     @cached_property
+    def widest(self) -> Doubles:
+        """The largest difference of two means in [0, 1] whose middle is in a cell."""
+        return np.asarray(2 * np.minimum(self.high, 1 - self.low))
+
+    @cached_property
     def knots(self) -> Places:
         """Every sixteenth cell: where to seek what changes slowly with the mean."""
         return np.arange(_BETWEEN_KNOTS // 2, len(self.low), _BETWEEN_KNOTS)
@@ -69,6 +74,14 @@ class Cells:
     def at(self, places: Places) -> Cells:
         """Return some of the cells."""
         return Cells(self.low[places], self.high[places])
+
+    def allowing(self, shift: Doubles | float) -> Cells:
+        """Return the part of each cell where middle ± shift/2 are both in [0, 1].
+
+        Where there is none, low lies above high.
+        """
+        most = np.abs(shift) / 2
+        return Cells(np.maximum(self.low, most), np.minimum(self.high, 1 - most))
 
     def containing(self, means: Doubles) -> Places:
         """Index of the cell of each mean; what lies outside [0, 1] is clipped."""

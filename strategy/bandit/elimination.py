@@ -10,6 +10,9 @@ An arm whose cohort was void stays active: nothing is learnt about it in that ba
 users count as used, and the batch number moves on, so that batch sizes and levels
 never depend on what was seen. Only the last batch is smaller where fewer users are
 left (`tight`): its test takes exponents from the plan and prices from who came.
+
+A control that is kept leaves the race when it falls, but goes on getting people: it is
+compared with every arm until the end.
 """
 
 from __future__ import annotations
@@ -22,12 +25,13 @@ import numpy as np
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import round_up_digits
+from wallflower.strategy.bandit.margin import find_ending
 from wallflower.strategy.bandit.policy import (
-    USERS_EXHAUSTED,
     Arm,
     CohortRequest,
     CohortSum,
     EliminationReason,
+    Ending,
 )
 from wallflower.strategy.bandit.recorded import RecordedPolicy, check_outcomes
 from wallflower.strategy.bandit.schedule import History, last_size
@@ -43,7 +47,7 @@ class Elimination(RecordedPolicy):
         size = self._size()
         wrap = self._confidence.wrap(self._batch)
         return tuple(
-            CohortRequest(self._batch, arm, size, wrap) for arm in self._active()
+            CohortRequest(self._batch, arm, size, wrap) for arm in self._asked()
         )
 
     def observe(self, outcomes: Sequence[CohortSum]) -> None:
@@ -51,15 +55,17 @@ class Elimination(RecordedPolicy):
         if self._finished:
             raise InputError("outcomes", "sums after the end", "none")
         size = self._size()
-        check_outcomes(outcomes, self._batch, dict.fromkeys(self._active(), size))
-        asked = dict.fromkeys(self._active(), size)
+        asked = dict.fromkeys(self._asked(), size)
+        check_outcomes(outcomes, self._batch, asked)
         asked |= {outcome.arm: outcome.cohort_size for outcome in outcomes}
         for arm, users in asked.items():
             self._records[arm].users += users
         group = self._evidence.group_of(self._batch)
         for outcome in outcomes:
             self._records[outcome.arm].add(outcome, self._batch, group)
-        self._drop(sorted(outcome.arm for outcome in outcomes))
+        heard = {outcome.arm for outcome in outcomes}
+        self._drop([arm for arm in self._active() if arm in heard])
+        self._finished = self._find_ending()
         self._batch += 1
         self._limit = None  # whoever came or was given back since counts anew
         self._close_if_over()
@@ -88,22 +94,53 @@ class Elimination(RecordedPolicy):
         self._compute_intervals(known)
         return max(known, key=lambda arm: self._interval(arm)[0])
 
+    def _asked(self) -> list[Arm]:
+        """Arms that get people: those in the race, and a control that is kept."""
+        return [
+            arm
+            for arm, record in enumerate(self._records)
+            if record.active or self.spec.keeps(arm, retired=record.retired)
+        ]
+
+    def _find_ending(self) -> Ending | None:
+        """Say whether the margin ends it after this batch."""
+        if self.spec.margin is None:
+            return None
+        groups, margin = self._evidence.group_of(self._batch) + 1, self.spec.margin
+        asked, active = self._asked(), self._active()
+        sides = {
+            arm: (self._records[arm].heard, self._records[arm].row(groups))
+            for arm in asked
+        }
+        estimates = {}
+        for arm, (heard, row) in sides.items():
+            users = self._evidence.delivered(heard, self._batch).users
+            estimates[arm] = float(self._evidence.estimates(users, row)[0])
+
+        def is_within(arm: Arm, rival: Arm) -> bool:
+            found = self._evidence.compare(
+                self._batch, sides[arm], sides[rival], shift=-float(margin)
+            )
+            return bool(found.falls[0])
+
+        return find_ending(self.spec, active, asked, estimates, is_within)
+
     def _close_if_over(self) -> None:
         active = self._active()
-        needed = self.users + len(active) * self.spec.least_size(self._batch)
+        needed = self.users + len(self._asked()) * self.spec.least_size(self._batch)
         if self._finished:
             return
         if len(active) == 1:
-            self._finished = "winner"
+            self._finished = Ending.WINNER
         elif self._limit is not None and needed > self._limit:
-            self._finished = USERS_EXHAUSTED
+            self._finished = Ending.USERS_EXHAUSTED
         elif needed > self.spec.horizon or self._batch > self.spec.most_batches:
-            self._finished = "horizon"
+            self._finished = Ending.HORIZON
 
     def _size(self) -> int:
         """Users per arm of this batch: as planned, or who is left for the last one."""
         left = self._most - self.users
-        fitting = left // len(self._active())
+        fitting = left // len(self._asked())
         planned = self._schedule.size(self._batch)
         return planned if planned <= fitting else last_size(fitting)
 

@@ -23,6 +23,10 @@ Exponents follow from the *planned* sizes alone, Ψ from what was delivered. So 
 and the size of a later cohort may depend on earlier sums: given the past, each
 cohort's factor still has mean at most one.
 
+The same exponents test μ_i ≤ μ_j + d. With κ = (μ_i + μ_j)/2 in a cell, Ψ is taken at
+μ_i = κ + d/2 and μ_j = κ − d/2; it rises with d, so a smaller difference is ruled out
+with a larger one (`strategy.bandit.differences`).
+
 Ψ is concave in μ, hence below its tangent in a cell's middle: that bounds its maximum.
 What doubles lose by rounding is added to Ψ.
 """
@@ -124,6 +128,7 @@ class PairDesign:
     log_weights: Doubles
     threshold: float
     cells: Cells
+    shift: Doubles | float = 0.0
 
     @classmethod
     def planned(
@@ -167,8 +172,19 @@ class PairDesign:
         exponents = np.array(leading), np.array(trailing)
         return cls(*exponents, np.array(log_weights), threshold, cells)
 
+    def shifted(self, shift: Doubles | float) -> PairDesign:
+        """Return the test of μ_i ≤ μ_j + shift; each cell may have a shift of its own.
+
+        Every cell must allow it (`Cells.allowing`).
+        """
+        return replace(self, cells=self.cells.allowing(shift), shift=shift)
+
+    def means(self, sign: int) -> Doubles:
+        """Return where each cell prices the leader (sign 1) or its rival (−1)."""
+        return np.clip(self.cells.middle + sign * self.shift / 2, 0.0, 1.0)
+
     def within(self, places: Places) -> PairDesign:
-        """Return the same design of some of its cells."""
+        """Return the same design of some of its cells; all have one shift."""
         return replace(
             self,
             leading=self.leading[:, places],
@@ -178,11 +194,11 @@ class PairDesign:
 
     def leader_price(self, side: Delivered, at: Places | None = None) -> LogPenalty:
         """What the leader's exponents cost; in the cells `at`, or in all."""
-        return self._price(self.leading, side, at)
+        return _price(self.leading, side, self.means(1), at)
 
     def rival_price(self, side: Delivered, at: Places | None = None) -> LogPenalty:
         """What the rival's exponents cost."""
-        return self._price(self.trailing, side, at)
+        return _price(self.trailing, side, self.means(-1), at)
 
     def compensator(
         self, leader: LogPenalty, rival: LogPenalty, at: Places | None = None
@@ -231,7 +247,7 @@ class PairDesign:
         )
         exponents = np.einsum("kpb,pb->kp", self.leading[:, places], leading)
         exponents += np.einsum("kpb,pb->kp", self.trailing[:, places], trailing)
-        return _log_sum(exponents - psi[:, where])
+        return log_sum(exponents - psi[:, where])
 
     def everywhere(
         self,
@@ -252,7 +268,7 @@ class PairDesign:
             rows = slice(start, start + _CHUNK)
             exponents = leading[rows] @ self.leading.transpose(0, 2, 1)
             exponents += trailing[rows] @ self.trailing.transpose(0, 2, 1)
-            found[rows] = _log_sum(exponents - psi[:, None])
+            found[rows] = log_sum(exponents - psi[:, None])
         return found
 
     def lead_needed(self, side: Delivered) -> float:
@@ -266,16 +282,9 @@ class PairDesign:
         low, high = 0.0, float(((self.threshold + paid) / per_unit).min())
         while high - low > 1e-6 * high:
             middle = (low + high) / 2
-            enough = _log_sum(middle * per_unit - paid) > self.threshold
+            enough = log_sum(middle * per_unit - paid) > self.threshold
             low, high = (low, middle) if enough else (middle, high)
         return high
-
-    def _price(
-        self, exponents: Doubles, side: Delivered, at: Places | None
-    ) -> LogPenalty:
-        if at is None:
-            return _priced(exponents, side, self.cells.middle)
-        return _priced(exponents[:, at], side, self.cells.middle[at])
 
 
 def likeliest(
@@ -287,12 +296,20 @@ def likeliest(
     return unit_cells().containing(means)
 
 
-def _priced(exponents: Doubles, side: Delivered, middle: Doubles) -> LogPenalty:
-    middle = np.broadcast_to(middle, exponents.shape[:2])
+def _price(
+    exponents: Doubles, side: Delivered, means: Doubles, at: Places | None
+) -> LogPenalty:
+    if at is not None:
+        exponents, means = exponents[:, at], means[at]
+    means = np.broadcast_to(means, exponents.shape[:2])
+    value, slope = sampling_and_slope(side.users, exponents, means)
+    return LogPenalty(value + noise_and_rounding(exponents, side), slope)
+
+
+def noise_and_rounding(exponents: Doubles, side: Delivered) -> Doubles:
+    """Return the part of an arm's price that its mean does not change."""
     noise = side.noise(exponents)
-    value, slope = sampling_and_slope(side.users, exponents, middle)
-    lost = ROUNDING * (1 + noise + np.abs(exponents) @ side.users)
-    return LogPenalty(value + noise + lost, slope)
+    return noise + ROUNDING * (1 + noise + np.abs(exponents) @ side.users)
 
 
 def _smallest_lead(
@@ -308,7 +325,7 @@ def _smallest_lead(
     return np.asarray(SCALES[lead.argmin(axis=0)])
 
 
-def _log_sum(exponents: Doubles) -> Doubles:
+def log_sum(exponents: Doubles) -> Doubles:
     """ln Σ exp over the first axis; −∞ where every term is 0."""
     largest = np.maximum(exponents.max(axis=0), np.finfo(np.float64).min)
     total = np.exp(exponents - largest).sum(axis=0)

@@ -66,6 +66,9 @@ def policy_spec(config: ExperimentConfig) -> PolicySpec:
         ratio=config.policy.ratio,
         first_batch=config.policy.first_batch,
         honest_fraction=Fraction(1) - stated.corrupt - stated.dropout,
+        control=config.experiment.control_arm,
+        keep_control=config.experiment.keep_control,
+        margin=config.margin,
     )
 
 

@@ -9,11 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Protocol
 
 Arm = int
-USERS_EXHAUSTED = "users-exhausted"
+
+
+class Ending(StrEnum):
+    """Why an experiment is over, as far as a policy knows."""
+
+    WINNER = "winner"  # one arm is left
+    EQUAL = "equal"  # the arms left are within the margin of each other
+    FUTILE = "futile"  # none beats control by the margin
+    HORIZON = "horizon"
+    USERS_EXHAUSTED = "users-exhausted"
+
+
+USERS_EXHAUSTED = Ending.USERS_EXHAUSTED
+DECIDED = (Ending.WINNER, Ending.EQUAL, Ending.FUTILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +137,7 @@ class Policy(Protocol):
     def finished(self) -> str | None:
         """Why the experiment is over, or None.
 
-        ``winner``, ``horizon``, ``budget``, ``users-exhausted``, or what `stop` said.
+        An `Ending`, or what `stop` said.
         """
         ...
 

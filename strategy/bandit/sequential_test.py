@@ -105,31 +105,37 @@ class SequentialTest:
         self._plans: dict[int, Delivered] = {}
         self._threshold = _nats(self._shares.ever(spec.arms))
         self._aims: dict[int, ExponentPlan] = {}
-        self._pairs: dict[int, PairDesign] = {}
+        self._pairs: dict[tuple[int, float], PairDesign] = {}
         self._owns: dict[int, OwnDesign] = {}
-        self._prices: dict[tuple[int, bool, History], LogPenalty] = {}
+        self._prices: dict[tuple[int, float, bool, History], LogPenalty] = {}
 
     def compare(
         self,
         batch: int,
         leader: tuple[History, Doubles],
         rival: tuple[History, Doubles],
+        *,
+        shift: float = 0.0,
     ) -> Verdict:
         """Compare leaders with rivals after batch `batch`, row by row of their sums.
 
         All rows of a side were heard in the same cohorts; a row has an entry for each
-        group of the plan, 0 where nothing was delivered, in units of reward.
+        group of the plan, 0 where nothing was delivered, in units of reward. A rival
+        falls that is surely worse than its leader by more than `shift`; if that is
+        negative, it is surely not better by as much.
         """
         one, other = (self.delivered(side[0], batch) for side in (leader, rival))
         sides, sums = ((leader[0], one), (rival[0], other)), (leader[1], rival[1])
-        places = likeliest(one, other, *sums)
+        allowed = allowed_places(shift)
+        places = np.clip(likeliest(one, other, *sums), allowed[0], allowed[-1])
         cells, where = np.unique(places, return_inverse=True)
-        found = self._design(batch, [batch], cells).at(where, one, other, *sums)
+        design = self.design(batch, [batch], cells).shifted(shift)
+        found = design.at(where, one, other, *sums)
         near = np.flatnonzero(found > self._threshold - _HOPELESS)
         if len(near):
             rows = sums[0][near], sums[1][near]
             cells, where = np.unique(places[near], return_inverse=True)
-            design = self._design(batch, self.mixed(batch), cells)
+            design = self.design(batch, self.mixed(batch), cells).shifted(shift)
             found[near] = design.at(where, one, other, *rows)
         sure = np.flatnonzero(found > self._threshold)
         if len(sure):
@@ -137,8 +143,13 @@ class SequentialTest:
         for start in range(0, len(sure), _TOGETHER):
             some = sure[start : start + _TOGETHER]
             rows = sums[0][some], sums[1][some]
-            found[some] = self._everywhere(batch, sides, rows, found[some])
+            found[some] = self._everywhere(batch, sides, rows, found[some], shift)
         return Verdict(self._threshold, found)
+
+    @property
+    def difference_threshold(self) -> float:
+        """Nats that rule a difference out, so that those of all pairs hold together."""
+        return _nats(self._shares.difference(self._spec.arms))
 
     def mixed(self, batch: int) -> range:
         """Batches whose aims are mixed in the test after batch `batch`."""
@@ -183,7 +194,7 @@ class SequentialTest:
     def lead_needed(self, batch: int, mean: float) -> float:
         """Return the lead about `mean` at which planned cohorts make a rival fall."""
         place = unit_cells().containing(np.array([mean]))
-        design = self._design(batch, self.mixed(batch), place, DIFFERENCE)
+        design = self.design(batch, self.mixed(batch), place, DIFFERENCE)
         return design.lead_needed(self._plan(batch))
 
     def group_of(self, place: int) -> int:
@@ -246,6 +257,7 @@ class SequentialTest:
         sides: tuple[ArmData, ArmData],
         sums: tuple[Doubles, Doubles],
         somewhere: Doubles,
+        shift: float,
     ) -> Doubles:
         """Evidence of each pair in its worst cell; `somewhere` is that in another.
 
@@ -253,9 +265,13 @@ class SequentialTest:
         for all pairs at once (evidence grows with the leader's sums and falls with the
         rival's), then for each.
         """
-        both = self._price(batch, True, sides[0]), self._price(batch, False, sides[1])
         one, other = (delivered for _, delivered in sides)
-        outer = self._pair_design(batch)
+        leads, trails = (
+            self._price(batch, shift, leads, side)
+            for leads, side in zip((True, False), sides, strict=True)
+        )
+        both, allowed = (leads, trails), allowed_places(shift)
+        outer = self.outer_design(batch, shift)
         worst = sums[0].min(axis=0)[None], sums[1].max(axis=0)[None]
         bound = outer.everywhere(one, other, *worst, both)[0]
         cells = np.flatnonzero(bound <= somewhere.max())
@@ -263,17 +279,19 @@ class SequentialTest:
         cells = cells[(bounds <= somewhere[:, None]).any(axis=0)]
         if not len(cells):
             return somewhere
-        design = self._design(batch, self.mixed(batch), cells)
+        design = self.design(batch, self.mixed(batch), allowed[cells]).shifted(shift)
         found = design.everywhere(one, other, *sums).min(axis=1)
         return np.asarray(np.minimum(found, somewhere))
 
-    def _pair_design(self, batch: int) -> PairDesign:
-        if batch not in self._pairs:
+    def outer_design(self, batch: int, shift: float = 0.0) -> PairDesign:
+        """Return the own aim's outermost branches in all cells that allow a shift."""
+        if (batch, shift) not in self._pairs:
             make_room(self._pairs, _MOST_DESIGNS)
-            self._pairs[batch] = self._design(batch, [batch], branches=OUTERMOST)
-        return self._pairs[batch]
+            design = self.design(batch, [batch], allowed_places(shift), OUTERMOST)
+            self._pairs[batch, shift] = design.shifted(shift)
+        return self._pairs[batch, shift]
 
-    def _design(
+    def design(
         self,
         batch: int,
         mixed: Iterable[int],
@@ -292,11 +310,13 @@ class SequentialTest:
             self._aims[batch] = ExponentPlan.at(self._plan(batch), _nats(level))
         return self._aims[batch]
 
-    def _price(self, batch: int, leads: bool, side: ArmData) -> LogPenalty:
-        key = (batch, leads, side[0])
+    def _price(
+        self, batch: int, shift: float, leads: bool, side: ArmData
+    ) -> LogPenalty:
+        key = (batch, shift, leads, side[0])
         if key not in self._prices:
             make_room(self._prices, _MOST_PRICES)
-            design = self._pair_design(batch)
+            design = self.outer_design(batch, shift)
             price = design.leader_price if leads else design.rival_price
             self._prices[key] = price(side[1])
         return self._prices[key]
@@ -315,6 +335,13 @@ class SequentialTest:
             make_room(self._noises, _MOST_NOISES)
             self._noises[facts] = NoiseBound.of(noise)
         return self._noises[facts]
+
+
+@lru_cache(maxsize=16)
+def allowed_places(shift: float) -> Places:
+    """Return the cells in which two means may differ by `shift`."""
+    allowed = unit_cells().allowing(shift)
+    return np.flatnonzero(allowed.low <= allowed.high)
 
 
 def _nats(level: Fraction) -> float:

@@ -44,6 +44,9 @@ class PolicySpec:
         for `paper`, ⌈2 ln T / ε⌉ for `dp-imed`.
     honest_fraction : the floor planned for a cohort of n is ⌊n · fraction⌋; outcomes
         carry the real one.
+    control : the arm that others are to beat, if there is one.
+    keep_control : it goes on getting people after it fell, until the end.
+    margin : difference of means that does not matter, as a part of [0, 1].
     floors : the floors of known nodes, for plans and simulations of a run on them; a
         run's own policy, which is in the record, knows only the fraction.
     """
@@ -59,6 +62,9 @@ class PolicySpec:
     ratio: Fraction | None = None
     first_batch: int = 0
     honest_fraction: Fraction = Fraction(1)
+    control: int | None = None
+    keep_control: bool = False
+    margin: Fraction | None = None
     floors: PlannedFloors | None = None
 
     def __post_init__(self) -> None:
@@ -86,7 +92,25 @@ class PolicySpec:
             raise InputError(
                 "honest-fraction", self.honest_fraction, "above 0 and at most 1"
             )
+        self._check_control()
         build_mechanism(self.mechanism, self.epsilon, self.scale)
+
+    def _check_control(self) -> None:
+        if self.control is not None:
+            whole("control", self.control, at_least=0, at_most=self.arms - 1)
+        if self.margin is not None and not 0 < self.margin < 1:
+            raise InputError("margin", self.margin, "a part of the range")
+        compared = self.policy == ELIMINATION and self.radius == "tight"
+        if (self.control, self.margin) != (None, None) and not compared:
+            raise InputError(
+                "control and margin",
+                f"beside {self.policy}, radius {self.radius}",
+                f"with {ELIMINATION}, radius tight",
+            )
+
+    def keeps(self, arm: int, *, retired: bool) -> bool:
+        """Return whether an arm goes on getting people after it fell."""
+        return self.keep_control and arm == self.control and not retired
 
     def floor(self, cohort_size: int) -> int:
         """Return the honest floor planned for a cohort."""
@@ -167,6 +191,8 @@ class PolicySpec:
             values[name] = Fraction(values[name])
         if values.get("ratio") is not None:
             values["ratio"] = Fraction(values["ratio"])
+        if values.get("margin") is not None:
+            values["margin"] = Fraction(values["margin"])
         return cls(**values)
 
 

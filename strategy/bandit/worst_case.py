@@ -29,17 +29,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+
+import numpy as np
 
 from wallflower.strategy.bandit.cells import Doubles
-from wallflower.strategy.bandit.policy import Arm
+from wallflower.strategy.bandit.differences import EVERYTHING, PairRegion, find_region
+from wallflower.strategy.bandit.margin import pairs_of
+from wallflower.strategy.bandit.policy import Arm, Ending
 from wallflower.strategy.bandit.recorded import ArmRecord, State
 from wallflower.strategy.bandit.schedule import CohortFacts, History, heard_from
 from wallflower.strategy.bandit.sequential_test import evidence_for
 from wallflower.strategy.bandit.spec import PolicySpec
 
+Side = tuple[History, Doubles]  # what was heard of an arm, and its sums
 # People of void cohorts, by arm and batch.
 VoidPeople = Mapping[tuple[Arm, int], int]
 
@@ -50,6 +55,23 @@ class Interval:
 
     lower: float
     upper: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two arms' estimates, and which pairs of their means are left.
+
+    `among_answered` holds for those who answered, `whatever` for everybody asked,
+    whatever the outcomes of the missing were.
+    """
+
+    estimate: float | None
+    other_estimate: float | None
+    among_answered: PairRegion
+    whatever: PairRegion
+
+
+NOTHING_HEARD = Pair(None, None, EVERYTHING, EVERYTHING)
 
 
 class WorstCase:
@@ -75,7 +97,9 @@ class WorstCase:
         self._evidence = evidence_for(self._spec)
         self._records = _records(state)
         self._earlier = {batch: _records(one) for batch, one in (earlier or {}).items()}
-        self._earlier[state["batch"] - 1] = self._records
+        self._finished: str | None = state["finished"]
+        self._now: int = state["batch"] - 1
+        self._earlier[self._now] = self._records
         self._void = void or {}
 
     @cached_property
@@ -114,6 +138,72 @@ class WorstCase:
             for outcome in (0, 1)
         )
         return Interval(float(low[1][0]), float(high[2][0]))
+
+    def ends_otherwise(self) -> bool:
+        """Return whether the missing people might have kept the margin from ending it.
+
+        The answer is no where something else ended it.
+        """
+        margin = self._spec.margin
+        if margin is None or self._finished not in (Ending.EQUAL, Ending.FUTILE):
+            return False
+        racing = [arm for arm, record in enumerate(self._records) if record.active]
+        pairs = pairs_of(Ending(self._finished), racing, self._spec.control)
+        return not all(
+            self._evidence.compare(
+                self._now,
+                self._side(self._records[arm], arm, self._now, outcome=0),
+                self._side(self._records[rival], rival, self._now, outcome=1),
+                shift=-float(margin),
+            ).falls[0]
+            for arm, rival in pairs
+        )
+
+    def compare(self, arm: Arm, other: Arm) -> Pair:
+        """Return which pairs of two arms' means are left, whoever is missing.
+
+        An arm that is out is compared with what the other had shown when it fell: what
+        came later counts nothing, which is known before it comes.
+        """
+        batch = min(self._last_batch(arm), self._last_batch(other))
+        if not batch:
+            return NOTHING_HEARD
+        both = tuple((self._earlier[batch][number], number) for number in (arm, other))
+        answered = [
+            (one.heard, one.row(self._evidence.group_of(batch) + 1)) for one, _ in both
+        ]
+        means = [self._mean(*side, batch) for side in answered]
+        low, high = (
+            [
+                self._side(one, number, batch, outcome=outcome)
+                for (one, number), outcome in zip(both, outcomes, strict=True)
+            ]
+            for outcomes in ((0, 1), (1, 0))
+        )
+        return Pair(
+            means[0],
+            means[1],
+            self._region(batch, answered, answered),
+            self._region(batch, low, high),
+        )
+
+    def _region(
+        self, batch: int, low: Sequence[Side], high: Sequence[Side]
+    ) -> PairRegion:
+        rows = (*low, *high)
+        return _region(
+            self._spec,
+            batch,
+            (low[0][0], low[1][0]),
+            tuple(tuple(row[0].tolist()) for _, row in rows),
+        )
+
+    def _last_batch(self, arm: Arm) -> int:
+        """Return the batch up to which an arm got people."""
+        record = self._records[arm]
+        if record.active or self._spec.keeps(arm, retired=record.retired):
+            return self._now
+        return 0 if record.eliminated_in is None else record.eliminated_in
 
     def _still_falls(self, arm: Arm) -> bool:
         """Repeat the test in which an arm fell, against the likeliest leader."""
@@ -161,6 +251,20 @@ class WorstCase:
             absent = sum(count * facts.absent for facts, count in kinds.items())
             row[0, number] += outcome * absent
         return heard_from(groups), row
+
+
+@lru_cache(maxsize=1024)
+def _region(
+    spec: PolicySpec,
+    batch: int,
+    heard: tuple[History, History],
+    rows: tuple[tuple[float, ...], ...],
+) -> PairRegion:
+    """Compute it once: a page that is shown again asks for the same."""
+    one, other, one_high, other_high = (np.array([row]) for row in rows)
+    return find_region(
+        evidence_for(spec), batch, heard, (one, other), (one_high, other_high)
+    )
 
 
 def _records(state: State) -> list[ArmRecord]:

@@ -17,6 +17,7 @@ from wallflower.protocol.rewards.models import BernoulliRewards
 from wallflower.regret.elimination import FastElimination
 from wallflower.regret.simulation import Simulation
 from wallflower.strategy.bandit.confidence import confidence_for
+from wallflower.strategy.bandit.policy import DECIDED
 from wallflower.strategy.bandit.radius import pair_bound
 from wallflower.strategy.bandit.schedule import Schedule
 from wallflower.strategy.bandit.sequential_test import evidence_for
@@ -116,7 +117,7 @@ def future_of(policy: PolicySpec) -> Future:
 def typical_users(
     policy: PolicySpec, base_rate: Fraction, gap: Fraction, runs: int = RUNS
 ) -> int | None:
-    """Mean users until one arm is left, if it leads all others by `gap`.
+    """Mean users until a run is decided, if one arm leads all others by `gap`.
 
     Rewards are 0 or 1; the others' mean is `base_rate`, or less where the leader would
     exceed 1. None where some run is undecided after 100 times the horizon.
@@ -131,6 +132,6 @@ def typical_users(
         engine = FastElimination(Simulation(spec, model, runs, _SEED))
         for _ in engine.steps():
             pass
-        if set(engine.accounts.finished) == {"winner"}:
+        if all(why in DECIDED for why in engine.accounts.finished):
             return round(float(engine.accounts.asked.mean()))
     return None

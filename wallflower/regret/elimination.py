@@ -23,6 +23,8 @@ from wallflower.regret.simulation import (
     SimulationResult,
 )
 from wallflower.strategy.bandit.confidence import confidence_for
+from wallflower.strategy.bandit.margin import pairs_of
+from wallflower.strategy.bandit.policy import Ending
 from wallflower.strategy.bandit.schedule import (
     CohortFacts,
     History,
@@ -30,6 +32,8 @@ from wallflower.strategy.bandit.schedule import (
     last_size,
 )
 from wallflower.strategy.bandit.sequential_test import evidence_for
+
+Decided = NDArray[np.bool_]
 
 
 class FastElimination:
@@ -45,6 +49,10 @@ class FastElimination:
         self.accounts = Accounts(simulation)
         shape = (simulation.instances, self._spec.arms)
         self._active = np.ones(shape, dtype=np.bool_)
+        self._kept = np.zeros(shape, dtype=np.bool_)  # asked after it fell
+        if self._spec.control is not None and self._spec.keep_control:
+            self._kept[:, self._spec.control] = True
+        self._endings: dict[int, Ending] = {}  # that the margin gave, by instance
         self._eliminated = np.zeros(shape, dtype=np.int64)
         self._heard = np.zeros(shape, dtype=np.int64)  # batches each arm was in
         self._last_size = np.zeros(shape, dtype=np.int64)  # of its newest cohort
@@ -65,6 +73,11 @@ class FastElimination:
             yield accounts.part_done
 
     @property
+    def _asked(self) -> Decided:
+        """Arms that get people: those in the race, and a control that is kept."""
+        return np.asarray(self._active | self._kept)
+
+    @property
     def eliminated_in(self) -> Integers:
         """Batch in which each arm of each instance fell, 0 while it is active."""
         return self._eliminated
@@ -82,7 +95,7 @@ class FastElimination:
         return self.accounts.result(estimates, lower, upper, self._eliminated)
 
     def _play(self, batch: int) -> None:
-        playing = self._active & self.accounts.live[:, None]
+        playing = self._asked & self.accounts.live[:, None]
         self._played = batch
         if len(self._sums) <= self._evidence.group_of(batch):
             self._sums.append(np.zeros(playing.shape))
@@ -90,7 +103,7 @@ class FastElimination:
         for size in sorted(set(sizes[self.accounts.live].tolist())):
             self._play_group(batch, size, playing & (sizes == size)[:, None])
 
-    def _play_group(self, batch: int, size: int, playing: NDArray[np.bool_]) -> None:
+    def _play_group(self, batch: int, size: int, playing: Decided) -> None:
         """Play the instances whose cohorts have one size."""
         cohort = self._spec.calibrated(
             size, self._spec.floor(size), self._confidence.wrap(batch)
@@ -103,21 +116,51 @@ class FastElimination:
         self.accounts.pull(instances, arms, size)
         by_test = self._spec.radius == "tight"
         find = self._find_losers_by_test if by_test else self._find_losers_by_radius
-        losers = find(batch, playing)
+        losers = find(batch, playing & self._active)
         self._active &= ~losers
         self._eliminated[losers] = batch
+        if self._spec.margin is not None:
+            self._find_endings(batch, size, playing & self._active)
+
+    def _find_endings(self, batch: int, size: int, racing: Decided) -> None:
+        """Say where the margin ends it, as `margin.find_ending` does."""
+        heard, rows = self._heard_of(batch, size), self._rows(batch)
+        estimates = self._weighted(batch, heard)
+        control, shift = self._spec.control, -float(self._spec.margin or 0)
+
+        def within(instances: Integers, arms: Integers, rivals: Integers) -> Decided:
+            sides = (heard, rows[instances, arms]), (heard, rows[instances, rivals])
+            return self._evidence.compare(batch, *sides, shift=shift).falls
+
+        for ending in (Ending.EQUAL, Ending.FUTILE):
+            among = racing.sum(axis=1) >= 2
+            among[list(self._endings)] = False
+            lowest = np.argmin(np.where(racing, estimates, np.inf), axis=1)
+            others = racing.copy()
+            if ending == Ending.FUTILE:
+                if control is None:
+                    return
+                among &= self._asked[:, control]
+                others[:, control] = False
+                lowest[:] = control
+            highest = np.argmax(np.where(others, estimates, -np.inf), axis=1)
+            places = np.flatnonzero(among)
+            far = within(places, lowest[places], highest[places])
+            for row in places[far].tolist():
+                arms = np.flatnonzero(racing[row]).tolist()
+                pairs = np.array(pairs_of(ending, arms, control))
+                if within(np.full(len(pairs), row), *pairs.T).all():
+                    self._endings[row] = ending
 
     def _sizes(self, batch: int) -> Integers:
         """Users per arm of each instance: as planned, or who is left for the last."""
         planned = self._schedule.size(batch)
         left = self._spec.horizon - self.accounts.users
-        fitting = left // self._active.sum(axis=1)
+        fitting = left // self._asked.sum(axis=1)
         last = [last_size(most) for most in fitting.tolist()]
         return np.where(fitting >= planned, planned, np.array(last))
 
-    def _find_losers_by_test(
-        self, batch: int, playing: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
+    def _find_losers_by_test(self, batch: int, playing: Decided) -> Decided:
         """Compare every arm with the leader of its instance; all have one size."""
         rows = self._rows(batch)
         heard = self._heard_of(batch, int(self._last_size[playing][0]))
@@ -135,9 +178,7 @@ class FastElimination:
         losers[instances, arms] = verdict.falls
         return losers
 
-    def _find_losers_by_radius(
-        self, batch: int, playing: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
+    def _find_losers_by_radius(self, batch: int, playing: Decided) -> Decided:
         """Return the arms that trail the leader by more than two `paper` radii."""
         counts = playing.sum(axis=1)
         table = np.zeros(self._spec.arms + 1)
@@ -146,9 +187,7 @@ class FastElimination:
             table[count] = 2 * self._confidence.paper(facts, batch, count)
         return self._trailing(playing, self._newest_means(batch), table[counts])
 
-    def _trailing(
-        self, playing: NDArray[np.bool_], means: Doubles, radii: Doubles
-    ) -> NDArray[np.bool_]:
+    def _trailing(self, playing: Decided, means: Doubles, radii: Doubles) -> Decided:
         """Return the arms that trail the leader of their instance by more."""
         best = np.where(playing, means, -np.inf).max(axis=1, keepdims=True)
         lead = best - np.where(playing, means, 0.0)
@@ -181,14 +220,17 @@ class FastElimination:
     def _close_finished(self, batch: int) -> None:
         accounts, spec = self.accounts, self._spec
         counts = self._active.sum(axis=1)
-        needed = accounts.users + counts * spec.least_size(batch)
+        needed = accounts.users + self._asked.sum(axis=1) * spec.least_size(batch)
         if batch > spec.most_batches:
             needed = np.full(len(needed), spec.horizon + 1)
         for row in np.flatnonzero(accounts.live & (counts == 1)):
             winner = int(np.argmax(self._active[row]))
-            accounts.close(row, "winner", {winner: accounts.remaining(row)})
+            accounts.close(row, Ending.WINNER, {winner: accounts.remaining(row)})
+        for place, ending in self._endings.items():
+            if accounts.live[place]:
+                accounts.close(place, ending, self._assignment(place, batch))
         for row in np.flatnonzero(accounts.live & (needed > spec.horizon)):
-            accounts.close(row, "horizon", self._assignment(row, batch))
+            accounts.close(row, Ending.HORIZON, self._assignment(row, batch))
 
     def _assignment(self, row: int | np.intp, batch: int) -> dict[int, int]:
         """Return who is not aggregated, by arm, as `Elimination.assignment` does."""
@@ -223,9 +265,7 @@ def assign_in_blocks(active: NDArray[np.intp], size: int, left: int) -> dict[int
     return assigned
 
 
-def groups(
-    batches: Integers, sizes: Integers, among: NDArray[np.bool_]
-) -> list[tuple[int, int]]:
+def groups(batches: Integers, sizes: Integers, among: Decided) -> list[tuple[int, int]]:
     """Every pair of a last batch and its size that occurs."""
     both = zip(batches[among].tolist(), sizes[among].tolist(), strict=True)
     return sorted(set(both))

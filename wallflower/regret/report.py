@@ -86,7 +86,7 @@ def _table(prepared: Prepared) -> dict[str, Any]:
 
 
 def users_until_decided(result: SimulationResult) -> dict[str, Any]:
-    """Users asked until one arm was left; `low` and `high` hold nine runs of ten.
+    """Users asked until a run was decided; `low` and `high` hold nine runs of ten.
 
     Instances that were not decided are counted, and left out of the figures.
     """
@@ -210,7 +210,7 @@ def _decided(report: dict[str, Any]) -> str:
     if policy not in DECIDING:
         return describe_purpose(policy)
     if until["mean"] is None:
-        return "in no run: one arm was never left alone"
+        return "in no run"
     undecided = until["undecided"]
     if report["settings"]["instances"] == 1:
         return f"after {until['mean']:,.0f} users"
@@ -270,6 +270,8 @@ def _row(row: dict[str, Any], measured: RewardRange) -> tuple[str, ...]:
 
 _ENDS = {
     "winner": "with one arm left",
+    "equal": "with arms practically equal",
+    "futile": "with none better than control by the margin",
     "horizon": "with everybody asked",
 }
 

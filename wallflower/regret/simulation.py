@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.rewards.models import RewardModel
+from wallflower.strategy.bandit.policy import DECIDED
 from wallflower.strategy.bandit.spec import PolicySpec
 
 Doubles = NDArray[np.float64]
@@ -94,8 +95,8 @@ class SimulationResult:
 
     @property
     def decided(self) -> NDArray[np.bool_]:
-        """Instances that ended with one arm left."""
-        return np.array([reason == "winner" for reason in self.finished])
+        """Instances that ended with one arm left, or by the margin."""
+        return np.array([reason in DECIDED for reason in self.finished])
 
     @property
     def best_dropped(self) -> NDArray[np.bool_]:

@@ -191,7 +191,13 @@ def still_needed(
     estimates = [view.estimate for view in left if view.estimate is not None]
     if len(estimates) < len(left):
         return None
-    policy = dataclasses.replace(policy_spec(config), arms=len(left)).resolved()
+    policy = dataclasses.replace(
+        policy_spec(config),
+        arms=len(left),
+        control=None,
+        keep_control=False,
+        margin=None,
+    ).resolved()
     grown = policy.ratio is not None and policy.ratio < _LEAST_RATIO
     if grown:
         policy = dataclasses.replace(policy, ratio=_LEAST_RATIO)

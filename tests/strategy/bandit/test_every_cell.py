@@ -64,7 +64,7 @@ def test_a_rival_falls_exactly_where_every_cell_convinces(
     heard = evidence.planned(batch)
     side = evidence.delivered(heard, batch)
     sums = random_rows(side, seed, evidence.lead_needed(batch, 0.5))
-    design = evidence._design(batch, evidence.mixed(batch))
+    design = evidence.design(batch, evidence.mixed(batch))
     everywhere = design.everywhere(side, side, *sums)
     assert everywhere.shape[1] == len(unit_cells().low)
     worst = everywhere.min(axis=1)
@@ -111,7 +111,7 @@ def test_a_sure_pair_is_judged_in_cells_where_another_is_less_sure(
     heard = evidence.planned(batch)
     side = evidence.delivered(heard, batch)
     sums = nested_rows(side, mean, evidence.lead_needed(batch, mean))
-    design = evidence._design(batch, evidence.mixed(batch))
+    design = evidence.design(batch, evidence.mixed(batch))
     worst = design.everywhere(side, side, *sums).min(axis=1)
     verdict = evidence.compare(batch, (heard, sums[0]), (heard, sums[1]))
     falling = verdict.falls

@@ -103,7 +103,7 @@ def test_sums_of_groups_decide_what_all_cohorts_one_by_one_decide(
         (one, grouped(evidence, row)) for one, row in zip(heard, rows, strict=True)
     )
     found = evidence.compare(batch, *pairs)
-    design = apart(evidence, evidence._design(batch, evidence.mixed(batch)), batch)
+    design = apart(evidence, evidence.design(batch, evidence.mixed(batch)), batch)
     one, other = (side_of(evidence, came) for came in sides)
     expected = design.everywhere(one, other, rows[0], rows[1]).min(axis=1)
     surely = expected > found.threshold
@@ -115,9 +115,9 @@ def test_sums_of_groups_decide_what_all_cohorts_one_by_one_decide(
 def test_an_exponent_stays_what_it_is_while_its_group_fills() -> None:
     # Ville's inequality needs it: each cohort multiplies an aim's part once.
     evidence = SequentialTest(dataclasses.replace(SPEC, ratio=Fraction(21, 20)))
-    late = evidence._design(40, [38])
+    late = evidence.design(40, [38])
     for batch in (1, 2, 3, 17, 39):
-        early = evidence._design(batch, [38])
+        early = evidence.design(batch, [38])
         seen = evidence.group_of(batch) + 1
         assert np.array_equal(early.leading, late.leading[..., :seen])
         assert np.array_equal(early.trailing, late.trailing[..., :seen])
