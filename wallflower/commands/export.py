@@ -18,7 +18,8 @@ def export(
     table: Annotated[
         str,
         typer.Option(
-            help="rounds (every arm after every round) or cohorts; json has both.",
+            help="rounds (every arm after every round), cohorts or differences; json "
+            "has all.",
             metavar="NAME",
         ),
     ] = "rounds",

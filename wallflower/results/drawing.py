@@ -31,7 +31,7 @@ def axis(scale: Scale, measured: RewardRange) -> Markup:
         f"{place_in_unit(tick, measured)}</text>"
         for tick in scale.ticks
     ]
-    return _picture("axis", 14, parts)
+    return picture("axis", 14, parts)
 
 
 def interval(scale: Scale, row: ArmRow, mark: Mark, *, best: bool) -> Markup:
@@ -50,8 +50,8 @@ def interval(scale: Scale, row: ArmRow, mark: Mark, *, best: bool) -> Markup:
         place = scale.percent(row.estimate)
         if best:
             parts.append(f'<circle class="halo" cx="{place}" cy="13" r="9"/>')
-        parts.append(_mark(place, "13", mark, 5))
-    return _picture("interval", 26, parts)
+        parts.append(point(place, "13", mark, 5))
+    return picture("interval", 26, parts)
 
 
 def shrinking(scale: Scale, rows: Sequence[ArmRow], mark: Mark, rounds: int) -> Markup:
@@ -75,15 +75,15 @@ def shrinking(scale: Scale, rows: Sequence[ArmRow], mark: Mark, rounds: int) -> 
         if row.estimate is None:
             continue
         place = height(row.estimate)
-        parts.append(_cross(x, place) if row.fell else _mark(x, place, mark, 3.5))
-    return _picture("shrinking", 76, parts)
+        parts.append(_cross(x, place) if row.fell else point(x, place, mark, 3.5))
+    return picture("shrinking", 76, parts)
 
 
 def durations(rows: Sequence[RoundRow]) -> dict[int, Markup]:
     """Draw every finished round's time as a bar of one scale."""
     longest = max((row.seconds or 0.0 for row in rows), default=0.0) or 1.0
     return {
-        row.round: _picture(
+        row.round: picture(
             "bar", 10, [_bar(0.0, (row.seconds or 0.0) / longest, "time")]
         )
         for row in rows
@@ -97,18 +97,19 @@ def parts_of(whole: int, parts: Sequence[tuple[str, int]]) -> Markup:
         share = count / whole if whole else 0.0
         drawn.append(_bar(start, share, kind))
         start += share
-    return _picture("bar", 10, drawn)
+    return picture("bar", 10, drawn)
 
 
 def legend(mark: Mark) -> Markup:
     """Draw an arm's mark beside its name."""
     return Markup(  # noqa: S704 (numbers and our own words only)
         '<svg class="mark" width="14" height="14" aria-hidden="true" '
-        f'focusable="false">{_mark("7", "7", mark, 5)}</svg>'
+        f'focusable="false">{point("7", "7", mark, 5)}</svg>'
     )
 
 
-def _picture(kind: str, height: int, parts: Sequence[str]) -> Markup:
+def picture(kind: str, height: int, parts: Sequence[str]) -> Markup:
+    """Put parts together as a picture of a height."""
     return Markup(  # noqa: S704 (numbers and our own words only)
         f'<svg class="{kind}" width="100%" height="{height}" aria-hidden="true" '
         f'focusable="false">{"".join(parts)}</svg>'
@@ -128,7 +129,8 @@ def _bar(start: float, share: float, kind: str) -> str:
     )
 
 
-def _mark(x: str, y: str, mark: Mark, size: float) -> str:
+def point(x: str, y: str, mark: Mark, size: float) -> str:
+    """Draw an arm's mark at a place."""
     shape = _SHAPES[mark.shape].format(r=size, d=2 * size, w=size * 1.3)
     return (
         f'<svg x="{x}" y="{y}" overflow="visible"><g class="point" '

@@ -30,9 +30,10 @@ from wallflower.protocol.privacy.sentences import (
 )
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.strategy.bandit.policies import policy_spec
-from wallflower.strategy.bandit.policy import ArmView
+from wallflower.strategy.bandit.policy import ArmView, Ending
 from wallflower.strategy.bandit.spec import ELIMINATION
 from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.store.entries import RoundRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,37 @@ def winner_meaning(
         "For each of them, the chance that it fell to one that is no better is at most "
         f"{chance}. Nothing is said of arms retired, or fallen before.",
     )
+
+
+def margin_meaning(
+    config: ExperimentConfig,
+    last: RoundRecord,
+    chance: str,
+    marks: str = '""',
+    *,
+    retired: bool,
+) -> tuple[str, str]:
+    """Say what a run that ended by the margin has shown, and how sure that is.
+
+    `marks` are the two quotation marks of where it is said.
+    """
+    stated, measured = config.experiment, config.reward_range
+    margin = measured.with_unit(f"{float(stated.margin or 0):,.12g}")
+    left = [stated.arms[view.arm].join(marks) for view in last.views if view.active]
+    if last.finished == Ending.EQUAL:
+        headline = f"Any of {listed(left)} will do."
+        meaning = f"None of them is better than another by {margin} or more."
+        wrong = "that this is wrong, or that a better arm was dropped,"
+    else:
+        headline = f"No arm beats {str(stated.control).join(marks)} by {margin}."
+        meaning = f"Smaller differences do not matter here (margin {margin})."
+        wrong = "that one does"
+    if retired:
+        return headline, (
+            f"{meaning} For each arm that was not retired, the chance that this is "
+            f"wrong about it is at most {chance}."
+        )
+    return headline, f"{meaning} The chance {wrong} is at most {chance}."
 
 
 # Rounds that grow by less are simulated as if they grew by this: a run of a thousand

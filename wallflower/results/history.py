@@ -1,8 +1,9 @@
 """A run as typed rows, for pages, notebooks and other programs: CSV, JSON, Parquet.
 
-Everything is read from the journal. Two tables are exported: `rounds` has every arm
-after every round, `cohorts` every attempt at a sum. They hold counts, bounds and names
-of arms; no person, no outcome, no node.
+Everything is read from the journal. Three tables are exported: `rounds` has every arm
+after every round, `cohorts` every attempt at a sum, `differences` every arm beside
+control and beside the leader. They hold counts, bounds and names of arms; no person, no
+outcome, no node.
 """
 
 from __future__ import annotations
@@ -159,17 +160,19 @@ def _round_rows(
         )
 
 
-TABLES = ("rounds", "cohorts")
+TABLES = ("rounds", "cohorts", "differences")
 FORMATS = ("csv", "json", "parquet")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes such a cell
 Table = list[dict[str, Any]]
 
 
 def tables_of(history: History) -> Mapping[str, Table]:
-    """Return both tables as rows of plain values, in the unit of the outcomes."""
+    """Return every table as rows of plain values, in the unit of the outcomes."""
+    compared = history.result.comparisons()
     return {
         "rounds": _round_values(history),
         "cohorts": [_cohort_values(row) for row in history.cohorts],
+        "differences": [] if compared is None else compared.rows(),
     }
 
 
@@ -177,7 +180,7 @@ def flat_table(history: History, table: str) -> Table:
     """Return a table that stands alone: its rows state the range and unit, if any."""
     rows = tables_of(history)[table]
     stated = history.result.config.reward_range.as_json()
-    if not stated or table != "rounds":
+    if not stated or table == "cohorts":
         return rows
     low, high = stated["range"]
     columns = {"range_low": low, "range_high": high, "unit": stated["unit"]}

@@ -15,7 +15,7 @@ from typing import Any
 from wallflower.protocol.numbers import counted
 from wallflower.results.cohorts import ALARM, AnswerRates, CohortRow, answer_rates
 from wallflower.results.endings import listed
-from wallflower.strategy.bandit.policy import Arm, ArmView
+from wallflower.strategy.bandit.policy import Arm, ArmView, Ending
 from wallflower.strategy.bandit.spec import ELIMINATION
 from wallflower.strategy.bandit.worst_case import Interval, WorstCase
 from wallflower.strategy.run.common_nodes import find_unlike_rounds
@@ -37,11 +37,14 @@ class MissingPeople:
     asked : people asked in the finished rounds, void cohorts included.
     absent : asked in cohorts with a sum, and not in it.
     void : asked in cohorts that gave no sum; `void_cohorts` counts these.
-    holds_for : EVERYBODY, REPLACED or ANSWERED; None where no arm is out.
+    holds_for : EVERYBODY, REPLACED or ANSWERED; None where nothing is decided.
     doubtful : names of arms out that the absent people might have kept in.
     intervals : of every arm's mean over everybody asked, whatever the missing people's
         outcomes were; empty where nobody is, or the policy does not decide.
     unlike_rounds : finished rounds whose sums are over different nodes.
+    by_margin : the run ended as equal or futile; `goes_on` says that the absent people
+        might have kept it from ending.
+    worst_case : compares arms, void cohorts included; None where no policy decides.
     """
 
     asked: int
@@ -53,6 +56,9 @@ class MissingPeople:
     intervals: Mapping[Arm, Interval]
     rates: AnswerRates
     unlike_rounds: int
+    by_margin: bool = False
+    goes_on: bool = False
+    worst_case: WorstCase | None = None
 
     @property
     def missing(self) -> int:
@@ -78,7 +84,8 @@ class MissingPeople:
         """
         if self.holds_for is None:
             return ""
-        subject = "That arms are out" if winner is None else "It"
+        known = winner is not None or self.by_margin
+        subject = "It" if known else "That arms are out"
         parts = self._who(f"{subject} holds", marks), self._rates(marks)
         return " ".join(part for part in parts if part)
 
@@ -120,10 +127,11 @@ class MissingPeople:
                 "that no cohort failed because of its people's outcomes."
             )
         arms = listed([name.join(marks) for name in self.doubtful])
+        then = f"{arms} would still be in the race" if arms else "it would go on"
         return (
             f"{holds} among those who answered: {self.missing:,} of "
             f"{_people(self.asked)} asked are missing. If their outcomes were the "
-            f"worst possible, {arms} would still be in the race."
+            f"worst possible, {then}."
         )
 
     def _rates(self, marks: str) -> str:
@@ -153,12 +161,18 @@ def find_missing(
     holds_for: str | None = None
     doubtful: Sequence[Arm] = ()
     intervals: Mapping[Arm, Interval] = {}
+    by_margin = goes_on = False
+    strict: WorstCase | None = None
     if last is not None and config.policy.name == ELIMINATION:
         state, states = last.policy_state, journal.states(_falls(last.views))
         strict = WorstCase(state, void, states)
         lenient = WorstCase(state, earlier=states)
-        doubtful = lenient.doubtful()
-        holds_for = _holds_for(last.views, doubtful, strict.doubtful())
+        doubtful, goes_on = lenient.doubtful(), lenient.ends_otherwise()
+        by_margin = last.finished in (Ending.EQUAL, Ending.FUTILE)
+        if by_margin or any(not (one.active or one.retired) for one in last.views):
+            doubts = bool(doubtful) or goes_on
+            with_void = bool(strict.doubtful()) or strict.ends_otherwise()
+            holds_for = ANSWERED if doubts else REPLACED if with_void else EVERYBODY
         if strict.missing:
             intervals = {arm: strict.interval(arm) for arm in range(len(names))}
     return MissingPeople(
@@ -171,25 +185,15 @@ def find_missing(
         intervals=intervals,
         rates=answer_rates(rows, done, len(names)),
         unlike_rounds=sum(number <= done for number in find_unlike_rounds(journal)),
+        by_margin=by_margin,
+        goes_on=goes_on,
+        worst_case=strict if config.policy.radius == "tight" else None,
     )
 
 
 def _falls(views: Sequence[ArmView]) -> set[int]:
     """Return the rounds in which an arm fell."""
     return {view.eliminated_in for view in views if view.eliminated_in is not None}
-
-
-def _holds_for(
-    views: Sequence[ArmView],
-    doubtful: Sequence[Arm],
-    with_void: Sequence[Arm],
-) -> str | None:
-    """Say whom the arms that are out hold for; None where none is out by the sums."""
-    if not any(not view.active and not view.retired for view in views):
-        return None
-    if doubtful:
-        return ANSWERED
-    return REPLACED if with_void else EVERYBODY
 
 
 def _people(number: int) -> str:

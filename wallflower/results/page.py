@@ -31,6 +31,8 @@ from wallflower.protocol.privacy.sentences import percent
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.results import drawing
 from wallflower.results.cohorts import UNDER_WAY, CohortRow
+from wallflower.results.comparisons import Comparisons
+from wallflower.results.difference_chart import charts_of
 from wallflower.results.history import (
     TABLES,
     ArmRow,
@@ -83,6 +85,7 @@ def _gather(journal: Journal) -> dict[str, Any]:
     history = read_history(journal)
     checks = (*verify(journal), *ledger_checks(journal))
     holds = all(check.holds for check in checks)
+    compared = history.result.comparisons() if holds else None
     return {
         "history": history,
         "result": history.result,
@@ -97,6 +100,8 @@ def _gather(journal: Journal) -> dict[str, Any]:
             history.result.winner if holds else None,
             history.result.config.reward_range,
         ),
+        "compared": compared,
+        "charts": charts_of(compared, history.result.config.experiment.arms),
         "measured": history.result.config.reward_range,
         "annex": annex_of(journal, history.result),
         "rates": history.result.missing.rates,
@@ -284,12 +289,17 @@ class Run:
         )
 
     @property
+    def differences(self) -> Comparisons | None:
+        """Every arm beside control and beside the leader, in the unit; see there."""
+        return self.result.comparisons()
+
+    @property
     def cohorts(self) -> tuple[CohortRow, ...]:
         """Every attempt at a sum."""
         return self.history.cohorts
 
     def to_pandas(self, table: str = "rounds") -> pandas.DataFrame:
-        """Return ``rounds`` or ``cohorts`` as a data frame; pandas must be there."""
+        """Return ``rounds``, ``cohorts`` or ``differences`` as a data frame."""
         one_of("table", table, TABLES)
         return data_frame(flat_table(self.history, table))
 

@@ -23,18 +23,20 @@ from wallflower.results.arrivals import (
     seats_json,
 )
 from wallflower.results.cohorts import UNDER_WAY, CohortRow, cohort_rows
+from wallflower.results.comparisons import Comparisons, compare_arms
 from wallflower.results.endings import (
     RetiredArm,
     StillNeeded,
     index_outcome,
     listed,
+    margin_meaning,
     still_needed,
     summarize_promise,
     winner_meaning,
 )
 from wallflower.results.missing import MissingPeople, find_missing
 from wallflower.results.run_folder import Unfinished, read_unfinished
-from wallflower.strategy.bandit.policy import ArmView
+from wallflower.strategy.bandit.policy import DECIDED, ArmView
 from wallflower.strategy.bandit.spec import DECIDING, dropping_chance
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.drawing import (
@@ -62,6 +64,9 @@ from wallflower.strategy.store.losses import describe_findings
 REHEARSALS = ("fast", "local", "simulation")
 _NOBODY_ASKED = "Nobody was asked yet: nobody has spent any privacy."
 ENDINGS = {
+    "winner": "one arm is left",
+    "equal": "the arms left are practically equal",
+    "futile": "no arm beats control by the margin",
     "horizon": "the users of the experiment's horizon do not suffice for another batch",
     "users-exhausted": "too few people are left for another round",
 }
@@ -135,15 +140,22 @@ class RunResult:
 
     def still_needed(self) -> StillNeeded | None:
         """Estimate what another experiment would take, if this one ended undecided."""
-        if self.last is None or self.finished in (None, "winner"):
+        if self.last is None or self.finished in (None, *DECIDED):
             return None
         return still_needed(self.config, self.last.views)
 
     def stranded(self) -> Stranded | None:
         """Return whom unequal nodes kept from being asked, if the run ended of it."""
-        if self.reach is None or self.finished in (None, "winner"):
+        if self.reach is None or self.finished in (None, *DECIDED):
             return None
         return compare_with_equal_nodes(self.config, self.reach)
+
+    def comparisons(self) -> Comparisons | None:
+        """Compare every arm with control and with the leader, where that is known."""
+        worst = self.missing.worst_case
+        if self.last is None or worst is None:
+            return None
+        return compare_arms(self.config, self.last.views, worst, self.winner)
 
     @property
     def interval_of(self) -> str:
@@ -206,6 +218,11 @@ class RunResult:
         chance = float(self.risk)
         if self.last is None or not self.rounds:
             return "No round is finished yet."
+        if self.missing.by_margin:
+            headline, meaning = margin_meaning(
+                self.config, self.last, f"{chance:g}", retired=bool(self.retired)
+            )
+            return f"{self.missing.qualify(headline)} {meaning}"
         if self.winner is not None and self.retired:
             winner = f'"{self.winner}"'
             best, meaning = winner_meaning(winner, self.last.views, f"{chance:g}")
@@ -276,6 +293,7 @@ class RunResult:
     def as_json(self) -> dict[str, Any]:
         """Return JSON types."""
         needed, stranded = self.still_needed(), self.stranded()
+        comparisons = self.comparisons()
         return {
             "run": self.run_id,
             "run_dir": self.run_dir,
@@ -315,6 +333,7 @@ class RunResult:
             "arms": [
                 self._arm(view) for view in (self.last.views if self.last else ())
             ],
+            "differences": None if comparisons is None else comparisons.as_json(),
             "guarantee": self.spent.as_json() if self.invited else None,
             "rehearsal": self.rehearsal,
             "test_mode": self.config.test_mode,

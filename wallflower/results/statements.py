@@ -16,7 +16,13 @@ from wallflower.protocol.secure_sum.shuffle.plan import MIXED
 from wallflower.protocol.secure_sum.threat import Threat, committee_size, graph_size
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.results.cohorts import UNDER_WAY
-from wallflower.results.endings import RetiredArm, index_outcome, listed, winner_meaning
+from wallflower.results.endings import (
+    RetiredArm,
+    index_outcome,
+    listed,
+    margin_meaning,
+    winner_meaning,
+)
 from wallflower.results.history import ArmRow, History
 from wallflower.results.missing import MissingPeople
 from wallflower.results.result import ENDINGS, RunResult
@@ -80,6 +86,12 @@ def verdict(
     if not history.arms:
         return _without_a_round(result, by_hand, running=running)
     fallen = [row for row in history.arms if row.fell and not row.retired]
+    if missing.by_margin and result.last is not None:
+        headline, meaning = margin_meaning(
+            result.config, result.last, chance, "“”", retired=bool(result.retired)
+        )
+        headline = missing.qualify(headline)
+        return Verdict(headline, *_decided(missing), (meaning, *holds, *by_hand))
     if result.winner is not None and result.retired and result.last is not None:
         headline, meaning = winner_meaning(
             f"“{result.winner}”", result.last.views, chance

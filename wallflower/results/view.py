@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wallflower.marks import mark_of
-from wallflower.output import console, print_text, table
+from wallflower.output import console, page, print_table, print_text, table
 from wallflower.policy_text import describe_intervals
 from wallflower.protocol.numbers import counted
 from wallflower.protocol.privacy.sentences import percent
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.results.arrivals import describe_seats
+from wallflower.results.comparisons import describe_difference, describe_lift, judge
 from wallflower.results.scale import Scale, place_in_unit, scale_for
-from wallflower.strategy.bandit.policy import ArmView
+from wallflower.strategy.bandit.policy import ArmView, Ending
 from wallflower.strategy.store.entries import DEALING
 from wallflower.strategy.store.losses import describe_findings, describe_losses
 
@@ -85,8 +86,14 @@ def arm_cells(
     bars: int,
     measured: RewardRange,
     scale: Scale,
+    racing: str = "in the race",
+    kept: bool = False,
 ) -> Sequence[RenderableType]:
-    """Return one arm's row: name, users, estimate, interval, bar, status."""
+    """Return one arm's row: name, users, estimate, interval, bar, status.
+
+    `racing` is the status of an arm that is not out; `kept` marks a control that goes
+    on getting people.
+    """
     from rich.text import Text
 
     estimate, mark = view.estimate, mark_of(view.arm)
@@ -97,7 +104,7 @@ def arm_cells(
     elif view.retired:
         status = f"retired after round {view.eliminated_in}"
     else:
-        status = f"out in round {view.eliminated_in}"
+        status = f"out in round {view.eliminated_in}{', kept' if kept else ''}"
     drawn = (
         view.lower / scale.top,
         view.upper / scale.top,
@@ -129,6 +136,34 @@ def _fit(number: str, measured: RewardRange) -> str:
     return number if describe_long_unit(measured) else measured.with_unit(number)
 
 
+def print_differences(result: RunResult) -> None:
+    """Write every arm's difference to control and to the leader, and the lifts."""
+    out, compared = page(), result.comparisons()
+    if compared is None:
+        return
+    measured, names = compared.measured, result.config.experiment.arms
+    unit = f", in {measured.unit}" * bool(measured.unit)
+    tables = []
+    if compared.control is not None:
+        tables.append(("control", compared.control, compared.to_control))
+    if compared.leader != compared.control:
+        best = "best" if result.winner else "highest estimate"
+        tables.append((best, compared.leader, compared.to_leader))
+    for role, other, rows in tables:
+        headings = (f'less "{other}" ({role}){unit}', "difference", "lift", "")
+        cells = [
+            (
+                one.arm,
+                describe_difference(one, measured),
+                describe_lift(one),
+                judge(one, compared.margin, to_leader=role != "control"),
+            )
+            for one in rows
+        ]
+        print_table(out, headings, cells, [names.index(one.arm) for one in rows])
+    print_text(out, f"differences: {compared.describe()}", "dim")
+
+
 def print_result(result: RunResult) -> None:
     """Write the final table, the numbers and the sentence to stdout."""
     out = console()
@@ -146,11 +181,20 @@ def print_result(result: RunResult) -> None:
         column.no_wrap, column.overflow = False, "fold"
     for row in views:
         name = arms[row.arm]
-        best = name == result.winner
-        view.add_row(
-            *arm_cells(name, row, best, bars=bars, measured=measured, scale=scale)
+        stated, equal = result.config.experiment, result.finished == Ending.EQUAL
+        cells = arm_cells(
+            name,
+            row,
+            name == result.winner,
+            bars=bars,
+            measured=measured,
+            scale=scale,
+            racing="equal" if equal else "in the race",
+            kept=stated.keep_control and name == stated.control,
         )
+        view.add_row(*cells)
     out.print(view)
+    print_differences(result)
     if result.last:
         chance = percent(result.config.experiment.failure_probability)
         policy, missing = result.config.policy.name, result.missing.missing > 0

@@ -29,7 +29,7 @@ from wallflower.strategy.store import event_log, events, operator_requests
 from wallflower.strategy.store.database import RunLock
 from wallflower.strategy.store.journal import Journal
 
-PARTS = ("banner", "verdict", "arms", "promise", "health", "check")
+PARTS = ("banner", "verdict", "differences", "arms", "promise", "health", "check")
 _LOOK_S = 0.1  # how long an event waits at most until it is seen
 _PULSE_S = 0.5
 _IDLE_SHARE = 4  # after a second of drawing at least four of rest, rounds excepted
@@ -229,7 +229,7 @@ class WatchedRun:
         """Return label, tone and sentence."""
         now = self._events
         if finished is not None:
-            why = "one arm is left" if finished == "winner" else ENDINGS.get(finished)
+            why = ENDINGS.get(finished)
             return "over", "good", f"The run is over: {why or finished}."
         if not self._served:
             sentence = "No server works on this run. What is finished is kept."

@@ -90,7 +90,7 @@ class Site:
     async def _run(self, request: Request) -> Response:
         run = self._asked(request)
         shown = {
-            "parts": {"arms": "", **_safe(run.parts)},
+            "parts": {"differences": "", "arms": "", **_safe(run.parts)},
             "events": f"{run.address}events",
             "more": len(self.runs) if len(self.runs) > 1 else 0,
             "version": __version__,
