@@ -36,6 +36,7 @@ from wallflower.commands.serve import serve
 from wallflower.commands.sheet import sheet
 from wallflower.commands.shuffler import shuffler
 from wallflower.commands.simulate import simulate
+from wallflower.commands.trustee import trustee
 from wallflower.commands.usage import ClickException, NoArgsIsHelpError
 from wallflower.commands.watch import watch
 from wallflower.output import error_json, print_json
@@ -69,6 +70,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "figures": figures,
     "shuffler": shuffler,
     "poll": poll,
+    "trustee": trustee,
     "invite": invite,
     "serve": serve,
 }

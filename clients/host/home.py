@@ -41,7 +41,7 @@ from wallflower.clients.node.sessions import SessionStore
 from wallflower.clients.node.spends import OneTimeAnswer
 from wallflower.clients.rewards.local import TableRewards, reward_source
 from wallflower.clients.rewards.ready import check_test_users
-from wallflower.clients.rewards.source import RewardsOf
+from wallflower.clients.rewards.source import NoRewards, Rewards, RewardsOf
 from wallflower.clients.transport.grpc_client import Invitation, connect_node
 from wallflower.clients.transport.polling import PollingClient, PollingSettings
 from wallflower.protocol.errors import (
@@ -73,7 +73,8 @@ class NodeSection:
     Attributes
     ----------
     name : only without an enrolment certificate, which has the name.
-    users : how many, or their pseudonyms; a table source brings its own.
+    users : how many, or their pseudonyms; a table source brings its own. A node with
+        none is a trustee: it holds a share of the key where people arrive.
     arms : names of the arms, in the experiment's order; for a table source.
     keys : folder with identity.key, identity.certificate, enrolment.pub, ca.crt;
         the home itself by default.
@@ -90,7 +91,7 @@ class NodeSection:
 
     def __post_init__(self) -> None:
         if isinstance(self.users, int):
-            whole("users", self.users, at_least=1, at_most=LARGEST_NODE)
+            whole("users", self.users, at_least=0, at_most=LARGEST_NODE)
         elif not self.users or len(set(self.users)) != len(self.users):
             raise InputError("users", "an empty or repeating list", "different names")
         if self.connection not in (STREAM, POLLING, CRON):
@@ -145,6 +146,10 @@ class NodeHome:
 
     def _check_rewards(self, where: str) -> None:
         settings = self.file.rewards
+        if self.file.node.users == 0:
+            if settings is not None:
+                raise ConfigError(where, '"rewards" needs at least 1 user')
+            return
         if settings is None:
             raise ConfigError(where, '"rewards" is missing')
         if settings.source == "table" and not self.file.node.arms:
@@ -192,6 +197,11 @@ class NodeHome:
             return None
         return keyfiles.read_trust(self.keys)
 
+    def _inviter_key(self) -> bytes | None:
+        """Return the key of whoever invites people, if this node was given it."""
+        path = self.keys / keyfiles.INVITER_PUBLIC
+        return keyfiles.read_public(path) if path.exists() else None
+
     def authority(self, given: bytes) -> bytes:
         """Return the root certificate for the gRPC server: the node's own before a
         given one.
@@ -203,10 +213,12 @@ class NodeHome:
         """Make the node; with a `store` its sessions survive the process."""
         section, trust = self.file.node, self.trust()
         settings = self.file.rewards
+        source: Rewards
         if self._rewards is not None:
             source = self._rewards(self.name)
+        elif settings is None:
+            source = NoRewards()
         else:
-            assert settings is not None
             source = reward_source(settings, self.name, section.arms)
         if isinstance(source, TableRewards):
             users = source.users
@@ -222,6 +234,7 @@ class NodeHome:
             source=lambda name: source,
             identity=lambda name: self.identity,
             enrolment_key=None if trust is None else trust.enrolment_key,
+            inviter_key=self._inviter_key(),
             window=NO_WINDOW if settings is None else settings.window,
             count=partial(add_counts, self.path),
             reward_range=DEFAULT_RANGE if settings is None else settings.reward_range,

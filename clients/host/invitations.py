@@ -21,6 +21,13 @@ _FOLDER = "invitations"
 
 def save(home: Path, invitation: Invitation) -> Path:
     """Keep an invitation; it holds the run token, so nobody else may read it."""
+    path = _place(home, invitation.run_id)
+    write(path, invitation)
+    return path
+
+
+def write(path: Path, invitation: Invitation) -> None:
+    """Write an invitation to a file of its own, or over an older one."""
     pinned = invitation.server_fingerprint
     fields = {
         "address": invitation.address,
@@ -29,20 +36,18 @@ def save(home: Path, invitation: Invitation) -> Path:
         "token": invitation.token.to_text(),
         "fingerprint": "" if pinned is None else pinned.hex(),
     }
-    path = _place(home, invitation.run_id)
     private_directory(path.parent)
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     keyfiles.write_private(draft, json.dumps(fields).encode())
     draft.replace(path)
-    return path
 
 
 def kept(home: Path) -> Sequence[Invitation]:
     """Return all invitations; those whose token has expired are dropped."""
     found = []
     for path in sorted((home / _FOLDER).glob("*.json")):
-        invitation = _read(path)
+        invitation = read(path)
         if invitation.token.expiry < time.time():
             path.unlink(missing_ok=True)
         else:
@@ -60,7 +65,8 @@ def _place(home: Path, run_id: str) -> Path:
     return home / _FOLDER / f"{name}.json"
 
 
-def _read(path: Path) -> Invitation:
+def read(path: Path) -> Invitation:
+    """Read an invitation; raises ConfigError for any other file."""
     try:
         fields = json.loads(keyfiles.read_private(path))
         pinned = bytes.fromhex(fields["fingerprint"])

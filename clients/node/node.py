@@ -393,9 +393,13 @@ class Node:
         return Contribution(value, len(users))
 
     def _check_terms(self, spec: CohortSpec) -> CohortMechanism:
-        """Calibrate what the spec describes, or refuse it by name."""
-        check_range(self._parts.reward_range, spec)
-        check_window(self._parts.window, spec)
+        """Calibrate what the spec describes, or refuse it by name.
+
+        Range and window are what users agreed to; a trustee shows nobody anything.
+        """
+        if self.users:
+            check_range(self._parts.reward_range, spec)
+            check_window(self._parts.window, spec)
         return self._parts.policy.check(spec)
 
     async def _check_source(self, spec: CohortSpec) -> None:

@@ -114,6 +114,17 @@ def streams(source: Rewards) -> TypeGuard[RewardStream]:
     return hasattr(source, "stream")
 
 
+class NoRewards:
+    """The source of a node that hosts nobody: it is never asked."""
+
+    async def pull(self, pull: Pull) -> Sequence[object]:
+        """Return nothing, for nobody."""
+        return ()
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
 Rewards = RewardSource | RewardStream
 RewardsOf = Callable[[str], Rewards]  # the source of a node, by its name
 

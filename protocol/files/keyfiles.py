@@ -31,6 +31,7 @@ from wallflower.protocol.identity.enrolment import Certificate, NodeIdentity, Tr
 IDENTITY_KEY = "identity.key"
 IDENTITY_CERTIFICATE = "identity.certificate"
 ENROLMENT_PUBLIC = "enrolment.pub"
+INVITER_PUBLIC = "inviter.pub"
 REVOKED = "revoked.txt"
 REVOKED_NODES = "revoked-nodes.txt"
 AUTHORITY_CERTIFICATE = "ca.crt"

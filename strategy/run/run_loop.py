@@ -61,6 +61,7 @@ class RunLoop(abc.ABC):
         self._tally = self._runner.tally
         self._spending = Spending()
         self._attempts: Counter[tuple[int, int]] = Counter()  # of a round, by arm
+        self.is_over = False  # not paused: nothing of the run is needed any more
 
     async def run(self) -> None:
         """Bring the experiment to its end; the journal is the result."""
@@ -75,6 +76,7 @@ class RunLoop(abc.ABC):
         await self._begin(None if over else number)
         if over:
             await self._show(policy, RUN_OVER)
+            self.is_over = True
             return
         if self._spending:
             await self._journal.call(self._journal.note, RESUMED, number)
@@ -83,6 +85,7 @@ class RunLoop(abc.ABC):
             await heed(self._journal, policy, number, self._listen)
             if policy.finished is not None:
                 await self._show(policy, RUN_OVER)
+                self.is_over = True
                 break
             if operator_requests.is_pause_requested(self._journal.run_dir):
                 await self._show(policy, PAUSED)

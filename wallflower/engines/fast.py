@@ -17,6 +17,7 @@ from wallflower.clients.node.randomizer import real_randomizer, seeded_randomize
 from wallflower.clients.node.spends import OneTimeAnswer, Spend
 from wallflower.engines.population import (
     agreed_policy,
+    check_known_people,
     check_rewards,
     hosted_window,
     node_names,
@@ -50,6 +51,7 @@ _ANY_SHUFFLER = "0" * 64  # none is asked
 
 def check_fast(config: ExperimentConfig) -> None:
     """Refuse what would fail later."""
+    check_known_people(config, "fast")
     check_rewards(config)
     agreed_policy(config, (_ANY_SHUFFLER,))
 

@@ -29,7 +29,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from wallflower.clients.rewards.local import FUNCTION_FAILED
-from wallflower.engines.population import agreed_policy, check_rewards, hosted_window
+from wallflower.engines.population import (
+    agreed_policy,
+    check_known_people,
+    check_rewards,
+    hosted_window,
+)
 from wallflower.engines.process import (
     CONNECTION,
     FlowerRun,
@@ -255,6 +260,7 @@ def _ended_in_order(run_dir: Path) -> bool:
 
 def check_simulation(config: ExperimentConfig) -> None:
     """Refuse what would fail later: transport, policy file, reward source."""
+    check_known_people(config, "simulation")
     kind = config.transport.kind
     if kind not in ("auto", "flower"):
         raise InputError(
@@ -292,6 +298,7 @@ async def run_simulation(job: EngineJob) -> None:
 
 def check_deployment(config: ExperimentConfig) -> None:
     """Refuse what would fail later: transport, the gRPC server's files."""
+    check_known_people(config, "deployment")
     kind = config.transport.kind
     if kind not in ("auto", "grpc", "flower"):
         raise InputError(

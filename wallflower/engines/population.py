@@ -30,7 +30,12 @@ from wallflower.clients.rewards.ready import check_test_users
 from wallflower.clients.rewards.source import Rewards, RewardsOf
 from wallflower.protocol.accounting.account import NOTHING, Cost
 from wallflower.protocol.cohort import cohort_mechanism
-from wallflower.protocol.errors import ConfigError, RefusalError, UnavailableError
+from wallflower.protocol.errors import (
+    ConfigError,
+    InputError,
+    RefusalError,
+    UnavailableError,
+)
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
 from wallflower.protocol.messages.port import NodeId, NodeTransport
 from wallflower.protocol.rewards.outcome_window import OutcomeWindow
@@ -208,6 +213,14 @@ def hosted_window(config: ExperimentConfig) -> OutcomeWindow:
     settings, window = config.rewards, config.window
     at_once = settings is None or settings.source in ("synthetic", "table")
     return dataclasses.replace(window, seconds=None) if at_once else window
+
+
+def check_known_people(config: ExperimentConfig, engine: str) -> None:
+    """Refuse people who arrive where nobody could take a seat."""
+    if config.visitors is not None:
+        raise InputError(
+            "engine", f'"{engine}" with [visitors]', "local (a rehearsal) or serve"
+        )
 
 
 def check_rewards(config: ExperimentConfig) -> None:

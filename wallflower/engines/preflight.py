@@ -57,7 +57,7 @@ from wallflower.strategy.transport.grpc.host import enrolment_key
 from wallflower.version import __version__
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-DEPLOYMENT = "deployment"
+DEPLOYMENT, SERVE = "deployment", "serve"
 # What a run writes: a journal's rows and a ledger's, and room for the rest.
 _BYTES_A_USER = 200
 _BYTES_AT_LEAST = 50_000_000
@@ -95,7 +95,7 @@ class Preflight:
     @property
     def hosted(self) -> bool:
         """Whether the engine itself hosts the nodes and their rewards."""
-        return self.engine != DEPLOYMENT
+        return self.engine not in (DEPLOYMENT, SERVE)
 
 
 def check_experiment(asked: Preflight) -> list[CheckLine]:
@@ -103,7 +103,8 @@ def check_experiment(asked: Preflight) -> list[CheckLine]:
     config, lines = asked.config, preflight(asked)
     if any(line.error is not None for line in lines):
         return lines
-    people = hosted_people(config).values() if asked.hosted else ()
+    known = asked.hosted and config.visitors is None
+    people = hosted_people(config).values() if known else ()
     sizes = tuple(n for one in people if (n := one.users - one.left_out))
     stranded = find_stranded(config, sizes) if sizes else None
     if stranded is not None:
@@ -151,6 +152,9 @@ def _settings(asked: Preflight) -> Iterator[CheckLine]:
 def _users(asked: Preflight) -> Iterator[CheckLine]:
     """Check that the first batch can be filled, on terms that the users agree to."""
     config = asked.config
+    if config.visitors is not None:
+        yield _seats(config)
+        return
     if not asked.hosted:
         yield _ok("users", "nodes say themselves who lives there")
         return
@@ -188,6 +192,21 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
         "users",
         f"{there:,} users on {config.nodes.count} nodes; the first batch asks "
         f"{needed:,} of them{f'. {askable.describe()}' if askable.left_out else ''}",
+    )
+
+
+def _seats(config: ExperimentConfig) -> CheckLine:
+    """Check that a round's seats keep their promise, whoever comes."""
+    assert config.visitors is not None
+    request = policy_for(config).next_cohorts()[0]
+    floor = make_floor_rule(config, request.size).floor(request.size)
+    spec = describe_cohort(config, "check", request, floor, 1)
+    if config.nodes.policy is not None:
+        agreed_policy(config).check(spec)
+    return _ok(
+        "users",
+        f"people arrive ({config.visitors.admission}); a round of the first batch has "
+        f"{request.size:,} seats an arm, its sums {floor.quorum:,} answers at least",
     )
 
 

@@ -60,6 +60,7 @@ ENGINES: dict[str, str] = {
     "local": "wallflower.engines.local:LOCAL",
     "simulation": "wallflower.engines.flower:SIMULATION",
     "deployment": "wallflower.engines.flower:DEPLOYMENT",
+    "serve": "wallflower.engines.visitors:SERVE",
 }
 
 

@@ -21,6 +21,9 @@ def check_place(
     shuffler = config.secure_sum.shuffler
     if shuffler:
         _reach("secure-sum.shuffler", shuffler)
+    if engine == "serve":
+        place = f"{config.transport.host}:{config.transport.port}"
+        return f"trustees connect to {config.transport.public_address or place}"
     if engine != "deployment":
         kind = config.transport.kind
         return "in memory" if kind in ("auto", "memory") else f"over {kind}"

@@ -5,23 +5,18 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from wallflower.protocol.errors import ConfigError, InputError
-from wallflower.protocol.files.keyfiles import REVOKED, read_private, read_public
-from wallflower.protocol.files.watched import RevokedSerials
+from wallflower.protocol.files.keyfiles import read_private
 from wallflower.protocol.identity.certificates import KeyPair
-from wallflower.protocol.identity.enrolment import Trust
-from wallflower.protocol.visitors import ENROLLED, OPEN
 from wallflower.serve.gate import read_proxies
-from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.transport.grpc.host import enrolment_key, revoked_serials
-from wallflower.strategy.transport.visitors.handler import MOST_REMEMBERED, VisitorRun
+from wallflower.strategy.transport.visitors.handler import VisitorRun
+from wallflower.strategy.transport.visitors.trust import visitor_trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,27 +90,6 @@ def read_run(run_dir: Path) -> VisitorRun:
     admission = config.visitors.admission
     arms = config.experiment.arms
     return VisitorRun(run_id, arms, admission, visitor_trust(config))
-
-
-def visitor_trust(config: ExperimentConfig) -> Trust | None:
-    """Return who vouches for an experiment's visitors; None where anybody may come."""
-    assert config.visitors is not None
-    if config.visitors.admission == OPEN:
-        return None
-    if config.visitors.admission == ENROLLED:
-        key = enrolment_key(config)
-        if key is None:
-            raise ConfigError(
-                "secure-sum.enrolment", 'is missing; admission = "enrolled" needs it'
-            )
-        return Trust(key, time.time, revoked_serials(config), MOST_REMEMBERED)
-    path = config.visitors.inviter
-    if path is None:
-        raise ConfigError(
-            "visitors.inviter", "is missing; `wallflower invite` makes the key"
-        )
-    revoked = RevokedSerials(path.with_name(REVOKED))
-    return Trust(read_public(path), time.time, revoked, MOST_REMEMBERED)
 
 
 def _check_origin(origin: str) -> None:

@@ -144,7 +144,8 @@ class VisitorOrchestrator(RunLoop):
         await self._seats.show(policy, reason)
 
     async def _close_all(self) -> None:
-        self._key_generation.close_all()
+        if self.is_over:  # after a pause the same key is used
+            self._key_generation.close_all()
         await self._runner.close_all(self._run_id, shares_only=False)
 
     # --- one round ---------------------------------------------------------------

@@ -12,8 +12,9 @@ import datetime
 import ipaddress
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from wallflower.protocol.errors import ConfigError, InputError
@@ -24,7 +25,7 @@ from wallflower.protocol.identity.certificates import (
     make_authority,
     make_server_certificate,
 )
-from wallflower.protocol.identity.tokens import RunTokens
+from wallflower.protocol.identity.tokens import RunToken, RunTokens
 from wallflower.protocol.messages import flower as flower_record
 from wallflower.strategy.config import ExperimentConfig, TransportSettings
 from wallflower.strategy.transport.flower import FlowerTransport
@@ -43,6 +44,7 @@ from wallflower.strategy.transport.node_inviter import InvitationPace, NodeInvit
 HOLDER = "flower/"  # + Flower's number of a node: whom a token is issued to
 SECRET_FILE = "run-token.secret"  # noqa: S105 (a file's name)
 _TOKEN_DAYS = 30
+_TRUSTEE_DAYS = 400  # rounds of people who arrive are long
 # How long nodes may need to come back after a restart before asking them fails.
 _RETURN_S = 60.0
 
@@ -73,14 +75,7 @@ async def flower_grpc(
     transport = config.transport
     root, server = grpc_certificates(transport)
     tokens = RunTokens(run_id, _run_secret(run_dir))
-    key = enrolment_key(config)
-    admission = Admission(
-        tokens,
-        FirstUseKeys() if key is None else EnrolledKeys(key, revoked_serials(config)),
-        _revoked_nodes(config),
-        malicious_server=config.secure_sum.server == "malicious",
-        holders=TokenHolders(HOLDER),
-    )
+    admission = _admission(config, tokens, TokenHolders(HOLDER))
     grpc_server = GrpcServer(admission, server, GrpcServerSettings(return_s=_RETURN_S))
     listening = await grpc_server.open(f"{transport.host}:{transport.port}")
     address = transport.public_address or f"{transport.host}:{listening}"
@@ -104,6 +99,86 @@ async def flower_grpc(
             run_over = "finished"
     finally:
         await grpc_server.close(run_over)
+
+
+@dataclass(frozen=True, slots=True)
+class TrusteeInvitation:
+    """What a trustee must be given to connect."""
+
+    name: str
+    address: str
+    root_certificate: bytes
+    token: RunToken
+
+
+@dataclass(slots=True)
+class TrusteeServer:
+    """The gRPC server of a run with trustees, and who is invited to it.
+
+    Trustees that are not told `is_over` stay: a resumed run finds them, with their
+    shares of the key.
+    """
+
+    server: GrpcServer
+    invited: Sequence[TrusteeInvitation]
+    is_over: bool = False
+
+
+@asynccontextmanager
+async def trustee_grpc(
+    config: ExperimentConfig, run_id: str, run_dir: Path
+) -> AsyncIterator[TrusteeServer]:
+    """Open the run's gRPC server for its trustees, and invite each by name."""
+    assert config.visitors is not None
+    transport = config.transport
+    root, server = _kept_certificates(transport, run_dir)
+    tokens = RunTokens(run_id, _run_secret(run_dir))
+    grpc_server = GrpcServer(
+        _admission(config, tokens, None), server, GrpcServerSettings(return_s=_RETURN_S)
+    )
+    listening = await grpc_server.open(f"{transport.host}:{transport.port}")
+    address = transport.public_address or f"{transport.host}:{listening}"
+    expiry = int(time.time()) + _TRUSTEE_DAYS * 86_400
+    invited = [
+        TrusteeInvitation(name, address, root, tokens.issue(name, expiry=expiry))
+        for name in config.visitors.trustees
+    ]
+    opened = TrusteeServer(grpc_server, invited)
+    try:
+        yield opened
+    finally:
+        await grpc_server.close("finished" if opened.is_over else None)
+
+
+def _admission(
+    config: ExperimentConfig, tokens: RunTokens, holders: TokenHolders | None
+) -> Admission:
+    key = enrolment_key(config)
+    return Admission(
+        tokens,
+        FirstUseKeys() if key is None else EnrolledKeys(key, revoked_serials(config)),
+        _revoked_nodes(config),
+        malicious_server=config.secure_sum.server == "malicious",
+        holders=holders,
+    )
+
+
+def _kept_certificates(
+    transport: TransportSettings, run_dir: Path
+) -> tuple[bytes, KeyPair]:
+    """Return what trustees believe; where the server makes its own, the same again."""
+    if transport.certificate is not None:
+        return grpc_certificates(transport)
+    paths = [run_dir / name for name in ("server-ca.crt", "server.crt", "server.key")]
+    if not all(path.exists() for path in paths):
+        root, server = grpc_certificates(transport)
+        for path, content in zip(
+            paths, (root, server.certificate, server.private_key), strict=True
+        ):
+            path.unlink(missing_ok=True)
+            keyfiles.write_private(path, content)
+    root, certificate, private_key = map(keyfiles.read_private, paths)
+    return root, KeyPair(certificate, private_key)
 
 
 def grpc_certificates(transport: TransportSettings) -> tuple[bytes, KeyPair]:
