@@ -77,6 +77,29 @@ proto: env  ## regenerate protocol/wire from proto/
 	rmdir $(PROTO_OUT)/../wallflower/v1 $(PROTO_OUT)/../wallflower
 	sed -i 's/^from wallflower\.v1 import/from wallflower.protocol.wire import/' $(PROTO_OUT)/*_pb2*.py*
 
+# The browser's client. npm's lock file has hashes and no addresses; nothing of it is committed.
+WEB = clients/web
+WEB_PROTOS = $(addprefix wallflower/v1/,$(addsuffix .proto,visitors node cohort secure_sum sealed identity))
+ESBUILD = node_modules/.bin/esbuild --bundle --format=esm --log-level=warning
+web-env: env
+	node -e 'process.exit(+(parseInt(process.versions.node) < 20))' || { echo "make web needs Node 20 or newer"; exit 1; }
+	cd $(WEB) && npm ci --silent --ignore-scripts
+	mkdir -p $(WEB)/src/gen
+	$(BIN)/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-tables=$(WEB)/tools/protoc-gen-tables.mjs --tables_out=$(WEB)/src/gen --tables_opt=target=ts $(WEB_PROTOS)
+
+web: web-env  ## the browser's client (clients/web/dist/wallflower.js), its size and its hash for integrity= (Node 20)
+	cd $(WEB) && $(ESBUILD) src/index.ts --minify --target=es2022 --legal-comments=eof --outfile=dist/wallflower.js
+	@cd $(WEB)/dist && echo "wallflower.js: $$(gzip -9c wallflower.js | wc -c) bytes gzip, sha384-$$(openssl dgst -sha384 -binary wallflower.js | base64 -w0)"
+
+VECTORS = $(WEB)/dist/vectors
+test-web: web  ## the browser's client: types, noise, and 100,000 golden vectors, both ways
+	cd $(WEB) && node_modules/.bin/tsc -p . && $(ESBUILD) tests/*.ts --platform=node --outdir=dist/tests
+	cd $(WEB) && node --test dist/tests/*.test.js
+	$(BIN)/python -m tests.support.web.drawn $(VECTORS)/python $${SEED:-7}
+	cd $(WEB) && WALLFLOWER_VECTORS=dist/vectors/python node --test dist/tests/vectors.test.js
+	cd $(WEB) && node dist/tests/make.js dist/vectors/python dist/vectors/typescript
+	$(BIN)/python -m tests.support.web.vectors $(VECTORS)/typescript
+
 # Debian's chromium; elsewhere put one on the PATH first.
 test-browser-env: env
 	command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy chromium; }
@@ -175,7 +198,7 @@ bench-start: env  ## the start of a deployed run by its parts, in wall and CPU s
 	$(BIN)/python -m benchmarks.start
 
 clean:  ## remove everything that was generated
-	rm -rf $(VENV) $(NEWEST) $(DOCS) $(LOOKS) site build dist .coverage *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(NEWEST) $(DOCS) $(LOOKS) $(WEB)/node_modules $(WEB)/dist $(WEB)/src/gen site build dist .coverage *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 SIZES ?=
 BACKENDS ?=

@@ -38,6 +38,7 @@ LARGEST_POLL: Final = 32 * 1024
 LARGEST_REPLY: Final = 1 << 20
 _SEATS = hashlib.sha256(b"wallflower/v1/seats").digest()
 _SEED_BYTES = 32
+_MOST_SEATS = 2**32 - 1  # what a seats' note can state
 
 
 def check_admission(spec: CohortSpec) -> None:
@@ -48,6 +49,8 @@ def check_admission(spec: CohortSpec) -> None:
         raise InputError("admission", spec.admission[:50], ", ".join(ADMISSIONS))
     if spec.backend != SEALED:
         raise InputError("backend", spec.backend[:50], f"{SEALED} with seats")
+    if spec.cohort_size > _MOST_SEATS:
+        raise InputError("cohort_size", spec.cohort_size, f"at most {_MOST_SEATS}")
     if spec.admission == OPEN and spec.threat.malicious_server:
         raise InputError(
             "admission",

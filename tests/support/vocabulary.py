@@ -45,7 +45,7 @@ def is_ours(path: Path) -> bool:
         path.is_file()
         and "_pb2" not in path.name
         and "__pycache__" not in path.parts
-        and "node_modules" not in path.parts
+        and not {"node_modules", "dist"} & set(path.parts)
         and not path.name.startswith(".coverage")
         and not any(part.is_symlink() for part in (path, *path.parents))
     )

@@ -1,0 +1,112 @@
+/** A seat whose arm is shown: it gives one answer, at a time that no outcome decides. */
+import { Refusal } from "./errors.js";
+import type { Progress } from "./store.js";
+
+export interface Arm {
+  number: number;
+  name: string;
+}
+
+export interface Seat {
+  /** What to show; null where the server cannot be reached: show whatever you like. */
+  readonly arm: Arm | null;
+  /** Whether this person counts. */
+  readonly measured: boolean;
+  /** Why not: a word of the server's, or a code of this client's refusals. */
+  readonly reason: string;
+  /** ε that this browser spent so far, this seat included, at the policy's δ. */
+  readonly spent: number | null;
+  /** State the outcome, once. Resolves to "taken", or to why it is in no sum. */
+  answer(outcome: number): Promise<string>;
+}
+
+/** What an open seat needs of its visitor. */
+export interface Outside {
+  arm: Arm;
+  spent: number | null;
+  windowMs: number; // 0: an answer leaves as soon as there is one
+  leftMs: number; // until what is not known is not waited for any more
+  resumes: boolean; // leaving the page sends nothing
+  seal(outcome: number | undefined): Uint8Array;
+  keep(progress: Progress): Promise<void>;
+  deliver(progress: Progress): Promise<string>;
+  hurry(progress: Progress): Promise<unknown>;
+}
+
+export class OpenSeat implements Seat {
+  readonly measured = true;
+  readonly reason = "";
+  readonly arm: Arm;
+  readonly spent: number | null;
+  readonly finished: Promise<string>;
+  private end!: (became: Promise<string>) => void;
+  private outcome: number | undefined;
+  private prepared: Uint8Array | Refusal | undefined;
+  private given = false;
+  private readonly timer: ReturnType<typeof setTimeout>;
+
+  constructor(
+    private readonly progress: Progress,
+    private readonly outside: Outside,
+  ) {
+    this.arm = outside.arm;
+    this.spent = outside.spent;
+    this.finished = new Promise((resolve) => (this.end = resolve));
+    this.timer = setTimeout(() => this.finish(), outside.leftMs);
+    // Sealing may take longer than a page has that is being left: it is done beforehand.
+    setTimeout(() => this.prepare(), 0);
+    addEventListener("pagehide", () => this.leave());
+  }
+
+  answer(outcome: number): Promise<string> {
+    if (this.outcome === undefined && !this.given) {
+      this.outcome = outcome;
+      this.prepared = undefined;
+      if (this.outside.windowMs) setTimeout(() => this.prepare(), 0);
+      else this.finish();
+    }
+    return this.finished;
+  }
+
+  /** Seal what is known now; of all that is prepared one answer is ever given. */
+  private prepare(): Uint8Array | Refusal {
+    try {
+      this.prepared ??= this.outside.seal(this.outcome);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      this.prepared = error;
+    }
+    return this.prepared;
+  }
+
+  /** Return the one answer; undefined where it was given before, or stays unsaid. */
+  private give(): Progress | undefined {
+    if (this.given) return undefined;
+    this.given = true;
+    clearTimeout(this.timer);
+    const answer = this.prepare();
+    if (!(answer instanceof Refusal)) return { ...this.progress, stage: "answered", answer };
+    const closed: Progress = { ...this.progress, stage: "closed", reason: answer.code };
+    this.end(this.outside.keep(closed).then(() => answer.code));
+    return undefined;
+  }
+
+  private finish(): void {
+    const answered = this.give();
+    // On disk before it leaves: a page that comes later sends these very bytes.
+    if (answered) this.end(this.outside.keep(answered).then(() => this.outside.deliver(answered)));
+  }
+
+  /** The page goes: there is no time to wait for the disk, so both happen at once. */
+  private leave(): void {
+    const { resumes, keep, hurry, deliver } = this.outside;
+    if (resumes && this.outcome === undefined) return;
+    const answered = this.give();
+    if (!answered) return;
+    const kept = keep(answered);
+    // Where the site's next page goes on, that one sends it, at the end of the window.
+    const sent = resumes ? undefined : hurry(answered).catch(() => undefined);
+    // A page that is shown again goes on from here.
+    this.end(Promise.all([kept, sent]).then(() => (resumes ? "kept" : deliver(answered))));
+  }
+}

@@ -1,0 +1,95 @@
+/** The ledger's place: IndexedDB, every change in one transaction that is on the disk when it ends. */
+import { Refusal } from "./errors.js";
+import type { Accounts, Entry } from "./ledger.js";
+
+/** How far this browser came in a run; a new page goes on from here. */
+export interface Progress {
+  run: string;
+  visitor: string;
+  arrival: Uint8Array;
+  /**
+   * arriving: no reply yet. open: charged, the arm may be seen. answered: `answer` is all that
+   * will ever be sent. done: it was taken. closed: nothing is sent any more, `reason` says why.
+   */
+  stage: "arriving" | "open" | "answered" | "done" | "closed";
+  arm: number;
+  armName: string;
+  reason: string;
+  request: Uint8Array;
+  arms: string[];
+  answer: Uint8Array;
+  openedAt: number;
+}
+
+export interface State extends Accounts {
+  progress: Progress | undefined;
+}
+
+export interface Change {
+  entry?: Entry;
+  progress?: Progress;
+}
+
+export interface Store {
+  /** Look and write in one transaction; what `decide` throws undoes nothing and is thrown. */
+  transact<T>(run: string, decide: (state: State) => [T, Change]): Promise<T>;
+}
+
+const NAME = "wallflower";
+const [SPENDS, PRICES, RUNS] = ["spends", "prices", "runs"];
+
+export class BrowserStore implements Store {
+  private constructor(private readonly database: IDBDatabase) {}
+
+  static async open(): Promise<BrowserStore> {
+    const opening = indexedDB.open(NAME, 1);
+    opening.onupgradeneeded = () => {
+      opening.result.createObjectStore(SPENDS!, { keyPath: ["run", "cohort"] });
+      opening.result.createObjectStore(PRICES!, { keyPath: "run" });
+      opening.result.createObjectStore(RUNS!, { keyPath: "run" });
+    };
+    try {
+      return new BrowserStore(await done(opening));
+    } catch {
+      throw new Refusal("ledger-unavailable", "this browser keeps no IndexedDB for the page");
+    }
+  }
+
+  transact<T>(run: string, decide: (state: State) => [T, Change]): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const names = [SPENDS!, PRICES!, RUNS!];
+      const work = this.database.transaction(names, "readwrite", { durability: "strict" });
+      const [spends, prices, runs] = names.map((name) => work.objectStore(name));
+      let [result, failure] = [undefined as T, undefined as unknown];
+      const read: [IDBRequest, IDBRequest, IDBRequest] = [
+        spends!.getAll(),
+        prices!.getAll(),
+        runs!.get(run),
+      ];
+      read[2].onsuccess = () => {
+        try {
+          const [spent, priced, progress] = read.map((one) => one.result);
+          let change: Change;
+          [result, change] = decide({ spends: spent, prices: priced, progress });
+          // `add`: a second spend for a cohort fails, whatever was decided.
+          if (change.entry) spends!.add(change.entry.spend);
+          if (change.entry?.price) prices!.add(change.entry.price);
+          if (change.progress) runs!.put(change.progress);
+        } catch (error) {
+          failure = error;
+          work.abort();
+        }
+      };
+      work.oncomplete = () => resolve(result);
+      work.onabort = () =>
+        reject(failure ?? new Refusal("ledger-unavailable", "the ledger cannot be written"));
+    });
+  }
+}
+
+function done<T>(request: IDBRequest<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
