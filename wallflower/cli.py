@@ -39,6 +39,7 @@ from wallflower.commands.simulate import simulate
 from wallflower.commands.trustee import trustee
 from wallflower.commands.usage import ClickException, NoArgsIsHelpError
 from wallflower.commands.watch import watch
+from wallflower.commands.withdraw import withdraw
 from wallflower.output import error_json, print_json
 from wallflower.protocol.errors import UnavailableError, WallflowerError
 from wallflower.version import __version__
@@ -71,6 +72,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "shuffler": shuffler,
     "poll": poll,
     "trustee": trustee,
+    "withdraw": withdraw,
     "invite": invite,
     "serve": serve,
 }

@@ -220,12 +220,7 @@ class NodeHome:
             source = NoRewards()
         else:
             source = reward_source(settings, self.name, section.arms)
-        if isinstance(source, TableRewards):
-            users = source.users
-        elif isinstance(section.users, int):
-            users = tuple(f"u{number}" for number in range(section.users))
-        else:
-            users = section.users
+        users = self._users_of(source)
         if settings is not None:
             check_test_users(settings.test_users, users)
         setup = NodeSetup(
@@ -240,6 +235,21 @@ class NodeHome:
             reward_range=DEFAULT_RANGE if settings is None else settings.reward_range,
         )
         return make_node(setup, self.name, users, trust, store)
+
+    def find_users(self) -> tuple[str, ...]:
+        """Return the pseudonyms of those who live here; a table brings its own."""
+        settings = self.file.rewards
+        if self._rewards is not None or settings is None or settings.source != "table":
+            return self._users_of(None)
+        return self._users_of(reward_source(settings, self.name, self.file.node.arms))
+
+    def _users_of(self, source: Rewards | None) -> tuple[str, ...]:
+        if isinstance(source, TableRewards):
+            return source.users
+        stated = self.file.node.users
+        if isinstance(stated, int):
+            return tuple(f"u{number}" for number in range(stated))
+        return stated
 
 
 async def poll_server(

@@ -30,6 +30,7 @@ from wallflower.clients.node.spends import (
     OneTimeAnswer,
     Price,
     Spend,
+    Withdrawal,
     check_same_price,
     cohort_repeated,
 )
@@ -51,7 +52,7 @@ _READY_MS = 5_000  # … and whoever only asks whether it could be written
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 _Query: TypeAlias = Callable[[], Any]
-_Entry: TypeAlias = Spend | OneTimeAnswer | Price
+_Entry: TypeAlias = Spend | OneTimeAnswer | Price | Withdrawal
 _NO_SPENDS = NodeAccount()  # of a node that never answered; nothing is added to it
 
 
@@ -158,7 +159,7 @@ class Ledger(Closing):
         self._accounts: dict[str, NodeAccount] = {}
         self._last_spend = 0
         self._answered: set[tuple[str, str, str]] = set()  # node, run, cohort
-        self._last_answer = 0
+        self._last_answer = self._last_withdrawal = 0
         self._prices: dict[str, Amount] = {}  # by run
         self._unavailable_until = 0.0  # till when it need not be tried again
         self._caught_up = self._probed = False  # by one of those who wait together
@@ -180,6 +181,28 @@ class Ledger(Closing):
         written: then nothing may leave the node.
         """
         await self._thread.submit(answer)
+
+    async def withdraw(self, entry: Withdrawal) -> None:
+        """Write down that a user withdrew; every process knows it from then on.
+
+        Raises RefusalError if it cannot be written: then nothing has changed.
+        """
+        await self._thread.submit(entry)
+
+    async def withdrawn(self, node_id: str) -> frozenset[str]:
+        """Return the users who withdrew; if the file cannot be read, as last known.
+
+        A sum is under way when this is asked: a file that fails now must not tell
+        anything by an answer that does not come.
+        """
+
+        def find_withdrawn() -> frozenset[str]:
+            with contextlib.suppress(OSError, sqlite3.Error):
+                self._refresh()
+            return frozenset(self._accounts.get(node_id, _NO_SPENDS).withdrawn)
+
+        found: frozenset[str] = await self._thread.submit(find_withdrawn)
+        return found
 
     async def has_connected(self, node_id: str, run_id: str) -> bool:
         """Return whether any process ever connected to a gRPC server for a run."""
@@ -326,6 +349,9 @@ class Ledger(Closing):
         self._last_answer = tables.add_answers_after(
             self._database, self._last_answer, self._answered
         )
+        self._last_withdrawal = tables.add_withdrawals_after(
+            self._database, self._last_withdrawal, self._accounts
+        )
 
     def _do(self, works: Sequence[_Entry | _Query]) -> list[Any]:
         """Answer and write all that waits; return each result or exception."""
@@ -362,7 +388,7 @@ class Ledger(Closing):
                 self._accounts.clear()
                 self._answered.clear()
                 self._prices.clear()
-                self._last_spend = self._last_answer = 0
+                self._last_spend = self._last_answer = self._last_withdrawal = 0
                 raise
         except RefusalError as refusal:
             return [refusal] * len(entries)
@@ -380,6 +406,9 @@ class Ledger(Closing):
                 if refusal is None:
                     self._prices[entry.run_id] = entry.amount
                 return refusal
+            if isinstance(entry, Withdrawal):
+                tables.append_withdrawal(self._database, entry)
+                return None
             return self._enter_spend(entry, rows)
         except (OSError, sqlite3.Error):
             raise  # of the file, and so of the whole transaction

@@ -31,6 +31,7 @@ from wallflower.clients.node.spends import (
     OneTimeAnswer,
     Price,
     Spend,
+    Withdrawal,
     check_same_price,
 )
 from wallflower.protocol.accounting.account import Cost
@@ -39,7 +40,7 @@ from wallflower.protocol.files.sqlite import read_database
 from wallflower.protocol.refusals import RefusalCode
 
 SpendRow: TypeAlias = tuple[str | int | float, ...]
-_VERSION = 4  # of the tables; another program's file is not touched
+_VERSION = 5  # of the tables; another program's file is not touched
 _DAY_S = 86_400.0
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS spend (
@@ -73,6 +74,13 @@ _SCHEMA = (
     BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
     """CREATE TRIGGER IF NOT EXISTS answer_is_not_removed BEFORE DELETE ON answer
     BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
+    """CREATE TABLE IF NOT EXISTS withdrawal (
+        number  INTEGER PRIMARY KEY,
+        node_id TEXT NOT NULL,
+        user    TEXT NOT NULL,
+        at      REAL NOT NULL,
+        UNIQUE (node_id, user)
+    ) STRICT""",
     """CREATE TABLE IF NOT EXISTS price (
         run_id  TEXT PRIMARY KEY,
         kind    TEXT NOT NULL,
@@ -222,6 +230,32 @@ def has_connected(database: sqlite3.Connection, node_id: str, run_id: str) -> bo
     return found.fetchone() is not None
 
 
+# --- withdrawals ----------------------------------------------------------------------
+
+
+def append_withdrawal(database: sqlite3.Connection, entry: Withdrawal) -> None:
+    """Write in the caller's transaction that a user withdrew; the first time stays."""
+    database.execute(
+        "INSERT INTO withdrawal (node_id, user, at) VALUES (?, ?, ?) "
+        "ON CONFLICT DO NOTHING",
+        (entry.node_id, entry.user, time.time()),
+    )
+
+
+def add_withdrawals_after(
+    database: sqlite3.Connection, number: int, accounts: dict[str, NodeAccount]
+) -> int:
+    """Add every row after a number to the nodes' accounts; return the last number."""
+    rows = database.execute(
+        "SELECT number, node_id, user FROM withdrawal WHERE number > ? ORDER BY number",
+        (number,),
+    )
+    for last, node_id, user in rows:
+        accounts.setdefault(node_id, NodeAccount()).withdrawn.add(user)
+        number = last
+    return number
+
+
 # --- prices ---------------------------------------------------------------------------
 
 
@@ -281,6 +315,7 @@ def read_accounts(path: Path) -> Mapping[str, NodeAccount]:
     accounts: dict[str, NodeAccount] = {}
     with _reading(path) as database:
         add_spends_after(database, 0, accounts)
+        add_withdrawals_after(database, 0, accounts)
     return accounts
 
 

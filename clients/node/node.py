@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from wallflower.clients.consent import ClientPolicy, check_range, check_window
@@ -28,7 +29,7 @@ from wallflower.clients.node.spends import (
     select_able_users,
 )
 from wallflower.clients.rewards.ready import refuse_while_down
-from wallflower.clients.rewards.source import Pull, Rewards, pull_rewards
+from wallflower.clients.rewards.source import Doubles, Pull, Rewards, pull_rewards
 from wallflower.protocol.errors import (
     InputError,
     MalformedMessageError,
@@ -389,8 +390,23 @@ class Node:
             self._parts.reward_range,
         )
         self._parts.count(len(users), pulled.reasons)
-        value = self._parts.randomize(spec, mechanism, users, pulled.values)
+        values = await self._without_withdrawn(users, pulled.values)
+        value = self._parts.randomize(spec, mechanism, users, values)
         return Contribution(value, len(users))
+
+    async def _without_withdrawn(
+        self, users: Sequence[str], values: Doubles
+    ) -> Doubles:
+        """Put the value of unknown outcomes in the place of those who withdrew.
+
+        Their outcome does not leave. They stay in the count, since somebody may
+        withdraw because of how it went, and the server must not learn that.
+        """
+        withdrawn = await self._parts.ledger.withdrawn(self.node_id)
+        if withdrawn.isdisjoint(users):
+            return values
+        gone = [user in withdrawn for user in users]
+        return np.where(gone, self._parts.window.if_unknown, values)
 
     def _check_terms(self, spec: CohortSpec) -> CohortMechanism:
         """Calibrate what the spec describes, or refuse it by name.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache, lru_cache
@@ -94,6 +94,14 @@ class Spend:
     price: Price
 
 
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """A user of a node who does not want to take part any more, in anything."""
+
+    node_id: str
+    user: str
+
+
 class NodeLedger(Protocol):
     """What a node needs of its ledger; `Ledger` keeps it in a file."""
 
@@ -109,6 +117,10 @@ class NodeLedger(Protocol):
         """Write an answer that is given once, or raise RefusalError."""
         ...
 
+    async def withdrawn(self, node_id: str) -> Set[str]:
+        """Return the users who withdrew."""
+        ...
+
     async def has_answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
         """Return whether a cohort was answered before."""
         ...
@@ -122,9 +134,13 @@ class NodeLedger(Protocol):
 
 @dataclass(slots=True)
 class NodeAccount:
-    """What one node's rows add up to; `cohorts` are run and cohort, in their order."""
+    """What one node's rows add up to; `cohorts` are run and cohort, in their order.
+
+    `withdrawn` users cannot spend any more; the code says no more than that.
+    """
 
     cohorts: dict[tuple[str, str], None] = field(default_factory=dict)
+    withdrawn: set[str] = field(default_factory=set)
     spent: dict[str, Account] = field(default_factory=dict)
     taken_part: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -148,11 +164,16 @@ class NodeAccount:
                 return refusal.code
             return ""
 
-        if not self.spent and not refusal_code(NOTHING, 0):
+        if not self.spent and not self.withdrawn and not refusal_code(NOTHING, 0):
             return {}
         times = self.taken_part.get(entry.run_id, {})
         codes = (
-            (user, refusal_code(self.spent.get(user, NOTHING), times.get(user, 0)))
+            (
+                user,
+                RefusalCode.BUDGET_EXCEEDED
+                if user in self.withdrawn
+                else refusal_code(self.spent.get(user, NOTHING), times.get(user, 0)),
+            )
             for user in entry.users
         )
         return {user: code for user, code in codes if code}

@@ -117,6 +117,10 @@ class _RehearsalLedger:
     async def record_answer(self, answer: OneTimeAnswer) -> None:
         """Write nothing."""
 
+    async def withdrawn(self, node_id: str) -> frozenset[str]:
+        """Nobody: no person is asked."""
+        return frozenset()
+
 
 class _PlainRequest:
     """Takes a node's value whatever the message says."""
