@@ -19,7 +19,7 @@ help:  ## list the targets
 env: $(VENV)/ready  ## create .venv from the pinned versions
 $(VENV)/ready: $(wildcard $(PINS)/*.txt) pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --require-hashes -r $(PINS)/runtime.txt -r $(PINS)/dev.txt
+	$(PIP) --require-hashes -r $(PINS)/runtime.txt -r $(PINS)/dev.txt -r $(PINS)/notebook.txt
 	$(PIP) --no-build-isolation -e .
 	@touch $@
 

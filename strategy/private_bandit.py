@@ -77,7 +77,7 @@ class PrivateBandit(Strategy):
     ----------
     config : ExperimentConfig
         The experiment.
-    run_dir : Path
+    run_dir : Path or str
         Where the journal lies; a run found there goes on where it ended.
     run_id : str
         For a new journal; the directory's name by default.
@@ -102,7 +102,7 @@ class PrivateBandit(Strategy):
     def __init__(
         self,
         config: ExperimentConfig,
-        run_dir: Path,
+        run_dir: Path | str,
         *,
         run_id: str = "",
         engine: str = "",
@@ -110,8 +110,8 @@ class PrivateBandit(Strategy):
         listen: events.Listen = events.ignore,
     ) -> None:
         self.config = config
-        self.run_dir = run_dir
-        self.run_id = run_id or run_dir.name
+        self.run_dir = Path(run_dir)
+        self.run_id = run_id or self.run_dir.name
         self.engine = engine
         self.arms: tuple[NamedArm, ...] = ()
         self.finished: str | None = None
