@@ -41,7 +41,7 @@ lint: env  ## ruff, mypy strict, one-way imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-ELSEWHERE = not soak and not hosts and not browser
+ELSEWHERE = not soak and not hosts and not browser and not postgres
 unit: env  ## the quick tests without the linters
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not slow and $(ELSEWHERE)"
 
@@ -107,6 +107,13 @@ test-browser-env: env
 
 test-browser: test-browser-env  ## open the pages in Chromium: every width, axe-core, PDF
 	$(BIN)/pytest -m browser tests/browser
+
+# Debian's server, without the cluster that its package would start.
+test-postgres: env  ## the tests of runs on PostgreSQL, with a server of their own
+	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null || { \
+		mkdir -p /etc/postgresql-common && echo "create_main_cluster = false" >> /etc/postgresql-common/createcluster.conf && \
+		apt-get update -q && apt-get install -qy postgresql; }
+	$(BIN)/pytest -n $(PYTEST_WORKERS) -m postgres tests/postgres
 
 LOOKS ?= looks
 looks: test-browser-env  ## the same, and keep what was seen in looks/: every page, its pictures and its print

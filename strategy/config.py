@@ -31,6 +31,7 @@ from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE, check_backe
 from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.strategy.contact import ContactSettings
+from wallflower.strategy.store_settings import StoreSettings
 from wallflower.strategy.visitor_settings import VisitorSettings, check_visitors
 
 TRANSPORTS = ("auto", "memory", "grpc", "flower")
@@ -244,7 +245,8 @@ class ExperimentConfig:
     `experiment` names it and its arms, `privacy` what people are promised, `policy` how
     arms are compared, `secure_sum` and `transport` by what means, `nodes` and `rewards`
     who is hosted and what happened to them, `visitors` who may arrive instead,
-    `contact` whom they can ask; `test` makes noise repeatable and ends all privacy.
+    `contact` whom they can ask, `store` where all of it is written down; `test` makes
+    noise repeatable and ends all privacy.
     docs/running.md lists every key.
     """
 
@@ -258,6 +260,7 @@ class ExperimentConfig:
     test: TestSettings = field(default_factory=TestSettings)
     visitors: VisitorSettings | None = None
     contact: ContactSettings = field(default_factory=ContactSettings)
+    store: StoreSettings = field(default_factory=StoreSettings)
 
     def __post_init__(self) -> None:
         check_pairing(self.privacy.mechanism, self.secure_sum.backend)

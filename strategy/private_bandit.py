@@ -44,6 +44,7 @@ from wallflower.strategy.run.run_state import round_after_retirement
 from wallflower.strategy.simulated_trust import simulated_enrolment_key
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import has_run
 from wallflower.strategy.store.spool import Spool
 from wallflower.strategy.transport.bundling import LINGER_S, BundlingTransport
 from wallflower.strategy.transport.flower import FlowerTransport
@@ -202,7 +203,7 @@ class PrivateBandit(Strategy):
         log(INFO, "Head of the record: %s", self.head)
 
     async def _run(self, grid: Grid, listen: events.Listen) -> None:
-        with self._journal() as journal, self._spool() as spool:
+        with self._journal() as journal, self._spool(journal) as spool:
             trust = self._trust()
             place = stated_shuffler(self.config.secure_sum)
             async with (
@@ -285,16 +286,16 @@ class PrivateBandit(Strategy):
         return max(2, min(listed, described) if described else listed)
 
     @contextmanager
-    def _spool(self) -> Iterator[Spool | None]:
+    def _spool(self, journal: Journal) -> Iterator[Spool | None]:
         """Open the spool where nodes outlive the server; simulated ones do not."""
         if self.engine == SIMULATION:
             yield None
             return
-        with Spool(self.run_dir / "spool.sqlite") as spool:
+        with journal.open_spool() as spool:
             yield spool
 
     def _journal(self) -> Journal:
-        if (self.run_dir / "journal.sqlite").exists():
+        if has_run(self.run_dir):
             return Journal.resume(self.run_dir, self.config)
         return Journal.create(self.run_dir, self.run_id, self.config, self.engine)
 

@@ -23,9 +23,10 @@ from wallflower.strategy.run.key_generation import KeyGeneration
 from wallflower.strategy.run.pending_cohorts import PendingCohorts, SessionFactory
 from wallflower.strategy.run.run_state import heed, next_round, views_of
 from wallflower.strategy.run.spending import Spending
-from wallflower.strategy.store import events, operator_requests
+from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import PAUSED, RESUMED, RoundRecord, SumRecord
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import requests_of
 from wallflower.strategy.store.spool import Spool
 
 
@@ -87,7 +88,7 @@ class RunLoop(abc.ABC):
                 await self._show(policy, RUN_OVER)
                 self.is_over = True
                 break
-            if operator_requests.is_pause_requested(self._journal.run_dir):
+            if requests_of(self._journal.run_dir).is_pause_requested():
                 await self._show(policy, PAUSED)
                 await self._journal.call(self._journal.note, PAUSED, number)
                 break

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.bandit.policies import policy_for, policy_from_state
 from wallflower.strategy.bandit.policy import Arm, ArmView, Policy
-from wallflower.strategy.store import events, operator_requests
+from wallflower.strategy.store import events
 from wallflower.strategy.store.chain import Entry, limit_of
 from wallflower.strategy.store.entries import (
     LIMITED,
@@ -25,6 +25,7 @@ from wallflower.strategy.store.entries import (
     RoundRecord,
 )
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import requests_of
 
 
 def next_round(journal: Journal) -> tuple[int, Policy]:
@@ -89,7 +90,7 @@ async def heed(
     journal: Journal, policy: Policy, number: int, listen: events.Listen
 ) -> None:
     """Retire the arms that somebody asked to retire while the last round was asked."""
-    for arm, reason in operator_requests.read_retirements(journal.run_dir).items():
+    for arm, reason in requests_of(journal.run_dir).read_retirements().items():
         if arm >= len(policy.arms()):
             continue  # no file of ours
         try:
@@ -112,4 +113,4 @@ async def heed(
                     head=head,
                 )
             )
-        operator_requests.withdraw_retirement(journal.run_dir, arm)
+        requests_of(journal.run_dir).withdraw_retirement(arm)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any
 
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.store import sql
+from wallflower.strategy.store.database import Transaction
 from wallflower.strategy.store.entries import INVITED
 
 LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
@@ -44,7 +44,7 @@ class Entry:
 
 
 def append(
-    database: sqlite3.Connection,
+    database: Transaction,
     kind: str,
     subjects: Sequence[str] = ("",),
     seats: Mapping[str, str] | None = None,

@@ -1,18 +1,24 @@
-"""A run's SQLite files and its lock: transactions that keep everything or nothing."""
+"""What a run needs of a database: transactions that keep everything or nothing.
+
+SQLite's files and lock are here; `postgres` has the other implementation.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
+import functools
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from wallflower.protocol.errors import UnavailableError, WallflowerError
 from wallflower.protocol.files.closing import Closing
@@ -21,13 +27,17 @@ from wallflower.protocol.files.sqlite import (
     read_database,
     transaction,
 )
+from wallflower.strategy.store import operator_requests
 
 Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
 # What went wrong, and whether it is for want of room or of rights → what to raise.
 Explain: TypeAlias = Callable[[Exception, bool], WallflowerError]
 
 FILE_NAME = "journal.sqlite"
 LOCK_NAME = "lock"
+POINTER_FILE = "store.toml"  # says that a run is in another database, and in which
+_STANDBY_PAUSE_S = 0.25
 # Whoever only looks whether a server is there has the lock for a moment.
 _LOCK_ATTEMPTS, _LOCK_PAUSE_S = 10, 0.02
 
@@ -41,7 +51,114 @@ _NO_ROOM = {
 }
 
 
+class Cursor(Protocol):
+    """What a statement found or changed."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows were changed."""
+        ...
+
+    def fetchone(self) -> Any:
+        """Return the next row."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """Return all rows."""
+        ...
+
+
+class Transaction(Protocol):
+    """Runs statements that are all kept or none; `sqlite3.Connection` is one."""
+
+    def execute(self, statement: str, values: Sequence[Any] = ..., /) -> Cursor:
+        """Run one statement."""
+        ...
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
+        """Run a statement for each row of values."""
+        ...
+
+
 class Database(Closing):
+    """Tables that somebody reads or writes, on threads of their own.
+
+    Parameters
+    ----------
+    name : str
+        Of the threads.
+    threads : int
+        One does everything in the order of the calls.
+    """
+
+    def __init__(self, name: str, threads: int = 1) -> None:
+        # Of its own: a write waits for no thread that something else holds.
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    def close(self) -> None:
+        """Do what was asked for."""
+        self._threads.shutdown()
+
+    def submit(
+        self, work: Callable[..., Result], *arguments: object
+    ) -> asyncio.Future[Result]:
+        """Do something with the tables on their own threads."""
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._threads, work, *arguments)
+
+    async def call(self, work: Callable[..., Result], *arguments: object) -> Result:
+        """Do something with the tables on their own threads, and wait for it."""
+        return await self.submit(work, *arguments)
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Keep everything written inside, or nothing of it."""
+
+    @abstractmethod
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """Read all rows of a query."""
+
+    def repeat(self, work: Callable[[], Result]) -> Result:
+        """Do something that is one transaction; again where a server was restarted."""
+        return work()
+
+    def write(self, *statements: tuple[str, Sequence[Sequence[object]]]) -> None:
+        """Run each statement for each of its rows of values, in one transaction."""
+
+        def work() -> None:
+            with self.transaction() as connection:
+                for statement, rows in statements:
+                    connection.executemany(statement, rows)
+
+        self.repeat(work)
+
+
+class _HasDatabase(Protocol):
+    @property
+    def database(self) -> Database: ...
+
+
+Owner = TypeVar("Owner", bound=_HasDatabase)
+
+
+def repeats(
+    method: Callable[Concatenate[Owner, Arguments], Result],
+) -> Callable[Concatenate[Owner, Arguments], Result]:
+    """Let a method whose effect is one transaction survive a restarted server.
+
+    It runs again where nothing of it was kept, and only there.
+    """
+
+    @functools.wraps(method)
+    def repeated(
+        owner: Owner, /, *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Result:
+        return owner.database.repeat(lambda: method(owner, *arguments, **named))
+
+    return repeated
+
+
+class SqliteDatabase(Database):
     """One file, which one thread at a time reads or writes.
 
     Parameters
@@ -69,37 +186,19 @@ class Database(Closing):
             except BaseException:
                 self._connection.close()
                 raise
-        # Of its own: a write waits for no thread that something else holds.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=path.stem)
+        super().__init__(path.stem)
 
     def close(self) -> None:
         """Do what was asked for, then close the file."""
-        self._thread.shutdown()
+        super().close()
         with self._mutex:
             self._connection.close()
 
-    def submit(
-        self, work: Callable[..., Result], *arguments: object
-    ) -> asyncio.Future[Result]:
-        """Do something with the file on its own thread, in the order of the calls."""
-        loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._thread, work, *arguments)
-
-    async def call(self, work: Callable[..., Result], *arguments: object) -> Result:
-        """Do something with the file on its own thread, and wait for it."""
-        return await self.submit(work, *arguments)
-
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[Transaction]:
         """Keep everything written inside, or nothing of it."""
         with self._mutex, self._explaining(), transaction(self._connection):
             yield self._connection
-
-    def write(self, *statements: tuple[str, Sequence[Sequence[object]]]) -> None:
-        """Run each statement for each of its rows of values, in one transaction."""
-        with self.transaction() as connection:
-            for statement, rows in statements:
-                connection.executemany(statement, rows)
 
     def rows(self, query: str, *values: object) -> list[Any]:
         """Read all rows of a query."""
@@ -117,6 +216,73 @@ class Database(Closing):
             code = getattr(error, "sqlite_errorcode", 0)
             no_room = code in _NO_ROOM or code & 0xFF in _NO_ROOM
             raise self._explain(error, no_room) from None
+
+
+class Lease(Protocol):
+    """The right to write a run: one server at a time has it."""
+
+    def release(self) -> None:
+        """Leave the run to another server."""
+        ...
+
+
+class RunStore(ABC):
+    """All that is written down of one run, and whoever may write it.
+
+    Attributes
+    ----------
+    run_dir : the run's directory.
+    name, spool_name : what messages call journal and spool.
+    """
+
+    run_dir: Path
+    name: str
+    spool_name: str
+
+    @abstractmethod
+    def holds_run(self) -> bool:
+        """Return whether a run was founded here."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Make what a new run's lease needs."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Remove what there is of a run that could not be founded."""
+
+    @abstractmethod
+    def acquire(self) -> Lease:
+        """Become the one who writes; raise UnavailableError where another server is."""
+
+    @abstractmethod
+    def is_held(self) -> bool:
+        """Return whether a server works on the run, on this host or on another."""
+
+    @abstractmethod
+    def open_journal(self, explain: Explain, lease: Lease | None) -> Database:
+        """Open the journal, for reading only where there is no lease."""
+
+    @abstractmethod
+    def open_spool(self, lease: Lease, explain: Explain) -> Database:
+        """Open the spool for whoever has the lease."""
+
+    @abstractmethod
+    def open_seats(self, explain: Explain) -> Database:
+        """Open the seats for a worker, who needs no lease."""
+
+    @property
+    @abstractmethod
+    def requests(self) -> operator_requests.OperatorRequests:
+        """What an operator asks of the run."""
+
+    def acquire_when_free(self) -> Lease:
+        """Wait until no other server works on the run, then take over."""
+        while True:
+            with contextlib.suppress(UnavailableError):
+                if not self.is_held():
+                    return self.acquire()
+            time.sleep(_STANDBY_PAUSE_S)
 
 
 class RunLock:

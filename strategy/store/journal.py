@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import secrets
-import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ from wallflower.strategy.config import (
     fingerprint_of,
 )
 from wallflower.strategy.store import chain, entries, sql
-from wallflower.strategy.store.database import FILE_NAME, LOCK_NAME, RunLock
+from wallflower.strategy.store.database import RunStore, Transaction, repeats
 from wallflower.strategy.store.entries import (
     CohortRecord,
     DealingRecord,
@@ -43,6 +43,8 @@ from wallflower.strategy.store.journal_rows import (
     state_text,
     sum_text,
 )
+from wallflower.strategy.store.run_store import has_run, new_store, store_of
+from wallflower.strategy.store.spool import Spool
 
 _KEY_BYTES = 32  # of the key that cohort ids are made with
 
@@ -66,36 +68,43 @@ class Journal(JournalReader):
             raise UnavailableError(
                 f"run directory {run_dir} cannot be made ({error.strerror})"
             ) from None
-        lock = RunLock(run_dir)
-        if (run_dir / FILE_NAME).exists():
-            lock.release()
+        if has_run(run_dir):
             raise JournalError(
                 f"{run_dir} already holds a run; `wallflower resume {run_dir}` goes on "
                 "with it, another --run-dir starts a new one"
             )
+        store = new_store(run_dir, config.store.url, run_id)
+        store.begin()
+        lease = store.acquire()
         try:
             with contextlib.ExitStack() as stack:
-                journal = stack.enter_context(cls(run_dir, lock, new=True))
+                journal = stack.enter_context(cls(store, lease, new=True))
                 journal._found(run_id, config, engine)
                 stack.pop_all()
                 return journal
         except BaseException:
-            for leftover in (*run_dir.glob(FILE_NAME + "*"), run_dir / LOCK_NAME):
-                if leftover.is_file():
-                    leftover.unlink()
+            store.discard()
             with contextlib.suppress(OSError):  # it held something before
                 run_dir.rmdir()
             raise
 
     @classmethod
-    def resume(cls, run_dir: Path, config: ExperimentConfig | None = None) -> Journal:
+    def resume(
+        cls,
+        run_dir: Path,
+        config: ExperimentConfig | None = None,
+        *,
+        standby: bool = False,
+    ) -> Journal:
         """Open a run for going on.
 
-        Another config, a broken chain, or an older copy of the record is refused.
+        Another config, a broken chain, or an older copy of the record is refused. A
+        `standby` waits until no other server works on the run.
         """
-        _check_present(run_dir)
+        store = _founded(run_dir)
+        lease = store.acquire_when_free() if standby else store.acquire()
         with contextlib.ExitStack() as stack:
-            journal = stack.enter_context(cls(run_dir, RunLock(run_dir)))
+            journal = stack.enter_context(cls(store, lease))
             journal._check(config)
             journal.check_whole()
             stack.pop_all()
@@ -104,13 +113,20 @@ class Journal(JournalReader):
     @classmethod
     def read(cls, run_dir: Path) -> Journal:
         """Open a run for looking at it, also while a server works on it."""
-        _check_present(run_dir)
         with contextlib.ExitStack() as stack:
-            journal = stack.enter_context(cls(run_dir, None))
+            journal = stack.enter_context(cls(_founded(run_dir), None))
             journal._check(None)
             stack.pop_all()
             return journal
 
+    def open_spool(self) -> Spool:
+        """Open the spool of this run, for whoever writes the journal."""
+        if self._lease is None:
+            raise JournalError(f"{self.path} is open for reading only")
+        open_tables = functools.partial(self._store.open_spool, self._lease)
+        return Spool(self._store.spool_name, open_tables)
+
+    @repeats
     def _found(self, run_id: str, config: ExperimentConfig, engine: str) -> None:
         with self.database.transaction() as connection:
             for statement in (*sql.JOURNAL_SCHEMA.split(";")[:-1], sql.SET_VERSION):
@@ -139,6 +155,7 @@ class Journal(JournalReader):
         """Write down that round `number` can ask no more than `users` users."""
         self._write(entries.LIMITED, chain.limit_subject(number, users))
 
+    @repeats
     def meet(self, nodes: Mapping[str, Met]) -> None:
         """Write down how many users nodes have, and how many of them are left out."""
         with self.database.transaction() as connection:
@@ -154,6 +171,7 @@ class Journal(JournalReader):
         rows = [dealing_row(record)]
         self._write(entries.DEALT, record.dealing_id, sql.ADD_DEALING, rows)
 
+    @repeats
     def invite(self, cohorts: Sequence[CohortRecord]) -> None:
         """Write down who is about to be asked; all cohorts or none.
 
@@ -196,6 +214,7 @@ class Journal(JournalReader):
         rows = [(cohort_id, node_id, reason) for node_id, reason in nodes.items()]
         self._write(entries.RETURNED, cohort_id, sql.ADD_RETURNED, rows)
 
+    @repeats
     def void(
         self,
         cohort_id: str,
@@ -211,16 +230,20 @@ class Journal(JournalReader):
             _write_findings(connection, cohort_id, known)
             chain.append(connection, entries.VOID, [cohort_id])
 
+    @repeats
     def void_open(self, reason: str) -> int:
         """Void every cohort that was under way; its users stay used."""
         with self.database.transaction() as connection:
-            under_way = [name for (name,) in connection.execute(sql.OPEN_COHORTS)]
+            under_way = [
+                name for (name,) in connection.execute(sql.OPEN_COHORTS).fetchall()
+            ]
             connection.execute(sql.VOID_OPEN, (reason,))
             for cohort_id in under_way:
                 _write_findings(connection, cohort_id, [Finding("", SERVER, reason)])
             chain.append(connection, entries.VOID, under_way)
             return len(under_way)
 
+    @repeats
     def finish_round(self, record: RoundRecord, sums: Sequence[SumRecord]) -> str:
         """Write a finished round and its sums, all or nothing; give the new head.
 
@@ -258,6 +281,7 @@ class Journal(JournalReader):
         rows = [(record.arm, record.round_number, record.reason)]
         return self._write(entries.RETIRED, record.arm, sql.ADD_RETIRED, rows)
 
+    @repeats
     def _write(
         self,
         kind: str,
@@ -273,7 +297,7 @@ class Journal(JournalReader):
 
     def _end_cohort(
         self,
-        connection: sqlite3.Connection,
+        connection: Transaction,
         cohort_id: str,
         statement: str,
         values: Sequence[object],
@@ -308,13 +332,15 @@ class Journal(JournalReader):
             )
 
 
-def _check_present(run_dir: Path) -> None:
-    if not (run_dir / FILE_NAME).is_file():
-        raise JournalError(f"{run_dir} holds no run (no {FILE_NAME} in it)")
+def _founded(run_dir: Path) -> RunStore:
+    store = store_of(run_dir)
+    if not store.holds_run():
+        raise JournalError(f"{run_dir} holds no run ({store.name} is not there)")
+    return store
 
 
 def _write_findings(
-    connection: sqlite3.Connection, cohort_id: str, findings: Sequence[Finding]
+    connection: Transaction, cohort_id: str, findings: Sequence[Finding]
 ) -> None:
     connection.executemany(
         sql.ADD_FINDING,

@@ -14,13 +14,7 @@ from wallflower.protocol.files.closing import Closing
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.strategy.config import ExperimentConfig, config_from_canonical
 from wallflower.strategy.store import chain, event_log, sql
-from wallflower.strategy.store.database import (
-    FILE_NAME,
-    Database,
-    Result,
-    RunLock,
-    cannot_open,
-)
+from wallflower.strategy.store.database import Lease, Result, RunStore, cannot_open
 from wallflower.strategy.store.entries import (
     Askable,
     CohortRecord,
@@ -56,35 +50,36 @@ class JournalReader(Closing):
 
     Parameters
     ----------
-    run_dir : Path
-        Where the file lies.
-    lock : RunLock | None
+    store : RunStore
+        Where the run is written down.
+    lease : Lease | None
         The writer's; None opens for reading only.
     new : bool
         True until the run is founded: if that fails there is nothing to resume.
     """
 
     def __init__(
-        self, run_dir: Path, lock: RunLock | None, *, new: bool = False
+        self, store: RunStore, lease: Lease | None, *, new: bool = False
     ) -> None:
-        self.run_dir = run_dir
-        self.path = run_dir / FILE_NAME
-        self._lock = lock
+        self.run_dir = store.run_dir
+        self.path = store.name
+        self._store = store
+        self._lease = lease
         self._new = new
         self._kept: dict[str, Any] = {}
-        self.told_bytes = event_log.size(run_dir) if lock is None else None
+        self.told_bytes = event_log.size(self.run_dir) if lease is None else None
         try:
-            self.database = Database(self.path, self._explain, read_only=lock is None)
+            self.database = store.open_journal(self._explain, lease)
         except BaseException:
-            if lock is not None:
-                lock.release()
+            if lease is not None:
+                lease.release()
             raise
 
     def close(self) -> None:
-        """Close the file and release the lock."""
+        """Close the database and leave the run to another server."""
         self.database.close()
-        if self._lock is not None:
-            self._lock.release()
+        if self._lease is not None:
+            self._lease.release()
 
     async def call(self, work: Callable[..., Result], *arguments: object) -> Result:
         """Do something with the file on its own thread, and wait for it."""
@@ -98,7 +93,7 @@ class JournalReader(Closing):
         self, error: Exception, no_room: bool
     ) -> JournalError | UnavailableError:
         if isinstance(error, OSError):
-            return cannot_open(self.path, error)
+            return cannot_open(Path(self.path), error)
         if not no_room:
             return JournalError(f"{self.path}: {error}")
         advice = (
@@ -111,7 +106,7 @@ class JournalReader(Closing):
 
     def _read_once(self, name: str, read: Callable[[], Result]) -> Result:
         """Read something; a reader, to whom it stays as it is, keeps what it read."""
-        if self._lock is not None:
+        if self._lease is not None:
             return read()
         if name not in self._kept:
             self._kept[name] = read()

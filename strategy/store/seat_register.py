@@ -7,13 +7,12 @@ can change later in which order seats were given, who had them, or who answered.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from wallflower.protocol.errors import InputError, JournalError
 from wallflower.strategy.store import chain, entries, seat_sql
-from wallflower.strategy.store.database import Database
+from wallflower.strategy.store.database import Database, Transaction, repeats
 from wallflower.strategy.store.seats import (
     SeatCounts,
     SeatedCohort,
@@ -34,10 +33,11 @@ class SeatRegister:
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
 
     # --- writing ---------------------------------------------------------------
 
+    @repeats
     def open_seats(self, cohorts: Sequence[SeatedCohort], deck: Sequence[str]) -> None:
         """Open the seats of a round, in the order in which they will be given.
 
@@ -46,7 +46,7 @@ class SeatRegister:
         are in the journal already. Opening what was opened before changes nothing.
         """
         _check_deck(cohorts, deck)
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             if _are_open(connection, cohorts):
                 return
             [(number, first, seat)] = connection.execute(
@@ -72,10 +72,9 @@ class SeatRegister:
                     for cohort in cohorts
                 ],
             )
-            connection.executemany(
-                seat_sql.ADD_SEAT,
-                ((seat + place, numbers[name]) for place, name in enumerate(deck)),
-            )
+            order = json.dumps([numbers[name] for name in deck])
+            connection.execute(seat_sql.ADD_SEATS, (seat, order))
+            connection.execute(seat_sql.AFTER_OPENING)
             chain.append(connection, entries.OPENED, [str(number)])
 
     def close_seats(self, cohort_ids: Sequence[str]) -> Mapping[str, SeatCounts]:
@@ -84,8 +83,22 @@ class SeatRegister:
         A cohort that was closed before, or whose closing a crash cut short, may be
         closed again. One cohort of a deck may be closed alone.
         """
+        closing = self._begin_closing(cohort_ids)
+        # Nothing changes these seats any more, so nobody waits while they are read.
+        digests = {
+            cohort_id: chain.digest_seats(self.database.rows, entries.CLOSED, cohort_id)
+            for cohort_id in closing
+        }
+        if closing:
+            self._end_closing(closing, digests)
+        return {cohort_id: self._count(cohort_id) for cohort_id in cohort_ids}
+
+    @repeats
+    def _begin_closing(self, cohort_ids: Sequence[str]) -> dict[str, int]:
+        """End all seats; return the numbers of the cohorts that are not yet closed."""
         closing: dict[str, int] = {}
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
+            connection.execute(seat_sql.LOCK_SEATS)
             for cohort_id in cohort_ids:
                 rows = connection.execute(
                     seat_sql.STATE_OF_SEATED, (cohort_id,)
@@ -98,47 +111,44 @@ class SeatRegister:
                 if state == "open":
                     connection.execute(seat_sql.BEGIN_CLOSING, (number,))
                     connection.execute(seat_sql.END_UNANSWERED, (number,))
-        # Nothing changes these seats any more, so nobody waits while they are read.
-        digests = {
-            cohort_id: chain.digest_seats(
-                self._database.rows, entries.CLOSED, cohort_id
+        return closing
+
+    @repeats
+    def _end_closing(
+        self, closing: Mapping[str, int], digests: Mapping[str, str]
+    ) -> None:
+        with self.database.transaction() as connection:
+            connection.executemany(
+                seat_sql.END_CLOSING, [(number,) for number in closing.values()]
             )
-            for cohort_id in closing
-        }
-        if closing:
-            with self._database.transaction() as connection:
-                connection.executemany(
-                    seat_sql.END_CLOSING, [(number,) for number in closing.values()]
-                )
-                chain.append(connection, entries.CLOSED, list(closing), digests)
-        return {cohort_id: self._count(cohort_id) for cohort_id in cohort_ids}
+            chain.append(connection, entries.CLOSED, list(closing), digests)
 
     def forget_contributions(self, cohort_ids: Sequence[str]) -> None:
         """Drop the answers of cohorts whose outcome is written down."""
         for cohort_id in cohort_ids:
             for part in self._answered_seats(cohort_id):
                 numbers = json.dumps([number for _, number in part])
-                self._database.write((seat_sql.FORGET_BODIES, [(numbers,)]))
+                self.database.write((seat_sql.FORGET_BODIES, [(numbers,)]))
 
     def show_unmeasured(self, arm: int, reason: str) -> None:
         """Say what to show to whoever gets no seat from now on, and why."""
-        self._database.write((seat_sql.SHOW_UNMEASURED, [(arm, reason)]))
+        self.database.write((seat_sql.SHOW_UNMEASURED, [(arm, reason)]))
 
     # --- reading ---------------------------------------------------------------
 
     def count_seats(self) -> Mapping[str, SeatCounts]:
         """Count the seats of the cohorts that are open."""
-        found = _counts(self._database.rows(seat_sql.COUNT_OPEN))
+        found = _counts(self.database.rows(seat_sql.COUNT_OPEN))
         return {
             cohort_id: found.get(cohort_id, SeatCounts())
-            for (cohort_id,) in self._database.rows(seat_sql.OPEN_SEATED)
+            for (cohort_id,) in self.database.rows(seat_sql.OPEN_SEATED)
         }
 
     def read_contributions(self, cohort_id: str) -> Iterator[tuple[str, bytes]]:
         """Return the answers of a closed cohort by visitor, sorted by visitor."""
         for part in self._answered_seats(cohort_id):
             numbers = json.dumps([number for _, number in part])
-            bodies = dict(self._database.rows(seat_sql.BODIES, numbers))
+            bodies = dict(self.database.rows(seat_sql.BODIES, numbers))
             for visitor, number in part:
                 if number not in bodies:
                     raise JournalError(
@@ -149,10 +159,10 @@ class SeatRegister:
 
     def seated(self) -> list[SeatedRecord]:
         """Every cohort that ever had seats, in order."""
-        found = _counts(self._database.rows(seat_sql.COUNT_ALL))
+        found = _counts(self.database.rows(seat_sql.COUNT_ALL))
         return [
             SeatedRecord(*(*terms, found.get(terms[0], SeatCounts())))
-            for terms in self._database.rows(seat_sql.SEATED)
+            for terms in self.database.rows(seat_sql.SEATED)
         ]
 
     def read_seats(self, cohort_ids: Sequence[str]) -> Iterator[SeatRecord]:
@@ -160,9 +170,9 @@ class SeatRegister:
         decks = sorted({self._closed(cohort_id)[1] for cohort_id in cohort_ids})
         wanted = set(cohort_ids)
         for deck in decks:
-            names = dict(self._database.rows(seat_sql.DECK_COHORTS, deck))
-            [(after, last)] = self._database.rows(seat_sql.SEATS_OF_DECK[0], str(deck))
-            while part := self._database.rows(
+            names = dict(self.database.rows(seat_sql.DECK_COHORTS, deck))
+            [(after, last)] = self.database.rows(seat_sql.SEATS_OF_DECK[0], str(deck))
+            while part := self.database.rows(
                 seat_sql.SEAT_RECORDS, after, int(last), _AT_ONCE
             ):
                 after = part[-1][0]
@@ -172,19 +182,17 @@ class SeatRegister:
 
     def _count(self, cohort_id: str) -> SeatCounts:
         number, _ = self._closed(cohort_id)
-        return SeatCounts.count(
-            dict(self._database.rows(seat_sql.COUNT_COHORT, number))
-        )
+        return SeatCounts.count(dict(self.database.rows(seat_sql.COUNT_COHORT, number)))
 
     def _answered_seats(self, cohort_id: str) -> Iterator[list[tuple[str, int]]]:
         number, _ = self._closed(cohort_id)
-        seats = self._database.rows(seat_sql.ANSWERED_SEATS, number)
+        seats = self.database.rows(seat_sql.ANSWERED_SEATS, number)
         for first in range(0, len(seats), _AT_ONCE):
             yield seats[first : first + _AT_ONCE]
 
     def _closed(self, cohort_id: str) -> tuple[int, int]:
         """Return the numbers of a closed cohort and of its deck."""
-        rows = self._database.rows(seat_sql.STATE_OF_SEATED, cohort_id)
+        rows = self.database.rows(seat_sql.STATE_OF_SEATED, cohort_id)
         if not rows:
             raise _no_seats(cohort_id)
         [(number, state, deck)] = rows
@@ -208,7 +216,7 @@ def _check_deck(cohorts: Sequence[SeatedCohort], deck: Sequence[str]) -> None:
         )
 
 
-def _are_open(connection: sqlite3.Connection, cohorts: Sequence[SeatedCohort]) -> bool:
+def _are_open(connection: Transaction, cohorts: Sequence[SeatedCohort]) -> bool:
     """Return whether cohorts had their seats before; raise where only some had."""
     known = [
         bool(

@@ -46,6 +46,12 @@ CREATE TABLE unmeasured (
 ) STRICT;
 """
 
+# --- what SQLite needs no statement for: whoever writes has locked the whole file -----
+
+LOCK_VISITORS = "SELECT ?"  # to look them up and to write them down as one
+LOCK_SEATS = "SELECT 'all of them'"
+AFTER_OPENING = "SELECT 'the planner knows'"
+
 # --- the orchestrator -----------------------------------------------------------
 
 NEXT_NUMBERS = (
@@ -54,7 +60,10 @@ NEXT_NUMBERS = (
     "(SELECT coalesce(max(number), 0) + 1 FROM seat)"
 )
 ADD_SEATED = "INSERT INTO seated VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'open')"
-ADD_SEAT = "INSERT INTO seat VALUES (?, ?, 'free', NULL, NULL)"
+# By the number of the first, and the cohorts as JSON.
+ADD_SEATS = (
+    "INSERT INTO seat SELECT ? + key, value, 'free', NULL, NULL FROM json_each(?)"
+)
 STATE_OF_SEATED = "SELECT number, state, deck FROM seated WHERE cohort_id = ?"
 BEGIN_CLOSING = "UPDATE seated SET state = 'closing' WHERE number = ?"
 END_UNANSWERED = (
@@ -137,6 +146,8 @@ SEATS_OF = (
     "FROM seat JOIN seated ON seated.number = seat.cohort "
     "WHERE seat.visitor IN (SELECT value FROM json_each(?)) ORDER BY seat.number"
 )
+# The same, about to be changed: PostgreSQL locks these rows until they are.
+SEATS_TO_ANSWER = f"{SEATS_OF} /* for update */"
 TAKE_SEAT = "UPDATE seat SET state = 'taken', visitor = ?, arrival = ? WHERE number = ?"
 ANSWER_SEAT = "UPDATE seat SET state = 'answered' WHERE number = ?"
 ADD_CONTRIBUTION = "INSERT INTO contribution VALUES (?, ?)"

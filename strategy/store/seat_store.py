@@ -10,16 +10,22 @@ import asyncio
 import functools
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from wallflower.protocol.errors import JournalError, UnavailableError, WallflowerError
+from wallflower.protocol.errors import (
+    InputError,
+    JournalError,
+    UnavailableError,
+    WallflowerError,
+)
 from wallflower.protocol.files.closing import Closing
 from wallflower.strategy.store import seat_sql
-from wallflower.strategy.store.database import FILE_NAME, Database
+from wallflower.strategy.store.database import Database, repeats
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import store_of
 from wallflower.strategy.store.seats import (
     AnswerResult,
     NoFreeSeat,
@@ -32,6 +38,7 @@ ALREADY_ANSWERED, NO_FREE_SEAT = "already-answered", "no-free-seat"
 Arrival: TypeAlias = tuple[str, bytes]  # visitor, arrival
 Answer: TypeAlias = tuple[str, bytes, str, bytes]  # visitor, arrival, cohort, body
 _Rows: TypeAlias = Callable[..., list[Any]]
+_LONGEST_NAME = 200
 _MOST_AT_ONCE = 256  # calls in one transaction
 
 
@@ -88,8 +95,9 @@ class SeatStore(Closing):
         """Open the seats of a run, whether or not an orchestrator works on it."""
         with Journal.read(run_dir) as journal:
             most = journal.config.privacy.max_participations
-        path = run_dir / FILE_NAME
-        return cls(Database(path, functools.partial(_explain, path)), most, clock)
+        store = store_of(run_dir)
+        explain = functools.partial(_explain, store.name)
+        return cls(store.open_seats(explain), most, clock)
 
     def close(self) -> None:
         """Close the database."""
@@ -109,22 +117,28 @@ class SeatStore(Closing):
         """
         return self.take_seats([(visitor, arrival)])[0]
 
+    @repeats
     def take_seats(self, arrivals: Sequence[Arrival]) -> list[TakenSeat | NoFreeSeat]:
         """Do what `take_seat` does for several arrivals, all or none."""
+        visitors = _listed(visitor for visitor, _ in arrivals)
         # Most people may come while no seat is free: they write nothing and wait for
         # nobody.
         if not self.database.rows(seat_sql.IS_ANY_FREE):
-            return self._seat(self.database.rows, arrivals, free=[])[0]
+            found = self._seats_of(self.database.rows, seat_sql.SEATS_OF, visitors)
+            return self._seat(self.database.rows, arrivals, found, [])[0]
         with self.database.transaction() as connection:
 
             def rows(query: str, *values: object) -> list[Any]:
                 return connection.execute(query, values).fetchall()
 
-            free = [
-                (number, self._cohort(rows, cohort))
-                for number, cohort in rows(seat_sql.FREE_SEATS, len(arrivals))
-            ]
-            replies, taken = self._seat(rows, arrivals, free)
+            rows(seat_sql.LOCK_VISITORS, visitors)
+            found = self._seats_of(rows, seat_sql.SEATS_OF, visitors)
+            wanted = sum(
+                self._kept_seat(found.get(visitor, ()), arrival) is None
+                for visitor, arrival in arrivals
+            )
+            free = self._free_seats(rows, wanted) if wanted else []
+            replies, taken = self._seat(rows, arrivals, found, free)
             connection.executemany(seat_sql.TAKE_SEAT, taken)
         return replies
 
@@ -138,6 +152,7 @@ class SeatStore(Closing):
         """
         return self.store_answers([(visitor, arrival, cohort_id, body)])[0]
 
+    @repeats
     def store_answers(self, answers: Sequence[Answer]) -> list[AnswerResult]:
         """Do what `store_answer` does for several answers, all or none."""
         results, bodies, now = [], dict[int, bytes](), self._clock()
@@ -146,7 +161,8 @@ class SeatStore(Closing):
             def rows(query: str, *values: object) -> list[Any]:
                 return connection.execute(query, values).fetchall()
 
-            found = self._seats_of(rows, [visitor for visitor, *_ in answers])
+            visitors = _listed(visitor for visitor, *_ in answers)
+            found = self._seats_of(rows, seat_sql.SEATS_TO_ANSWER, visitors)
             for visitor, arrival, cohort_id, body in answers:
                 seat = _with_arrival(found.get(visitor, []), arrival)
                 if seat is None or seat.cohort.cohort_id != cohort_id:
@@ -169,22 +185,30 @@ class SeatStore(Closing):
         self,
         rows: _Rows,
         arrivals: Sequence[Arrival],
+        found: dict[str, list[_Seat]],
         free: list[tuple[int, _Cohort]],
     ) -> tuple[list[TakenSeat | NoFreeSeat], list[tuple[str, bytes, int]]]:
         """Say who gets which of the free seats, and what to write down."""
-        replies, taken, now = list[TakenSeat | NoFreeSeat](), [], self._clock()
-        found = self._seats_of(rows, [visitor for visitor, _ in arrivals])
-        left = [seat for seat in reversed(free) if now <= seat[1].seats_until]
+        replies, taken = list[TakenSeat | NoFreeSeat](), []
         for visitor, arrival in arrivals:
             mine = found.setdefault(visitor, [])
             kept = self._kept_seat(mine, arrival)
-            if kept is None and left:
-                number, cohort = left.pop()
+            if kept is None and free:
+                number, cohort = free.pop()
                 mine.append(_Seat(number, cohort, SeatState.TAKEN, arrival, True))
                 taken.append((visitor, arrival, number))
                 kept = TakenSeat(cohort.cohort_id, cohort.arm)
             replies.append(kept or self._unmeasured(rows))
         return replies, taken
+
+    def _free_seats(self, rows: _Rows, most: int) -> list[tuple[int, _Cohort]]:
+        """Return free seats, the first to be given last."""
+        now = self._clock()
+        free = [
+            (number, self._cohort(rows, cohort))
+            for number, cohort in rows(seat_sql.FREE_SEATS, most)
+        ]
+        return [seat for seat in reversed(free) if now <= seat[1].seats_until]
 
     def _kept_seat(
         self, mine: Sequence[_Seat], arrival: bytes
@@ -201,10 +225,12 @@ class SeatStore(Closing):
             return NoFreeSeat(mine[-1].cohort.arm, ALREADY_ANSWERED)
         return None
 
-    def _seats_of(self, rows: _Rows, visitors: Sequence[str]) -> dict[str, list[_Seat]]:
+    def _seats_of(
+        self, rows: _Rows, query: str, visitors: str
+    ) -> dict[str, list[_Seat]]:
         found: dict[str, list[_Seat]] = {}
         for visitor, number, cohort, state, arrival, in_open_deck in rows(
-            seat_sql.SEATS_OF, json.dumps(visitors)
+            query, visitors
         ):
             found.setdefault(visitor, []).append(
                 _Seat(
@@ -232,6 +258,21 @@ class SeatStore(Closing):
 _HELD = (SeatState.TAKEN, SeatState.ANSWERED)
 
 
+def _listed(visitors: Iterable[str]) -> str:
+    """Write names as JSON."""
+    names = list(visitors)
+    for name in names:
+        check_visitor(name)
+    return json.dumps(names)
+
+
+def check_visitor(name: str) -> None:
+    """Refuse a name that no database keeps as it is; raises InputError."""
+    if not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME:
+        allowed = f"1 to {_LONGEST_NAME} printable characters"
+        raise InputError("visitor", repr(name[:40]), allowed)
+
+
 def _with_arrival(seats: Sequence[_Seat], arrival: bytes) -> _Seat | None:
     return next((seat for seat in seats if seat.arrival == arrival), None)
 
@@ -247,13 +288,13 @@ def _repeated(
     return AnswerResult.TAKEN if kept == body else AnswerResult.ANOTHER
 
 
-def _explain(path: Path, error: Exception, no_room: bool) -> WallflowerError:
+def _explain(name: str, error: Exception, no_room: bool) -> WallflowerError:
     if no_room:
         return UnavailableError(
-            f"{path} cannot be written ({error}); nothing of this call was kept: make "
+            f"{name} cannot be written ({error}); nothing of this call was kept: make "
             "room"
         )
-    return JournalError(f"{path}: {error}")
+    return JournalError(f"{name}: {error}")
 
 
 _Call = TypeVar("_Call")
@@ -278,12 +319,14 @@ class SeatQueue:
 
     async def take_seat(self, visitor: str, arrival: bytes) -> TakenSeat | NoFreeSeat:
         """See `SeatStore.take_seat`."""
+        check_visitor(visitor)  # alone: it is not the others' fault
         return await self._arrivals.call((visitor, arrival))
 
     async def store_answer(
         self, visitor: str, arrival: bytes, cohort_id: str, body: bytes
     ) -> AnswerResult:
         """See `SeatStore.store_answer`."""
+        check_visitor(visitor)
         return await self._answers.call((visitor, arrival, cohort_id, body))
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,11 @@ from wallflower.protocol.errors import JournalError
 from wallflower.protocol.files.closing import Closing
 from wallflower.protocol.secure_sum.session import PartyId, SecureSum, Void
 from wallflower.strategy.store import sql
-from wallflower.strategy.store.database import Database
+from wallflower.strategy.store.database import (
+    Database,
+    Explain,
+    SqliteDatabase,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +45,28 @@ class StageEvent:
 
 
 class Spool(Closing):
-    """One SQLite file (WAL) for all cohorts of a run; one thread writes it.
+    """The answers to all cohorts of a run that are not summed; one thread writes them.
 
     Parameters
     ----------
-    path : Path
-        The file; created with mode 0600 if it is not there.
+    path : Path | str
+        The file, made with mode 0600 if it is not there; or what a message calls it.
+    open_tables : Callable[[Explain], Database], optional
+        How to open the tables that lie elsewhere: `Journal.open_spool`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        open_tables: Callable[[Explain], Database] | None = None,
+    ) -> None:
         self._path = path
         self._is_open = False
-        self._database = Database(path, self._explain, schema=sql.SPOOL_SCHEMA)
+        self._database = (
+            SqliteDatabase(Path(path), self._explain, schema=sql.SPOOL_SCHEMA)
+            if open_tables is None
+            else open_tables(self._explain)
+        )
         self._is_open = True
 
     def _explain(self, error: Exception, _no_room: bool) -> JournalError:

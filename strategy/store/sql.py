@@ -193,7 +193,7 @@ PARTICIPATIONS = (
     "WHERE (cohort_id, node_id) NOT IN (SELECT cohort_id, node_id FROM returned) "
     "GROUP BY node_id, value UNION ALL "
     "SELECT count(*) AS times FROM seat WHERE visitor IS NOT NULL GROUP BY visitor"
-    ") GROUP BY times"
+    ") AS asked GROUP BY times"
 )
 SIZES = "SELECT cohort_id, node_id, json_array_length(users) FROM invitation"
 
@@ -281,14 +281,14 @@ SUBJECTS = (
 # --- the spool -----------------------------------------------------------------
 
 SPOOL_SCHEMA = """
-CREATE TABLE IF NOT EXISTS cohort (
+CREATE TABLE IF NOT EXISTS spooled (
     cohort_id TEXT PRIMARY KEY,
     stage     TEXT NOT NULL,
     snapshot  BLOB,
     outcome   TEXT
 ) STRICT;
-CREATE TABLE IF NOT EXISTS event (
-    cohort_id TEXT NOT NULL REFERENCES cohort ON DELETE CASCADE,
+CREATE TABLE IF NOT EXISTS spooled_event (
+    cohort_id TEXT NOT NULL REFERENCES spooled ON DELETE CASCADE,
     number    INTEGER NOT NULL,
     party     TEXT NOT NULL,
     lost      TEXT,
@@ -296,19 +296,20 @@ CREATE TABLE IF NOT EXISTS event (
     PRIMARY KEY (cohort_id, number)
 ) STRICT, WITHOUT ROWID;
 """
-SPOOLED_COHORTS = "SELECT cohort_id FROM cohort ORDER BY rowid"
-SPOOLED_COHORT = "SELECT stage, snapshot, outcome FROM cohort WHERE cohort_id = ?"
+SPOOLED_COHORTS = "SELECT cohort_id FROM spooled ORDER BY rowid"
+SPOOLED_COHORT = "SELECT stage, snapshot, outcome FROM spooled WHERE cohort_id = ?"
 SPOOLED_EVENTS = (
-    "SELECT number, party, body, lost FROM event WHERE cohort_id = ? ORDER BY number"
+    "SELECT number, party, body, lost FROM spooled_event WHERE cohort_id = ? "
+    "ORDER BY number"
 )
 SPOOL_STAGE = (
-    "INSERT INTO cohort VALUES (?, ?, ?, NULL) ON CONFLICT DO UPDATE "
+    "INSERT INTO spooled VALUES (?, ?, ?, NULL) ON CONFLICT (cohort_id) DO UPDATE "
     "SET stage = excluded.stage, snapshot = excluded.snapshot"
 )
 SPOOL_OUTCOME = (
-    "INSERT INTO cohort VALUES (?, 'over', NULL, ?) ON CONFLICT DO UPDATE "
+    "INSERT INTO spooled VALUES (?, 'over', NULL, ?) ON CONFLICT (cohort_id) DO UPDATE "
     "SET stage = 'over', snapshot = NULL, outcome = excluded.outcome"
 )
-SPOOL_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?)"
-DROP_EVENTS = "DELETE FROM event WHERE cohort_id = ?"
-DROP_COHORT = "DELETE FROM cohort WHERE cohort_id = ?"
+SPOOL_EVENT = "INSERT INTO spooled_event VALUES (?, ?, ?, ?, ?)"
+DROP_EVENTS = "DELETE FROM spooled_event WHERE cohort_id = ?"
+DROP_COHORT = "DELETE FROM spooled WHERE cohort_id = ?"

@@ -28,9 +28,9 @@ from wallflower.strategy.bandit.policy import (
 from wallflower.strategy.bandit.recorded import State
 from wallflower.strategy.bandit.spec import PolicySpec
 from wallflower.strategy.config import load_config
-from wallflower.strategy.store import operator_requests
 from wallflower.strategy.store.events import Event, RoundFinished
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import requests_of
 
 NAME = "even-split"
 
@@ -183,7 +183,7 @@ def test_a_run_of_it_that_was_stopped_goes_on(tmp_path: Path) -> None:
 
     async def pause(event: Event) -> None:
         if isinstance(event, RoundFinished):
-            operator_requests.request_pause(run_dir)
+            requests_of(run_dir).request_pause()
 
     asyncio.run(run_local(EngineJob(config, run_dir, "run", pause)))
     for words in (

@@ -30,7 +30,8 @@ from wallflower.engines.stopping import (
 )
 from wallflower.protocol.errors import InputError
 from wallflower.strategy.config import load_config
-from wallflower.strategy.store import events, operator_requests
+from wallflower.strategy.store import events
+from wallflower.strategy.store.run_store import requests_of
 
 # Six people an arm and so sure a test: one round decided in 0 of 20,000 simulations.
 SLOW = (
@@ -75,7 +76,7 @@ def test_the_round_under_way_finishes_and_nobody_who_was_asked_is_lost(
             time.sleep(0.05)
         stop(process, run_dir)
         while (
-            not operator_requests.is_pause_requested(run_dir)
+            not requests_of(run_dir).is_pause_requested()
             and time.monotonic() < deadline
         ):
             time.sleep(0.05)
@@ -108,7 +109,7 @@ def test_a_run_that_nobody_works_on_cannot_be_paused(tmp_path: Path) -> None:
     assert invoke("run", write(tmp_path), "--run-dir", run_dir)[0] == 0
     code, said = invoke("pause", run_dir)
     assert (code, "no server works on" in said) == (4, True)
-    assert not operator_requests.is_pause_requested(run_dir)
+    assert not requests_of(run_dir).is_pause_requested()
 
 
 @pytest.mark.parametrize("clock", ["25:00", "6:30", "noon", "06:30:01"])
@@ -147,7 +148,7 @@ async def told(
     async def engine(job: EngineJob) -> None:
         nonlocal ended
         await job.listen(heard)
-        while not operator_requests.is_pause_requested(job.run_dir):  # noqa: ASYNC110 (a file tells nobody)
+        while not requests_of(job.run_dir).is_pause_requested():  # noqa: ASYNC110 (a file tells nobody)
             await asyncio.sleep(0.01)
         ended = True
 

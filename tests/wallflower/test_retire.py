@@ -28,9 +28,10 @@ from wallflower.strategy.config import (
     PolicySettings,
     load_config,
 )
-from wallflower.strategy.store import events, operator_requests
+from wallflower.strategy.store import events
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import requests_of
 
 # Three arms alike, in rounds of a dozen people each and arm.
 EVEN = SMALL.replace("first-batch = 40", "first-batch = 12").replace(
@@ -151,7 +152,7 @@ def test_what_cannot_be_retired_is_refused_and_nothing_is_written(
     assert (code, why in said) == (2, True), said
     with Journal.read(run_dir) as journal:
         assert journal.head == before
-    assert operator_requests.read_retirements(run_dir) == {}
+    assert requests_of(run_dir).read_retirements() == {}
 
 
 @pytest.mark.parametrize("reason", ["", "  ", "\x1b[31mred", "x" * 501])

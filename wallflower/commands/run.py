@@ -182,9 +182,9 @@ def _show(command: str, loaded: Run, output: str) -> None:
 
 def _is_under_way(loaded: Run) -> bool:
     """Return whether a server works on the run at this moment."""
-    from wallflower.strategy.store.database import RunLock
+    from wallflower.strategy.store.run_store import is_held
 
-    return RunLock.is_held(loaded.path)
+    return is_held(loaded.path)
 
 
 def _show_json(command: str, loaded: Run) -> None:

@@ -34,7 +34,6 @@ from wallflower.strategy.store.event_log import EventLog
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_store import SeatQueue, SeatStore
 from wallflower.strategy.store.seats import NoFreeSeat, TakenSeat
-from wallflower.strategy.store.spool import Spool
 from wallflower.strategy.transport.memory import MemoryTransport
 from wallflower.strategy.watch.telemetry import fan_out
 
@@ -42,7 +41,6 @@ _INVITER_FILE = "simulated-inviter.key"
 _AT_ONCE = 32  # people who are there at the same time
 _PAUSE_S = 0.02  # until the next one comes where no seat is free
 _LOOK_S = 0.05
-_SPOOL = "spool.sqlite"
 
 
 def check_arrivals(config: ExperimentConfig) -> None:
@@ -192,7 +190,7 @@ async def rehearse_arrivals(job: EngineJob) -> None:
     with (
         Journal.resume(run_dir, config) as journal,
         EventLog(run_dir) as log,
-        Spool(run_dir / _SPOOL) as spool,
+        journal.open_spool() as spool,
         SeatStore.open(run_dir) as store,
     ):
         check_hosted_ledger(journal)

@@ -59,9 +59,9 @@ from wallflower.results.run_folder import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.run_state import round_after_retirement
 from wallflower.strategy.server_app_files import FAILURE_FILE
-from wallflower.strategy.store import event_log, operator_requests
-from wallflower.strategy.store.database import RunLock
+from wallflower.strategy.store import event_log
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import is_held, requests_of
 from wallflower.strategy.transport.grpc.host import enrolment_key, grpc_certificates
 
 _log = logging.getLogger(__name__)
@@ -242,15 +242,13 @@ async def _wait_for_death(run_dir: Path) -> None:
 
 def _is_served(run_dir: Path) -> bool:
     with contextlib.suppress(WallflowerError):
-        return RunLock.is_held(run_dir)
+        return is_held(run_dir)
     return True  # a lock that cannot be opened shows nothing
 
 
 def _ended_in_order(run_dir: Path) -> bool:
     """Check whether a server that is gone ended in order."""
-    if (run_dir / FAILURE_FILE).exists() or operator_requests.is_pause_requested(
-        run_dir
-    ):
+    if (run_dir / FAILURE_FILE).exists() or requests_of(run_dir).is_pause_requested():
         return True
     with contextlib.suppress(WallflowerError), Journal.read(run_dir) as journal:
         last = round_after_retirement(journal)

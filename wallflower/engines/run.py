@@ -34,10 +34,9 @@ from wallflower.stated_experiment import Source, experiment_of
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.own_loop import run_to_end
 from wallflower.strategy.run.run_state import next_round
-from wallflower.strategy.store import operator_requests
-from wallflower.strategy.store.database import RunLock
 from wallflower.strategy.store.entries import Retirement
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import is_held, requests_of
 
 _LAST_WORDS_S = 30.0
 
@@ -179,7 +178,7 @@ def _carry_out(
 ) -> Path:
     if config.test_mode:
         sys.stderr.write(f"{TEST_MODE}\n")
-    operator_requests.withdraw_pause(directory)
+    requests_of(directory).withdraw_pause()
     with ExitStack() as stack:
         if page:
             address = stack.enter_context(_page_beside(directory))
@@ -202,7 +201,7 @@ def _carry_out(
             raise
     with Journal.read(directory) as journal:
         result = read_result(journal)
-    if result.finished is None and operator_requests.is_pause_requested(directory):
+    if result.finished is None and requests_of(directory).is_pause_requested():
         raise _StoppedRun(
             f"paused after round {result.rounds}; nobody who was asked is lost. "
             f"To go on: wallflower resume {directory}"
@@ -228,11 +227,11 @@ async def _say_waits(work: Coroutine[None, None, None], view: RunView) -> None:
 def pause_run(run: str) -> Path:
     """Ask the server that works on a run to stop after the round under way."""
     directory = find_run(run)
-    if not RunLock.is_held(directory):
+    if not is_held(directory):
         raise UnavailableError(
             f"no server works on {directory}: there is nothing to pause"
         )
-    operator_requests.request_pause(directory)
+    requests_of(directory).request_pause()
     return directory
 
 
@@ -250,8 +249,8 @@ def retire_arm(run: str, name: str, reason: str) -> str:
     with Journal.read(directory) as journal:
         journal.check_whole()
         arm = _in_the_race(journal, name)
-    if RunLock.is_held(directory):  # whoever works on it is asked
-        operator_requests.request_retirement(directory, arm, words)
+    if is_held(directory):  # whoever works on it is asked
+        requests_of(directory).request_retirement(arm, words)
         return f'"{name}" is retired when the round under way is over'
     with Journal.resume(directory) as journal:
         number, policy = next_round(journal)

@@ -17,7 +17,8 @@ from typing import Any
 
 from wallflower.engines.registry import Engine, EngineJob
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.store import events, operator_requests
+from wallflower.strategy.store import events
+from wallflower.strategy.store.run_store import requests_of
 
 FINISHING = "stops after this round; Ctrl-C again stops at once and loses its users"
 Say = Callable[[str], None]
@@ -69,12 +70,10 @@ class StopRequests:
 
     def stop_after_round(self) -> None:
         """Stop when the round is over; at once where none is, or the second time."""
-        if not self._under_way or operator_requests.is_pause_requested(
-            self._job.run_dir
-        ):
+        if not self._under_way or requests_of(self._job.run_dir).is_pause_requested():
             self.stop_at_once()
             return
-        operator_requests.request_pause(self._job.run_dir)
+        requests_of(self._job.run_dir).request_pause()
         self._say(FINISHING)
 
 

@@ -22,7 +22,6 @@ from wallflower.strategy.run.arriving.orchestrator import VisitorOrchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.store.event_log import EventLog
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.spool import Spool
 from wallflower.strategy.transport.grpc.host import (
     TrusteeInvitation,
     enrolment_key,
@@ -63,7 +62,7 @@ async def run_visitors(job: EngineJob) -> None:
     with (
         Journal.resume(run_dir, config) as journal,
         EventLog(run_dir) as log,
-        Spool(run_dir / "spool.sqlite") as spool,
+        journal.open_spool() as spool,
     ):
         async with (
             trustee_grpc(config, job.run_id, run_dir) as trustees,

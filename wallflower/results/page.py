@@ -46,10 +46,10 @@ from wallflower.results.scale import Scale, place_in_unit, scale_for
 from wallflower.results.statements import REASONS, annex_of, describe_end, verdict
 from wallflower.results.view import count_people
 from wallflower.strategy.run.verify import verify
-from wallflower.strategy.store.database import RunLock
 from wallflower.strategy.store.entries import VOID
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.losses import describe_findings
+from wallflower.strategy.store.run_store import is_held
 from wallflower.version import __version__
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _gather(journal: Journal) -> dict[str, Any]:
         "canonical": history.result.config.canonical(),
         "checks": checks,
         "holds": holds,
-        "verdict": verdict(history, checks, running=RunLock.is_held(journal.run_dir)),
+        "verdict": verdict(history, checks, running=is_held(journal.run_dir)),
         "arms": arms_of(
             history.arms,
             history.result.config.experiment.arms,

@@ -47,7 +47,6 @@ from wallflower.strategy.run.drawing import (
 )
 from wallflower.strategy.run.run_state import round_after_retirement
 from wallflower.strategy.run.spending import build_promise, read_spend
-from wallflower.strategy.store import operator_requests
 from wallflower.strategy.store.entries import (
     RETIRED,
     SUMMED,
@@ -59,6 +58,7 @@ from wallflower.strategy.store.entries import (
 )
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.losses import describe_findings
+from wallflower.strategy.store.run_store import requests_of
 
 # Engines that host everybody: the machine they run on holds every outcome.
 REHEARSALS = ("fast", "local", "simulation")
@@ -393,7 +393,7 @@ def read_result(journal: Journal) -> RunResult:
         retired=_retired(journal),
         retiring=tuple(
             arms[arm]
-            for arm in operator_requests.read_retirements(journal.run_dir)
+            for arm in requests_of(journal.run_dir).read_retirements()
             if arm < len(arms)
         ),
     )

@@ -17,8 +17,8 @@ from wallflower.protocol.errors import JournalError, WallflowerError
 from wallflower.protocol.numbers import counted
 from wallflower.results.cohorts import CohortRow
 from wallflower.strategy.run.verify import Check, run_check
-from wallflower.strategy.store.database import FILE_NAME
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import has_run
 from wallflower.strategy.store.seat_register import SeatRegister
 
 Spends = Mapping[tuple[str, str], tuple[str, ...]]  # cohort, node → users
@@ -178,11 +178,12 @@ def read_unfinished(
 def find_run(run: str) -> Path:
     """Find a run by its directory, or by its id below ``runs/``."""
     for directory in (Path(run), RUNS / run):
-        if (directory / FILE_NAME).is_file():
+        if has_run(directory):
             return directory
-    known = sorted(RUNS.glob(f"*/{FILE_NAME}"), key=lambda path: path.stat().st_mtime)
+    found = [path for path in RUNS.glob("*") if has_run(path)]
+    known = sorted(found, key=lambda path: path.stat().st_mtime)
     there = (
-        f"the latest in {RUNS}: {known[-1].parent.name}"
+        f"the latest in {RUNS}: {known[-1].name}"
         if known
         else "`run` prints where it is"
     )

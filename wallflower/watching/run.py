@@ -25,9 +25,9 @@ from wallflower.results.history import ArmRow, arm_rows
 from wallflower.results.live import OpenCohort, UnderWay
 from wallflower.results.result import ENDINGS, RunResult
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.store import event_log, events, operator_requests
-from wallflower.strategy.store.database import RunLock
+from wallflower.strategy.store import event_log, events
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import is_held, requests_of
 
 PARTS = ("banner", "verdict", "differences", "arms", "promise", "health", "check")
 _LOOK_S = 0.1  # how long an event waits at most until it is seen
@@ -139,8 +139,8 @@ class WatchedRun:
         """Check whether a server is there and what it was asked; tell what changed."""
         before = self._served, self._pausing
         with contextlib.suppress(OSError):
-            self._served = RunLock.is_held(self._directory)
-        self._pausing = operator_requests.is_pause_requested(self._directory)
+            self._served = is_held(self._directory)
+        self._pausing = requests_of(self._directory).is_pause_requested()
         self._seen = self._seen or event_log.written_at(self._directory)
         return before != (self._served, self._pausing)
 

@@ -206,7 +206,7 @@ async def test_an_answer_received_before_a_crash_in_its_stage_still_counts(
 
 def events_in(path: Path) -> int:
     with sqlite3.connect(path) as database:
-        [(count,)] = database.execute("SELECT count(*) FROM event")
+        [(count,)] = database.execute("SELECT count(*) FROM spooled_event")
     database.close()
     return int(count)
 
@@ -232,7 +232,7 @@ async def test_the_closed_set_is_on_disk_before_the_first_message_about_it(
             self, requests: Sequence[Request], *, timeout_s: float
         ) -> AsyncGenerator[Answer, None]:
             with sqlite3.connect(path) as database:
-                [row] = database.execute("SELECT stage FROM cohort")
+                [row] = database.execute("SELECT stage FROM spooled")
             database.close()
             seen.append(f"{row[0]}:{requests[0].request_id.partition('/')[2]}")
             async with aclosing(super().ask(requests, timeout_s=timeout_s)) as inner:

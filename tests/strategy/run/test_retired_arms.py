@@ -18,10 +18,11 @@ from wallflower.strategy.config import (
     PolicySettings,
 )
 from wallflower.strategy.run.verify import verify
-from wallflower.strategy.store import events, operator_requests
+from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import Retirement
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import requests_of
 
 HARM = "it harms people"
 
@@ -44,7 +45,7 @@ def in_round(there: World, number: int, *arms: int) -> Callable[[Event], None]:
     def react(event: Event) -> None:
         if isinstance(event, events.RoundStarted) and event.number == number:
             for arm in arms:
-                operator_requests.request_retirement(there.run_dir, arm, HARM)
+                requests_of(there.run_dir).request_retirement(arm, HARM)
 
     return react
 
@@ -73,7 +74,7 @@ async def test_an_arm_is_retired_when_the_round_under_way_is_over(
     assert set.union(*(arms for number, arms in asked.items() if number > 1)) == {0, 2}
     (told,) = (e for e in there.heard if isinstance(e, events.ArmRetired))
     assert (told.arm, told.number, told.reason) == (1, 2, HARM)
-    assert operator_requests.read_retirements(there.run_dir) == {}
+    assert requests_of(there.run_dir).read_retirements() == {}
     with Journal.read(there.run_dir) as journal:
         assert journal.retired() == [Retirement(1, 2, HARM)]
     assert problems(there.run_dir) == []
@@ -134,7 +135,7 @@ async def test_an_arm_that_cannot_be_retired_any_more_is_told_and_the_run_goes_o
         await there.run()
     (told,) = (e for e in there.heard if isinstance(e, events.RetirementRefused))
     assert (told.arm, "over" in told.text) == (0, True)
-    assert operator_requests.read_retirements(there.run_dir) == {}
+    assert requests_of(there.run_dir).read_retirements() == {}
     assert problems(there.run_dir) == []
 
 
@@ -154,7 +155,7 @@ async def test_a_request_outlives_the_server_and_the_cohorts_it_left_are_not_use
         there.react = react
         with pytest.raises(StoppedError):
             await there.run()
-        assert operator_requests.read_retirements(there.run_dir) == {1: HARM}
+        assert requests_of(there.run_dir).read_retirements() == {1: HARM}
         there.react = lambda event: None
         await there.run()
     with Journal.read(there.run_dir) as journal:

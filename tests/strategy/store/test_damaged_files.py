@@ -13,10 +13,11 @@ import pytest
 from tests.strategy.store.test_journal import cohort, config, finished, summed
 from wallflower.clients.node.ledger_tables import read_spends
 from wallflower.protocol.errors import JournalError, UnavailableError
-from wallflower.strategy.store import event_log, operator_requests
+from wallflower.strategy.store import event_log
 from wallflower.strategy.store.database import RunLock
 from wallflower.strategy.store.events import RoundFinished
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.operator_requests import RequestFiles
 
 DEEP = "[" * 100_000
 NO_EVENTS = {
@@ -37,19 +38,19 @@ def run_dir(tmp_path: Path) -> Path:
 def test_a_request_to_retire_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "retire-0").write_bytes(b"\xff")
     with pytest.raises(JournalError, match=r"retire-0 .* by `wallflower retire`"):
-        operator_requests.read_retirements(tmp_path)
+        RequestFiles(tmp_path).read_retirements()
 
 
 def test_a_request_to_retire_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "retire-0").mkdir()
     with pytest.raises(JournalError, match=r"retire-0 .* by `wallflower retire`"):
-        operator_requests.read_retirements(tmp_path)
+        RequestFiles(tmp_path).read_retirements()
 
 
 def test_a_request_to_pause_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pause").mkdir()
     with pytest.raises(UnavailableError, match="pause cannot be removed"):
-        operator_requests.withdraw_pause(tmp_path)
+        RequestFiles(tmp_path).withdraw_pause()
 
 
 @pytest.mark.parametrize("look", [event_log.so_far, event_log.read_heads])

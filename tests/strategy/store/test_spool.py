@@ -116,7 +116,7 @@ async def test_a_failed_write_is_an_error_not_a_silent_loss(tmp_path: Path) -> N
         cohort = spool.cohort("c1")
         await cohort.enter_stage("contribute", b"state")
         with sqlite3.connect(path) as other:
-            other.execute("DROP TABLE event")
+            other.execute("DROP TABLE spooled_event")
         other.close()
         cohort.note(StageEvent("a", b"x"))
         await spool.open_cohorts()

@@ -60,10 +60,16 @@ def flip_bit(run_dir: Path, rng: random.Random) -> str:
 
 
 def zero_sector(run_dir: Path, rng: random.Random) -> str:
-    """Write zeros where a sector of one file was."""
+    """Write zeros where a sector of one file was that holds anything."""
     path = rng.choice(_files(run_dir))
     content = bytearray(path.read_bytes())
-    start = rng.randrange(0, len(content), 512)
+    start = rng.choice(
+        [
+            place
+            for place in range(0, len(content), 512)
+            if any(content[place : place + 512])
+        ]
+    )
     content[start : start + 512] = bytes(len(content[start : start + 512]))
     path.write_bytes(content)
     return f"sector at {start} of {path.name} is zeros"

@@ -17,10 +17,11 @@ from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.strategy.bandit.policy import ArmView
 from wallflower.strategy.config import load_config
-from wallflower.strategy.store import events, operator_requests
+from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import Met
 from wallflower.strategy.store.event_log import EventLog
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import requests_of
 from wallflower.watching.run import PARTS, WatchedRun
 from wallflower.watching.site import Site
 
@@ -146,7 +147,7 @@ async def test_a_request_to_pause_is_shown(run_dir: Path) -> None:
     with Journal.resume(run_dir):
         async with watched(run_dir) as watcher:
             await watcher.tell(STARTED, ROUND)
-            operator_requests.request_pause(run_dir)
+            requests_of(run_dir).request_pause()
             await watcher.shows("now", "It stops after this round, as it was asked.")
 
 

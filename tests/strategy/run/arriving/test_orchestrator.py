@@ -20,9 +20,10 @@ from wallflower.strategy.config import (
     SecureSumSettings,
     TransportSettings,
 )
-from wallflower.strategy.store import events, operator_requests
+from wallflower.strategy.store import events
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import requests_of
 from wallflower.strategy.store.seat_register import SeatRegister
 from wallflower.strategy.store.seats import NoFreeSeat, TakenSeat
 from wallflower.strategy.visitor_settings import VisitorSettings
@@ -213,10 +214,10 @@ async def test_an_orchestrator_that_is_killed_loses_nobody_and_counts_nobody_twi
 async def test_a_pause_says_so_to_whoever_comes(tmp_path: Path) -> None:
     close = config(rewards=RewardSettings(means=(0.5, 0.5)))
     async with site(tmp_path, close) as there:
-        operator_requests.request_pause(there.run_dir)
+        requests_of(there.run_dir).request_pause()
         await there.run()
         assert shown_to_a_newcomer(there).reason == "paused"
-        operator_requests.withdraw_pause(there.run_dir)
+        requests_of(there.run_dir).withdraw_pause()
 
 
 @in_virtual_time
@@ -229,7 +230,7 @@ async def test_a_retired_arm_gets_no_more_seats(tmp_path: Path) -> None:
 
         def react(event: Event) -> None:
             if isinstance(event, events.RoundStarted) and event.number == 1:
-                operator_requests.request_retirement(there.run_dir, 2, "too dear")
+                requests_of(there.run_dir).request_retirement(2, "too dear")
 
         there.react = react
         await there.run()
