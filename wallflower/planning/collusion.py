@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wallflower.protocol.accounting.exact import effective_epsilon_of
+from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 
 
@@ -26,6 +27,15 @@ class CollusionEffect:
 
     half: float
     alone: float
+
+    def sentence(self) -> str:
+        """Say both, for those who know what ε is."""
+        return (
+            f"with half of the people needed honest, ε = {round_up(self.half)}. "
+            "If so many nodes collude that single contributions open, only the noise "
+            f"of a node's own people hides each: up to ε = {round_up(self.alone)} for "
+            "somebody alone on a node"
+        )
 
 
 def collusion_effect(cohorts: Sequence[CohortMechanism]) -> CollusionEffect | None:

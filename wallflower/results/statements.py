@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from wallflower.planning.collusion import collusion_effect
 from wallflower.policy_text import describe_gap, describe_purpose
 from wallflower.protocol.cohort import cohort_mechanism
 from wallflower.protocol.numbers import counted, round_up
@@ -259,23 +260,34 @@ class Annex:
 
 def annex_of(journal: Journal, result: RunResult) -> Annex:
     """Gather it from the record."""
-    asked = journal.count_invited()
+    asked, cohorts = journal.count_invited(), journal.cohorts()
+    specs = [CohortSpec.FromString(cohort.spec) for cohort in cohorts]
     # The shares of sealed sums are those of the run's latest key.
     dealt = [one.nodes for one in journal.dealings() if not one.reason]
     groups = sorted(
         {
             _group(spec, len(asked.get(cohort.cohort_id, ())), dealt)
-            for cohort in journal.cohorts()
-            for spec in (CohortSpec.FromString(cohort.spec),)
+            for cohort, spec in zip(cohorts, specs, strict=True)
         },
         key=lambda row: (row.people, row.nodes),
     )
     return Annex(
-        tuple(_facts(result)),
+        (*_facts(result), *_if_more_collude(result, specs)),
         tuple(groups),
         _sees(result, groups),
         dealt[-1] if dealt else 0,
     )
+
+
+def _if_more_collude(
+    result: RunResult, specs: Sequence[CohortSpec]
+) -> Iterator[tuple[str, str]]:
+    """Say what ε would be under a condition that does not hold."""
+    if result.spent.kind == "none":
+        return
+    effect = collusion_effect(list({cohort_mechanism(spec): None for spec in specs}))
+    if effect is not None:
+        yield "If more collude", effect.sentence()
 
 
 def _group(spec: CohortSpec, nodes: int, dealt: Sequence[int]) -> GroupRow:

@@ -17,7 +17,11 @@ import pytest
 from tests.support.failing_nodes import nodes_fail
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
+from wallflower.protocol.accounting.exact import effective_epsilon_of
+from wallflower.protocol.cohort import cohort_mechanism
+from wallflower.protocol.numbers import round_up
 from wallflower.protocol.rewards.reward_range import RewardRange
+from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.results.history import ArmRow
 from wallflower.results.page import arms_of, content
 from wallflower.results.statements import describe_elimination
@@ -209,6 +213,19 @@ def test_the_groups_are_the_terms_that_every_cohort_was_asked_on(failing: Path) 
     for row in page_of(failing).table("Groups by size"):
         assert f"{row[1]} of {row[0]}" in promise  # h of n
         assert f"{row[4]} of {row[3]} nodes" in promise  # colluding of nodes
+
+
+def test_the_annex_says_what_becomes_of_the_promise_if_more_collude(
+    failing: Path,
+) -> None:
+    with Journal.read(failing) as journal:
+        specs = [CohortSpec.FromString(one.spec) for one in journal.cohorts()]
+    cohorts = [cohort_mechanism(spec) for spec in specs]
+    alone = max(effective_epsilon_of(one, 1) for one in cohorts)
+    assert alone > 5
+    facts = dict(page_of(failing).facts("The technical terms"))
+    said = " ".join(facts["If more collude"].split())
+    assert f"up to ε = {round_up(alone)} for somebody alone on a node" in said
 
 
 def test_the_time_of_a_round_is_that_between_its_entries(failing: Path) -> None:
