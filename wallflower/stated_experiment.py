@@ -44,6 +44,11 @@ class StatedExperiment:
     states_nodes: bool = True
     states_outcomes: bool = True
 
+    @property
+    def knows_nodes(self) -> bool:
+        """Whether it is stated who lives where; people who arrive live nowhere."""
+        return self.states_nodes and self.config.visitors is None
+
 
 def read_experiment(
     source: Source | None, changes: Mapping[str, Any], usual: Mapping[str, Any]

@@ -134,6 +134,8 @@ class Elimination(RecordedPolicy):
             self._finished = Ending.WINNER
         elif self._limit is not None and needed > self._limit:
             self._finished = Ending.USERS_EXHAUSTED
+        elif self.spec.are_rounds_over(self._batch):
+            self._finished = Ending.ROUNDS
         elif needed > self.spec.horizon or self._batch > self.spec.most_batches:
             self._finished = Ending.HORIZON
 

@@ -30,6 +30,7 @@ from wallflower.strategy.bandit.policy import (
     Arm,
     CohortRequest,
     CohortSum,
+    Ending,
 )
 from wallflower.strategy.bandit.recorded import RecordedPolicy, State, check_outcomes
 from wallflower.strategy.bandit.schedule import last_size
@@ -131,6 +132,8 @@ class IndexPolicy(RecordedPolicy):
         )
         if len(self._active()) == 1:
             self._finished = "winner"
+        elif self.spec.are_rounds_over(self._batch):
+            self._finished = Ending.ROUNDS
         elif not last and needed <= self._most:
             return
         elif self._limit is not None and self._limit == self._most:

@@ -23,6 +23,7 @@ class Ending(StrEnum):
     EQUAL = "equal"  # the arms left are within the margin of each other
     FUTILE = "futile"  # none beats control by the margin
     HORIZON = "horizon"
+    ROUNDS = "rounds"  # as many as were allowed
     USERS_EXHAUSTED = "users-exhausted"
 
 

@@ -47,6 +47,8 @@ class PolicySpec:
     control : the arm that others are to beat, if there is one.
     keep_control : it goes on getting people after it fell, until the end.
     margin : difference of means that does not matter, as a part of [0, 1].
+    most_rounds : batches at most, whatever the horizon; 0: as many as fit. Where ratio
+        or first batch are open, batches are then as large as the horizon allows.
     floors : the floors of known nodes, for plans and simulations of a run on them; a
         run's own policy, which is in the record, knows only the fraction.
     """
@@ -65,6 +67,7 @@ class PolicySpec:
     control: int | None = None
     keep_control: bool = False
     margin: Fraction | None = None
+    most_rounds: int = 0
     floors: PlannedFloors | None = None
 
     def __post_init__(self) -> None:
@@ -86,6 +89,7 @@ class PolicySpec:
         positive("scale", self.scale)
         probability("failure-probability", self.failure_probability)
         whole("first-batch", self.first_batch, at_least=0)
+        whole("most-rounds", self.most_rounds, at_least=0)
         if self.ratio is not None and not 1 < self.ratio <= 100:
             raise InputError("ratio", self.ratio, "greater than 1 and at most 100")
         if not 0 < self.honest_fraction <= 1:
@@ -137,11 +141,31 @@ class PolicySpec:
             ratio = self.ratio or Fraction(3, 2)
             # As the run's policy, which does not know the nodes.
             unknown = dataclasses.replace(self, floors=None)
-            first = first or _smallest_useful_batch(unknown)
+            useful = first or _smallest_useful_batch(unknown)
+            ratio, first = self._fill_rounds(ratio, useful)
         else:
             ratio = self.ratio or Fraction(2)
             first = first or math.ceil(ratio)
         return dataclasses.replace(self, ratio=ratio, first_batch=first)
+
+    def _fill_rounds(self, ratio: Fraction, first: int) -> tuple[Fraction, int]:
+        """Return a schedule that uses the horizon in the rounds that are allowed.
+
+        Batches double where growth by a half would not get there from the first useful
+        size, and begin larger where doubling would not either. What is stated stays.
+        """
+        if not self.most_rounds:
+            return ratio, first
+
+        def users(growth: Fraction) -> Fraction:
+            rounds = range(self.most_rounds)
+            return self.arms * sum((growth**power for power in rounds), Fraction(0))
+
+        if self.ratio is None and first * users(ratio) < self.horizon:
+            ratio = Fraction(2)
+        if not self.first_batch:
+            first = max(first, math.floor(self.horizon / users(ratio)))
+        return ratio, first
 
     @property
     def shares(self) -> Shares:
@@ -158,7 +182,12 @@ class PolicySpec:
         """
         assert self.ratio is not None, "a resolved spec has a ratio"
         schedule = Schedule(self.ratio, self.first_batch)
-        return schedule.batches_within(self.horizon // 2) + 1
+        fitting = schedule.batches_within(self.horizon // 2) + 1
+        return min(fitting, self.most_rounds) if self.most_rounds else fitting
+
+    def are_rounds_over(self, batch: int) -> bool:
+        """Return whether batch `batch` is beyond the rounds that are allowed."""
+        return 0 < self.most_rounds < batch
 
     def least_size(self, batch: int) -> int:
         """Users per arm without whom a batch is not asked.

@@ -191,7 +191,8 @@ def _cost(gap: Fraction, policy: PolicySpec, base_rate: Fraction) -> GapCost:
         longer = min(100 * policy.horizon, LARGEST_HORIZON)
         if longer == policy.horizon:
             return GapCost(gap, None, None, None, None)
-        policy = dataclasses.replace(policy, horizon=longer)
+        # Beyond the horizon a gap costs people, in however many rounds.
+        policy = dataclasses.replace(policy, horizon=longer, most_rounds=0)
 
 
 def _promise(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from wallflower.calendar_time import Calendar
 from wallflower.planning.units import Question
 from wallflower.protocol.cohort import check_pairing
 from wallflower.protocol.errors import InputError
@@ -41,6 +42,7 @@ class PlanRequest:
     scale: Fraction = Fraction(10)
     ratio: Fraction | None = None
     first_batch: int = 0
+    most_rounds: int = 0
     floor: Fraction = Fraction(4, 5)
     corrupt: Fraction = Fraction(1, 10)
     participations: int = 1
@@ -54,6 +56,7 @@ class PlanRequest:
     outcomes: bool = False  # whether there is a file that says what is measured
     reach: Reach | None = None  # of the nodes of a file
     stranded: Stranded | None = None  # of its people
+    calendar: Calendar | None = None  # of people who arrive
 
     def __post_init__(self) -> None:
         whole("participations", self.participations, at_least=1, at_most=1000)
@@ -91,6 +94,7 @@ class PlanRequest:
             failure_probability=self.failure_probability,
             ratio=self.ratio,
             first_batch=self.first_batch,
+            most_rounds=self.most_rounds,
             honest_fraction=self.floor,
             floors=self.floors,
         ).resolved()
@@ -115,6 +119,7 @@ def read_request(
         "scale": config.privacy.scale,
         "ratio": config.policy.ratio,
         "first_batch": config.policy.first_batch,
+        "most_rounds": config.policy.most_rounds,
         "floor": Fraction(1) - stated_sum.corrupt - stated_sum.dropout,
         "corrupt": stated_sum.corrupt,
         "participations": config.privacy.max_participations,
@@ -124,13 +129,14 @@ def read_request(
         "base_rate": question.base_rate,
         "measured": config.reward_range,
         "outcomes": stated.states_outcomes,
+        "calendar": Calendar.of(config),
     }
     if "arms" in flags:
         found["names"] = ()
-    elif stated.states_nodes:
+    elif stated.knows_nodes:
         found["floors"] = planned_floors(config)
     request = PlanRequest(**{**found, **flags})
-    if stated.states_nodes and flags.keys().isdisjoint({"arms", "mechanism"}):
+    if stated.knows_nodes and flags.keys().isdisjoint({"arms", "mechanism"}):
         planned, sizes = _planned_config(config, request), config.nodes.sizes
         reach, stranded = count_reach(planned, sizes), find_stranded(planned, sizes)
         request = dataclasses.replace(request, reach=reach, stranded=stranded)

@@ -7,6 +7,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+from wallflower.calendar_time import describe_days
 from wallflower.output import page, print_json, print_table, print_text
 from wallflower.planning.future import RUNS, PlannedBatch
 from wallflower.planning.plan import PRIVACY_DELTAS, GapCost, LieEffect, Plan
@@ -85,6 +86,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         **request.measured.as_json(),
         "clipping": _clipping(plan),
         "batches": [_batch_json(planned, request.measured) for planned in plan.batches],
+        "calendar": _calendar_json(plan),
         "guarantee": {
             "kind": guarantee.kind,
             "epsilon": (
@@ -113,6 +115,27 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         ],
         "stranded": None if request.stranded is None else request.stranded.as_json(),
     }
+
+
+def _calendar_json(plan: Plan) -> dict[str, Any] | None:
+    calendar = plan.request.calendar
+    if calendar is None:
+        return None
+    days = [calendar.days(one.users, one.batch) for one in plan.batches]
+    return {**calendar.as_json(), "days_by_batch": days}
+
+
+def _calendar(plan: Plan) -> str | None:
+    """Say when each batch is over if no arm falls."""
+    calendar = plan.request.calendar
+    if calendar is None:
+        return None
+    ends = [
+        f"batch {one.batch} is over after "
+        f"{describe_days(calendar.days(one.users, one.batch))}"
+        for one in (plan.batches[0], plan.batches[-1])
+    ]
+    return f"If no arm falls, {' and '.join(dict.fromkeys(ends))}, {calendar.terms}."
 
 
 def _mean_json(part: Fraction, measured: RewardRange) -> str:
@@ -210,6 +233,10 @@ def _print_page(plan: Plan) -> None:
     if (sent := sent_by_user(largest)) is not None:
         print_text(out, messages_sentence(largest, sent))
     print_text(out, "")
+    if (calendar := _calendar(plan)) is not None:
+        print_text(out, "How long it takes", "bold")
+        print_text(out, calendar)
+        print_text(out, "")
     if plan.dropouts:
         print_text(out, "When people do not answer", "bold")
         print_text(out, _dropouts(plan))

@@ -223,6 +223,7 @@ class FastElimination:
         needed = accounts.users + self._asked.sum(axis=1) * spec.least_size(batch)
         if batch > spec.most_batches:
             needed = np.full(len(needed), spec.horizon + 1)
+        last = Ending.ROUNDS if spec.are_rounds_over(batch) else Ending.HORIZON
         for row in np.flatnonzero(accounts.live & (counts == 1)):
             winner = int(np.argmax(self._active[row]))
             accounts.close(row, Ending.WINNER, {winner: accounts.remaining(row)})
@@ -230,7 +231,7 @@ class FastElimination:
             if accounts.live[place]:
                 accounts.close(place, ending, self._assignment(place, batch))
         for row in np.flatnonzero(accounts.live & (needed > spec.horizon)):
-            accounts.close(row, Ending.HORIZON, self._assignment(row, batch))
+            accounts.close(row, last, self._assignment(row, batch))
 
     def _assignment(self, row: int | np.intp, batch: int) -> dict[int, int]:
         """Return who is not aggregated, by arm, as `Elimination.assignment` does."""

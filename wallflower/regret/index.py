@@ -27,6 +27,7 @@ from wallflower.strategy.bandit.index_choice import (
     choose_arm,
     divergence_for,
 )
+from wallflower.strategy.bandit.policy import Ending
 from wallflower.strategy.bandit.schedule import CohortFacts, Schedule, last_size
 from wallflower.strategy.bandit.sequential_test import evidence_for
 
@@ -58,13 +59,17 @@ class FastIndex:
         everyone = np.nonzero(np.ones(self._cohorts.shape, dtype=np.bool_))
         if first * self._spec.arms > self._spec.horizon:
             for row in np.flatnonzero(accounts.live):
-                accounts.close(row, "horizon", {0: accounts.remaining(row)})
+                accounts.close(row, Ending.HORIZON, {0: accounts.remaining(row)})
         else:
             self._play(*everyone)
             accounts.checkpoint()
             yield accounts.part_done
+        batch = 1
         while accounts.live.any():
-            rows = np.flatnonzero(accounts.live)
+            rows, batch = np.flatnonzero(accounts.live), batch + 1
+            if self._spec.are_rounds_over(batch):
+                self._close(rows, Ending.ROUNDS)
+                break
             arms = self._choices(rows)
             rows, arms = self._close_finished(rows, arms)
             self._play(rows, arms)
@@ -118,11 +123,11 @@ class FastIndex:
         self._close(rows[~going])
         return rows[going], arms[going]
 
-    def _close(self, rows: NDArray[np.intp]) -> None:
+    def _close(self, rows: NDArray[np.intp], why: str = Ending.HORIZON) -> None:
         """End instances; who is left gets the arm that leads."""
         for row, leader in zip(rows, self._totals(rows).leader, strict=True):
             left = {int(leader): self._accounts.remaining(row)}
-            self._accounts.close(row, "horizon", left)
+            self._accounts.close(row, why, left)
 
     def _play(self, rows: NDArray[np.intp], arms: NDArray[np.intp]) -> None:
         numbers, sizes = self._cohorts[rows, arms] + 1, self._sizes(rows, arms)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wallflower.calendar_time import describe_days
 from wallflower.output import page, print_table, print_text
 from wallflower.policy_text import describe_purpose
 from wallflower.protocol.accounting.exact import smallest_bound
@@ -68,6 +69,7 @@ def summarize(prepared: Prepared, result: SimulationResult) -> dict[str, Any]:
         },
         "users": float(result.users.mean()),
         "users_until_decided": users_until_decided(result),
+        "days_until_decided": days_until_decided(prepared, result),
         "batches": result.batches,
         "finished": dict(Counter(result.finished)),
         "best_arm_dropped": int(result.best_dropped.sum()),
@@ -100,6 +102,30 @@ def users_until_decided(result: SimulationResult) -> dict[str, Any]:
             **dict(zip(names, found, strict=True)),
         }
     return {**figures, "undecided": int((~result.decided).sum())}
+
+
+def days_until_decided(
+    prepared: Prepared, result: SimulationResult
+) -> dict[str, Any] | None:
+    """Days until one arm was left, where people arrive; None where nobody says when.
+
+    Instances that were not decided are left out of the figures.
+    """
+    calendar = prepared.calendar
+    if calendar is None:
+        return None
+    rounds = result.eliminated_in.max(axis=1)
+    days = calendar.days(result.asked, rounds)[result.decided]
+    names = ("median", "low", "high", "percentile_99")
+    figures: dict[str, Any] = dict.fromkeys(("mean", "rounds", *names))
+    if len(days):
+        found = quantiles(days, 0.5, 0.05, 0.95, 0.99)
+        figures = {
+            "mean": float(days.mean()),
+            "rounds": float(rounds[result.decided].mean()),
+            **dict(zip(names, found, strict=True)),
+        }
+    return {**figures, **calendar.as_json(), "terms": calendar.terms}
 
 
 def quantiles(values: NDArray[Any], *parts: float) -> list[float]:
@@ -268,11 +294,21 @@ def _row(row: dict[str, Any], measured: RewardRange) -> tuple[str, ...]:
     )
 
 
+def _calendar(days: dict[str, Any]) -> str:
+    if days["mean"] is None:
+        return f"one arm was never left alone, {days['terms']}"
+    return (
+        f"{describe_days(days['mean'])} and {days['rounds']:.1f} rounds on average, "
+        f"99 % below {describe_days(days['percentile_99'])}, {days['terms']}"
+    )
+
+
 _ENDS = {
     "winner": "with one arm left",
     "equal": "with arms practically equal",
     "futile": "with none better than control by the margin",
     "horizon": "with everybody asked",
+    "rounds": "with all rounds asked",
 }
 
 
@@ -291,6 +327,8 @@ def _lines(report: dict[str, Any], measured: RewardRange) -> Iterator[tuple[str,
         + ("" if error is None else f"; 99 % of runs below {shown}"),
     )
     yield "decided", _decided(report)
+    if report["days_until_decided"] is not None:
+        yield "calendar", _calendar(report["days_until_decided"])
     ends = ", ".join(
         f"{count} of {settings['instances']} {_ENDS.get(why, why)}"
         for why, count in report["finished"].items()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wallflower.calendar_time import Calendar
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.files.sections import RewardSettings, one_of
 from wallflower.protocol.rewards.cells import Judgement, read_cells
@@ -79,6 +80,7 @@ class Prepared:
     instance: str
     measured: RewardRange = DEFAULT_RANGE
     table: Judgement | None = None  # of outcomes, where one is replayed
+    calendar: Calendar | None = None  # of people who arrive
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def prepare(request: Request) -> Prepared:
         instance=_DRAWN if names is None else "given",
         measured=DEFAULT_RANGE if config is None else config.reward_range,
         table=outcomes.table,
+        calendar=None if config is None else Calendar.of(config),
     )
 
 
@@ -155,7 +158,7 @@ def _build_spec(request: Request, arms: int) -> PolicySpec:
     from wallflower.strategy.bandit.policies import planned_floors, policy_spec
 
     config = request.experiment.config
-    floors = planned_floors(config) if request.experiment.states_nodes else None
+    floors = planned_floors(config) if request.experiment.knows_nodes else None
     changes = {**request.policy_changes, "arms": arms, "floors": floors}
     return replace(policy_spec(config), **changes)
 

@@ -68,6 +68,7 @@ ENDINGS = {
     "equal": "the arms left are practically equal",
     "futile": "no arm beats control by the margin",
     "horizon": "the users of the experiment's horizon do not suffice for another batch",
+    "rounds": "as many rounds as policy.most-rounds allows were asked",
     "users-exhausted": "too few people are left for another round",
 }
 
