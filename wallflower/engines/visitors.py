@@ -34,6 +34,7 @@ from wallflower.strategy.watch.observing import observed
 from wallflower.strategy.watch.telemetry import fan_out
 
 TRUSTEES = "trustees"  # the folder of a run's invitations
+STANDBY = "standby"
 
 
 def check_visitors(config: ExperimentConfig) -> None:
@@ -55,12 +56,16 @@ def check_visitors(config: ExperimentConfig) -> None:
 
 
 async def run_visitors(job: EngineJob) -> None:
-    """Drive a job to its end; see `wallflower.engines.registry.Engine`."""
+    """Drive a job to its end; see `wallflower.engines.registry.Engine`.
+
+    With the option ``standby=yes`` it waits until no other server works on the run.
+    """
     config, run_dir = job.config, job.run_dir
+    standby = dict(job.options).get(STANDBY) == "yes"
     key = enrolment_key(config)
     trust = None if key is None else Trust(key, time.time, revoked_serials(config))
     with (
-        Journal.resume(run_dir, config) as journal,
+        Journal.resume(run_dir, config, standby=standby) as journal,
         EventLog(run_dir) as log,
         journal.open_spool() as spool,
     ):
@@ -94,4 +99,4 @@ def _write_invitations(
     )
 
 
-SERVE = EngineSpec(run_visitors, check_visitors)
+SERVE = EngineSpec(run_visitors, check_visitors, (STANDBY,))
