@@ -244,8 +244,12 @@ class RunStore(ABC):
         """Return whether a run was founded here."""
 
     @abstractmethod
-    def begin(self) -> None:
-        """Make what a new run's lease needs."""
+    def prepare(self) -> None:
+        """Make what the lease of a new run needs."""
+
+    @abstractmethod
+    def point(self) -> None:
+        """Let the run directory stand for a run that was founded."""
 
     @abstractmethod
     def discard(self) -> None:

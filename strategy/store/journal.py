@@ -68,25 +68,23 @@ class Journal(JournalReader):
             raise UnavailableError(
                 f"run directory {run_dir} cannot be made ({error.strerror})"
             ) from None
-        if has_run(run_dir):
-            raise JournalError(
-                f"{run_dir} already holds a run; `wallflower resume {run_dir}` goes on "
-                "with it, another --run-dir starts a new one"
-            )
-        store = new_store(run_dir, config.store.url, run_id)
-        store.begin()
-        lease = store.acquire()
-        try:
-            with contextlib.ExitStack() as stack:
-                journal = stack.enter_context(cls(store, lease, new=True))
-                journal._found(run_id, config, engine)
-                stack.pop_all()
-                return journal
-        except BaseException:
-            store.discard()
-            with contextlib.suppress(OSError):  # it held something before
-                run_dir.rmdir()
-            raise
+        with contextlib.ExitStack() as stack:
+            stack.callback(_remove_empty, run_dir)
+            if has_run(run_dir):
+                raise _second_run(run_dir)
+            store = new_store(run_dir, config.store.url, run_id)
+            store.prepare()
+            lease = store.acquire()
+            # Again: another process may have founded it before this one had the lease.
+            if has_run(run_dir) or store.holds_run():
+                lease.release()
+                raise _second_run(run_dir)
+            stack.callback(store.discard)
+            journal = stack.enter_context(cls(store, lease, new=True))
+            journal._found(run_id, config, engine)
+            store.point()
+            stack.pop_all()
+            return journal
 
     @classmethod
     def resume(
@@ -330,6 +328,18 @@ class Journal(JournalReader):
                 str(self.run_dir),
                 "the run began with another config; changed: " + "; ".join(changes),
             )
+
+
+def _second_run(run_dir: Path) -> JournalError:
+    return JournalError(
+        f"{run_dir} already holds a run; `wallflower resume {run_dir}` goes on "
+        "with it, another --run-dir starts a new one"
+    )
+
+
+def _remove_empty(run_dir: Path) -> None:
+    with contextlib.suppress(OSError):  # it holds something
+        run_dir.rmdir()
 
 
 def _founded(run_dir: Path) -> RunStore:

@@ -38,8 +38,11 @@ class SqliteStore(RunStore):
         """Return whether the journal's file is there."""
         return (self.run_dir / FILE_NAME).is_file()
 
-    def begin(self) -> None:
+    def prepare(self) -> None:
         """Need nothing: opening makes the files."""
+
+    def point(self) -> None:
+        """Need nothing: the files are in the directory."""
 
     def discard(self) -> None:
         """Remove the journal's files and the lock."""

@@ -144,12 +144,8 @@ class PostgresDatabase(Database):
         """Ask what became of a transaction whose end was not heard."""
 
         def ask() -> bool:
-            with (
-                self._connector.explaining(self._explain),
-                self._pool.connection() as connection,
-            ):
-                found = connection.execute(native(statements.OUTCOME), [number])
-                [(outcome,)] = found.fetchall()
+            # Not by the pool: it may have no other than the broken connection.
+            [(outcome,)] = self._connector.run(statements.OUTCOME, number)
             if outcome == "in progress":
                 raise LostConnectionError(
                     f"a transaction of {self._connector.name} hangs"

@@ -111,8 +111,8 @@ class PostgresStore(RunStore):
             ).fetchall()
             return bool(found)
 
-    def begin(self) -> None:
-        """Make the schema and the lease, and point to them from the run directory."""
+    def prepare(self) -> None:
+        """Make the schema and the lease."""
         with (
             self._connector.explaining(self._connector.explain),
             self._connector.connect() as connection,
@@ -124,6 +124,9 @@ class PostgresStore(RunStore):
             )
             for statement in statements.LEASE_SCHEMA.split(";"):
                 connection.execute(native(statement))
+
+    def point(self) -> None:
+        """Write `store.toml`."""
         self._pointer.write(self.run_dir)
 
     def discard(self) -> None:
