@@ -33,7 +33,8 @@ class SeatServer:
         self.run_dir, self.run, self.now = run_dir, run, float(NOW)
         self.journal = Journal.create(run_dir, RUN, _config(run_dir, run, most), "x")
         self.register = SeatRegister(self.journal.database)
-        self._open: list[SeatStore] = []
+        self.open: list[str] = []  # the cohorts of the last round
+        self._stores: list[SeatStore] = []
 
     @property
     def known_run(self) -> VisitorRun:
@@ -44,8 +45,8 @@ class SeatServer:
         return lambda: self.now
 
     def queue(self) -> SeatQueue:
-        self._open.append(SeatStore.open(self.run_dir, self.clock))
-        return SeatQueue(self._open[-1])
+        self._stores.append(SeatStore.open(self.run_dir, self.clock))
+        return SeatQueue(self._stores[-1])
 
     def worker(self) -> VisitorHandler:
         return VisitorHandler(self.known_run, self.queue(), self.clock)
@@ -66,6 +67,7 @@ class SeatServer:
         )
         cohorts = [self.run.cohort(name, arm) for arm, name in enumerate(names)]
         self.register.open_seats(cohorts, names * self.run.seats)
+        self.open = names
         return names
 
     def stored(self, cohort_id: str) -> dict[str, bytes]:
@@ -74,7 +76,7 @@ class SeatServer:
         return dict(self.register.read_contributions(cohort_id))
 
     def close(self) -> None:
-        for store in self._open:
+        for store in self._stores:
             store.close()
         self.journal.close()
 
