@@ -248,6 +248,12 @@ bench-grpc: bench-env  ## what one more node costs the server: SIZES=1000,4000,8
 	$(BIN)/python -W ignore -m $(if $(ONE_MESSAGE),benchmarks.polling --nodes $(ONE_MESSAGE),benchmarks.grpc_scale $(if $(SIZES),--sizes $(SIZES)))
 
 SECONDS ?= 60
+bench-visitors: bench-env  ## people who arrive: CPU by part, people/s, seconds to a reply (RATES=100,200 WORKERS=2)
+	$(BIN)/python -m benchmarks.visitors $(if $(RATES),--rates $(RATES)) $(if $(WORKERS),--workers $(WORKERS))
+
+soak-visitors: env  ## kill workers and orchestrators KILLS=200 times while people arrive (FIRST= is the seed)
+	$(BIN)/python -m tests.support.visitor_soak $(FIRST) $(KILLS)
+
 bench-strangers: bench-env  ## memory that 20 hostile connections hold, and what an honest round costs meanwhile (SECONDS=, ONLY=)
 	$(BIN)/python -m benchmarks.strangers --seconds $(SECONDS) $(if $(ONLY),--only $(ONLY))
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.support.seat_server import SeatServer
-from tests.support.seated_sums import Person
+from tests.support.seated_sums import RUN, Person
 from wallflower.protocol.secure_sum.backends import SEAL
 from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.sealed.cipher import (
@@ -47,7 +47,8 @@ class Prepared:
 class Sealer:
     """Makes contributions to one cohort as a client's session does."""
 
-    def __init__(self, cohort: SeatedCohort) -> None:
+    def __init__(self, cohort: SeatedCohort, run_id: str = RUN) -> None:
+        self._run_id = run_id
         (task,) = NodeRequest.FromString(cohort.terms).tasks
         envelope = unwrap(task.stage.message)
         note = SealRequest.FromString(envelope.payload).dealing
@@ -70,7 +71,7 @@ class Sealer:
         message = wrap(SEAL, self._context, person.name, "", body)
         answers = [TaskAnswer(task_id=self._task_id, message=message)]
         given = NodeAnswer(answers=answers).SerializeToString()
-        return person.answering(given).SerializeToString()
+        return person.answering(given, self._run_id).SerializeToString()
 
 
 def prepare(

@@ -41,6 +41,9 @@ _FENCE = re.compile(r"^```(\S*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Commands that cannot run here: why, and what runs them instead.
 ELSEWHERE = {
     "wallflower watch RUN": "serves until Ctrl-C: test_watch_command.py",
+    "wallflower serve RUN --workers 4 --origin https://shop.example": (
+        "serves until SIGTERM: tests/wallflower/serve/test_processes.py"
+    ),
     "make demo": "creates an environment; its commands run here, see make_demo",
     "make test": "is what runs this",
     "pip install .": "no network here: tests/integration installs the wheel",
@@ -95,6 +98,7 @@ FLWR = (
     "-c 'experiment=\"examples/headline.toml\"'"
 )
 QUICK = (
+    "wallflower invite 3 --keys inviter --days 30",
     "wallflower plan --arms 3 --epsilon 1",
     "wallflower simulate --arms 3 --horizon 1e9",
     "wallflower check experiment.toml",

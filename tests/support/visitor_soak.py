@@ -1,0 +1,221 @@
+"""Kills while people arrive: ``python -m tests.support.visitor_soak SEED KILLS``.
+
+Workers and the orchestrator of one run are killed (SIGKILL) at moments that a seed
+draws, while people come all the time. Everybody has one invitation and tries again
+until they have their reply. At the end the store is compared with what people were
+told, and every sum with what they sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sqlite3
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from benchmarks.visitors import serving
+from benchmarks.visitors_load import Load, Sealer
+from tests.support.run_fixtures import environment
+from tests.support.seated_sums import Person
+from wallflower.engines.arrivals import Keys
+from wallflower.protocol.cohort import cohort_mechanism
+from wallflower.protocol.files.keyfiles import public_key_pem
+from wallflower.protocol.files.sections import RewardSettings
+from wallflower.protocol.identity.enrolment import EnrolmentKey
+from wallflower.protocol.visitors import ARRIVAL_BYTES, INVITED, Invitation
+from wallflower.protocol.wire.node_pb2 import NodeRequest
+from wallflower.strategy.config import (
+    ExperimentConfig,
+    ExperimentSettings,
+    PolicySettings,
+)
+from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store.database import RunLock
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.seats import SeatedCohort
+from wallflower.strategy.visitor_settings import VisitorSettings
+
+RUN = "soak"
+ARMS = ("a", "b")
+_AT_ONCE = 12
+_KILLED = -9
+
+
+@dataclass
+class People:
+    """People who come one after another, what each sent, and who was told to count."""
+
+    port: int
+    keys: Keys
+    draw: random.Random
+    sent: dict[str, int] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)  # visitor → cohort
+    became: Counter[str] = field(default_factory=Counter)
+    over: bool = False
+    _sealers: dict[str, Sealer] = field(default_factory=dict)
+
+    async def come(self) -> None:
+        """Let people come until it is over; who has begun ends."""
+        load = Load(self.port)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(self._come(load))
+
+    async def _come(self, load: Load) -> None:
+        inviter = EnrolmentKey.from_private_bytes(self.keys.inviter)
+        while not self.over:
+            identity = Invitation.issue(inviter, not_after=2_000_000_000).identity
+            arrival = self.draw.randbytes(ARRIVAL_BYTES)
+            person = Person(identity.node_id, identity, arrival)
+            reply = await load.poll(person.arriving(RUN).SerializeToString())
+            if reply.WhichOneof("kind") != "seat":
+                self.became[reply.no_seat.reason or reply.refused.code] += 1
+                await asyncio.sleep(0.1)
+                continue
+            (task,) = NodeRequest.FromString(reply.seat.request).tasks
+            cohort_id = task.task_id
+            if cohort_id not in self._sealers:
+                terms = reply.seat.request
+                cohort = SeatedCohort(cohort_id, 0, 0, terms, 0.0, 0.0)
+                self._sealers[cohort_id] = Sealer(cohort, RUN)
+            precision = cohort_mechanism(task.stage.spec).precision
+            self.sent[person.name] = self.draw.randint(0, precision)
+            await asyncio.sleep(self.draw.random() / 4)
+            body = self._sealers[cohort_id].seal(person, self.sent[person.name])
+            reply = await load.poll(body)
+            self.became[reply.refused.code or reply.WhichOneof("kind") or ""] += 1
+            if reply.WhichOneof("kind") == "taken":
+                self.told[person.name] = cohort_id
+
+
+class Orchestrator:
+    """A process that is started again whenever it was killed."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._process: asyncio.subprocess.Process | None = None
+        self.false_ends = 0
+
+    async def keep(self) -> None:
+        """Start it again and again; an end by itself is a false one."""
+        words = ("-m", "tests.support.seated_orchestrator", str(self._run_dir))
+        while True:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, *words, env=environment()
+            )
+            try:
+                code = await self._process.wait()
+            except asyncio.CancelledError:
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.kill()
+                await self._process.wait()
+                raise
+            self.false_ends += code != _KILLED
+
+    async def kill(self, after_s: float) -> None:
+        """Kill it so long after it began to work, wherever it is then."""
+        while not RunLock.is_held(self._run_dir):  # noqa: ASYNC110 (sends no notice)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(after_s)
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the store says beside what people were told; all zero but `sums`."""
+
+    lost: int
+    twice: int
+    wrong_sums: int
+    problems: int
+    sums: int
+    seated: int
+
+
+def judge(run_dir: Path, people: People) -> Verdict:
+    """Compare the store with what people were told and what they sent."""
+    with contextlib.closing(sqlite3.connect(run_dir / "journal.sqlite")) as database:
+        rows = database.execute(
+            "SELECT seated.cohort_id, seat.visitor, seat.state FROM seat JOIN seated "
+            "ON seated.number = seat.cohort WHERE seat.visitor IS NOT NULL"
+        ).fetchall()
+    answered = {(visitor, cohort) for cohort, visitor, how in rows if how == "answered"}
+    seats = Counter(visitor for _, visitor, _ in rows)
+    sums: Counter[str] = Counter()
+    for visitor, cohort in answered:
+        sums[cohort] += people.sent[visitor]
+    with Journal.read(run_dir) as journal:
+        checks = verify(journal)
+        found = [one.result for one in journal.cohorts() if one.result is not None]
+    return Verdict(
+        lost=sum(pair not in answered for pair in people.told.items()),
+        twice=sum(count - 1 for count in seats.values()),
+        wrong_sums=sum(one.released != sums[one.cohort_id] for one in found),
+        problems=sum(len(check.problems) for check in checks),
+        sums=len(found),
+        seated=len(rows),
+    )
+
+
+async def soak(seed: int, kills: int) -> int:
+    """Kill so often, print the counts; return how many of them should be zero."""
+    draw, killed = random.Random(seed), Counter[str]()
+    with tempfile.TemporaryDirectory(prefix="visitor-soak-") as name:
+        run_dir = Path(name) / "run"
+        run_dir.mkdir()
+        keys = Keys.keep(INVITED, run_dir)
+        inviter = Path(name) / "inviter.pub"
+        inviter.write_bytes(public_key_pem(keys.inviter_key))
+        Journal.create(run_dir, RUN, _experiment(inviter), "deployment").close()
+        orchestrator = Orchestrator(run_dir)
+        keeping = asyncio.create_task(orchestrator.keep())
+        async with serving(run_dir, 2) as (port, pid):
+            people = People(port, keys, draw)
+            coming = asyncio.create_task(people.come())
+            for number in range(kills):
+                victims = psutil.Process(pid).children()
+                if draw.random() < 0.3 or not victims:
+                    await orchestrator.kill(draw.uniform(0.0, 8.0))
+                    killed["orchestrator"] += 1
+                else:
+                    await asyncio.sleep(draw.uniform(0.2, 3.0))
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        draw.choice(victims).kill()
+                    killed["worker"] += 1
+                if number % 20 == 19:
+                    print(f"{number + 1} kills, {len(people.told):,} counted")
+            people.over = True
+            await coming
+        keeping.cancel()
+        await asyncio.wait([keeping])
+        found = judge(run_dir, people)
+    print(
+        f"{killed['worker']} workers and {killed['orchestrator']} orchestrators killed;"
+        f" {len(people.told):,} people told that they count, {found.seated:,} seated, "
+        f"{found.sums} sums\nlost {found.lost}, twice {found.twice}, wrong sums "
+        f"{found.wrong_sums}, false ends {orchestrator.false_ends}, record "
+        f"{found.problems}; replies {dict(people.became)}"
+    )
+    wrong = found.lost + found.twice + found.wrong_sums + found.problems
+    return wrong + orchestrator.false_ends + (found.sums == 0)
+
+
+def _experiment(inviter: Path) -> ExperimentConfig:
+    return ExperimentConfig(
+        ExperimentSettings(RUN, ARMS, horizon=10**6),
+        policy=PolicySettings(first_batch=30),
+        rewards=RewardSettings(means=(0.5, 0.5)),
+        visitors=VisitorSettings(INVITED, inviter=inviter, answer_s=60),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(min(1, asyncio.run(soak(int(sys.argv[1]), int(sys.argv[2])))))
