@@ -83,6 +83,7 @@ async def serving(run_dir: Path, workers: int) -> AsyncIterator[tuple[int, int]]
     """Serve a run; give the port and the process."""
     process = await asyncio.create_subprocess_exec(
         *command("serve", run_dir, "--workers", str(workers), "--port", "0"),
+        "--no-orchestrator",
         *("--proxy", "127.0.0.1"),
         env=environment(),
         stdout=asyncio.subprocess.PIPE,

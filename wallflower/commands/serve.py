@@ -9,7 +9,21 @@ import typer
 
 
 def serve(
-    run: Annotated[Path, typer.Argument(help="The run's directory.", metavar="RUN")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="The run's directory, or an experiment's file to begin one.",
+            metavar="RUN",
+        ),
+    ],
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where a new run's record goes.", metavar="FOLDER"),
+    ] = None,
+    orchestrator: Annotated[
+        bool,
+        typer.Option(help="Keep an orchestrator, or one that stands by, on this host."),
+    ] = True,
     workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 2,
     host: Annotated[str, typer.Option(help="Where people arrive.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="HTTP; 0: any.")] = 8643,
@@ -38,9 +52,14 @@ def serve(
     from wallflower.serve.processes import ServerProcesses, ServeSetup
     from wallflower.serve.setup import WorkerSetup, read_run
 
+    if run.is_file():
+        from wallflower.engines.run import found_run
+
+        run = found_run(run, "serve", run_dir).run_dir
+    place = str(run.resolve())
     read_run(run)  # what is wrong is said here, and not by every worker
     worker = WorkerSetup(
-        run_dir=str(run.resolve()),
+        run_dir=place,
         listener=-1,
         origins=tuple(origin or ()),
         proxies=tuple(proxy or ()),
@@ -56,6 +75,7 @@ def serve(
         grpc_port=grpc_port,
         metrics=metrics,
         worker=worker,
+        orchestrator=place if orchestrator else "",
     )
 
     async def keep() -> int:

@@ -35,6 +35,7 @@ from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.own_loop import run_to_end
 from wallflower.strategy.run.run_state import next_round
 from wallflower.strategy.store.entries import Retirement
+from wallflower.strategy.store.events import ignore
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.run_store import is_held, requests_of
 
@@ -97,12 +98,28 @@ def start_run(
     *,
     page: bool = False,
 ) -> Path:
-    """Begin a run and return its directory when it is over.
+    """Begin a run and return its directory when it is over."""
+    until_s = _seconds(until)
+    job = found_run(experiment, engine, run_dir, options)
+    return _carry_out(
+        job.run_dir,
+        job.config,
+        engine,
+        run_id=job.run_id,
+        options=options,
+        until_s=until_s,
+        page=page,
+    )
+
+
+def found_run(
+    experiment: Source, engine: str, run_dir: Path | None, options: Options = ()
+) -> EngineJob:
+    """Make the record of a new run; nobody is asked yet.
 
     Nothing is written before everything that can be checked is.
     """
     config = experiment_of(experiment)
-    until_s = _seconds(until)
     find_engine(engine)
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     new_id = f"{config.experiment.name}-{stamp}-{secrets.token_hex(2)}"
@@ -122,15 +139,7 @@ def start_run(
             "interrupted; nobody was asked and nothing was written"
         ) from None
     Journal.create(directory, run_id, config, engine).close()
-    return _carry_out(
-        directory,
-        config,
-        engine,
-        run_id=run_id,
-        options=options,
-        until_s=until_s,
-        page=page,
-    )
+    return EngineJob(config, directory, run_id, ignore, options)
 
 
 def resume_run(

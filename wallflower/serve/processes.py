@@ -34,7 +34,8 @@ _BACKLOG = 2048
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 _STEADY_S = 30.0  # a process that lived so long may be started again at once
 _DRAIN_S = 15.0
-_FOR_GOOD = (0, 2, 3)  # exit codes after which a new start would end the same way
+# Exit codes after which a new start would end the same way, or use up more people.
+_FOR_GOOD = {WORKER: (0, 2), ORCHESTRATOR: (0, 2, 3, 4)}
 _METRICS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 _log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class ServeSetup:
     grpc_port : for gRPC on the same host; None: no gRPC.
     metrics : ``host:port`` of metrics and health; empty for none.
     worker : what each worker does; the listener is opened here.
-    orchestrator : what the orchestrator's process is started with; empty for none.
+    orchestrator : the run's directory for an orchestrator; empty for none.
     """
 
     workers: int
@@ -78,7 +79,7 @@ class ServerProcesses:
         self._announce = announce
         self._closing = asyncio.Event()
         self._running: dict[str, asyncio.subprocess.Process] = {}
-        self._over: list[tuple[str, int]] = []  # which process ended for good, and how
+        self._ended: dict[str, int] = {}  # for good, with which code
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT; return the exit code."""
@@ -98,7 +99,7 @@ class ServerProcesses:
                     group.create_task(self._keep(ORCHESTRATOR, text, folder))
                 await self._closing.wait()
                 self._end_all()
-        return max((code for _, code in self._over), default=0)
+        return max(self._ended.values(), default=0)
 
     def _open_sockets(
         self, stack: contextlib.ExitStack
@@ -146,6 +147,8 @@ class ServerProcesses:
         living = sum(name.startswith(WORKER) for name in self._running)
         if living < self._setup.workers:
             return f"{living} of {self._setup.workers} workers are up"
+        if self._ended.get(ORCHESTRATOR):
+            return "the orchestrator gave up; see its error, then start again"
         return None
 
     async def _keep(self, name: str, text: str, folder: str) -> None:
@@ -159,9 +162,9 @@ class ServerProcesses:
             _log.warning(
                 "process-ended", extra={"event": "process-ended", "status": code}
             )
-            if code in _FOR_GOOD:
-                self._over.append((name, code))
-                if code:  # what was asked for cannot be done
+            if code in _FOR_GOOD[name.partition("-")[0]]:
+                self._ended[name] = code
+                if code == 2:  # what was asked for cannot be done
                     self._closing.set()
                 return
             if time.monotonic() - begun > _STEADY_S:

@@ -48,6 +48,10 @@ _KEY = "key"  # the stage under which the spool keeps a key
 _Sums = list[tuple[CohortSum, SumRecord]]
 
 
+class AttemptsSpentError(UnavailableError):
+    """A round has no sums after all its attempts: to go on would use up more people."""
+
+
 class VisitorSessions(SessionFactory, Protocol):
     """Opens sums, and goes on with the key of an earlier server."""
 
@@ -164,7 +168,7 @@ class VisitorOrchestrator(RunLoop):
                 break
             asked = []
             if not left:
-                raise UnavailableError(
+                raise AttemptsSpentError(
                     f"no sum of round {number} in {self._config.transport.attempts} "
                     "attempts (transport.attempts); people lost so far: "
                     f"{describe_losses(self._tally.losses)} (see `wallflower status "

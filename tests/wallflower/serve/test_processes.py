@@ -56,6 +56,7 @@ class Served:
 async def served(run_dir: Path, workers: int) -> AsyncIterator[Served]:
     process = await asyncio.create_subprocess_exec(
         *command("serve", run_dir, "--workers", str(workers), "--port", "0"),
+        "--no-orchestrator",
         *("--grpc-port", "0", "--metrics", "127.0.0.1:0"),
         env=environment(),
         stdout=asyncio.subprocess.PIPE,

@@ -1,0 +1,69 @@
+"""The orchestrator's process: ``python -m wallflower.serve.orchestrator RUN_DIR``.
+
+Any number of them may wait, on whatever hosts; the one that has the run's lock works.
+When it dies the kernel frees the lock, another one takes over within a second or two
+and goes on from the store. Nothing is lost by a kill, so that SIGTERM is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+
+from wallflower.child import wait_for_parent_end
+from wallflower.engines.registry import EngineJob
+from wallflower.engines.visitors import run_visitors
+from wallflower.protocol.errors import UnavailableError, WallflowerError
+from wallflower.protocol.files.logs import installed_from, log_context
+from wallflower.strategy.run.arriving.orchestrator import AttemptsSpentError
+from wallflower.strategy.store.database import RunLock
+from wallflower.strategy.store.events import ignore
+from wallflower.strategy.store.journal import Journal
+
+TRY_AGAIN = 75  # what keeps the run from going on may pass (sysexits' EX_TEMPFAIL)
+_LOOK_S = 0.5
+_log = logging.getLogger(__name__)
+
+
+async def orchestrate(run_dir: Path) -> None:
+    """Wait for the run's lock, then bring the run to its end."""
+    with Journal.read(run_dir) as journal:
+        job = EngineJob(journal.config, run_dir, journal.run_id, ignore)
+    with log_context(run=job.run_id):
+        while RunLock.is_held(run_dir):  # noqa: ASYNC110 (a lock sends no notice)
+            await asyncio.sleep(_LOOK_S)
+        _log.info("orchestrating", extra={"event": "orchestrating"})
+        await run_visitors(job)
+
+
+async def _until_parent_ends(run_dir: Path) -> None:
+    work = asyncio.create_task(orchestrate(run_dir))
+    parent = asyncio.create_task(wait_for_parent_end())
+    await asyncio.wait({work, parent}, return_when=asyncio.FIRST_COMPLETED)
+    parent.cancel()
+    if not work.done():
+        work.cancel()
+        await asyncio.wait({work})
+        return
+    work.result()
+
+
+def main() -> int:
+    """Run the orchestrator; return its exit code."""
+    with installed_from(os.environ):
+        try:
+            asyncio.run(_until_parent_ends(Path(sys.argv[1])))
+        except WallflowerError as error:
+            sys.stderr.write(f"error: {error}\n")
+            passes = isinstance(error, UnavailableError)
+            if passes and not isinstance(error, AttemptsSpentError):
+                return TRY_AGAIN
+            return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
