@@ -45,7 +45,9 @@ _LOOK_S = 0.05
 
 def check_arrivals(config: ExperimentConfig) -> None:
     """Refuse what people who arrive cannot have."""
-    if config.rewards is not None and config.rewards.source == "table":
+    if config.visitors is None or config.rewards is None:
+        return
+    if config.rewards.source == "table":
         raise InputError(
             "rewards.source",
             '"table"',
