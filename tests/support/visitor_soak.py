@@ -37,8 +37,8 @@ from wallflower.strategy.config import (
     PolicySettings,
 )
 from wallflower.strategy.run.verify import verify
-from wallflower.strategy.store.database import RunLock
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import is_held
 from wallflower.strategy.store.seats import SeatedCohort
 from wallflower.strategy.visitor_settings import VisitorSettings
 
@@ -121,7 +121,7 @@ class Orchestrator:
 
     async def kill(self, after_s: float) -> None:
         """Kill it so long after it began to work, wherever it is then."""
-        while not RunLock.is_held(self._run_dir):  # noqa: ASYNC110 (sends no notice)
+        while not await asyncio.to_thread(is_held, self._run_dir):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         await asyncio.sleep(after_s)
         if self._process is not None and self._process.returncode is None:

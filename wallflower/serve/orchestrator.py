@@ -1,8 +1,8 @@
 """The orchestrator's process: ``python -m wallflower.serve.orchestrator RUN_DIR``.
 
-Any number of them may wait, on whatever hosts; the one that has the run's lock works.
-When it dies the kernel frees the lock, another one takes over within a second or two
-and goes on from the store. Nothing is lost by a kill, so that SIGTERM is one.
+Any number of them may wait, on whatever hosts; the one that has the run's lease works.
+When it dies another one takes over within five seconds and goes on from the store.
+Nothing is lost by a kill, so that SIGTERM is one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from wallflower.engines.visitors import run_visitors
 from wallflower.protocol.errors import UnavailableError, WallflowerError
 from wallflower.protocol.files.logs import installed_from, log_context
 from wallflower.strategy.run.arriving.orchestrator import AttemptsSpentError
-from wallflower.strategy.store.database import RunLock
 from wallflower.strategy.store.events import ignore
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.run_store import is_held
 
 TRY_AGAIN = 75  # what keeps the run from going on may pass (sysexits' EX_TEMPFAIL)
 _LOOK_S = 0.5
@@ -29,11 +29,12 @@ _log = logging.getLogger(__name__)
 
 
 async def orchestrate(run_dir: Path) -> None:
-    """Wait for the run's lock, then bring the run to its end."""
+    """Wait for the run's lease, then bring the run to its end."""
     with Journal.read(run_dir) as journal:
         job = EngineJob(journal.config, run_dir, journal.run_id, ignore)
     with log_context(run=job.run_id):
-        while RunLock.is_held(run_dir):  # noqa: ASYNC110 (a lock sends no notice)
+        # A lease sends no notice.
+        while await asyncio.to_thread(is_held, run_dir):  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
         _log.info("orchestrating", extra={"event": "orchestrating"})
         await run_visitors(job)
