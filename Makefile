@@ -300,5 +300,9 @@ ARMS ?= 1000
 bench-rounds: env  ## CPU, memory and journal of many small rounds and of many arms (ROUNDS=, POLICIES=, ARMS=, 0: none)
 	$(BIN)/python -m benchmarks.rounds --rounds $(ROUNDS) --policies $(POLICIES) --arms $(ARMS)
 
+PEOPLE ?= 4000
+bench-store: env  ## people seated and heard a second, SQLite beside PostgreSQL (PEOPLE=)
+	$(BIN)/python -m benchmarks.store --people $(PEOPLE)
+
 mutants: env  ## break the code in some 300 known ways; a test must notice each
 	$(BIN)/python -m tests.mutants

@@ -270,6 +270,7 @@ def resume(
     options: Mapping[str, str] | None = None,
     until: str | None = None,
     page: bool = False,
+    standby: bool = False,
 ) -> Run:
     """Go on with a run after an interruption or a crash.
 
@@ -279,12 +280,14 @@ def resume(
         Its directory, or its id.
     options, until, page :
         As of `run`.
+    standby :
+        Wait until no other server works on the run.
     """
     from wallflower.engines.run import resume_run
     from wallflower.results.page import load_run
 
     pairs = tuple((options or {}).items())
-    return load_run(resume_run(str(run), pairs, until, page=page))
+    return load_run(resume_run(str(run), pairs, until, page=page, standby=standby))
 
 
 def verify(run: str | Path, heads: Sequence[str] = ()) -> Verification:

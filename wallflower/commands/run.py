@@ -25,6 +25,11 @@ _Page = Annotated[
     bool, typer.Option("--page", help="Show the run in a browser while it goes on.")
 ]
 
+_Standby = Annotated[
+    bool,
+    typer.Option("--standby", help="Wait until no other server works on the run."),
+]
+
 NOT_VERIFIED = 3
 
 
@@ -69,6 +74,7 @@ def resume(
     option: EngineOptions = None,
     until: _Until = None,
     page: _Page = False,
+    standby: _Standby = False,
     output: Format = "human",
 ) -> None:
     """Continue a run after Ctrl-C or a crash."""
@@ -78,7 +84,8 @@ def resume(
 
     check_format(output)
     options = dict(engine_options(option))
-    _show("resume", api.resume(run, options=options, until=until, page=page), output)
+    resumed = api.resume(run, options=options, until=until, page=page, standby=standby)
+    _show("resume", resumed, output)
 
 
 def pause(run: _Run) -> None:

@@ -7,6 +7,7 @@ import datetime
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -77,6 +78,7 @@ def _page_beside(run_dir: Path) -> Iterator[str]:
 
 
 _LONGEST_REASON = 500
+_LOOK_S = 0.25  # of a standby
 Options = tuple[tuple[str, str], ...]
 
 
@@ -143,9 +145,17 @@ def found_run(
 
 
 def resume_run(
-    run: str, options: Options = (), until: str | None = None, *, page: bool = False
+    run: str,
+    options: Options = (),
+    until: str | None = None,
+    *,
+    page: bool = False,
+    standby: bool = False,
 ) -> Path:
-    """Go on with a run from its last finished round; return its directory."""
+    """Go on with a run from its last finished round; return its directory.
+
+    A `standby` makes ready and then waits until no other server works on the run.
+    """
     directory, until_s = find_run(run), _seconds(until)
     with Journal.read(directory) as journal:
         check_resumable(journal)
@@ -154,6 +164,8 @@ def resume_run(
         sys.stderr.write(f"{directory} is finished already\n")
         return directory
     _preflight(Preflight(result.config, result.engine, directory, options))
+    while standby and is_held(directory):
+        time.sleep(_LOOK_S)
     return _carry_out(
         directory,
         result.config,
