@@ -273,6 +273,9 @@ bench-decide: env  ## users until one arm is left, beside other rules, and what 
 check-decide: env  ## the best arm is dropped with probability at most p: 2,000 runs each of 130 fields (RUNS=, ONLY=, KEEP=, WRITE=)
 	$(BIN)/python -m benchmarks.decide_errors $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only "$(ONLY)") $(if $(KEEP),--keep $(KEEP)) $(if $(WRITE),--write $(WRITE))
 
+check-differences: env  ## coverage of differences, false "equal", false "futile": 2,000 runs each of 24 settings (RUNS=, ONLY=, WRITE=)
+	$(BIN)/python -m benchmarks.differences $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only "$(ONLY)") $(if $(WRITE),--write $(WRITE))
+
 bench-scaling: env  ## people that the same question takes, by the range that outcomes are clipped to
 	$(BIN)/python -m benchmarks.scaling
 

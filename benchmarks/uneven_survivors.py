@@ -77,7 +77,7 @@ class UnevenElimination(FastElimination):
                 self._sums[-1][rows, arm] += sums
             else:
                 heard[:, arm] = False
-        self._last_size[playing] = size
+        self.last_size[playing] = size
         losers = self._losers(batch, size, heard)
         self._active &= ~losers
         self._eliminated[losers] = batch
@@ -86,7 +86,7 @@ class UnevenElimination(FastElimination):
         self, batch: int, size: int, heard: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
         """Compare every heard arm with the leader of its instance's heard arms."""
-        rows = self._rows(batch)
+        rows = self.sums(batch)
         sides = [self._side(arm, batch, size) for arm in range(self._spec.arms)]
         estimates = np.full(heard.shape, -np.inf)
         for arm in np.flatnonzero(heard.any(axis=0)).tolist():

@@ -54,3 +54,16 @@ def test_the_faults_survived_are_those_of_the_table() -> None:
     assert (
         f"All {len(rows)} faults were survived, and none of 231 sums was wrong" in text
     )
+
+
+def test_no_setting_misses_more_differences_than_the_text_says() -> None:
+    _, rows = read_csv(ROOT / "docs" / "figures" / "check-differences.csv")
+    assert {row["of"] for row in rows} == {"2000"}
+    most = {
+        kind: max(int(row["wrong"]) for row in rows if row["what"] in kinds)
+        for kind, kinds in (("missed", ["coverage"]), ("ended", ["equal", "futile"]))
+    }
+    text = text_of("docs/mathematics.md")
+    assert f"plays 2,000 runs of each of {len(rows)} settings" in text
+    said = f"At most {most['missed']} runs missed a pair, at most {most['ended']} ended"
+    assert said in text

@@ -89,7 +89,7 @@ def read_plan_request(
 ) -> tuple[ExperimentConfig, PlanRequest]:
     """Read what is to be planned; `given` are parameters of `plan`, None left out."""
     from wallflower.planning.request import read_request
-    from wallflower.planning.units import read_gaps
+    from wallflower.planning.units import expected_base_rate, read_gaps
     from wallflower.protocol.numbers import positive, whole
     from wallflower.stated_experiment import read_experiment
 
@@ -103,7 +103,10 @@ def read_plan_request(
         name: read[name](value) for name, value in given.items() if value is not None
     }
     stated = read_experiment(experiment, changes or {}, _USUAL_PLAN)
-    question = read_gaps(stated.config.reward_range, gaps, lifts, base_rate)
+    config = stated.config
+    question = read_gaps(
+        config.reward_range, gaps, lifts, base_rate, expected_base_rate(config)
+    )
     with _named_file(experiment, {*flags, *_last_words(changes)}):
         return stated.config, read_request(stated, flags, question)
 

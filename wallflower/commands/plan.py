@@ -53,7 +53,8 @@ def plan(
         ),
     ] = None,
     base_rate: Annotated[
-        _Number, _option("Mean of the other arms, for what is typical.", "0.5")
+        _Number,
+        _option("Mean of the other arms, for what is typical.", "the file's, or 0.5"),
     ] = None,
     lift: Annotated[
         list[str] | None,

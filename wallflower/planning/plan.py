@@ -12,7 +12,12 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from wallflower.planning.future import PlannedBatch, future_of, typical_users
+from wallflower.planning.future import (
+    PlannedBatch,
+    future_of,
+    smallest_lead,
+    typical_users,
+)
 from wallflower.planning.request import PlanRequest, read_request
 from wallflower.planning.units import Question, round_gap_up
 from wallflower.policy_text import describe_purpose
@@ -111,6 +116,7 @@ class Plan:
     dropouts: tuple[DropoutEffect, ...]
     lies: tuple[LieEffect, ...]  # in every batch; none where inputs cannot be proved
     gaps: tuple[GapCost, ...]
+    smallest_lead: Fraction | None  # that is typically found within the horizon
 
     @property
     def sentence(self) -> str:
@@ -171,6 +177,7 @@ def make_plan(request: PlanRequest) -> Plan:
             _cost(gap, policy, request.base_rate)
             for gap in sorted(request.gaps, reverse=True)
         ),
+        smallest_lead=smallest_lead(policy, request.base_rate),
     )
 
 

@@ -57,6 +57,9 @@ class PlanRequest:
     reach: Reach | None = None  # of the nodes of a file
     stranded: Stranded | None = None  # of its people
     calendar: Calendar | None = None  # of people who arrive
+    control: int | None = None
+    keep_control: bool = False
+    margin: Fraction | None = None  # as a part of the range
 
     def __post_init__(self) -> None:
         whole("participations", self.participations, at_least=1, at_most=1000)
@@ -97,6 +100,9 @@ class PlanRequest:
             most_rounds=self.most_rounds,
             honest_fraction=self.floor,
             floors=self.floors,
+            control=self.control,
+            keep_control=self.keep_control,
+            margin=self.margin,
         ).resolved()
 
 
@@ -130,10 +136,14 @@ def read_request(
         "measured": config.reward_range,
         "outcomes": stated.states_outcomes,
         "calendar": Calendar.of(config),
+        "margin": config.margin,
     }
     if "arms" in flags:
         found["names"] = ()
-    elif stated.knows_nodes:
+    else:
+        found["control"] = config.experiment.control_arm
+        found["keep_control"] = config.experiment.keep_control
+    if "arms" not in flags and stated.knows_nodes:
         found["floors"] = planned_floors(config)
     request = PlanRequest(**{**found, **flags})
     if stated.knows_nodes and flags.keys().isdisjoint({"arms", "mechanism"}):

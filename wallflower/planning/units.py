@@ -14,6 +14,7 @@ from fractions import Fraction
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import exact, round_up
 from wallflower.protocol.rewards.reward_range import RewardRange
+from wallflower.strategy.config import ExperimentConfig
 
 USUAL_GAPS = (Fraction(1, 5), Fraction(1, 10), Fraction(1, 20))
 
@@ -31,11 +32,15 @@ def read_gaps(
     gaps: Sequence[object],
     lifts: Sequence[object],
     base_rate: object | None,
+    expected: Fraction | None = None,
 ) -> Question:
-    """Read gaps, lifts and a base rate, the first and last of them in the unit."""
+    """Read gaps, lifts and a base rate, the first and last of them in the unit.
+
+    Without a base rate it is the `expected` one, or the middle of the range.
+    """
     width = measured.high - measured.low
-    middle = (measured.low + measured.high) / 2
-    mean = middle if base_rate is None else exact("base-rate", base_rate)
+    usual = (measured.low + measured.high) / 2 if expected is None else expected
+    mean = usual if base_rate is None else exact("base-rate", base_rate)
     if not measured.low < mean < measured.high:
         low, high = measured.ends
         allowed = measured.with_unit(f"between {low} and {high}")
@@ -48,6 +53,19 @@ def read_gaps(
             raise InputError("gap", float(gap), allowed)
     parts = tuple(gap / width for gap in found)
     return Question(parts or USUAL_GAPS, to_part(mean, measured))
+
+
+def expected_base_rate(config: ExperimentConfig) -> Fraction | None:
+    """Return what a file expects of control, or of its worst arm, in the unit.
+
+    A file without means expects nothing; a mean at an end of the range leaves no room.
+    """
+    if config.rewards is None or not config.rewards.means:
+        return None
+    means, control = config.rewards.means, config.experiment.control_arm
+    mean = Fraction(str(min(means) if control is None else means[control]))
+    measured = config.reward_range
+    return mean if measured.low < mean < measured.high else None
 
 
 def to_part(mean: Fraction, measured: RewardRange) -> Fraction:

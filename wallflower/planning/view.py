@@ -113,6 +113,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             _gap_json(cost, request.measured) | {"fits": cost.fits(request.most_users)}
             for cost in plan.gaps
         ],
+        "minimum_detectable": _detectable_json(plan),
         "stranded": None if request.stranded is None else request.stranded.as_json(),
     }
 
@@ -136,6 +137,32 @@ def _calendar(plan: Plan) -> str | None:
         for one in (plan.batches[0], plan.batches[-1])
     ]
     return f"If no arm falls, {' and '.join(dict.fromkeys(ends))}, {calendar.terms}."
+
+
+def _detectable_json(plan: Plan) -> dict[str, Any] | None:
+    """Return the smallest lead that is typically found, None where there is none."""
+    lead, measured = plan.smallest_lead, plan.request.measured
+    if lead is None:
+        return None
+    base = measured.mean(float(plan.request.base_rate))
+    gap = measured.difference(float(lead))
+    return {"gap": gap, "lift": gap / base if base > 0 else None, "base_rate": base}
+
+
+def _detectable(plan: Plan) -> str:
+    """Say which lead the users of the experiment typically suffice for."""
+    request, lead, found = plan.request, plan.smallest_lead, _detectable_json(plan)
+    start = (
+        f"Minimum detectable effect: with {counted(request.horizon, 'user')} and the "
+        f"others' {_others(request)}"
+    )
+    if lead is None or found is None:
+        return f"{start}, no lead is typically found."
+    relative = "" if found["lift"] is None else f" ({100 * found['lift']:+,.2g} %)"
+    return (
+        f"{start}, a lead of {describe_gap(lead, request.measured)}{relative} is found "
+        f"in at least four of five of {RUNS} simulated experiments."
+    )
 
 
 def _mean_json(part: Fraction, measured: RewardRange) -> str:
@@ -255,6 +282,7 @@ def _print_page(plan: Plan) -> None:
         f"{'rates' if request.measured.is_default else 'means'} are, if everybody who "
         "is asked answers.",
     )
+    print_text(out, _detectable(plan))
 
 
 def _clipping(plan: Plan) -> str | None:

@@ -37,7 +37,13 @@ Decided = NDArray[np.bool_]
 
 
 class FastElimination:
-    """Plays `elimination` on every instance of a simulation."""
+    """Plays `elimination` on every instance of a simulation.
+
+    Attributes
+    ----------
+    played : batches so far.
+    heard : the last batch of each arm of each instance; `last_size` its users.
+    """
 
     def __init__(self, simulation: Simulation) -> None:
         self._spec = simulation.spec.resolved()
@@ -54,21 +60,21 @@ class FastElimination:
             self._kept[:, self._spec.control] = True
         self._endings: dict[int, Ending] = {}  # that the margin gave, by instance
         self._eliminated = np.zeros(shape, dtype=np.int64)
-        self._heard = np.zeros(shape, dtype=np.int64)  # batches each arm was in
-        self._last_size = np.zeros(shape, dtype=np.int64)  # of its newest cohort
-        self._played = 0  # batches
+        self.heard = np.zeros(shape, dtype=np.int64)  # batches each arm was in
+        self.last_size = np.zeros(shape, dtype=np.int64)  # of its newest cohort
+        self.played = 0  # batches
         self._sums: list[Doubles] = []  # per group of batches, in units of reward
 
     def steps(self) -> Iterator[float]:
         """Play batch after batch until every instance is over."""
         accounts = self.accounts
         while True:
-            self._close_finished(self._played + 1)
+            self._close_finished(self.played + 1)
             if not accounts.live.any():
                 accounts.checkpoint()
                 yield 1.0
                 return
-            self._play(self._played + 1)
+            self._play(self.played + 1)
             accounts.checkpoint()
             yield accounts.part_done
 
@@ -86,17 +92,17 @@ class FastElimination:
         """Return what is known so far."""
         shape = self._active.shape
         estimates, lower, upper = np.full(shape, 0.5), np.zeros(shape), np.ones(shape)
-        heard = self._heard
-        for last, size in groups(heard, self._last_size, heard > 0):
-            here = (heard == last) & (self._last_size == size)
+        heard = self.heard
+        for last, size in groups(heard, self.last_size, heard > 0):
+            here = (heard == last) & (self.last_size == size)
             estimates[here], lower[here], upper[here] = self._evidence.interval(
-                last, self._heard_of(last, size), self._rows(last)[here]
+                last, self._heard_of(last, size), self.sums(last)[here]
             )
         return self.accounts.result(estimates, lower, upper, self._eliminated)
 
     def _play(self, batch: int) -> None:
         playing = self._asked & self.accounts.live[:, None]
-        self._played = batch
+        self.played = batch
         if len(self._sums) <= self._evidence.group_of(batch):
             self._sums.append(np.zeros(playing.shape))
         sizes = self._sizes(batch)
@@ -111,8 +117,8 @@ class FastElimination:
         instances, arms = np.nonzero(playing)
         flat = instances * self._spec.arms + arms
         self._sums[-1][playing] += self._draws.totals(flat, cohort) / cohort.precision
-        self._heard[playing] = batch
-        self._last_size[playing] = size
+        self.heard[playing] = batch
+        self.last_size[playing] = size
         self.accounts.pull(instances, arms, size)
         by_test = self._spec.radius == "tight"
         find = self._find_losers_by_test if by_test else self._find_losers_by_radius
@@ -124,7 +130,7 @@ class FastElimination:
 
     def _find_endings(self, batch: int, size: int, racing: Decided) -> None:
         """Say where the margin ends it, as `margin.find_ending` does."""
-        heard, rows = self._heard_of(batch, size), self._rows(batch)
+        heard, rows = self._heard_of(batch, size), self.sums(batch)
         estimates = self._weighted(batch, heard)
         control, shift = self._spec.control, -float(self._spec.margin or 0)
 
@@ -162,8 +168,8 @@ class FastElimination:
 
     def _find_losers_by_test(self, batch: int, playing: Decided) -> Decided:
         """Compare every arm with the leader of its instance; all have one size."""
-        rows = self._rows(batch)
-        heard = self._heard_of(batch, int(self._last_size[playing][0]))
+        rows = self.sums(batch)
+        heard = self._heard_of(batch, int(self.last_size[playing][0]))
         estimates = np.where(playing, self._weighted(batch, heard), -np.inf)
         leaders = np.argmax(estimates, axis=1)
         rivals = playing.copy()
@@ -193,7 +199,7 @@ class FastElimination:
         lead = best - np.where(playing, means, 0.0)
         return np.asarray(playing & (lead > radii[:, None]))
 
-    def _rows(self, last: int) -> Doubles:
+    def sums(self, last: int) -> Doubles:
         """Sums of batches 1..last by group, for every instance and arm; 0 for none."""
         return np.stack(self._sums[: self._evidence.group_of(last) + 1], axis=2)
 
@@ -207,7 +213,7 @@ class FastElimination:
     def _weighted(self, last: int, heard: History) -> Doubles:
         """Return all arms' estimates after batch `last`, by the weights of the test."""
         users = self._evidence.delivered(heard, last).users
-        rows = self._rows(last)
+        rows = self.sums(last)
         flat = self._evidence.estimates(users, rows.reshape(-1, rows.shape[2]))
         return flat.reshape(rows.shape[:2])
 
@@ -244,10 +250,10 @@ class FastElimination:
     def _assign_to_leader(self, row: int | np.intp) -> dict[int, int]:
         left = self.accounts.remaining(row)
         active = np.flatnonzero(self._active[row])
-        if not self._played:
+        if not self.played:
             return {int(active[0]): left}
-        last = self._played
-        heard = self._heard_of(last, int(self._last_size[row, active[0]]))
+        last = self.played
+        heard = self._heard_of(last, int(self.last_size[row, active[0]]))
         users = self._evidence.delivered(heard, last).users
         sums = np.stack([group[row, active] for group in self._sums], axis=1)
         estimates = self._evidence.estimates(users, sums)
