@@ -22,6 +22,7 @@ _COMPOSE_LAYERS = (
     ("base.yaml", "tls.yaml", "state.yaml"),
     ("node.yaml",),
     ("shuffler.yaml",),
+    ("visitors.yaml",),
 )
 
 
@@ -70,6 +71,10 @@ def check_compose(scratch: Path) -> str:
         "PROXY_CONF": str(scratch / "nginx.conf"),
         "FLEET": "operator.example:443",
         "ADDRESS": "shuffler.example",
+        "RUN": str(scratch),
+        "PGPASS": str(scratch / "pgpass"),
+        "DB_PASSWORD": str(scratch / "password"),
+        "ORIGIN": "https://shop.example",
     }
     for layers in _COMPOSE_LAYERS:
         files = [word for n in layers for word in ("-f", str(FOLDER / "compose" / n))]
@@ -80,7 +85,7 @@ def check_compose(scratch: Path) -> str:
 def check_kubernetes(scratch: Path) -> str:
     """Build all kustomizations and validate them against Kubernetes' schemas."""
     kubectl, validator = _tool("kubectl"), _tool("kubernetes-validate")
-    places = ("operator", "node", "shuffler")
+    places = ("operator", "node", "shuffler", "visitors")
     for name in places:
         built = scratch / f"{name}.yaml"
         built.write_text(
@@ -124,7 +129,14 @@ def check_proxy(scratch: Path) -> str:
     rendered = scratch / "nginx.conf"
     rendered.write_text(_run([str(FOLDER / "render-proxy"), *folders]))
     _run([nginx, "-t", "-c", str(rendered)])
-    return "nginx -t: the rendered proxy"
+    visitors = scratch / "visitors.conf"
+    text = (FOLDER / "proxy" / "visitors.conf").read_text()
+    for place in ("/keys", "/run/wallflower", "/var/log/wallflower"):
+        text = text.replace(f"{place}/", f"{scratch}/")
+    # Nobody resolves the workers' name here.
+    visitors.write_text(text.replace("server serve:", "server 127.0.0.1:"))
+    _run([nginx, "-t", "-c", str(visitors)])
+    return "nginx -t: the rendered proxy, and that of people who arrive"
 
 
 CHECKS: tuple[Callable[[Path], str], ...] = (

@@ -21,6 +21,7 @@ from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 SHUFFLER = typer.main.get_command(command_line()).commands["shuffler"]  # type: ignore[attr-defined]
+SERVE = typer.main.get_command(command_line()).commands["serve"]  # type: ignore[attr-defined]
 PROGRAMS = ("flower-superlink", "flower-superexec", "flower-supernode")
 
 
@@ -231,3 +232,22 @@ def test_the_shuffler_runs_with_what_a_nodes_image_holds() -> None:
         "import wallflower.cli, wallflower.shuffler.service"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_people_who_arrive_are_served_by_options_that_exist_behind_a_named_proxy() -> (
+    None
+):
+    known = {option for p in SERVE.params for option in p.opts}
+    pods = [c["args"] for c in kubernetes_containers() if "args" in c]
+    for kind in (list(compose_commands()), pods):
+        (command,) = (c for c in kind if c[:2] == ["wallflower", "serve"])
+        used = {word.partition("=")[0] for word in command if word.startswith("--")}
+        assert used <= known
+        assert "--proxy" in used or {"--certificate", "--key"} <= used
+    proxy = (DEPLOY / "proxy" / "visitors.conf").read_text()
+    assert "proxy_set_header X-Forwarded-For $remote_addr;" in proxy
+    assert re.findall(r"location (.*?) \{", proxy) == [
+        "= /wallflower.v1.VisitorService/Poll",
+        "= /wallflower.js",
+        "/",
+    ]
