@@ -22,6 +22,7 @@ import typer.core
 import typer.main
 
 from wallflower.commands import keys
+from wallflower.commands.archive import archive
 from wallflower.commands.check import check
 from wallflower.commands.export import export
 from wallflower.commands.figures import figures
@@ -67,6 +68,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "sheet": sheet,
     "watch": watch,
     "export": export,
+    "archive": archive,
     "simulate": simulate,
     "figures": figures,
     "shuffler": shuffler,

@@ -46,7 +46,7 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
     record = (
         run_check(
             "nothing was changed after it was written",
-            counted(len(links), "entry"),
+            _describe_entries(links, journal),
             journal.breaks(),
         ),
         _heads(links, heads, journal),
@@ -58,6 +58,17 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
             raise
         return record  # the chain says where; there is nothing to replay
     return (*record, *_replayed(evidence))
+
+
+def _describe_entries(links: Sequence[Entry], journal: Journal) -> str:
+    """Say how many entries were looked at, and what an archive took from them."""
+    many = counted(len(links), "entry")
+    if not journal.is_archived:
+        return many
+    return (
+        f"{many}; of {journal.count_unsalted():,} an archive removed the names: only "
+        "what is left in their place is checked"
+    )
 
 
 def _evidence(journal: Journal, links: Sequence[Entry]) -> RecordedFacts:

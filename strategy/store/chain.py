@@ -13,20 +13,22 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.store import sql
+from wallflower.strategy.store import archive_sql, sql
 from wallflower.strategy.store.database import Transaction
-from wallflower.strategy.store.entries import INVITED
+from wallflower.strategy.store.entries import ARCHIVED, INVITED, NAMING
 
 LEAST_HEAD = 16  # hexadecimal digits that name a head beyond doubt
-_LABEL = "wallflower-journal/3"
+_LABEL = "wallflower-journal/4"
 _FIRST = "0" * 64
 _SEATS_AT_ONCE = 10_000
+_SALT_BYTES = 16
 
 Rows = Callable[..., list[Any]]  # a query and its values → rows
 
@@ -62,7 +64,10 @@ def append(
     for subject in subjects:
         number += 1
         at = time.time()
-        digest = _digest(rows, kind, subject, (seats or {}).get(subject))
+        # Of entries whose names an archive removes, the digest must not tell them.
+        salt = secrets.token_hex(_SALT_BYTES)
+        database.execute(archive_sql.ADD_SALT, (number, salt))
+        digest = _digest(rows, kind, subject, salt, (seats or {}).get(subject))
         link = _link(link, number, at, kind, subject, digest)
         database.execute(sql.ADD_ENTRY, (number, at, kind, subject, digest, link))
     return str(link)
@@ -76,6 +81,8 @@ def entries(rows: Rows) -> list[Entry]:
 def breaks(rows: Rows) -> Iterator[str]:
     """Say where the record is not what its chain says; nothing when it is whole."""
     link, ends = _FIRST, set[tuple[str, str]]()
+    salts = dict(rows(archive_sql.SALTS))
+    archived = bool(rows(archive_sql.IS_ARCHIVED)[0][0])
     for number, entry in enumerate(entries(rows), start=1):
         what = f"entry {entry.number} ({entry.kind} {entry.subject})".replace(" )", ")")
         if entry.number != number:
@@ -84,7 +91,12 @@ def breaks(rows: Rows) -> Iterator[str]:
         if entry.kind not in sql.ENTRY_ROWS:
             yield f"{what} is of no known kind"
             continue
-        if entry.digest != _digest(rows, entry.kind, entry.subject):
+        salt = salts.get(entry.number)
+        # Where an archive removed the salt, its own entry commits to what is left.
+        unsalted = salt is None and archived and entry.kind in NAMING
+        if not unsalted and entry.digest != _digest(
+            rows, entry.kind, entry.subject, salt or ""
+        ):
             yield f"{what}: its rows were changed after they were written"
         expected = link, number, entry.at, entry.kind, entry.subject, entry.digest
         if entry.link != _link(*expected):
@@ -141,11 +153,21 @@ def unknown_heads(chain: Sequence[Entry], heads: Iterable[str]) -> list[str]:
     ]
 
 
-def _digest(rows: Rows, kind: str, subject: str, seats: str | None = None) -> str:
-    content = [rows(query, subject) for query in sql.ENTRY_ROWS[kind]]
+def _digest(
+    rows: Rows, kind: str, subject: str, salt: str, seats: str | None = None
+) -> str:
+    content = [[salt], *(rows(query, subject) for query in sql.ENTRY_ROWS[kind])]
     if kind in sql.ENTRY_SEATS:
         content.append([seats or digest_seats(rows, kind, subject)])
+    if kind == ARCHIVED:
+        unsalted = content.pop()
+        content += [[_digest(rows, kind, subject, "")] for _, kind, subject in unsalted]
     return _hash(content)
+
+
+def count_unsalted(rows: Rows) -> int:
+    """Return how many entries no longer commit to the rows that they once had."""
+    return len(rows(archive_sql.UNSALTED, ""))
 
 
 def digest_seats(rows: Rows, kind: str, subject: str) -> str:

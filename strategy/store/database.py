@@ -27,7 +27,7 @@ from wallflower.protocol.files.sqlite import (
     read_database,
     transaction,
 )
-from wallflower.strategy.store import operator_requests
+from wallflower.strategy.store import archive_sql, operator_requests
 
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
@@ -199,6 +199,12 @@ class SqliteDatabase(Database):
         """Keep everything written inside, or nothing of it."""
         with self._mutex, self._explaining(), transaction(self._connection):
             yield self._connection
+
+    def compact(self) -> None:
+        """Leave nothing in the file, or beside it, of what was deleted."""
+        with self._mutex, self._explaining():
+            for statement in archive_sql.COMPACT:
+                self._connection.execute(statement).fetchall()
 
     def rows(self, query: str, *values: object) -> list[Any]:
         """Read all rows of a query."""

@@ -27,7 +27,11 @@ RETIRED = "retired"  # an arm, by hand; its subject is the arm
 RESUMED, WAITING, PAUSED = "resumed", "waiting", "paused"
 OPENED = "opened"  # seats of cohorts, as one deck; its subject is the deck's number
 CLOSED = "closed"  # seats of a cohort: who had them, and who answered
+ARCHIVED = "archived"  # names were removed; it holds what is left in their place
 LIMITED = "limited"  # its subject has the round and the users it may ask, no rows
+
+# The kinds whose rows have names of nodes or people.
+NAMING = (INVITED, SUMMED, VOID, RETURNED, MET, DEALT, CLOSED)
 
 DEALING = "deal-"  # how the ids of dealings begin
 

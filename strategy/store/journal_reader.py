@@ -13,7 +13,7 @@ from wallflower.protocol.errors import JournalError, UnavailableError
 from wallflower.protocol.files.closing import Closing
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.strategy.config import ExperimentConfig, config_from_canonical
-from wallflower.strategy.store import chain, event_log, sql
+from wallflower.strategy.store import archive_sql, chain, event_log, sql
 from wallflower.strategy.store.database import Lease, Result, RunStore, cannot_open
 from wallflower.strategy.store.entries import (
     Askable,
@@ -161,6 +161,15 @@ class JournalReader(Closing):
 
     def _chainless(self) -> JournalError:
         return JournalError(f"{self.path} has no chain: its entries were removed")
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether the names of nodes and people were removed."""
+        return bool(self.rows(archive_sql.IS_ARCHIVED)[0][0])
+
+    def count_unsalted(self) -> int:
+        """Return how many entries no longer commit to the rows that they once had."""
+        return chain.count_unsalted(self.rows)
 
     def breaks(self) -> Iterator[str]:
         """Say where the record is not what its chain says."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from wallflower.strategy.store import seat_sql
+from wallflower.strategy.store import archive_sql, seat_sql
 from wallflower.strategy.store.entries import (
+    ARCHIVED,
     CLOSED,
     DEALT,
     FOUNDED,
@@ -30,7 +31,7 @@ from wallflower.strategy.store.entries import (
 
 # Also counts up when a policy decides otherwise by the same sums: a record is judged by
 # the rule that made it.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 JOURNAL_SCHEMA = (
     """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -108,6 +109,7 @@ CREATE TABLE entry (
     link    TEXT NOT NULL UNIQUE
 ) STRICT;
 """
+    + archive_sql.SALT_SCHEMA
     + seat_sql.SEAT_SCHEMA
 )
 
@@ -247,6 +249,7 @@ ENTRY_ROWS: Mapping[str, Sequence[str]] = {
     WAITING: (),
     PAUSED: (),
     LIMITED: (),
+    ARCHIVED: (archive_sql.UNSALTED,),
 }
 
 # Many more rows, which are read in parts.

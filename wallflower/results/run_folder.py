@@ -38,7 +38,8 @@ def _path_of(journal: Journal) -> Path:
 def _describe_gone(journal: Journal) -> str:
     """Say that a ledger is gone which must have been there, and what to do, if so."""
     gone = (
-        journal.engine in HOSTING
+        not journal.is_archived
+        and journal.engine in HOSTING
         and not _path_of(journal).exists()
         and any(journal.invitations())
     )
@@ -55,6 +56,8 @@ def _hosted_spends(journal: Journal) -> Spends | None:
     """Return who spent by the hosted ledger; None where the nodes keep their own."""
     if gone := _describe_gone(journal):
         raise JournalError(gone)
+    if journal.is_archived:  # its names are no ledger's any more
+        return None
     path = _path_of(journal)
     return read_spends(path, journal.run_id) if path.exists() else None
 
