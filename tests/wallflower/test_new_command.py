@@ -112,7 +112,7 @@ def test_a_table_and_a_number_of_users_cannot_both_say_who_is_there(
             "user,site,current,shorter,with-photo\nu1,here,1,0,1\n",
             "users on 1 node; an experiment needs at least 2",
         ),
-        ("user;site;current\n", 'no column "site"; it has: user;site;current'),
+        ("user;site;current\n", "fields are separated by semicolons"),
         ("", 'no column "site"; it has none'),
     ],
 )
