@@ -38,9 +38,12 @@ class Connector:
     schema : of the run's tables.
     name : what a message calls them; no password is in it.
     conninfo : for connections of a pool.
+    by_index : whether a table is read as a whole only where no index serves. A worker's
+        plans are made while a round is new and its tables are small, and kept.
     """
 
-    def __init__(self, url: str, schema: str) -> None:
+    def __init__(self, url: str, schema: str, *, by_index: bool = False) -> None:
+        self._by_index = by_index
         parts = conninfo.conninfo_to_dict(url)
         known = {key: parts[key] for key in ("host", "port", "dbname") if key in parts}
         where = ", ".join(f"{key} {value}" for key, value in known.items())
@@ -66,6 +69,8 @@ class Connector:
                 "SET search_path TO {}; SET idle_in_transaction_session_timeout TO {}"
             ).format(Identifier(self.schema), _LONGEST_IDLE_MS)
         )
+        if self._by_index:
+            connection.execute("SET enable_seqscan TO off")
 
     def run(self, statement: str, *values: object) -> list[Any]:
         """Run one statement on a connection of its own; return what it found."""

@@ -170,7 +170,9 @@ class PostgresStore(RunStore):
 
     def open_seats(self, explain: Explain) -> Database:
         """Open the seats' tables."""
-        return PostgresDatabase(self._connector, explain, threads=_CONNECTIONS)
+        url, schema = self._pointer.url, self._pointer.schema
+        by_index = Connector(url, schema, by_index=True)
+        return PostgresDatabase(by_index, explain, threads=_CONNECTIONS)
 
     @property
     def requests(self) -> operator_requests.OperatorRequests:
