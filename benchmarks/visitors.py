@@ -1,11 +1,11 @@
 """``make bench-visitors``: people a second, seconds to a reply, and CPU by part.
 
-A run with one round of seats is served by `wallflower serve` in processes of its own;
-visitors come from this one. Some of them misbehave (`visitors_load.MIX`). Printed are
-the CPU of all server processes per person, by part; how many people a second are
-served when as many come as the server takes; the seconds from arriving to the reply
-at several rates of a Poisson process. At the end the store is compared with what
-visitors were told.
+A run on SQLite with one round of seats is served by `wallflower serve` in processes of
+its own; visitors come from this one. Some of them misbehave (`visitors_load.MIX`).
+Printed are the CPU of all server processes per person, by part; how many people a
+second are served when as many come as the server takes; the seconds from arriving to
+the reply at several rates of a Poisson process. At the end the store is compared with
+what visitors were told.
 """
 
 from __future__ import annotations
@@ -46,12 +46,11 @@ class Cpu:
     loops: float  # HTTP, checks: each worker's event loop
     store: float  # each worker's thread for the database
     parent: float
-    database: float
 
     @classmethod
     def now(cls, parent: psutil.Process) -> Cpu:
         """Read what was used until now."""
-        loops = store = database = 0.0
+        loops = store = 0.0
         for worker in parent.children():
             for thread in worker.threads():
                 used = thread.user_time + thread.system_time
@@ -59,12 +58,8 @@ class Cpu:
                     loops += used
                 else:
                     store += used
-        for process in psutil.process_iter(["name"]):
-            if process.info["name"] == "postgres":
-                times = process.cpu_times()
-                database += times.user + times.system
         times = parent.cpu_times()
-        return cls(loops, store, times.user + times.system, database)
+        return cls(loops, store, times.user + times.system)
 
     def per_person_ms(self, before: Cpu, people: int) -> dict[str, float]:
         """Return milliseconds per person since an earlier moment."""
@@ -72,7 +67,6 @@ class Cpu:
             "HTTP and checks": self.loops - before.loops,
             "store": self.store - before.store,
             "parent": self.parent - before.parent,
-            "PostgreSQL": self.database - before.database,
         }
         parts["all"] = sum(parts.values())
         return {name: 1e3 * used / people for name, used in parts.items()}
