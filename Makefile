@@ -92,13 +92,21 @@ web: web-env  ## the browser's client (clients/web/dist/wallflower.js), its size
 	@cd $(WEB)/dist && echo "wallflower.js: $$(gzip -9c wallflower.js | wc -c) bytes gzip, sha384-$$(openssl dgst -sha384 -binary wallflower.js | base64 -w0)"
 
 VECTORS = $(WEB)/dist/vectors
-test-web: web  ## the browser's client: types, noise, and 100,000 golden vectors, both ways
+test-web: web test-browser-env  ## the browser's client: types, noise, 100,000 golden vectors both ways, Chromium
 	cd $(WEB) && node_modules/.bin/tsc -p . && $(ESBUILD) tests/*.ts --platform=node --outdir=dist/tests
 	cd $(WEB) && node --test dist/tests/*.test.js
 	$(BIN)/python -m tests.support.web.drawn $(VECTORS)/python $${SEED:-7}
 	cd $(WEB) && WALLFLOWER_VECTORS=dist/vectors/python node --test dist/tests/vectors.test.js
 	cd $(WEB) && node dist/tests/make.js dist/vectors/python dist/vectors/typescript
 	$(BIN)/python -m tests.support.web.vectors $(VECTORS)/typescript
+	$(BIN)/pytest -m browser tests/browser/test_web_client.py
+
+demo-web: web  ## a website with an experiment on loopback: open it, headless people fill the rest
+	$(BIN)/python -m benchmarks.web_site
+
+bench-web: web test-browser-env  ## what a contribution costs in Chromium, by part
+	cd $(WEB) && $(ESBUILD) tests/bench.ts --outfile=dist/tests/bench.js
+	$(BIN)/python -m benchmarks.web_client
 
 # Debian's chromium; elsewhere put one on the PATH first.
 test-browser-env: env
@@ -106,7 +114,7 @@ test-browser-env: env
 	$(PIP) --require-hashes -r $(PINS)/browser.txt
 
 test-browser: test-browser-env  ## open the pages in Chromium: every width, axe-core, PDF
-	$(BIN)/pytest -m browser tests/browser
+	$(BIN)/pytest -m browser tests/browser --ignore tests/browser/test_web_client.py
 
 # Debian's server, without the cluster that its package would start.
 test-postgres: env  ## the tests of runs on PostgreSQL, with a server of their own
@@ -119,7 +127,7 @@ LOOKS ?= looks
 looks: test-browser-env  ## the same, and keep what was seen in looks/: every page, its pictures and its print
 	command -v pdftoppm >/dev/null || apt-get install -qy poppler-utils
 	mkdir -p $(LOOKS)
-	WALLFLOWER_LOOKS=$(abspath $(LOOKS)) $(BIN)/pytest -m browser tests/browser
+	WALLFLOWER_LOOKS=$(abspath $(LOOKS)) $(BIN)/pytest -m browser tests/browser --ignore tests/browser/test_web_client.py
 	for paper in $(LOOKS)/*.pdf; do pdftoppm -r 60 -png $$paper $${paper%.pdf}-paper; done
 	@wc -c $(LOOKS)/*.html
 

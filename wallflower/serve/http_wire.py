@@ -7,10 +7,12 @@ the handler is an error of the Connect protocol: a code and a fixed text, as JSO
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import uvicorn
@@ -29,6 +31,9 @@ from wallflower.serve.polls import BusyError, Polls
 
 POLL_PATH: Final = "/wallflower.v1.VisitorService/Poll"
 PROTO: Final = "application/proto"
+SCRIPT_PATH: Final = "/wallflower.js"
+# `make web` builds it; the wheel takes it along if it is there.
+_SCRIPT = Path(__file__).parents[1] / "clients" / "web" / "dist" / "wallflower.js"
 _LARGEST_HEADERS = 8 * 1024
 _PREFLIGHT_S = 7200
 _STATUS = {
@@ -104,6 +109,7 @@ class HttpWire:
         )
         routes = [
             Route(POLL_PATH, self._answer, methods=["POST"]),
+            Route(SCRIPT_PATH, _script),
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
         ]
@@ -176,6 +182,18 @@ class HttpWire:
         if await self._ready():
             return PlainTextResponse("ready\n")
         return PlainTextResponse("the store does not answer\n", 503)
+
+
+async def _script(request: Request) -> Response:
+    """Hand out the browser's client: the same bytes for everybody."""
+    if not _SCRIPT.is_file():
+        return PlainTextResponse("not built here: make web\n", 404)
+    body = await asyncio.to_thread(_SCRIPT.read_bytes)
+    tag = f'"{hashlib.sha256(body).hexdigest()}"'
+    headers = _HEADERS | {"Cache-Control": "no-cache", "ETag": tag}
+    if request.headers.get("if-none-match") == tag:
+        return Response(None, 304, headers)
+    return Response(body, 200, headers, "text/javascript")
 
 
 class GuardedProtocol(HttpToolsProtocol):

@@ -67,7 +67,7 @@ function costOf({ kind, epsilon, precision, delta }: Values): Cost {
   return { kind, epsilon: fraction(epsilon), precision: BigInt(precision), delta: fraction(delta) };
 }
 
-function partyOf(given: Values): Party {
+export function partyOf(given: Values): Party {
   const { enrolmentKey, invitation, range } = given;
   return {
     name: given.visitor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from tests.wallflower.serve.conftest import SHOP, OpenWires, Wires
 from wallflower.protocol.visitors import LARGEST_POLL
 from wallflower.protocol.wire.visitors_pb2 import VisitorReply
+from wallflower.serve import http_wire
 from wallflower.serve.gate import VisitorLimits
-from wallflower.serve.http_wire import POLL_PATH
+from wallflower.serve.http_wire import POLL_PATH, SCRIPT_PATH
 
 PROTO = {"content-type": "application/proto"}
 
@@ -239,3 +241,21 @@ async def read_to_end(reader: asyncio.StreamReader) -> bytes:
         return await reader.read()
     except ConnectionResetError:
         return b""
+
+
+async def test_the_script_is_the_same_bytes_for_every_website(
+    open_wires: OpenWires, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "wallflower.js"
+    monkeypatch.setattr(http_wire, "_SCRIPT", script)
+    async with open_wires() as wires, wires.client(headers={"origin": SHOP}) as client:
+        missing = await client.get(SCRIPT_PATH)
+        script.write_text("export const join = 1;")
+        found = await client.get(SCRIPT_PATH)
+        tag = found.headers["etag"]
+        again = await client.get(SCRIPT_PATH, headers={"if-none-match": tag})
+    assert missing.status_code == 404
+    assert found.text == script.read_text()
+    assert found.headers["content-type"].startswith("text/javascript")
+    assert found.headers["access-control-allow-origin"] == SHOP
+    assert (again.status_code, again.content) == (304, b"")
