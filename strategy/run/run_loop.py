@@ -27,6 +27,7 @@ from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import PAUSED, RESUMED, RoundRecord, SumRecord
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.run_store import requests_of
+from wallflower.strategy.store.seats import RUN_OVER
 from wallflower.strategy.store.spool import Spool
 
 
@@ -167,6 +168,3 @@ class RunLoop(abc.ABC):
                 head=head,
             )
         )
-
-
-RUN_OVER = "run-over"  # why somebody is shown an arm and not asked

@@ -17,7 +17,8 @@ from wallflower.strategy.bandit.policy import ArmView
 class RunStarted:
     """Nodes have described their users; the first round begins.
 
-    `head` is that of the journal's chain; in `test_mode` nobody is protected.
+    `head` is that of the journal's chain; in `test_mode` nobody is protected. Where
+    people are `arriving` the nodes are trustees, and users of a round are its seats.
     """
 
     run_id: str
@@ -28,6 +29,7 @@ class RunStarted:
     rounds_done: int
     head: str = ""
     test_mode: bool = False
+    arriving: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+RUN_OVER = "run-over"  # why somebody is shown an arm and not asked
+
 
 class SeatState(enum.Enum):
     """What became of a seat; the last two are those of a closed cohort."""

@@ -28,17 +28,16 @@ from wallflower.results.run_folder import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.arriving.orchestrator import VisitorOrchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
-from wallflower.strategy.run.run_loop import RUN_OVER
 from wallflower.strategy.secure_sum.contributions import SeatTerms
 from wallflower.strategy.store.event_log import EventLog
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_store import SeatQueue, SeatStore
-from wallflower.strategy.store.seats import NoFreeSeat, TakenSeat
+from wallflower.strategy.store.seats import RUN_OVER, NoFreeSeat, TakenSeat
 from wallflower.strategy.transport.memory import MemoryTransport
 from wallflower.strategy.watch.telemetry import fan_out
 
 _INVITER_FILE = "simulated-inviter.key"
-_AT_ONCE = 32  # people who are there at the same time
+_AT_ONCE = 128  # people who are there at the same time
 _PAUSE_S = 0.02  # until the next one comes where no seat is free
 _LOOK_S = 0.05
 

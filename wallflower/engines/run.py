@@ -34,6 +34,7 @@ from wallflower.results.run_folder import RUNS, advise, check_resumable, find_ru
 from wallflower.stated_experiment import Source, experiment_of
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.own_loop import run_to_end
+from wallflower.strategy.run.arriving.deck import end_seats
 from wallflower.strategy.run.run_state import next_round
 from wallflower.strategy.store.entries import Retirement
 from wallflower.strategy.store.events import ignore
@@ -278,6 +279,7 @@ def retire_arm(run: str, name: str, reason: str) -> str:
         policy.retire(arm, words)
         journal.retire(Retirement(arm, number, words))
         if policy.finished is not None:
+            end_seats(journal, policy)
             journal.void_open("server-stopped")
     if policy.finished is not None:
         return f'"{name}" is retired; one arm is left and the run is over'

@@ -57,6 +57,7 @@ class UnderWay:
     Attributes
     ----------
     told : how many events were taken.
+    arriving : people take seats; they count as invited when their cohort has ended.
     views : the arms as they stand.
     rounds : the arms after every round that was finished.
     users_of_round : asked in the round under way; 0 between rounds and after the end.
@@ -66,6 +67,7 @@ class UnderWay:
 
     told: int = 0
     test_mode: bool = False
+    arriving: bool = False
     round: int = 0
     users_of_round: int = 0
     arms_of_round: tuple[int, ...] = ()
@@ -86,7 +88,7 @@ class UnderWay:
         match event:
             case events.RunStarted():
                 # A server begins: what another had under way when it died is void.
-                self.test_mode = event.test_mode
+                self.test_mode, self.arriving = event.test_mode, event.arriving
                 self.cohorts.clear()
                 self.waiting, self.users_of_round = None, 0
             case events.WaitingForNodes():
@@ -97,7 +99,7 @@ class UnderWay:
                 self.waiting = None
                 self.cohorts.clear()
             case events.CohortAsked():
-                self.invited += event.users
+                self.invited += 0 if self.arriving else event.users
                 self._forget_void(event.arm)
                 self.cohorts[event.cohort_id] = OpenCohort(
                     event.arm, event.users, event.nodes
@@ -138,6 +140,8 @@ class UnderWay:
         self._answered_here += event.survivors
         self.lost += event.lost
         self.invited -= event.returned
+        if self.arriving:
+            self.invited += event.survivors + event.lost
 
     def _finish(self, event: events.RoundFinished) -> None:
         self.views = self.rounds[event.number] = event.views
@@ -151,6 +155,12 @@ class UnderWay:
         self.views, self.finished = event.views, event.finished
         if event.number - 1 in self.rounds:
             self.rounds[event.number - 1] = event.views
+
+    def count_asked(self, users: int) -> str:
+        """Say how many users a round asks, or how many seats it has."""
+        if self.arriving:
+            return f"{counted(users, 'seat')} opened"
+        return f"{counted(users, 'user')} asked"
 
     def users(self) -> str:
         """Say how many people were asked, answered and were lost."""
@@ -264,7 +274,7 @@ class RunView:
                 self._said = ""
                 self._line(
                     f"round {event.number}: {counted(len(event.arms), 'arm')}, "
-                    f"{counted(event.users, 'user')} asked"
+                    f"{self._now.count_asked(event.users)}"
                     f"{self._estimate()}"
                 )
             case events.KeyGenerated():
@@ -282,9 +292,14 @@ class RunView:
         done = (
             f"; {counted(event.rounds_done, 'round')} done" if event.rounds_done else ""
         )
+        there = (
+            f"{counted(event.nodes, 'trustee')} there, people may come"
+            if event.arriving
+            else f"{counted(event.nodes, 'node')} with "
+            f"{counted(event.population, 'user')} there"
+        )
         self._line(
-            f"{counted(event.nodes, 'node')} with {counted(event.population, 'user')} "
-            f"there; {counted(len(event.arms), 'arm')}, up to "
+            f"{there}; {counted(len(event.arms), 'arm')}, up to "
             f"{counted(event.horizon, 'user')}{done}"
         )
 
@@ -354,7 +369,7 @@ class RunView:
             )
             arms.add_row(*cells, style="" if view.active else "dim")
         banner = f"{TEST_MODE}\n" if now.test_mode else ""
-        stands = f"round {now.round}: {counted(now.users_of_round, 'user')} asked"
+        stands = f"round {now.round}: {now.count_asked(now.users_of_round)}"
         if not now.users_of_round:
             stands = f"round {now.round} is over" if now.round else "begins"
         head = f"{banner}{stands}; in all {now.users()}{self._estimate()}"

@@ -260,7 +260,8 @@ class WatchedRun:
 
     def _line(self, cohort: OpenCohort) -> _CohortLine:
         stage = f"{cohort.stage}: " if cohort.stage else ""
-        words = f"{stage}{cohort.heard} of {counted(cohort.nodes, 'node')} heard"
+        unit = "seat" if self._events.arriving else "node"
+        words = f"{stage}{cohort.heard} of {counted(cohort.nodes, unit)} heard"
         return _CohortLine(
             self._config.experiment.arms[cohort.arm],
             drawing.legend(mark_of(cohort.arm)),

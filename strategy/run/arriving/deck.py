@@ -1,4 +1,4 @@
-"""The order in which a round's seats are given: made here, and checked of a record.
+"""The order in which a round's seats are given, and what is shown without a seat.
 
 A deck consists of random permuted blocks: each holds every arm once. So at any moment
 all arms have had the same number of people, up to one, and nobody who comes can tell
@@ -11,8 +11,11 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from wallflower.strategy.bandit.policy import Policy
 from wallflower.strategy.run.replay import RecordedFacts
-from wallflower.strategy.store.seats import SeatedRecord, SeatRecord
+from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.seat_register import SeatRegister
+from wallflower.strategy.store.seats import RUN_OVER, SeatedRecord, SeatRecord
 
 
 def shuffle_deck(
@@ -86,3 +89,19 @@ def _unfair_deck(
     fewest, most = min(taken.values()), max(taken.values())
     if most > fewest + 1 + gaps:
         yield f"{where}: {fewest} seats of one arm were taken and {most} of another"
+
+
+def show_leader(register: SeatRegister, policy: Policy, reason: str) -> None:
+    """Show whoever gets no seat what the policy gives people who are not measured."""
+    register.show_unmeasured(next(iter(policy.assignment(1))), reason)
+
+
+def end_seats(journal: Journal, policy: Policy) -> None:
+    """Give no more seats of a run that somebody ended while no server worked on it."""
+    if journal.config.visitors is None:
+        return
+    register = SeatRegister(journal.database)
+    still_open = list(register.count_seats())
+    register.close_seats(still_open)
+    register.forget_contributions(still_open)
+    show_leader(register, policy, RUN_OVER)

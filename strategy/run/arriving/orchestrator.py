@@ -136,6 +136,7 @@ class VisitorOrchestrator(RunLoop):
             rounds_done=number - 1,
             head=await self._journal.call(lambda: self._journal.head),
             test_mode=self._config.test_mode,
+            arriving=True,
         )
 
     async def _count_participations(self) -> int:

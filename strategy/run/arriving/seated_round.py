@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import Policy
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.run.arriving.deck import shuffle_deck
+from wallflower.strategy.run.arriving.deck import show_leader, shuffle_deck
 from wallflower.strategy.run.cohort import AskedCohort
 from wallflower.strategy.secure_sum.contributions import seat_terms
 from wallflower.strategy.secure_sum.keyring import SharedKey
@@ -170,11 +170,6 @@ class SeatedRounds:
                     one.users,
                 )
             )
-
-
-def show_leader(register: SeatRegister, policy: Policy, reason: str) -> None:
-    """Show whoever gets no seat what the policy gives people who are not measured."""
-    register.show_unmeasured(next(iter(policy.assignment(1))), reason)
 
 
 def is_over(

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.arriving import Site, config, site
 from tests.support.virtual_time import in_virtual_time
+from wallflower.engines.run import retire_arm
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.strategy.config import (
@@ -237,6 +238,27 @@ async def test_a_retired_arm_gets_no_more_seats(tmp_path: Path) -> None:
         with Journal.read(there.run_dir) as journal:
             rounds = {c.round_number for c in journal.cohorts() if c.arm == 2}
         assert rounds == {1}
+        assert there.problems() == []
+
+
+@in_virtual_time
+async def test_a_run_that_ends_by_hand_while_it_is_stopped_gives_no_more_seats(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+
+        def die(event: Event) -> None:
+            if isinstance(event, events.CohortAsked):
+                raise _KilledError
+
+        there.react = die
+        with pytest.raises(_KilledError):
+            await there.operate()
+        assert isinstance(
+            there.arrivals.store.take_seat("e" * 32, b"1" * 16), TakenSeat
+        )
+        retire_arm(str(there.run_dir), "b", "too dear")
+        assert shown_to_a_newcomer(there) == NoFreeSeat(0, "run-over")
         assert there.problems() == []
 
 
