@@ -39,7 +39,9 @@ def run(
     ],
     engine: Annotated[
         str,
-        typer.Option(help="local, simulation, deployment or fast.", metavar="NAME"),
+        typer.Option(
+            help="local, simulation, deployment, serve or fast.", metavar="NAME"
+        ),
     ] = "local",
     run_dir: Annotated[
         Path | None,
