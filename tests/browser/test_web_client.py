@@ -374,6 +374,7 @@ def expected_value(request: str, words: list[str], outcome: float) -> tuple[str,
     return spec.cohort_id, randomize(spec, mechanism, ("x",), np.array([outcome]))
 
 
+@pytest.mark.timeout(3600)  # a second a person, on a busy machine more
 def test_people_in_chromium_finish_a_run_and_every_sum_is_exact(
     browser: Any, tmp_path: Path
 ) -> None:
