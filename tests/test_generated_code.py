@@ -79,7 +79,7 @@ def test_the_data_model_names_every_file_of_a_run_a_node_and_a_shuffler() -> Non
     }
     assert {"journal.sqlite", "lock", "run-token.secret", "ledger.counter"} <= files
     output = page.replace("/`", "`")
-    elsewhere = {"wallflower"}  # below Flower's home, where no directory was named
+    elsewhere = {"wallflower", "pyproject.toml"}  # of Flower's home and of an app
     assert {name for name in files if f"`{name}`" not in output} == elsewhere
 
 

@@ -53,8 +53,8 @@ def signed_scale(values: Sequence[float]) -> SignedScale:
 
     Examples
     --------
-    >>> signed_scale([-0.031, 0.12]).ticks
-    (-0.05, 0.0, 0.05, 0.1, 0.15000000000000002)
+    >>> [round(tick, 2) for tick in signed_scale([-0.031, 0.12]).ticks]
+    [-0.05, 0.0, 0.05, 0.1, 0.15]
     """
     low, high = min(0.0, *values), max(0.0, *values)
     size = 10.0 ** math.floor(math.log10(max(high - low, 1e-9) / _MOST_TICKS))
