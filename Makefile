@@ -278,6 +278,9 @@ bench-lag: bench-env  ## how long the server's loop stands still in a cohort of 
 bench-decide: env  ## users until one arm is left, beside other rules, and what deciding costs (WRITE=)
 	$(BIN)/python -m benchmarks.decide $(if $(WRITE),--write $(WRITE))
 
+bench-schedules: env  ## users and rounds by first batch and ratio, on instances outside bench-decide: how the defaults were chosen
+	$(BIN)/python -m benchmarks.schedules
+
 check-decide: env  ## the best arm is dropped with probability at most p: 2,000 runs each of 130 fields (RUNS=, ONLY=, KEEP=, WRITE=)
 	$(BIN)/python -m benchmarks.decide_errors $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only "$(ONLY)") $(if $(KEEP),--keep $(KEEP)) $(if $(WRITE),--write $(WRITE))
 

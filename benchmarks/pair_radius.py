@@ -7,6 +7,7 @@ bound of the difference of two means. It serves as a yardstick for `tight`.
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,13 @@ from numpy.typing import NDArray
 from wallflower.regret.elimination import FastElimination
 from wallflower.regret.simulation import Simulation
 from wallflower.strategy.bandit.radius import pair_bound
+from wallflower.strategy.bandit.spec import PolicySpec, smallest_useful_batch
+
+
+def steep(spec: PolicySpec) -> PolicySpec:
+    """Return the schedule of the oracle: 3/2, from what could tell 0 from 1."""
+    first = smallest_useful_batch(spec)
+    return replace(spec, ratio=Fraction(3, 2), first_batch=first)
 
 
 class PairElimination(FastElimination):

@@ -18,7 +18,7 @@ from functools import partial
 
 from benchmarks.dp_se import FastDpSe
 from benchmarks.index import plain_imed, plain_schedule
-from benchmarks.pair_radius import PairElimination
+from benchmarks.pair_radius import PairElimination, steep
 from wallflower.protocol.rewards.models import GaussianRewards
 from wallflower.regret.setup import build_engine, draw_means
 from wallflower.regret.simulation import Engine, Simulation, run
@@ -74,6 +74,8 @@ def main() -> int:
                 failure_probability=Fraction(1, 10),
                 **settings,  # type: ignore[arg-type]
             )
+            if build is PairElimination:
+                spec = steep(spec)
             with plain_imed():
                 result = run(build(Simulation(spec, model, count, seed)))
             mean = result.regret.mean()

@@ -24,7 +24,10 @@ from wallflower.protocol.errors import InputError, TermsError
 from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.identical import Same
 from wallflower.protocol.numbers import positive, probability, whole
-from wallflower.protocol.privacy.mechanism import CohortMechanism
+from wallflower.protocol.privacy.mechanism import (
+    USUAL_SMALLEST_COHORT,
+    CohortMechanism,
+)
 from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.rewards.outcome_window import OutcomeWindow
 from wallflower.protocol.rewards.reward_range import RewardRange
@@ -72,7 +75,7 @@ class ClientPolicy:
     privacy_delta: Fraction = Fraction(1, 10**6)
     largest_participations: int = 1
     largest_prices: int = 5
-    smallest_cohort: int = 20
+    smallest_cohort: int = USUAL_SMALLEST_COHORT
     smallest_nodes: int | None = None
     smallest_trustees: int = 5
     smallest_floor_fraction: Fraction = Fraction(1, 2)

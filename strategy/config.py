@@ -338,6 +338,11 @@ class ExperimentConfig:
         """When outcomes are taken; the cohort states it, and nodes may refuse it."""
         return NO_WINDOW if self.rewards is None else self.rewards.window
 
+    @property
+    def immediate(self) -> bool:
+        """Whether a round takes no longer than asking: no window, no arrivals."""
+        return self.window == NO_WINDOW and self.visitors is None
+
     def mechanism(self) -> Mechanism:
         """Build the mechanism; refuses an unknown name or a level out of range."""
         privacy = self.privacy

@@ -30,6 +30,8 @@ SMALLEST_EPSILON = Fraction(1, 1000)
 LARGEST_EPSILON = Fraction(100)
 LARGEST_SCALE = Fraction(1000)
 LARGEST_COHORT = 10**10
+# Where nobody says otherwise, clients refuse smaller cohorts and no plan has one.
+USUAL_SMALLEST_COHORT = 20
 SMALLEST_WRAP_PROBABILITY = Fraction(1, 10**18)
 
 NO_NOISE, PER_COHORT, PER_USER = "not", "per cohort", "per user"

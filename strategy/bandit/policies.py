@@ -66,6 +66,7 @@ def policy_spec(config: ExperimentConfig) -> PolicySpec:
         ratio=config.policy.ratio,
         first_batch=config.policy.first_batch,
         most_rounds=config.policy.most_rounds,
+        few_rounds=not config.immediate,
         honest_fraction=Fraction(1) - stated.corrupt - stated.dropout,
         control=config.experiment.control_arm,
         keep_control=config.experiment.keep_control,

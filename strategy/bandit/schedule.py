@@ -10,6 +10,11 @@ rounds. Sizes that grow by more, as they usually do, make every cohort its own g
 
 The exponents of a group follow from its first planned cohort. They are the same
 whenever the test is made, which is what Ville's inequality needs.
+
+Every cohort brings noise of its own, and a long step asks people who are no longer
+needed. So a plan begins with a cohort that noise does not drown, and grows slowly where
+noise is small against sampling. Where a round takes time, because outcomes do or people
+arrive, it doubles. The constants were chosen by ``benchmarks/schedules.py``.
 """
 
 from __future__ import annotations
@@ -22,10 +27,22 @@ from fractions import Fraction
 from functools import lru_cache
 
 from wallflower.protocol.errors import InputError
+from wallflower.protocol.privacy.mechanism import USUAL_SMALLEST_COHORT
 
 _BITS = 256  # behind the point
 # A planned size that is larger by this factor than a group's first begins another one.
 APART = Fraction(11, 10)
+# Planned users of an arm from one aim of the test to the next.
+AIMS_APART = Fraction(5, 4)
+
+# The first cohort is so many times the smallest that could tell 0 from 1 …
+_TELLING = 8
+_TELLING_FEW = 16  # where rounds are to be few
+# … but the horizon holds so many first rounds of all arms.
+_FIRST_ROUNDS = 16
+_SLOWEST, _FASTEST = Fraction(11, 10), Fraction(3, 2)
+_FEW_ROUNDS = Fraction(2)
+_STEPS = 20  # a ratio is a multiple of a twentieth
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +75,28 @@ class Schedule:
     def batches_within(self, users: int) -> int:
         """How many whole batches one arm can be in before `users` users are gone."""
         return _batches_within(self, users)
+
+
+def first_size(least: int, arms: int, horizon: int, *, few_rounds: bool) -> int:
+    """Return the size of the first cohorts; `least` could tell 0 from 1.
+
+    Nodes with the default policy refuse fewer than `USUAL_SMALLEST_COHORT` people.
+    """
+    enough = least * (_TELLING_FEW if few_rounds else _TELLING)
+    size = max(min(enough, horizon // (_FIRST_ROUNDS * arms)), USUAL_SMALLEST_COHORT)
+    return max(min(size, horizon // arms), least)
+
+
+def growth(splitting: float, *, few_rounds: bool) -> Fraction:
+    """Return the ratio of cohorts; `splitting` says what smaller ones would cost.
+
+    It is the part of a first cohort's variance that its noise adds once it is split
+    into two cohorts.
+    """
+    if few_rounds:
+        return _FEW_ROUNDS
+    wanted = Fraction(round(_STEPS * (1 + splitting)), _STEPS)
+    return min(max(wanted, _SLOWEST), _FASTEST)
 
 
 def last_size(fitting: int) -> int:
@@ -160,6 +199,46 @@ class Grouping:
         while len(self._starts) <= group:
             self.group_of(2 * self._seen)
         return self._starts[group]
+
+
+class Milestones:
+    """Places of the plan, each with a quarter more users than the one before.
+
+    Users are those of one arm so far. Places are counted from 1, milestones from 0.
+
+    Examples
+    --------
+    >>> slow = Milestones(Schedule(Fraction(11, 10), 100))
+    >>> [slow.place_of(number) for number in range(8)]
+    [1, 2, 3, 4, 5, 6, 8, 10]
+    >>> [slow.reached_at(place) for place in (1, 6, 7)]
+    [0, 5, 5]
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._places = [1]
+        self._newest = self._users = schedule.size(1)
+        self._seen = 1
+
+    def reached_at(self, place: int) -> int:
+        """Return the last milestone up to a place."""
+        while self._seen < place:
+            self._look_further()
+        return bisect_right(self._places, place) - 1
+
+    def place_of(self, number: int) -> int:
+        """Return the place of a milestone."""
+        while len(self._places) <= number:
+            self._look_further()
+        return self._places[number]
+
+    def _look_further(self) -> None:
+        self._seen += 1
+        self._users += self._schedule.size(self._seen)
+        if self._users >= AIMS_APART * self._newest:
+            self._places.append(self._seen)
+            self._newest = self._users
 
 
 def heard_from(groups: Mapping[int, Mapping[CohortFacts, int]]) -> History:

@@ -1,15 +1,17 @@
 """What a policy may conclude from its sums: the `tight` test and intervals, by batch.
 
-Every batch of the plan gives the test of a pair exponents that suit it best (an aim),
-for all cohorts; aim b has the weight w_b, Σ w ≤ 1. Let M(t) be the mixture of all aims
-after batch t, in the cell of a mean between μ_i ≤ μ_j: each cohort multiplies an aim's
-part by a factor of mean at most one given the past, so M is a supermartingale that
-starts at Σ w, and
+The plan has milestones, each with a quarter more users than the one before. Every
+milestone gives the test of a pair exponents that suit it best (an aim), for all
+cohorts; aim k has the weight w_k, Σ w ≤ 1. Let M(t) be the mixture of all aims after
+batch t, in the cell of a mean between μ_i ≤ μ_j: each cohort multiplies an aim's part
+by a factor of mean at most one given the past, so M is a supermartingale that starts at
+Σ w, and
 
     P(M(t) ≥ 1/α for some t) ≤ α    (Ville's inequality).
 
-So j falls as soon as M(t) > 1/α in every cell, and the batches need no union bound.
-Aims whose batch is far off add next to nothing and are left out, which is safe.
+So j falls as soon as M(t) > 1/α in every cell, and the batches need no union bound:
+slower growth makes more looks, not more aims. Aims whose milestone is far off add next
+to nothing and are left out, which is safe.
 
 Aims follow from the plan (sizes, floors, levels), prices from what was delivered. Both
 are remembered for a while: a batch compares many arms, and most of them share their
@@ -39,6 +41,7 @@ from wallflower.strategy.bandit.cells import (
     unit_cells,
 )
 from wallflower.strategy.bandit.confidence import confidence_for, make_room
+from wallflower.strategy.bandit.failure_budget import Shares
 from wallflower.strategy.bandit.intervals import OwnDesign
 from wallflower.strategy.bandit.pair_test import (
     BRANCHES,
@@ -53,6 +56,7 @@ from wallflower.strategy.bandit.schedule import (
     CohortFacts,
     Grouping,
     History,
+    Milestones,
     Schedule,
     count_cohorts,
     heard_from,
@@ -63,9 +67,9 @@ ArmData = tuple[
     History, Delivered
 ]  # what was heard of an arm, and as the tests take it
 
-# Batches before and after this one whose aims are mixed with its own.
-_BEFORE, _AFTER = 2, 3
-# A pair that its batch's own aim leaves so many nats short is not convinced by the
+# Milestones before and after the nearest whose aims are mixed with its own.
+_BEFORE, _AFTER = 6, 8
+# A pair that the nearest aim leaves so many nats short is not convinced by the
 # others either.
 _HOPELESS = 4.0
 # A design of 30 groups takes 5 MB, a price of one arm 160 KB.
@@ -99,7 +103,10 @@ class SequentialTest:
         self._shares = spec.shares
         self._schedule = Schedule(spec.ratio, spec.first_batch)
         self._grouping = Grouping(self._schedule)
-        self._most_batches = spec.most_batches
+        self._milestones = Milestones(self._schedule)
+        self._aim_shares = Shares(
+            spec.failure_probability, self._milestones.reached_at(spec.most_batches) + 1
+        )
         self._noises: dict[CohortFacts, NoiseBound] = {}
         self._planned: dict[int, History] = {0: ()}  # by the number of cohorts
         self._plans: dict[int, Delivered] = {}
@@ -129,7 +136,7 @@ class SequentialTest:
         allowed = allowed_places(shift)
         places = np.clip(likeliest(one, other, *sums), allowed[0], allowed[-1])
         cells, where = np.unique(places, return_inverse=True)
-        design = self.design(batch, [batch], cells).shifted(shift)
+        design = self.design(batch, self.nearest(batch), cells).shifted(shift)
         found = design.at(where, one, other, *sums)
         near = np.flatnonzero(found > self._threshold - _HOPELESS)
         if len(near):
@@ -152,14 +159,29 @@ class SequentialTest:
         return _nats(self._shares.difference(self._spec.arms))
 
     def mixed(self, batch: int) -> range:
-        """Batches whose aims are mixed in the test after batch `batch`."""
-        last = batch
+        """Milestones whose aims are mixed in the test after batch `batch`."""
+        nearest = self._milestones.reached_at(batch)
+        known = self._aim_shares.batches
+        assert known is not None, "the milestones of a plan are counted"
+        last = nearest
         while (
-            last < min(batch + _AFTER, self._most_batches)
-            and self._schedule.size(last + 1) <= LARGEST_COHORT
+            last < min(nearest + _AFTER, known - 1)
+            and self._schedule.size(self._milestones.place_of(last + 1))
+            <= LARGEST_COHORT
         ):
             last += 1
-        return range(max(1, batch - _BEFORE), last + 1)
+        return range(max(0, nearest - _BEFORE), last + 1)
+
+    def part_of(self, aims: range) -> Fraction:
+        """Return the part of p that these aims and all before them can spend."""
+        return sum(
+            (self._aim_shares.batch(number + 1) for number in range(aims.stop)),
+            Fraction(0),
+        )
+
+    def nearest(self, batch: int) -> tuple[int]:
+        """Return the last milestone up to a batch, as `design` takes it."""
+        return (self._milestones.reached_at(batch),)
 
     def interval(
         self, cohorts: int, heard: History, sums: Doubles
@@ -287,7 +309,8 @@ class SequentialTest:
         """Return the own aim's outermost branches in all cells that allow a shift."""
         if (batch, shift) not in self._pairs:
             make_room(self._pairs, _MOST_DESIGNS)
-            design = self.design(batch, [batch], allowed_places(shift), OUTERMOST)
+            aims = self.nearest(batch)
+            design = self.design(batch, aims, allowed_places(shift), OUTERMOST)
             self._pairs[batch, shift] = design.shifted(shift)
         return self._pairs[batch, shift]
 
@@ -299,16 +322,23 @@ class SequentialTest:
         branches: Iterable[float] = tuple(BRANCHES),
     ) -> PairDesign:
         """Exponents of the cohorts up to `batch` that the aims `mixed` give."""
-        aims = {self._aim(aim): -_nats(self._shares.weight(aim)) for aim in mixed}
         plan = self._plan(batch)
-        return PairDesign.mixed(aims, plan, self._threshold, at, branches)
+        return PairDesign.mixed(self.aims(mixed), plan, self._threshold, at, branches)
 
-    def _aim(self, batch: int) -> ExponentPlan:
-        if batch not in self._aims:
+    def aims(self, milestones: Iterable[int]) -> dict[ExponentPlan, float]:
+        """Return the aims of some milestones, each with the logarithm of its weight."""
+        return {
+            self._aim(number): -_nats(self._aim_shares.weight(number + 1))
+            for number in milestones
+        }
+
+    def _aim(self, number: int) -> ExponentPlan:
+        if number not in self._aims:
             make_room(self._aims, _MOST_AIMS)
-            level = self._shares.pair(batch, self._spec.arms)
-            self._aims[batch] = ExponentPlan.at(self._plan(batch), _nats(level))
-        return self._aims[batch]
+            level = self._aim_shares.pair(number + 1, self._spec.arms)
+            plan = self._plan(self._milestones.place_of(number))
+            self._aims[number] = ExponentPlan.at(plan, _nats(level))
+        return self._aims[number]
 
     def _price(
         self, batch: int, shift: float, leads: bool, side: ArmData

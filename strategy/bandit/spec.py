@@ -20,7 +20,7 @@ from wallflower.protocol.privacy.mechanism import (
 )
 from wallflower.strategy.bandit.failure_budget import Shares
 from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_bound
-from wallflower.strategy.bandit.schedule import Schedule
+from wallflower.strategy.bandit.schedule import Schedule, first_size, growth
 
 ELIMINATION = "elimination"
 INDEX_POLICIES = ("dp-imed",)
@@ -38,10 +38,12 @@ class PolicySpec:
     ----------
     horizon : users the experiment may reach in all; the sum over arms and batches
         never exceeds it.
-    ratio : growth of the batches; None: 3/2 for `tight`, 2 for `paper`, 6/5 for
-        `dp-imed`.
-    first_batch : 0: the smallest cohort that could tell 0 from 1 for `tight`, ⌈ratio⌉
-        for `paper`, ⌈2 ln T / ε⌉ for `dp-imed`.
+    ratio : growth of the batches; None: as noise demands for `tight`
+        (`schedule.growth`), 2 for `paper`, 6/5 for `dp-imed`.
+    first_batch : 0: `schedule.first_size` for `tight`, ⌈ratio⌉ for `paper`,
+        ⌈2 ln T / ε⌉ for `dp-imed`.
+    few_rounds : a round takes time, because outcomes do or because people arrive: a
+        ratio and a first batch that are left open make few rounds, not few users.
     honest_fraction : the floor planned for a cohort of n is ⌊n · fraction⌋; outcomes
         carry the real one.
     control : the arm that others are to beat, if there is one.
@@ -63,6 +65,7 @@ class PolicySpec:
     radius: str = "tight"
     ratio: Fraction | None = None
     first_batch: int = 0
+    few_rounds: bool = False
     honest_fraction: Fraction = Fraction(1)
     control: int | None = None
     keep_control: bool = False
@@ -138,11 +141,11 @@ class PolicySpec:
             ratio = self.ratio or Fraction(6, 5)
             first = first or max(math.ceil(4 / self.epsilon), _telling_batch(self))
         elif self.radius == "tight":
-            ratio = self.ratio or Fraction(3, 2)
             # As the run's policy, which does not know the nodes.
             unknown = dataclasses.replace(self, floors=None)
-            useful = first or _smallest_useful_batch(unknown)
-            ratio, first = self._fill_rounds(ratio, useful)
+            first = first or _first_batch(unknown)
+            ratio = self.ratio or _growth(unknown, first)
+            ratio, first = self._fill_rounds(ratio, first)
         else:
             ratio = self.ratio or Fraction(2)
             first = first or math.ceil(ratio)
@@ -151,7 +154,7 @@ class PolicySpec:
     def _fill_rounds(self, ratio: Fraction, first: int) -> tuple[Fraction, int]:
         """Return a schedule that uses the horizon in the rounds that are allowed.
 
-        Batches double where growth by a half would not get there from the first useful
+        Batches double where the usual growth would not get there from the usual first
         size, and begin larger where doubling would not either. What is stated stays.
         """
         if not self.most_rounds:
@@ -251,8 +254,29 @@ def _telling_batch(spec: PolicySpec) -> int:
     return min(enough, spec.horizon // (8 * spec.arms))
 
 
+def _first_batch(spec: PolicySpec) -> int:
+    least = smallest_useful_batch(spec)
+    return first_size(least, spec.arms, spec.horizon, few_rounds=spec.few_rounds)
+
+
 @lru_cache(maxsize=256)
-def _smallest_useful_batch(spec: PolicySpec) -> int:
+def _growth(spec: PolicySpec, first: int) -> Fraction:
+    """Return the ratio for first cohorts of this size."""
+    whole, half = _noise_variance(spec, first), _noise_variance(spec, -(-first // 2))
+    splitting = (2 * half - whole) / (first / 4 + whole)
+    return growth(splitting, few_rounds=spec.few_rounds)
+
+
+def _noise_variance(spec: PolicySpec, size: int) -> float:
+    """Return the variance of a cohort's noise in rewards, by its log-MGF near 0."""
+    wrap = Shares(spec.failure_probability).wrap(1, spec.arms)
+    noise = cohort_noise(spec.calibrated(size, spec.floor(size), wrap))
+    argument = min(float(spec.epsilon), 1.0) / 100
+    return 2 * noise(argument) / argument**2
+
+
+@lru_cache(maxsize=256)
+def smallest_useful_batch(spec: PolicySpec) -> int:
     """Return the smallest n whose radius in batch 1 is at most 1.
 
     A smaller batch could separate no two means of [0, 1], whatever it showed.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.dp_se import FastDpSe, epoch_radius, epoch_size
-from benchmarks.pair_radius import PairElimination
+from benchmarks.pair_radius import PairElimination, steep
 from wallflower.protocol.rewards.models import GaussianRewards
 from wallflower.regret.setup import draw_means
 from wallflower.regret.simulation import Engine, Simulation, run
@@ -37,6 +37,8 @@ def test_regret_meets_the_oracle(
         epsilon=epsilon,
         failure_probability=Fraction(1, 10),
     )
+    if engine is PairElimination:
+        spec = steep(spec)
     model = GaussianRewards(draw_means("easy", 100, 10, 123).ravel(), 0.1)
     regret = run(engine(Simulation(spec, model, 100, 123))).regret
     error = regret.std(ddof=1) / 10

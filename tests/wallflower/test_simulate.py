@@ -254,13 +254,15 @@ def test_it_says_how_many_users_it_took_to_decide(simulate: Simulate) -> None:
 
 
 def test_runs_without_a_winner_are_counted_as_undecided(simulate: Simulate) -> None:
-    found = report(simulate, *EQUAL, "--instances", "5", "--horizon=500")
+    sure = ("--set", "experiment.failure-probability=0.001")
+    found = report(simulate, *EQUAL, *sure, "--instances", "5", "--horizon=500")
     assert found["users_until_decided"] == {
         "mean": None,
         "median": None,
         "low": None,
         "high": None,
         "percentile_99": None,
+        "rounds": None,
         "undecided": 5,
     }
 

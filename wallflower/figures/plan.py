@@ -94,7 +94,7 @@ def _trust_models(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
 def _radii(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
     return (
         _paper("paper radius, batches 2^b", horizon, epsilon, ratio=Fraction(2)),
-        _series("tight test, batches 1.5^b", horizon, epsilon),
+        _series("tight test", horizon, epsilon),
         _series("same without privacy", horizon, epsilon, mechanism="non-private"),
     )
 

@@ -53,11 +53,9 @@ class Future:
         assert policy.ratio is not None
         self._policy = policy
         self._schedule = Schedule(policy.ratio, policy.first_batch)
-        self._shares = policy.shares
         self._confidence = confidence_for(policy)
         self._evidence = evidence_for(policy)
         self._batches: list[PlannedBatch] = []
-        self._aims, self._spent = 1, Fraction(0)  # the next aim, parts of those before
 
     @property
     def last_affordable(self) -> int:
@@ -98,11 +96,8 @@ class Future:
         pool = self._confidence.pool(heard, bound.pooled)
         wraps = self._policy.arms * self._confidence.wrap(number)
         # Ville's inequality: earlier tests err with at most the parts of their aims.
-        aims = self._evidence.mixed(number - 1) if number > 1 else range(1)
-        while self._aims < aims.stop:
-            self._spent += self._shares.batch(self._aims)
-            self._aims += 1
-        unspent = self._policy.failure_probability - self._spent
+        earlier = self._evidence.mixed(number - 1) if number > 1 else range(0)
+        unspent = self._policy.failure_probability - self._evidence.part_of(earlier)
         level = (unspent - wraps) / max(self._policy.arms - 1, 1)
         needed = self._evidence.lead_needed(number, 0.5)
         return needed + pair_bound(pool, level)[0]

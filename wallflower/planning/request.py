@@ -43,6 +43,7 @@ class PlanRequest:
     ratio: Fraction | None = None
     first_batch: int = 0
     most_rounds: int = 0
+    few_rounds: bool = False  # see `PolicySpec`
     floor: Fraction = Fraction(4, 5)
     corrupt: Fraction = Fraction(1, 10)
     participations: int = 1
@@ -98,6 +99,7 @@ class PlanRequest:
             ratio=self.ratio,
             first_batch=self.first_batch,
             most_rounds=self.most_rounds,
+            few_rounds=self.few_rounds,
             honest_fraction=self.floor,
             floors=self.floors,
             control=self.control,
@@ -126,6 +128,7 @@ def read_request(
         "ratio": config.policy.ratio,
         "first_batch": config.policy.first_batch,
         "most_rounds": config.policy.most_rounds,
+        "few_rounds": not config.immediate,
         "floor": Fraction(1) - stated_sum.corrupt - stated_sum.dropout,
         "corrupt": stated_sum.corrupt,
         "participations": config.privacy.max_participations,

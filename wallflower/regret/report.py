@@ -88,18 +88,22 @@ def _table(prepared: Prepared) -> dict[str, Any]:
 
 
 def users_until_decided(result: SimulationResult) -> dict[str, Any]:
-    """Users asked until a run was decided; `low` and `high` hold nine runs of ten.
+    """Users asked and rounds played until a run was decided.
+
+    `low` and `high` hold nine runs of ten.
 
     Instances that were not decided are counted, and left out of the figures.
     """
     asked = result.asked[result.decided]
+    rounds = result.eliminated_in[result.decided].max(axis=1)
     names = ("median", "low", "high", "percentile_99")
-    figures: dict[str, Any] = dict.fromkeys(("mean", *names))
+    figures: dict[str, Any] = dict.fromkeys(("mean", *names, "rounds"))
     if len(asked):
         found = quantiles(asked, 0.5, 0.05, 0.95, 0.99)
         figures = {
             "mean": float(asked.mean()),
             **dict(zip(names, found, strict=True)),
+            "rounds": float(rounds.mean()),
         }
     return {**figures, "undecided": int((~result.decided).sum())}
 
@@ -239,9 +243,11 @@ def _decided(report: dict[str, Any]) -> str:
         return "in no run"
     undecided = until["undecided"]
     if report["settings"]["instances"] == 1:
-        return f"after {until['mean']:,.0f} users"
+        rounds = counted(round(until["rounds"]), "round")
+        return f"after {until['mean']:,.0f} users in {rounds}"
     return (
-        f"after {until['mean']:,.0f} users on average, {until['low']:,.0f} to "
+        f"after {until['mean']:,.0f} users in {until['rounds']:.1f} rounds on average, "
+        f"{until['low']:,.0f} to "
         f"{until['high']:,.0f} in nine runs of ten, 99 % below "
         f"{until['percentile_99']:,.0f}"
         + (f"; not in {counted(undecided, 'run')}" if undecided else "")

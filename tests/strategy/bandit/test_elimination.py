@@ -74,10 +74,12 @@ def test_the_wrap_probability_shrinks_with_the_batch_number(
     assert float(second / first) == pytest.approx(part, rel=1e-3)
 
 
-def test_the_first_batch_is_the_smallest_that_could_separate_two_arms() -> None:
-    # Smallest n with radius ≤ 1; found by hand for K = 10, p = 0.1.
-    spec = dataclasses.replace(SPEC, arms=10, epsilon=Fraction(1, 10))
-    assert Elimination(spec).spec.first_batch == 90
+def test_the_first_batch_is_eight_of_the_smallest_that_could_separate_arms() -> None:
+    # Smallest n with radius ≤ 1: 90, found by hand for K = 10, p = 0.1.
+    spec = dataclasses.replace(
+        SPEC, arms=10, epsilon=Fraction(1, 10), horizon=1_000_000
+    )
+    assert Elimination(spec).spec.first_batch == 8 * 90
 
 
 def test_the_best_arm_wins_and_the_reasons_say_why() -> None:
@@ -346,8 +348,9 @@ def test_a_limit_shrinks_the_next_batch_and_no_other() -> None:
         [answer(cohort_request, 0.5) for cohort_request in policy.next_cohorts()]
     )
     assert policy.finished is None
+    assert policy.spec.ratio is not None
     assert {cohort_request.size for cohort_request in policy.next_cohorts()} == {
-        math.ceil(least * 1.5**2)
+        math.ceil(least * policy.spec.ratio**2)
     }
 
 

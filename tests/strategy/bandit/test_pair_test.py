@@ -143,7 +143,7 @@ def test_what_falls_by_the_aim_of_its_batch_alone_falls(
     side = evidence.delivered(heard, batch)
     threshold = -math.log(spec.shares.pair(batch, spec.arms))
     alone = PairDesign.mixed({ExponentPlan.at(side, threshold): 0.0}, side, threshold)
-    leads = np.linspace(0, 0.5, 400)[:, None]
+    leads = np.geomspace(1e-3, 0.5, 400)[:, None]
     lower = mean - (leads if mean > 0.5 else 0 * leads)
     leading, trailing = (lower + leads) * side.users, lower * side.users
     by_itself = alone.evidence(side, side, leading, trailing) > threshold
@@ -278,6 +278,8 @@ def test_it_needs_at_most_the_lead_of_the_pair_radius_and_less_near_zero(
         horizon=10**7,
         mechanism=mechanism,
         epsilon=Fraction(epsilon),
+        ratio=Fraction(3, 2),
+        first_batch=20,
     ).resolved()
     evidence = SequentialTest(spec)
     heard = evidence.planned(batch)

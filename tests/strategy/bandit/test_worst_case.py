@@ -12,7 +12,7 @@ from scipy import stats
 
 from wallflower.strategy.bandit.cells import Delivered
 from wallflower.strategy.bandit.elimination import Elimination
-from wallflower.strategy.bandit.pair_test import ExponentPlan, PairDesign
+from wallflower.strategy.bandit.pair_test import PairDesign
 from wallflower.strategy.bandit.policy import CohortRequest, CohortSum
 from wallflower.strategy.bandit.recorded import ArmRecord
 from wallflower.strategy.bandit.sequential_test import evidence_for
@@ -64,19 +64,11 @@ def played(
 def full_test(batch: int) -> tuple[PairDesign, float]:
     """Put the test of a batch together from its parts: every aim, every cell."""
     spec = SPEC.resolved()
-    evidence, shares = evidence_for(spec), spec.shares
-
-    def plan(cohorts: int) -> Delivered:
-        return evidence.delivered(evidence.planned(cohorts), cohorts)
-
-    threshold = -math.log(shares.ever(spec.arms))
-    aims = {
-        ExponentPlan.at(plan(aim), -math.log(shares.pair(aim, spec.arms))): math.log(
-            shares.weight(aim)
-        )
-        for aim in evidence.mixed(batch)
-    }
-    return PairDesign.mixed(aims, plan(batch), threshold), threshold
+    evidence = evidence_for(spec)
+    threshold = -math.log(spec.shares.ever(spec.arms))
+    plan = evidence.delivered(evidence.planned(batch), batch)
+    aims = evidence.aims(evidence.mixed(batch))
+    return PairDesign.mixed(aims, plan, threshold), threshold
 
 
 def falls_for_all(came: list[list[CohortSum]], leader: int, arm: int) -> bool:
