@@ -64,7 +64,7 @@ GOALS = {
     ROWS[3]: (142_071, 58_598),
     ROWS[4]: (758_090, 407_322),
 }
-MOST_ABOVE_PAIR = 1.05
+MOST_ABOVE_PAIR = 1.1
 # Of the published code: AdaP-TT and DP-SE at ε = 0.1, then both at ε = 1.
 PUBLISHED = {
     ROWS[0]: ((15_700, 34_700), (11_900, 12_000)),
@@ -152,7 +152,7 @@ def simulate(build: Callable[[Simulation], Engine], simulation: Simulation) -> U
     result = run(build(simulation))
     undecided = int((~result.decided).sum())
     wrong = int(result.best_dropped.sum())
-    rounds = float(result.eliminated_in.max(axis=1).mean())
+    rounds = float(result.rounds.mean())
     return Users(result.asked.astype(np.float64), undecided, wrong, rounds)
 
 

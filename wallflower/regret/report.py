@@ -95,7 +95,7 @@ def users_until_decided(result: SimulationResult) -> dict[str, Any]:
     Instances that were not decided are counted, and left out of the figures.
     """
     asked = result.asked[result.decided]
-    rounds = result.eliminated_in[result.decided].max(axis=1)
+    rounds = result.rounds[result.decided]
     names = ("median", "low", "high", "percentile_99")
     figures: dict[str, Any] = dict.fromkeys(("mean", *names, "rounds"))
     if len(asked):

@@ -71,8 +71,8 @@ class SimulationResult:
 
     Rows are instances, columns arms. `eliminated_in` is 0 while an arm is active;
     `pulls` counts every user, aggregated or not; `complete` is False for an instance
-    that was interrupted; `asked` counts the users whose rewards were summed. `trail`
-    goes from the first batch to the last.
+    that was interrupted; `asked` counts the users whose rewards were summed, in
+    `rounds`. `trail` goes from the first batch to the last.
     """
 
     simulation: Simulation
@@ -85,6 +85,7 @@ class SimulationResult:
     finished: tuple[str, ...]
     complete: NDArray[np.bool_]
     asked: Integers
+    rounds: Integers
     batches: int
     trail: tuple[Checkpoint, ...]
 
@@ -146,6 +147,7 @@ class Accounts:
         self.batches = 0
         # Users asked when an instance ended, before the rest got the leader.
         self.asked = np.zeros(simulation.instances, dtype=np.int64)
+        self._rounds = np.zeros(simulation.instances, dtype=np.int64)
         self._gaps = simulation.gaps
 
     @property
@@ -180,6 +182,7 @@ class Accounts:
     ) -> None:
         """End an instance; `assignment` says which arms the remaining users got."""
         self.asked[instance] = self.pulls[instance].sum()
+        self._rounds[instance] = self.batches
         for arm, users in assignment.items():
             self.pulls[instance, arm] += users
         self.live[instance] = False
@@ -209,6 +212,7 @@ class Accounts:
             finished=tuple(reason or "interrupted" for reason in self.finished),
             complete=~self.live,
             asked=np.where(self.live, self.users, self.asked),
+            rounds=np.where(self.live, self.batches, self._rounds),
             batches=self.batches,
             trail=tuple(self.trail),
         )

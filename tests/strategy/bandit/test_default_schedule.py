@@ -71,7 +71,7 @@ def test_a_stated_ratio_and_a_stated_first_batch_are_kept() -> None:
     [
         ({"rewards": SYNTHETIC}, False),
         ({"rewards": {**SYNTHETIC, "window-s": 3600, "if-unknown": 0}}, True),
-        ({"visitors": {}}, True),
+        ({"visitors": {"admission": "open"}}, True),
     ],
     ids=["immediate", "window", "visitors"],
 )
