@@ -154,8 +154,9 @@ class PolicySpec:
     def _fill_rounds(self, ratio: Fraction, first: int) -> tuple[Fraction, int]:
         """Return a schedule that uses the horizon in the rounds that are allowed.
 
-        Batches double where the usual growth would not get there from the usual first
-        size, and begin larger where doubling would not either. What is stated stays.
+        Batches grow faster where the usual growth would not get there from the usual
+        first size, at most by 2, and begin larger where that would not either. What is
+        stated stays.
         """
         if not self.most_rounds:
             return ratio, first
@@ -164,8 +165,10 @@ class PolicySpec:
             rounds = range(self.most_rounds)
             return self.arms * sum((growth**power for power in rounds), Fraction(0))
 
-        if self.ratio is None and first * users(ratio) < self.horizon:
-            ratio = Fraction(2)
+        if self.ratio is None:
+            step = Fraction(1, 20)
+            while ratio < 2 and first * users(ratio + step) <= self.horizon:
+                ratio += step
         if not self.first_batch:
             first = max(first, math.floor(self.horizon / users(ratio)))
         return ratio, first
