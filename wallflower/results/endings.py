@@ -132,7 +132,7 @@ def margin_meaning(
 
 # Rounds that grow by less are simulated as if they grew by this: a run of a thousand
 # rounds would take a hundred thousand of them to look at a hundred times its people.
-_LEAST_RATIO = Fraction(3, 2)
+_LEAST_RATIO = Fraction(11, 10)
 _MOST_ARMS, _FEWEST = 4000, 8  # arms of all simulated experiments, and experiments
 
 
@@ -152,8 +152,8 @@ class StillNeeded:
     looked_up_to : people after whom a simulated experiment was given up.
     measured : the range of outcomes; gaps and rates are parts of it, in [0, 1].
     simulated : experiments behind each figure.
-    larger_rounds : whether its rounds grow faster than those of the run did, by half
-        each; so many small rounds as before would take long to simulate.
+    larger_rounds : whether its rounds grow faster than those of the run did, by a
+        tenth each; so many small rounds as before would take long to simulate.
     """
 
     arms: int
@@ -194,7 +194,7 @@ class StillNeeded:
             )
         grows = ""
         if self.larger_rounds:
-            grows = " Each of its rounds is half as large again as the one before."
+            grows = " Each of its rounds is a tenth larger than the one before."
         return f"An estimate from what was seen: {start}{hope}.{grows} {none}"
 
     def as_json(self) -> dict[str, Any]:

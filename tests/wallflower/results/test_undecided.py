@@ -177,13 +177,13 @@ def test_an_experiment_of_many_small_rounds_is_simulated_in_few(
     many = SMALL.replace("first-batch = 40", "first-batch = 40\nratio = 1.000001")
     needed = still_needed(load_config(write(tmp_path, many)), (BEST, RIVAL, OUT))
     assert needed is not None
-    assert [policy.ratio for policy in asked] == [Fraction(3, 2)] * 2
-    assert max(policy.most_batches for policy in asked) < 30
+    assert [policy.ratio for policy in asked] == [Fraction(11, 10)] * 2
+    assert max(policy.most_batches for policy in asked) < 150
     assert needed.people is not None
-    assert "Each of its rounds is half as large again" in needed.sentence
+    assert "Each of its rounds is a tenth larger" in needed.sentence
     usual = still_needed(load_config(write(tmp_path)), (BEST, RIVAL, OUT))
     assert usual is not None
-    assert "half as large" not in usual.sentence
+    assert "a tenth larger" not in usual.sentence
 
 
 def test_an_experiment_of_many_arms_is_simulated_a_few_times(
