@@ -25,6 +25,7 @@ from wallflower.results.result import read_result
 from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
+    PolicySettings,
     SecureSumSettings,
     TestSettings,
     TransportSettings,
@@ -246,6 +247,7 @@ def four_nodes(
             "test", ("a", "b"), failure_probability=Fraction(1, 10**6)
         ),
         nodes=NodeSettings(4, 300, policy=policy),
+        policy=PolicySettings(first_batch=60, ratio=Fraction(3, 2)),
         secure_sum=SecureSumSettings(backend=backend),
         transport=TransportSettings(attempts=3, return_timeout_s=return_timeout_s),
         rewards=RewardSettings(means=(0.3, 0.7)),

@@ -34,6 +34,7 @@ EUROS = (
         'range = [0, 200]\nunit = "€"\nmeans = [50, 150, 152]',
     )
     .replace("users = 60", "users = 400")
+    .replace("first-batch = 40", "first-batch = 40\nratio = 1.5")
     + "[test]\nnoise-seed = 3\n"
 )
 FUTILE = (
@@ -43,6 +44,7 @@ FUTILE = (
     )
     .replace("means = [0.1, 0.9, 0.2]", "means = [0.6, 0.5, 0.4]")
     .replace("users = 60", "users = 400")
+    .replace("first-batch = 40", "first-batch = 40\nratio = 1.5")
     + "[test]\nnoise-seed = 3\n"
 )
 
