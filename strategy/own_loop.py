@@ -44,6 +44,7 @@ class _LoopBeside(Generic[Result]):
     def __init__(self, coroutine: Coroutine[Any, Any, Result]) -> None:
         self._coroutine = coroutine
         self._ready = threading.Event()
+        self._ended = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Result] | None = None
         self._result: list[Result] = []
@@ -56,15 +57,16 @@ class _LoopBeside(Generic[Result]):
     def wait(self, on_interrupt: Callable[[], None] | None) -> Result:
         """Start it; return what it returns and raise what it raises."""
         handlers = [self._cancel, on_interrupt or self._cancel]
-        wait_for = self._thread.start
+        # Not `Thread.join`: interrupted, Python 3.11 takes a thread for ended.
+        wait_for: Callable[[], object] = self._thread.start
         while True:
             try:
                 wait_for()
-                if wait_for == self._thread.join:
+                if wait_for == self._ended.wait:
                     break
             except KeyboardInterrupt:
                 self._call(handlers.pop() if len(handlers) > 1 else handlers[0])
-            wait_for = self._thread.join
+            wait_for = self._ended.wait
         if self._error is not None:
             raise self._error
         return self._result[0]
@@ -76,6 +78,7 @@ class _LoopBeside(Generic[Result]):
             self._error = error
         finally:
             self._ready.set()
+            self._ended.set()
 
     async def _main(self) -> Result:
         self._loop = asyncio.get_running_loop()

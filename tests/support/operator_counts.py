@@ -31,6 +31,8 @@ from wallflower.strategy.watch.telemetry import RunMetrics
 # Columns that are no counts, or follow from the noised sums.
 _NO_COUNT = frozenset({"cohort", "estimate", "lower", "upper"})
 _DECIDED = frozenset({"active", "fell", "reason"})
+# All of this table, and the page's tables of it, follows from the noised sums.
+_DIFFERENCES, _PAGE_DIFFERENCES = "differences", "Every arm less "
 _PAGE_NO_COUNT = frozenset(
     {"mean", "from", "to", "interval", "outcome", "decision", "began", "time"}
 )
@@ -120,7 +122,8 @@ def count_samples(counts: object, *, times: bool = False) -> dict[str, float]:
 def exports_of(run_dir: Path) -> dict[str, object]:
     """Return the counts of every table in every format."""
     found: dict[str, object] = {}
-    for table in TABLES:
+    tables = [table for table in TABLES if table != _DIFFERENCES]
+    for table in tables:
         code, text = invoke("export", run_dir, "--table", table)
         assert code == 0, text
         found[f"csv {table}"] = _rows(list(csv.DictReader(io.StringIO(text))), table)
@@ -132,7 +135,8 @@ def exports_of(run_dir: Path) -> dict[str, object]:
     code, text = invoke("export", run_dir, "--format", "json")
     assert code == 0, text
     reported = json.loads(text)
-    found |= {f"json {table}": _rows(reported.pop(table), table) for table in TABLES}
+    del reported[_DIFFERENCES]
+    found |= {f"json {table}": _rows(reported.pop(table), table) for table in tables}
     reported["missing"] = _without(reported["missing"], _MISSING_DECIDED)
     found["json"] = _without(reported, {"run", "head"})
     return found
@@ -155,8 +159,13 @@ def page_counts_of(run_dir: Path) -> dict[str, object]:
     page = Page(path)
     _, _, health = page.flat.partition(" Health ")
     figures, _, _ = health.partition(" Do people answer")
-    found: dict[str, object] = {"figures": figures, "tables": sorted(page.tables)}
-    for caption, (heading, *rows) in page.tables.items():
+    tables = {
+        caption: rows
+        for caption, rows in page.tables.items()
+        if not caption.startswith(_PAGE_DIFFERENCES)
+    }
+    found: dict[str, object] = {"figures": figures, "tables": sorted(tables)}
+    for caption, (heading, *rows) in tables.items():
         if caption == "The run":
             kept = [row for row in (heading, *rows) if row[0] not in _RUN_FACTS]
         elif caption.startswith("The technical terms"):

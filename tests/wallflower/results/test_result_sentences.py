@@ -75,7 +75,7 @@ def test_only_a_deployment_hides_outcomes_from_its_operator(
     tmp_path: Path, engine: str
 ) -> None:
     result = dataclasses.replace(result_of(ran(tmp_path)), engine=engine)
-    real = engine == "deployment"
+    real = engine in ("deployment", "serve")
     assert (REHEARSAL not in result.promise()) == real
     assert result.as_json()["rehearsal"] is not real
 
