@@ -9,7 +9,7 @@ arm j, with n users in the leader's ended phases and m in the other's,
 
     W ≥ ln((K − 1)/δ) + ln(1 + ln n) + ln(1 + ln m).
 
-Deviation: written from the paper's description, without its code. The threshold is that
+Deviation: written from its abstract, without its code. The threshold is that
 of the experiments with AdaP-TT without their term for noise, which W contains; any
 proved one is larger. Leader and challenger are chosen anew after every hundredth of
 the users so far.
