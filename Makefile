@@ -6,6 +6,8 @@ PIP = $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps
 PINS = deploy/pins
 PROTO_OUT ?= protocol/wire
 PYTEST_WORKERS ?= 2
+# Without cached bytecode, every process that a test starts compiles all it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
 export FLWR_TELEMETRY_ENABLED = 0
 export FLWR_DISABLE_UPDATE_CHECK = 1
 export RAY_USAGE_STATS_ENABLED = 0

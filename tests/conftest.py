@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,17 @@ settings.register_profile(
     "without-deadlines", deadline=None, derandomize="CI" in os.environ
 )
 settings.load_profile("without-deadlines")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep modules and tests, which stay to the end, out of garbage collection."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
