@@ -10,11 +10,13 @@ from wallflower.strategy.transport.grpc.gc_tuning import TunedGc
 
 @pytest.fixture
 def tuned() -> Iterator[TunedGc]:
+    gc.unfreeze()  # tests/conftest.py has set the collected tests aside
     settled, before = TunedGc(), gc.get_threshold()
     yield settled
     settled.close()
     assert gc.get_freeze_count() == 0
     assert gc.get_threshold() == before
+    gc.freeze()
 
 
 def test_few_streams_are_left_to_the_collector(tuned: TunedGc) -> None:
