@@ -261,8 +261,9 @@ SECONDS ?= 60
 bench-visitors: bench-env  ## people who arrive: CPU by part, people/s, seconds to a reply (RATES=100,200 WORKERS=2)
 	$(BIN)/python -m benchmarks.visitors $(if $(RATES),--rates $(RATES)) $(if $(WORKERS),--workers $(WORKERS))
 
-soak-visitors: env  ## kill workers and orchestrators KILLS=200 times while people arrive (FIRST= is the seed)
-	$(BIN)/python -m tests.support.visitor_soak $(FIRST) $(KILLS)
+STORE ?= postgresql
+soak-visitors: env  ## kill workers, orchestrators and database KILLS=200 times while people arrive (FIRST= is the seed, STORE=sqlite)
+	$(BIN)/python -m tests.support.visitor_soak $(FIRST) $(KILLS) $(STORE)
 
 bench-strangers: bench-env  ## memory that 20 hostile connections hold, and what an honest round costs meanwhile (SECONDS=, ONLY=)
 	$(BIN)/python -m benchmarks.strangers --seconds $(SECONDS) $(if $(ONLY),--only $(ONLY))

@@ -1,6 +1,7 @@
 """An orchestrator of people who arrive as a process: ``RUN_DIR``; trustees are inside.
 
-It can be killed at any moment; whoever starts it again goes on from the store.
+It can be killed at any moment; whoever starts it again goes on from the store. It ends
+with TRY_AGAIN where the store is away, as the orchestrator of `wallflower serve` does.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from pathlib import Path
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.sessions import SessionStore
 from wallflower.engines.arrivals import Keys, make_trustees
+from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.identity.enrolment import Trust
+from wallflower.serve.orchestrator import TRY_AGAIN
 from wallflower.strategy.run.arriving.orchestrator import VisitorOrchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.spool import Spool
 from wallflower.strategy.transport.memory import MemoryTransport
 
 
@@ -25,7 +27,7 @@ async def operate(run_dir: Path) -> None:
     """Bring a run to its end."""
     with (
         Journal.resume(run_dir) as journal,
-        Spool(run_dir / "spool.sqlite") as spool,
+        journal.open_spool() as spool,
         Ledger(run_dir / "trustees.sqlite") as ledger,
     ):
         config = journal.config
@@ -48,4 +50,7 @@ async def operate(run_dir: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(operate(Path(sys.argv[1])))
+    try:
+        asyncio.run(operate(Path(sys.argv[1])))
+    except UnavailableError:
+        sys.exit(TRY_AGAIN)

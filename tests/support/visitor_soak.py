@@ -1,9 +1,9 @@
-"""Kills while people arrive: ``python -m tests.support.visitor_soak SEED KILLS``.
+"""Kills while people arrive: ``python -m tests.support.visitor_soak SEED KILLS STORE``.
 
-Workers and the orchestrator of one run are killed (SIGKILL) at moments that a seed
-draws, while people come all the time. Everybody has one invitation and tries again
-until they have their reply. At the end the store is compared with what people were
-told, and every sum with what they sent.
+Workers, the orchestrator and, if STORE is ``postgresql``, the database of one run are
+killed (SIGKILL) at moments that a seed draws, while people come all the time. Everybody
+has one invitation and tries again until they have their reply. At the end the store is
+compared with what people were told, and every sum with what they sent.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import sqlite3
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ import psutil
 
 from benchmarks.visitors import serving
 from benchmarks.visitors_load import Load, Sealer
+from tests.support.postgres_server import PostgresServer, running_postgres
 from tests.support.run_fixtures import environment
 from tests.support.seated_sums import Person
 from wallflower.engines.arrivals import Keys
@@ -31,6 +32,7 @@ from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.identity.enrolment import EnrolmentKey
 from wallflower.protocol.visitors import ARRIVAL_BYTES, INVITED, Invitation
 from wallflower.protocol.wire.node_pb2 import NodeRequest
+from wallflower.serve.orchestrator import TRY_AGAIN
 from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
@@ -39,7 +41,9 @@ from wallflower.strategy.config import (
 from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.run_store import is_held
+from wallflower.strategy.store.seat_store import SeatStore
 from wallflower.strategy.store.seats import SeatedCohort
+from wallflower.strategy.store_settings import StoreSettings
 from wallflower.strategy.visitor_settings import VisitorSettings
 
 RUN = "soak"
@@ -101,7 +105,7 @@ class Orchestrator:
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._process: asyncio.subprocess.Process | None = None
-        self.false_ends = 0
+        self.false_ends = self.without_store = 0
 
     async def keep(self) -> None:
         """Start it again and again; an end by itself is a false one."""
@@ -117,7 +121,8 @@ class Orchestrator:
                     self._process.kill()
                 await self._process.wait()
                 raise
-            self.false_ends += code != _KILLED
+            self.without_store += code == TRY_AGAIN
+            self.false_ends += code not in (_KILLED, TRY_AGAIN)
 
     async def kill(self, after_s: float) -> None:
         """Kill it so long after it began to work, wherever it is then."""
@@ -142,11 +147,11 @@ class Verdict:
 
 def judge(run_dir: Path, people: People) -> Verdict:
     """Compare the store with what people were told and what they sent."""
-    with contextlib.closing(sqlite3.connect(run_dir / "journal.sqlite")) as database:
-        rows = database.execute(
+    with SeatStore.open(run_dir) as store:
+        rows = store.database.rows(
             "SELECT seated.cohort_id, seat.visitor, seat.state FROM seat JOIN seated "
             "ON seated.number = seat.cohort WHERE seat.visitor IS NOT NULL"
-        ).fetchall()
+        )
     answered = {(visitor, cohort) for cohort, visitor, how in rows if how == "answered"}
     seats = Counter(visitor for _, visitor, _ in rows)
     sums: Counter[str] = Counter()
@@ -165,7 +170,17 @@ def judge(run_dir: Path, people: People) -> Verdict:
     )
 
 
-async def soak(seed: int, kills: int) -> int:
+@contextlib.contextmanager
+def running_store(name: str) -> Iterator[PostgresServer | None]:
+    """Run the database that a run is kept in; SQLite needs none."""
+    if name == "sqlite":
+        yield None
+        return
+    with running_postgres() as server:
+        yield server
+
+
+async def soak(seed: int, kills: int, postgres: PostgresServer | None) -> int:
     """Kill so often, print the counts; return how many of them should be zero."""
     draw, killed = random.Random(seed), Counter[str]()
     with tempfile.TemporaryDirectory(prefix="visitor-soak-") as name:
@@ -174,7 +189,8 @@ async def soak(seed: int, kills: int) -> int:
         keys = Keys.keep(INVITED, run_dir)
         inviter = Path(name) / "inviter.pub"
         inviter.write_bytes(public_key_pem(keys.inviter_key))
-        Journal.create(run_dir, RUN, _experiment(inviter), "deployment").close()
+        url = "" if postgres is None else postgres.url
+        Journal.create(run_dir, RUN, _experiment(inviter, url), "deployment").close()
         orchestrator = Orchestrator(run_dir)
         keeping = asyncio.create_task(orchestrator.keep())
         async with serving(run_dir, 2) as (port, pid):
@@ -182,7 +198,11 @@ async def soak(seed: int, kills: int) -> int:
             coming = asyncio.create_task(people.come())
             for number in range(kills):
                 victims = psutil.Process(pid).children()
-                if draw.random() < 0.3 or not victims:
+                if postgres is not None and draw.random() < 0.2:
+                    await asyncio.sleep(draw.uniform(0.2, 3.0))
+                    await asyncio.to_thread(postgres.restart)
+                    killed["database"] += 1
+                elif draw.random() < 0.3 or not victims:
                     await orchestrator.kill(draw.uniform(0.0, 8.0))
                     killed["orchestrator"] += 1
                 else:
@@ -191,31 +211,37 @@ async def soak(seed: int, kills: int) -> int:
                         draw.choice(victims).kill()
                     killed["worker"] += 1
                 if number % 20 == 19:
-                    print(f"{number + 1} kills, {len(people.told):,} counted")
+                    counted = f"{len(people.told):,} counted"
+                    print(f"{number + 1} kills, {counted}", flush=True)
             people.over = True
             await coming
         keeping.cancel()
         await asyncio.wait([keeping])
         found = judge(run_dir, people)
     print(
-        f"{killed['worker']} workers and {killed['orchestrator']} orchestrators killed;"
-        f" {len(people.told):,} people told that they count, {found.seated:,} seated, "
-        f"{found.sums} sums\nlost {found.lost}, twice {found.twice}, wrong sums "
-        f"{found.wrong_sums}, false ends {orchestrator.false_ends}, record "
+        f"{killed['worker']} workers, {killed['orchestrator']} orchestrators and "
+        f"{killed['database']} databases killed; {orchestrator.without_store} "
+        f"orchestrators waited for their store; {len(people.told):,} people told that "
+        f"they count, {found.seated:,} seated, {found.sums} sums\n"
+        f"lost {found.lost}, twice {found.twice}, "
+        f"wrong sums {found.wrong_sums}, false ends {orchestrator.false_ends}, record "
         f"{found.problems}; replies {dict(people.became)}"
     )
     wrong = found.lost + found.twice + found.wrong_sums + found.problems
     return wrong + orchestrator.false_ends + (found.sums == 0)
 
 
-def _experiment(inviter: Path) -> ExperimentConfig:
+def _experiment(inviter: Path, url: str) -> ExperimentConfig:
     return ExperimentConfig(
         ExperimentSettings(RUN, ARMS, horizon=10**6),
         policy=PolicySettings(first_batch=30),
         rewards=RewardSettings(means=(0.5, 0.5)),
         visitors=VisitorSettings(INVITED, inviter=inviter, answer_s=60),
+        store=StoreSettings(url),
     )
 
 
 if __name__ == "__main__":
-    sys.exit(min(1, asyncio.run(soak(int(sys.argv[1]), int(sys.argv[2])))))
+    with running_store(sys.argv[3]) as server:
+        wrong = asyncio.run(soak(int(sys.argv[1]), int(sys.argv[2]), server))
+    sys.exit(min(1, wrong))
