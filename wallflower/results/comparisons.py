@@ -90,12 +90,18 @@ class Comparisons:
         """Return all comparisons as rows of plain values."""
         return [dataclasses.asdict(one) for one in (*self.to_control, *self.to_leader)]
 
-    def describe(self) -> str:
-        """Say what an interval of a difference is, and why it may be short."""
+    def describe_level(self) -> str:
+        """Say how sure all intervals of differences and lifts are, together."""
         chance = f"{round_up(100 * self.chance, 2)}\N{NO-BREAK SPACE}%"
         return (
             "Differences and lifts of all arms in all rounds hold together, except "
-            f"with a chance of at most {chance}. Each is computed from both arms at "
+            f"with a chance of at most {chance}."
+        )
+
+    def explain(self) -> str:
+        """Say also why an interval may be short, and touch 0 although an arm is out."""
+        return (
+            f"{self.describe_level()} Each is computed from both arms at "
             "once. So it is shorter than the two arms’ intervals suggest: these may "
             "overlap although one arm is surely better. An arm is out when its test "
             "against one better arm is sure; the intervals here are about every pair "

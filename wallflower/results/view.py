@@ -161,7 +161,7 @@ def print_differences(result: RunResult) -> None:
             for one in rows
         ]
         print_table(out, headings, cells, [names.index(one.arm) for one in rows])
-    print_text(out, f"differences: {compared.describe()}", "dim")
+    print_text(out, f"differences: {compared.describe_level()}", "dim")
 
 
 def print_result(result: RunResult) -> None:

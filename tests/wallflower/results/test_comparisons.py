@@ -116,7 +116,8 @@ def test_the_terminal_shows_difference_lift_and_what_they_show(equal: Path) -> N
     assert "surely better" in flat
     assert "out in round" in flat
     assert ", kept" in flat
-    assert "these may overlap although one arm is surely better" in flat
+    assert "Differences and lifts of all arms in all rounds hold together" in flat
+    assert "these may overlap" not in flat
 
 
 def test_the_page_draws_differences_before_the_arms(equal: Path) -> None:
@@ -128,6 +129,7 @@ def test_the_page_draws_differences_before_the_arms(equal: Path) -> None:
     assert "Any of “b” and “c” will do." in page.flat
     assert "kept as control" in page.flat
     assert "differences within 30 € do not matter" in page.flat
+    assert "these may overlap although one arm is surely better" in page.flat
 
 
 def test_export_has_a_row_for_every_difference(equal: Path) -> None:
