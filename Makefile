@@ -57,9 +57,6 @@ coverage: env  ## quick and slow tests, and how many lines they run (processes o
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "$(ELSEWHERE)" --cov --cov-report=
 	@echo "coverage: $$($(BIN)/coverage report --format=total) % of lines"
 
-diagrams: env  ## draw docs/secure-sums-stages.md from the table of stages
-	$(BIN)/python -m tests.support.stage_diagrams > docs/secure-sums-stages.md
-
 BEFORE ?= 931e4be
 sizes: env  ## product, docs and words, then files and lines by folder, at BEFORE= and now
 	$(BIN)/python -m tests.support.sizes $(BEFORE)

@@ -46,6 +46,20 @@ def test_the_navigation_leads_to_pages_that_are_there() -> None:
     assert listed <= {str(page.relative_to(ROOT / "docs")) for page in pages}
 
 
+def test_no_link_of_a_page_leads_out_of_the_site() -> None:
+    """`make docs` is strict, and a page outside docs/ is not part of the site."""
+    docs = ROOT / "docs"
+    outside = [
+        f"{page.name}: {target}"
+        for page in docs.rglob("*.md")
+        for target in re.findall(
+            r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")
+        )
+        if not (page.parent / target).resolve().is_relative_to(docs)
+    ]
+    assert outside == []
+
+
 def test_the_architecture_page_names_every_folder_and_no_other() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     plan = text.partition("```\n")[2].partition("```")[0]

@@ -145,7 +145,7 @@ def test_no_block_is_of_a_language_that_nothing_here_runs() -> None:
         for found in _FENCE.finditer(page.read_text(encoding="utf-8"))
     }
     # html: tests/browser/test_web_client.py opens it in Chromium.
-    assert languages <= {"", "bash", "console", "html", "mermaid", "python", "toml"}
+    assert languages <= {"", "bash", "console", "html", "python", "toml"}
 
 
 @pytest.fixture(scope="module")

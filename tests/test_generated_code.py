@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support import stage_diagrams
-
 ROOT = Path(__file__).parents[1]
 
 
@@ -39,11 +37,6 @@ def test_protocol_wire_is_what_make_proto_gives(tmp_path: Path) -> None:
     assert generated.keys() == stored.keys()
     stale = [name for name, text in generated.items() if stored[name] != text]
     assert not stale, f"run `make proto`: {stale} differ from proto/"
-
-
-def test_the_diagrams_of_the_stages_are_what_make_diagrams_gives() -> None:
-    stored = (ROOT / "docs" / "secure-sums-stages.md").read_text(encoding="utf-8")
-    assert stored == stage_diagrams.page(), "run `make diagrams`"
 
 
 def test_the_data_model_names_every_table() -> None:

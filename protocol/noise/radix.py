@@ -9,7 +9,40 @@ number of ones on level l, can be known, and Σ 2^l K_l = Σ z mod 2^L unless so
 drew junk.
 
 The laws are integer tables out of 2^512, and what is drawn is exactly their law: what
-the certificate proves of a table holds of the messages. Proof: docs/shuffling.md.
+the certificate proves of a table holds of the messages.
+
+**Theorem.** Let e^{−ep} ≤ (r A₀(K) + J₀(K)) / (r A₁(K) + J₁(K)) ≤ e^{ep} for all K in
+{0 … 2d} and all r in [0, 2^{L−1}], with A_p = (1−q)² D_p∗D_p and J_p = 2q(1−q) D_p∗G +
+q² G∗G: D_p is the law of k of parity p, G that of junk. Then for inputs of n parties
+equal in sum, P(view | y) ≤ e^{L(n−1)ep} P(view | y′).
+
+*Two parties suffice.* n − 1 moves lead from y to y′. Each changes two parties and not
+the sum: party i gets its y′_i and party i+1 takes the difference. The other parties'
+counts are independent of the two and the same on both sides, and adding independent
+counts cannot raise a bound on a ratio. So let n = 2.
+
+*Induction on levels.* Claim: for two parties and L levels the ratio is at most
+e^{L·ep}. For L = 0 there is nothing to show. Fix the view: K on the lowest level and
+`rest` above. For s in ℤ_{2^{L−1}} let f_s be the largest probability of `rest` over
+inputs of the levels above with sum s. By the claim for L−1 the smallest is at least
+e^{−(L−1)ep} f_s. If neither party draws junk, they go on with numbers of sum
+s* = (Σy − K)/2, the same for y and y′. If at least one draws junk, the sum of their
+next numbers is uniform, whatever k₁ and k₂ were. Let f̄ be the mean of f_s over all s,
+and A and J the masses of K without and with junk. Then
+
+    P(K, rest | y) ≤ A f_{s*} + J f̄,
+    P(K, rest | y′) ≥ e^{−(L−1)ep} (A′ f_{s*} + J′ f̄).
+
+With r = f_{s*}/f̄ in [0, 2^{L−1}] the ratio is at most e^{(L−1)ep} (rA + J)/(rA′ + J′).
+The masses depend on the parities of the two inputs alone. Equal sums leave two cases.
+(even, even) against (odd, odd) is the condition; (even, odd) against (odd, even) are
+the same. ∎
+
+*End to end.* Let the noise make the sum ε′-private, and let M_s and m_s be the largest
+and smallest likelihood of a view over inputs of sum s. Then M_s ≤ e^η m_s with
+η = L(n−1)ep, and for neighbours D, D′
+
+    P_D(view) ≤ Σ_s P_D(s) M_s ≤ e^{ε′+η} Σ_s P_{D′}(s) m_s ≤ e^{ε′+η} P_{D′}(view).
 """
 
 from __future__ import annotations

@@ -74,7 +74,6 @@ class StageFacts:
     takes_reward : users pull the arm before it is answered, which may take hours.
     closed : who is in the sum is fixed; after a restart it is asked again, not anew.
     states_roster : its message says, and binds, who takes part.
-    members_only : only the committee is asked.
     given_once : two different answers would tell too much; see `clients.node.ledger`.
     """
 
@@ -83,7 +82,6 @@ class StageFacts:
     takes_reward: bool = False
     closed: bool = False
     states_roster: bool = False
-    members_only: bool = False
     given_once: bool = False
 
 
@@ -97,16 +95,15 @@ _TABLE: Final[Mapping[str, tuple[StageFacts, ...]]] = {
         StageFacts(UNMASK, "unmask", closed=True, given_once=True),
     ),
     SEALED: (
-        StageFacts(ENLIST, "enlist", states_roster=True, members_only=True),
-        StageFacts(DEAL, "deal", states_roster=True, members_only=True),
-        StageFacts(CHECK, "check", states_roster=True, members_only=True),
+        StageFacts(ENLIST, "enlist", states_roster=True),
+        StageFacts(DEAL, "deal", states_roster=True),
+        StageFacts(CHECK, "check", states_roster=True),
         StageFacts(SEAL, "seal", takes_reward=True, states_roster=True),
         StageFacts(
             OPEN,
             "open",
             closed=True,
             states_roster=True,
-            members_only=True,
             given_once=True,
         ),
     ),

@@ -9,7 +9,29 @@ points. Idea and first constants: Balle, Bell, Gascón and Nissim 2020 (CCS), se
 whose k is ⌈(2σ + log₂ q)/(log₂ n − log₂ e)⌉ + 2 for the worst input (one less holds on
 average over inputs only). Here the expectation itself is bounded, by exact rationals,
 which never needs more shares: at q = 2²⁰ and σ = 40, 19 instead of 24 for n = 64, and
-11 instead of 12 for n = 4,096. docs/shuffling.md has the proof.
+11 instead of 12 for n = 4,096.
+
+*Proof.* Give the adversary more: each party's first share r_i with its name. The other
+m = k − 1 shares come as m batches, one for each column. The rest of party i's row adds
+up to x_i − r_i, which is uniform. So the distance is at most the mean over r of that
+between the column batches for x − r and x′ − r. Let Δ be the distance between the
+batches of X and those of a uniform input of the same sum. By the triangle inequality
+the above is at most twice the mean of Δ over uniform X.
+
+Condition on the shuffled columns Y, which are uniform. Given Y, the input X has p(x|Y)
+= P_π[row sums of Y re-ordered by π are x]. Compare it with the uniform law on q^{n−1}
+points. By Cauchy–Schwarz the mean distance is at most ½√(q^{n−1} P[two re-orderings
+give the same row sums] − 1). Relative to the first, the second re-ordering is m
+uniform permutations. Equality of row sums is a linear system: its equations are the n
+points, its unknowns the edges i – π_j(i). This incidence matrix has rank n − C over
+any ℤ_q. So the probability is E[q^{C−n}]. ∎
+
+*Computing it.* q^C counts colourings with q colours that all permutations keep. One
+permutation keeps a colouring with classes n₁, n₂, … with probability one over the
+multinomial. Hence Σ_N q E_N z^N (N!)^{k−2} = (Σ_N (N!)^{k−2} z^N)^q, and by
+differentiation the recurrence of `excess`. Below 48 parties it is evaluated with
+balls. Beyond, the outermost terms on each side are taken singly, and those between
+bounded together, by a ceiling on all E_N that induction provides.
 """
 
 from __future__ import annotations

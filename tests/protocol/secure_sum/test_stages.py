@@ -28,15 +28,12 @@ def test_every_back_end_takes_the_reward_once_before_the_set_is_closed(
     assert closed == sorted(closed)
     assert closed[-1]
     assert not reward.closed
-    assert not reward.members_only
 
 
 def test_the_table_says_what_the_protocols_do() -> None:
     assert reward_stages() == ("share", "seal", "submit")
     closed = [s.name for s in STAGES if s.closed]
     assert closed == ["confirm", "unmask", "open", "release"]
-    members = [s.name for s in STAGES if s.members_only]
-    assert members == ["enlist", "deal", "check", "open"]
     once = [s.name for s in STAGES if s.given_once]
     assert once == ["mask", "confirm", "unmask", "open"]
     assert is_closed("unmask")
