@@ -29,7 +29,7 @@ def test_protocol_wire_is_what_make_proto_gives(tmp_path: Path) -> None:
         cwd=ROOT,
         check=True,
         capture_output=True,
-        timeout=100,
+        timeout=300,
     )
     committed = ROOT / "protocol" / "wire"
     generated = {path.name: path.read_text() for path in fresh.iterdir()}

@@ -85,7 +85,6 @@ def test_planning_and_analysing(
 
 @pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow  # a kernel, SuperLink and Ray
-@pytest.mark.timeout(600)
 def test_a_private_experiment_chooses_among_three_models_in_a_flower_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

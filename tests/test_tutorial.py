@@ -29,7 +29,6 @@ def test_every_block_of_the_tutorial_is_followed() -> None:
 
 
 @pytest.mark.slow  # a wheel, an environment and eleven processes
-@pytest.mark.timeout(600)
 def test_the_tutorial_leads_from_nothing_to_a_report(
     fresh: Path, tmp_path: Path
 ) -> None:

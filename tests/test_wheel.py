@@ -147,7 +147,6 @@ def test_every_command_works_beside_files_of_the_same_names(
 
 @pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow  # SuperLink and Ray: half a minute
-@pytest.mark.timeout(600)
 def test_flowers_simulation_runs_the_wheel_beside_files_of_the_same_names(
     fresh: Path, folder: Path
 ) -> None:
@@ -161,7 +160,6 @@ def test_flowers_simulation_runs_the_wheel_beside_files_of_the_same_names(
 
 @pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow  # SuperLink and Ray: half a minute
-@pytest.mark.timeout(600)
 def test_a_new_flower_app_runs_from_an_empty_folder_as_its_readme_says(
     fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +186,6 @@ def test_a_new_flower_app_runs_from_an_empty_folder_as_its_readme_says(
 
 
 @pytest.mark.slow  # SuperLink, SuperExec and three SuperNodes: half a minute
-@pytest.mark.timeout(600)
 def test_a_deployment_runs_the_wheel_beside_files_of_the_same_names(
     fresh: Path, folder: Path
 ) -> None:

@@ -29,7 +29,7 @@ def test_calls_from_many_threads_run_at_the_same_time(loop_thread: LoopThread) -
     together = asyncio.Barrier(8)
 
     async def meet() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await together.wait()
 
     threads = [

@@ -142,7 +142,7 @@ class Abuser:
         try:
             await writer.drain()
             writer.write_eof()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await reader.read()
         except (OSError, TimeoutError):
             pass
@@ -200,7 +200,7 @@ async def grpc_server_process(
             assert process.stdin is not None
             process.stdin.close()
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     await process.wait()
             except TimeoutError:
                 process.kill()

@@ -66,7 +66,6 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_deployment_on_loopback_gives_exact_sums_and_the_best_arm(
     deployed: Deployed,
 ) -> None:
@@ -78,7 +77,6 @@ def test_a_deployment_on_loopback_gives_exact_sums_and_the_best_arm(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_a_deployments_run_directory_can_be_watched_and_reported(
     deployed: Deployed,
 ) -> None:
@@ -109,7 +107,6 @@ def shuffling(home: Path) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_deployments_messages_go_through_the_shuffler(
     tmp_path: Path,
 ) -> None:

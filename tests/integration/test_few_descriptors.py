@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.harness.processes import free_port
 from tests.support.run_fixtures import command, environment, write
 
 NODES, SILENT = 200, 3_000
@@ -37,12 +38,6 @@ port = PORT
 WITHOUT_THE_RIGHT = (
     ("setpriv", "--bounding-set", "-sys_resource") if os.geteuid() == 0 else ()
 )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -83,13 +78,13 @@ def test_strangers_take_no_descriptor_that_the_run_needs(tmp_path: Path) -> None
             text=True,
         )
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 300
             while not (reported.exists() and "RoundStarted" in reported.read_text()):
                 assert time.monotonic() < deadline
                 assert run.poll() is None, run.communicate()[1]
                 time.sleep(0.02)
             connect_silently(port, strangers)
-            _, output = run.communicate(timeout=100)
+            _, output = run.communicate(timeout=300)
         finally:
             run.kill()
             run.wait()
@@ -107,7 +102,7 @@ def test_a_run_without_room_for_its_nodes_says_so_at_once(tmp_path: Path) -> Non
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert (done.returncode, "may have 600: room for" in done.stderr) == (4, True)

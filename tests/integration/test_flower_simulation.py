@@ -30,7 +30,6 @@ from wallflower.strategy.store.journal import Journal
 # Slow: as below, and a shuffler of its own process.
 @pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 async def test_flowers_simulation_sends_its_nodes_to_the_shuffler(
     tmp_path: Path,
 ) -> None:
@@ -65,7 +64,6 @@ async def test_flowers_simulation_sends_its_nodes_to_the_shuffler(
 # Slow: Flower starts a SuperLink, a ServerApp and Ray, which takes 10 to 30 seconds.
 @pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 async def test_flowers_simulation_agrees_with_the_other_engines_on_every_sum(
     tmp_path: Path,
 ) -> None:
@@ -107,7 +105,6 @@ def write_people(folder: Path, cells: Sequence[str]) -> None:
 # Slow: as above, twice.
 @pytest.mark.usefixtures("one_ray_at_a_time")
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 async def test_outcomes_change_no_count_of_flowers_simulation(tmp_path: Path) -> None:
     """Outcomes of every kind, an unknown one included, of an immediate source."""
     found = []

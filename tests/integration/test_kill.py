@@ -83,7 +83,7 @@ def killed(words: Sequence[str | Path], phase: str, rounds: int, folder: Path) -
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, (phase, done.stderr)

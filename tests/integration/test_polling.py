@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.support.grpc_fixtures import FAST, House, connect_nodes, faster
 from tests.support.orchestration import config
 from wallflower.clients.host.home import NodeHome
@@ -96,7 +94,6 @@ async def processes(
                 await process.wait()
 
 
-@pytest.mark.timeout(240)
 async def test_a_run_is_carried_by_processes_that_come_and_go(tmp_path: Path) -> None:
     house, asked_for = House(run_id="polled"), experiment()
     with ExitStack() as stack:

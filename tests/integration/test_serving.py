@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.test_trustees import NAMES, free_port, invited, make_home
+from deploy.harness.processes import free_port
+from tests.integration.test_trustees import NAMES, invited, make_home
 from tests.support.run_fixtures import command, environment, write
 from wallflower.clients.host.assemble import make_node
 from wallflower.clients.host.trustee import keep_trustee

@@ -128,7 +128,7 @@ def test_a_run_ends_although_a_twentieth_of_its_users_never_answer(
         env={**environment(), "WALLFLOWER_TEST_ASKED": str(tmp_path / "asked")},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -169,7 +169,7 @@ def test_a_run_whose_users_never_answer_ends_on_a_signal(
             while not pause.exists() and process.poll() is None:
                 time.sleep(0.05)
             process.send_signal(number)
-        _, output = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 130, output

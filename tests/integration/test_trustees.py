@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from deploy.harness.processes import free_port
 from wallflower.clients.host import invitations
 from wallflower.clients.host.home import NodeHome
 from wallflower.clients.host.trustee import keep_trustee
@@ -36,11 +36,6 @@ from wallflower.strategy.visitor_settings import VisitorSettings
 
 NAMES = tuple(f"trustee-{number}" for number in range(5))
 RUN = "with-trustees"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def config(port: int) -> ExperimentConfig:

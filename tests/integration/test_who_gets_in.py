@@ -46,7 +46,7 @@ from wallflower.strategy.transport.grpc.server import GrpcServer
 
 RUN = "run-1"
 NOW = datetime.datetime.now(datetime.UTC)
-QUICK = ConnectionSettings(first_wait_s=0.01, longest_wait_s=0.05, patience_s=20)
+QUICK = ConnectionSettings(first_wait_s=0.01, longest_wait_s=0.05, patience_s=60)
 
 
 @dataclass

@@ -64,7 +64,7 @@ def left_over(folder: Path) -> list[psutil.Process]:
         for process in psutil.process_iter(["cmdline"])
         if any(str(folder) in word for word in process.info["cmdline"] or ())
     ]
-    return psutil.wait_procs(ours, timeout=60)[1]
+    return psutil.wait_procs(ours, timeout=300)[1]
 
 
 def kill_often(seed: int, most: int) -> Counter[str]:

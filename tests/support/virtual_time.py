@@ -81,6 +81,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._jumping.latest = latest
 
 
+def leap(seconds: float) -> None:
+    """Let the clock of the running loop, a real one, jump: what it passes is due."""
+    loop = asyncio.get_running_loop()
+    before = loop.time
+    loop.time = lambda: before() + seconds  # type: ignore[method-assign]
+
+
 def run_virtually(work: Coroutine[Any, Any, Result]) -> Result:
     """Run to the end in virtual time; nothing may be left running."""
     with (

@@ -124,7 +124,7 @@ def test_a_run_that_ran_out_of_room_says_how_to_go_on_and_does(tmp_path: Path) -
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=300,
     )
     assert (done.returncode, ADVICE in done.stderr) == (4, True), done.stderr
     assert wallflower("resume", tmp_path / "run", cwd=tmp_path).returncode == 0

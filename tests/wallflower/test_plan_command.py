@@ -17,7 +17,7 @@ def wallflower(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "wallflower", *arguments],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
 

@@ -71,7 +71,7 @@ def read_only(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
 

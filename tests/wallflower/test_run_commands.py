@@ -372,7 +372,7 @@ def test_ctrl_c_leaves_a_run_that_resumes_and_verifies(
         preexec_fn=_as_in_a_terminal,
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not (tmp_path / "go.asked").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(number)
@@ -380,7 +380,7 @@ def test_ctrl_c_leaves_a_run_that_resumes_and_verifies(
             while not (run_dir / "pause").exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
             process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 130, said
@@ -395,7 +395,7 @@ def test_ctrl_c_leaves_a_run_that_resumes_and_verifies(
         env={**environment(), "WALLFLOWER_TEST_SLOW": str(tmp_path / "go")},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     result = as_json(done)
@@ -421,7 +421,7 @@ def run_limited(
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
 

@@ -232,7 +232,7 @@ def test_ctrl_c_ends_cleanly_with_what_is_known_so_far() -> None:
             assert process.poll() is None
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=60)
+        out, error = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 130

@@ -34,7 +34,7 @@ def cut_short(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not (folder / "go.asked").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
     finally:

@@ -53,7 +53,7 @@ def test_ctrl_c_ends_the_page_without_an_error(finished: Path) -> None:
         with urllib.request.urlopen(address) as page:
             assert "“b” is the best of 3 arms." in page.read().decode()
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
         assert (process.returncode, said) == (0, "")
 
 
@@ -68,7 +68,7 @@ def test_the_stream_tells_every_part_and_ends_with_the_page(finished: Path) -> N
                 told += stream.readline()
             process.send_signal(signal.SIGTERM)
             stream.read()
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
         assert process.returncode == 0
 
 
@@ -90,7 +90,7 @@ def test_the_page_beside_a_run_ends_with_it_however_that_ends(
             assert "Now" in page.read().decode()
         (page_process,) = children_of(process)
         process.send_signal(end)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
         page_process.wait(60)
 
 
@@ -99,7 +99,7 @@ def test_a_run_with_a_page_says_where_it_is_and_then_its_result(
 ) -> None:
     words = ("run", write(tmp_path), "--run-dir", tmp_path / "run", "--page")
     with started(*words) as process:
-        out, said = process.communicate(timeout=100)
+        out, said = process.communicate(timeout=300)
         assert process.returncode == 0
         assert "The page of this run: http://127.0.0.1:" in said
         assert '"b" is the best of 3 arms' in out

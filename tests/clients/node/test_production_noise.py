@@ -117,7 +117,7 @@ def test_two_processes_never_add_the_same_noise(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=100,
+        timeout=300,
     ).stdout
     # 64 draws with more than one bit of entropy each: equal once in 2^64 runs.
     ours = noise(production(tmp_path), "local-dp", 1, 64)

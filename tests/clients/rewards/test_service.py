@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from tests.clients.rewards.test_source import ROOT, ask, pull
+from tests.clients.rewards.test_source import ROOT, LeapAfter, ask, pull
 from wallflower.clients.rewards.service import ServiceRewards
 from wallflower.clients.rewards.source import pull_rewards
 from wallflower.protocol.errors import InputError
@@ -19,7 +19,8 @@ from wallflower.protocol.wire import rewards_pb2, rewards_pb2_grpc
 
 async def test_a_late_user_of_a_service_is_the_only_one_not_known() -> None:
     async with served(Service()) as address:
-        pulled = await ask(ServiceRewards(address), "fast1", "slow1", window_s=1)
+        source = LeapAfter(ServiceRewards(address), heard=1)
+        pulled = await ask(source, "fast1", "slow1", window_s=3600)
     assert pulled.values.tolist() == [0.5, 0.0]
     assert pulled.reasons == {"reward-late": 1}
 

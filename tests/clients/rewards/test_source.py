@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.virtual_time import run_virtually
+from tests.support.virtual_time import leap, run_virtually
 from wallflower.clients.rewards import local as reward_sources
 from wallflower.clients.rewards.functions import find_function
 from wallflower.clients.rewards.local import (
@@ -26,6 +26,7 @@ from wallflower.clients.rewards.source import (
     Pull,
     Pulled,
     Rewards,
+    RewardStream,
     pull_rewards,
 )
 from wallflower.clients.rewards.threads import RewardThreads
@@ -50,6 +51,24 @@ async def ask(
         return await pull_rewards(source, pull(*users), window)
     finally:
         await source.close()
+
+
+class LeapAfter:
+    """A source after so many of whose outcomes an hour is over at once."""
+
+    def __init__(self, source: RewardStream, heard: int) -> None:
+        self._source, self._left = source, heard
+
+    async def stream(self, pull: Pull) -> AsyncGenerator[tuple[int, object], None]:
+        async with aclosing(self._source.stream(pull)) as answers:
+            async for answer in answers:
+                yield answer
+                self._left -= 1
+                if not self._left:
+                    leap(3600)
+
+    async def close(self) -> None:
+        await self._source.close()
 
 
 class Given:
@@ -202,7 +221,8 @@ async def stuck_coroutine(arm: str, user: str) -> float:
 async def test_one_late_user_is_the_only_one_not_known(
     function: Callable[[str, str], object],
 ) -> None:
-    pulled = await ask(CallableRewards(function), "a", "stuck", "b", window_s=1)
+    source = LeapAfter(CallableRewards(function), heard=2)
+    pulled = await ask(source, "a", "stuck", "b", window_s=3600)
     assert pulled.values.tolist() == [0.5, 0.0, 0.5]
     assert pulled.reasons == {"reward-late": 1}
 

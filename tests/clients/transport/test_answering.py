@@ -13,7 +13,7 @@ from wallflower.protocol.wire import node_service_pb2
 
 
 async def next_answer(outbox: Outbox) -> node_service_pb2.PendingAnswer:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         return node_service_pb2.FromNode.FromString(await outbox.take()).answer
 
 
@@ -100,5 +100,5 @@ async def test_a_full_outbox_holds_back_whoever_fills_it() -> None:
         await asyncio.sleep(0)
     assert not waiting.done()
     assert await outbox.take() == b"\x00"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await waiting

@@ -27,7 +27,6 @@ from wallflower.strategy.store.spool import Spool
 from wallflower.strategy.transport.memory import MemoryTransport
 
 BACKENDS = sorted(NODE_BACKENDS)
-SHORT_S = 1.0  # a lost message costs all of it; a busy machine must answer within
 
 
 class CrashError(Exception):

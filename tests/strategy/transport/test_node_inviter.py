@@ -54,7 +54,7 @@ async def invite(
     with grid:
         async with FlowerTransport(grid, pace=FAST) as port:
             inviter = NodeInviter(port, invitation, QUICK)
-            async with inviter.kept(), asyncio.timeout(30):
+            async with inviter.kept(), asyncio.timeout(60):
                 # The nodes live in threads: there is no event of this loop to wait for.
                 while any(  # noqa: ASYNC110
                     nodes.came[n] < times for n, times in wanted.items()

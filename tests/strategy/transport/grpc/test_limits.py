@@ -97,6 +97,12 @@ def test_an_address_has_no_port(peer: str, address: str) -> None:
     assert address_of(peer) == address
 
 
+@pytest.fixture
+def used_up_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no allowance come back, however long a busy machine takes over a call."""
+    monkeypatch.setattr(TokenBucket, "left", lambda bucket, now: bucket._left)
+
+
 @pytest.mark.parametrize(
     ("field", "value"), [("window", 0), ("most_streams", -1), ("heartbeat_s", 0.0)]
 )
@@ -148,6 +154,7 @@ async def test_the_invited_cannot_take_the_room_of_those_who_are_in() -> None:
                 assert not await grpc_server.wait_for(["c"], timeout_s=60)
 
 
+@pytest.mark.usefixtures("used_up_for_good")
 async def test_a_node_that_talks_too_fast_loses_its_stream() -> None:
     house = House()
     settings = faster(FAST, frames_per_s=1, frames_burst=5)
@@ -162,6 +169,7 @@ async def test_a_node_that_talks_too_fast_loses_its_stream() -> None:
             assert await chatty.status() == ("RESOURCE_EXHAUSTED", "too-fast")
 
 
+@pytest.mark.usefixtures("used_up_for_good")
 async def test_a_network_that_was_refused_too_often_is_not_listened_to() -> None:
     house = House()
     settings = faster(FAST, refusals_per_s=1, refusals_burst=3)
@@ -177,6 +185,7 @@ async def test_a_network_that_was_refused_too_often_is_not_listened_to() -> None
             assert not await grpc_server.wait_for(["a"], timeout_s=60)
 
 
+@pytest.mark.usefixtures("used_up_for_good")
 async def test_a_node_that_was_refused_too_often_is_not_listened_to() -> None:
     house = House()
     house.revoked.add("a")
@@ -290,6 +299,7 @@ async def test_who_watches_is_told_that_the_server_closes() -> None:
         await closing
 
 
+@pytest.mark.usefixtures("used_up_for_good")
 async def test_an_address_that_is_not_listened_to_gets_no_health_either() -> None:
     settings = faster(FAST, refusals_per_s=1, refusals_burst=1)
     async with open_grpc_server(House(), settings) as (_, port):

@@ -113,7 +113,7 @@ def test_a_server_in_a_process_that_loaded_grpc_first_ends_old_streams_by_name()
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=300,
     )
     said = json.loads(done.stdout)
     assert said == {
