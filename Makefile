@@ -255,8 +255,12 @@ bench-grpc: bench-env  ## what one more node costs the server: SIZES=1000,4000,8
 	$(BIN)/python -W ignore -m $(if $(ONE_MESSAGE),benchmarks.polling --nodes $(ONE_MESSAGE),benchmarks.grpc_scale $(if $(SIZES),--sizes $(SIZES)))
 
 SECONDS ?= 60
-bench-visitors: bench-env  ## people who arrive: CPU by part, people/s, seconds to a reply (RATES=100,200 WORKERS=2)
-	$(BIN)/python -m benchmarks.visitors $(if $(RATES),--rates $(RATES)) $(if $(WORKERS),--workers $(WORKERS))
+bench-visitors: bench-env  ## people who arrive: CPU by part, people/s, seconds to a reply (RATES=100,200 WORKERS=1,2 STORES=sqlite,postgresql)
+	$(BIN)/python -m benchmarks.visitors $(if $(RATES),--rates $(RATES)) $(if $(WORKERS),--workers $(WORKERS)) $(if $(STORES),--stores $(STORES))
+
+PEOPLE_IN_ALL ?= 1000000
+bench-people: env  ## one run of PEOPLE_IN_ALL=1000000 with a worker killed every minute: time, memory, store, verify (STORE=)
+	$(BIN)/python -m benchmarks.visitors_long --people $(PEOPLE_IN_ALL) --store $(STORE)
 
 STORE ?= postgresql
 soak-visitors: env  ## kill workers, orchestrators and database KILLS=200 times while people arrive (FIRST= is the seed, STORE=sqlite)

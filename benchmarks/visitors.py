@@ -1,8 +1,8 @@
 """``make bench-visitors``: people a second, seconds to a reply, and CPU by part.
 
-A run on SQLite with one round of seats is served by `wallflower serve` in processes of
-its own; visitors come from this one. Some of them misbehave (`visitors_load.MIX`).
-Printed are the CPU of all server processes per person, by part; how many people a
+A run with one round of seats, on either store, is served by `wallflower serve` in
+processes of its own; visitors come from this one. Some of them misbehave
+(`visitors_load.MIX`). Printed are the CPU of all server processes per person, by part; how many people a
 second are served when as many come as the server takes; the seconds from arriving to
 the reply at several rates of a Poisson process. At the end the store is compared with
 what visitors were told.
@@ -30,6 +30,7 @@ from benchmarks.visitors_load import (
     arrive_by_poisson,
     prepare,
 )
+from tests.support.postgres_server import PostgresServer, running_store
 from tests.support.run_fixtures import command, environment
 from tests.support.seat_server import SeatServer
 from tests.support.seated_sums import SeatedRun
@@ -44,11 +45,12 @@ class Cpu:
     """CPU seconds of all processes of the server, by part."""
 
     loops: float  # HTTP, checks: each worker's event loop
-    store: float  # each worker's thread for the database
+    store: float  # each worker's threads for the database
+    database: float  # PostgreSQL
     parent: float
 
     @classmethod
-    def now(cls, parent: psutil.Process) -> Cpu:
+    def now(cls, parent: psutil.Process, postgres: PostgresServer | None) -> Cpu:
         """Read what was used until now."""
         loops = store = 0.0
         for worker in parent.children():
@@ -58,14 +60,16 @@ class Cpu:
                     loops += used
                 else:
                     store += used
+        database = 0.0 if postgres is None else postgres.cpu_s()
         times = parent.cpu_times()
-        return cls(loops, store, times.user + times.system)
+        return cls(loops, store, database, times.user + times.system)
 
     def per_person_ms(self, before: Cpu, people: int) -> dict[str, float]:
         """Return milliseconds per person since an earlier moment."""
         parts = {
             "HTTP and checks": self.loops - before.loops,
             "store": self.store - before.store,
+            "PostgreSQL": self.database - before.database,
             "parent": self.parent - before.parent,
         }
         parts["all"] = sum(parts.values())
@@ -101,6 +105,7 @@ def percentile(seconds: Sequence[float], share: float) -> float:
 
 async def measure(
     server: SeatServer,
+    postgres: PostgresServer | None,
     people: list[Prepared],
     workers: int,
     rates: Sequence[float],
@@ -113,9 +118,9 @@ async def measure(
         await arrive_as_fast_as_served(warm, people[:200], _AT_ONCE)
         load_sets.append(warm)
         fast, left = people[200:3200], people[3200:]
-        before, load = Cpu.now(parent), Load(port)
+        before, load = Cpu.now(parent, postgres), Load(port)
         took_s = await arrive_as_fast_as_served(load, fast, _AT_ONCE)
-        used = Cpu.now(parent).per_person_ms(before, len(fast))
+        used = Cpu.now(parent, postgres).per_person_ms(before, len(fast))
         load_sets.append(load)
         parts = ", ".join(f"{name} {value:.2f}" for name, value in used.items())
         print(f"{workers} workers: {len(fast) / took_s:,.0f} people/s; CPU ms {parts}")
@@ -142,32 +147,37 @@ def report_store(server: SeatServer, told: set[bytes]) -> int:
     return abs(len(told) - stored)
 
 
-async def main(workers: int, rates: Sequence[float], seconds: float) -> int:
-    """Measure each number of workers on a run of its own."""
-    wrong = 0
-    for count in (1, workers):
-        needed = 3200 + int(sum(rates) * seconds)
-        with tempfile.TemporaryDirectory() as folder:
-            run = SeatedRun("invited", seats=needed // _ARMS + 1)
-            server = SeatServer(Path(folder) / "run", run)
-            names = server.open_round(_ARMS)
-            cohorts = [run.cohort(name, arm) for arm, name in enumerate(names)]
-            begun = time.perf_counter()
-            people = prepare(server, cohorts, needed, seed=1)
-            print(
-                f"made {needed:,} visitors in {time.perf_counter() - begun:.0f} s",
-                file=sys.stderr,
-            )
-            wrong += await measure(server, people, count, rates, seconds)
-            server.close()
+async def main(store: str, workers: int, rates: Sequence[float], seconds: float) -> int:
+    """Measure so many workers on a run of its own."""
+    needed = 3200 + int(sum(rates) * seconds)
+    with running_store(store) as postgres, tempfile.TemporaryDirectory() as folder:
+        run = SeatedRun("invited", seats=needed // _ARMS + 1)
+        url = "" if postgres is None else postgres.url
+        server = SeatServer(Path(folder) / "run", run, store=url)
+        names = server.open_round(_ARMS)
+        cohorts = [run.cohort(name, arm) for arm, name in enumerate(names)]
+        begun = time.perf_counter()
+        people = prepare(server, cohorts, needed, seed=1)
+        print(
+            f"made {needed:,} visitors in {time.perf_counter() - begun:.0f} s",
+            file=sys.stderr,
+        )
+        wrong = await measure(server, postgres, people, workers, rates, seconds)
+        server.close()
     return wrong
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", default="1,2")
     parser.add_argument("--rates", default="100,200,300,400")
     parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--stores", default="sqlite,postgresql")
     given = parser.parse_args()
     stated = [float(rate) for rate in given.rates.split(",")]
-    sys.exit(min(1, asyncio.run(main(given.workers, stated, given.seconds))))
+    wrong = 0
+    for store in given.stores.split(","):
+        for count in map(int, given.workers.split(",")):
+            print(store, end=", ", flush=True)
+            wrong += asyncio.run(main(store, count, stated, given.seconds))
+    sys.exit(min(1, wrong))

@@ -206,7 +206,7 @@ def _terms(evidence: RecordedFacts) -> Iterator[str]:
 
 
 def _floors(evidence: RecordedFacts) -> Iterator[str]:
-    secure_sum = evidence.config.secure_sum
+    secure_sum, arrive = evidence.config.secure_sum, evidence.config.visitors
     for cohort in evidence.cohorts:
         spec = evidence.specs[cohort.cohort_id]
         where = f"cohort {cohort.cohort_id}"
@@ -214,8 +214,9 @@ def _floors(evidence: RecordedFacts) -> Iterator[str]:
         sizes = {node_id: len(users) for node_id, users in asked.items()}
         seats = evidence.seated.get(cohort.cohort_id)
         floor = cohort_floor(
-            # Everybody who arrives is a node of their own.
-            list(sizes.values()) if seats is None else [1] * spec.cohort_size,
+            # Everybody who arrives is a node of their own; a server that was killed
+            # may have had no time to open their seats.
+            list(sizes.values()) if arrive is None else [1] * spec.cohort_size,
             secure_sum.corrupt,
             secure_sum.dropout,
         )

@@ -6,8 +6,8 @@ The clock is the event loop's, so that deadlines of days pass in virtual time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from wallflower.strategy.config import (
 from wallflower.strategy.run.arriving.orchestrator import VisitorOrchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.store.database import Database, Transaction
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_store import SeatStore
@@ -60,6 +61,7 @@ class Site:
     arrivals: Arrivals
     heard: list[Event] = field(default_factory=list)
     react: Callable[[Event], None] = lambda event: None
+    after_write: Callable[[], None] = lambda: None  # by the orchestrator
 
     async def listen(self, event: Event) -> None:
         self.heard.append(event)
@@ -71,6 +73,7 @@ class Site:
             Journal.resume(self.run_dir) as journal,
             Spool(self.run_dir / "spool.sqlite") as spool,
         ):
+            notice_writes(journal.database, self.after_write)
             loop = asyncio.get_running_loop()
             trust = Trust(self.keys.enrolment_key, lambda: 0.0)
             await VisitorOrchestrator(
@@ -97,6 +100,19 @@ class Site:
         with Journal.read(self.run_dir) as journal:
             checks = verify(journal)
         return [problem for check in checks for problem in check.problems]
+
+
+def notice_writes(database: Database, notice: Callable[[], None]) -> None:
+    """Call `notice` after each transaction, once it is kept."""
+    plain = database.transaction
+
+    @contextmanager
+    def noticed() -> Iterator[Transaction]:
+        with plain() as connection:
+            yield connection
+        notice()
+
+    database.transaction = noticed  # type: ignore[method-assign]
 
 
 @asynccontextmanager

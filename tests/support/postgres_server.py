@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 
 _ACCOUNT = "postgres"  # the server does not run as root
@@ -84,6 +85,13 @@ class PostgresServer:
         self.stop(how)
         self.start()
 
+    def cpu_s(self) -> float:
+        """Return the CPU seconds of its processes that are there."""
+        assert self._process is not None
+        main = psutil.Process(self._process.pid)
+        used = [process.cpu_times() for process in (main, *main.children())]
+        return sum(times.user + times.system for times in used)
+
     def _is_ready(self, give_up: float) -> bool:
         assert self._process is not None
         while self._process.poll() is None and time.monotonic() < give_up:
@@ -110,6 +118,16 @@ def running_postgres() -> Iterator[PostgresServer]:
             server.stop(signal.SIGQUIT)  # at once: the files go anyway
     finally:
         shutil.rmtree(folder)
+
+
+@contextmanager
+def running_store(name: str) -> Iterator[PostgresServer | None]:
+    """Run the database that a run is kept in; SQLite needs none."""
+    if name == "sqlite":
+        yield None
+        return
+    with running_postgres() as server:
+        yield server
 
 
 def _account_options() -> dict[str, Any]:

@@ -22,6 +22,7 @@ from wallflower.strategy.store.entries import CohortRecord
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_register import SeatRegister
 from wallflower.strategy.store.seat_store import SeatQueue, SeatStore
+from wallflower.strategy.store_settings import StoreSettings
 from wallflower.strategy.transport.visitors.handler import VisitorHandler, VisitorRun
 from wallflower.strategy.visitor_settings import VisitorSettings
 
@@ -29,9 +30,12 @@ from wallflower.strategy.visitor_settings import VisitorSettings
 class SeatServer:
     """A run's orchestrator as far as its seats go, and as many workers as needed."""
 
-    def __init__(self, run_dir: Path, run: SeatedRun, most: int = 1) -> None:
+    def __init__(
+        self, run_dir: Path, run: SeatedRun, most: int = 1, store: str = ""
+    ) -> None:
         self.run_dir, self.run, self.now = run_dir, run, float(NOW)
-        self.journal = Journal.create(run_dir, RUN, _config(run_dir, run, most), "x")
+        config = _config(run_dir, run, most, store)
+        self.journal = Journal.create(run_dir, RUN, config, "x")
         self.register = SeatRegister(self.journal.database)
         self.open: list[str] = []  # the cohorts of the last round
         self._stores: list[SeatStore] = []
@@ -81,7 +85,7 @@ class SeatServer:
         self.journal.close()
 
 
-def _config(run_dir: Path, run: SeatedRun, most: int) -> ExperimentConfig:
+def _config(run_dir: Path, run: SeatedRun, most: int, store: str) -> ExperimentConfig:
     """Return an experiment with the run's admission; its keys lie beside the run."""
     inviter, enrolment = (
         run_dir.parent / "inviter.pub",
@@ -100,6 +104,7 @@ def _config(run_dir: Path, run: SeatedRun, most: int) -> ExperimentConfig:
         visitors=VisitorSettings(
             run.admission, inviter=inviter if run.admission == INVITED else None
         ),
+        store=StoreSettings(store),
     )
 
 

@@ -14,7 +14,6 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +21,7 @@ import psutil
 
 from benchmarks.visitors import serving
 from benchmarks.visitors_load import Load, Sealer
-from tests.support.postgres_server import PostgresServer, running_postgres
+from tests.support.postgres_server import PostgresServer, running_store
 from tests.support.run_fixtures import environment
 from tests.support.seated_sums import Person
 from wallflower.engines.arrivals import Keys
@@ -42,13 +41,12 @@ from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.run_store import is_held
 from wallflower.strategy.store.seat_store import SeatStore
-from wallflower.strategy.store.seats import SeatedCohort
+from wallflower.strategy.store.seats import RUN_OVER, SeatedCohort
 from wallflower.strategy.store_settings import StoreSettings
 from wallflower.strategy.visitor_settings import VisitorSettings
 
 RUN = "soak"
 ARMS = ("a", "b")
-_AT_ONCE = 12
 _KILLED = -9
 
 
@@ -59,17 +57,23 @@ class People:
     port: int
     keys: Keys
     draw: random.Random
+    at_once: int = 12
+    think_s: float = 0.25
     sent: dict[str, int] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)  # visitor → cohort
     became: Counter[str] = field(default_factory=Counter)
     over: bool = False
     _sealers: dict[str, Sealer] = field(default_factory=dict)
 
+    def end(self) -> None:
+        """Let nobody else come."""
+        self.over = True
+
     async def come(self) -> None:
         """Let people come until it is over; who has begun ends."""
         load = Load(self.port)
         async with asyncio.TaskGroup() as group:
-            for _ in range(_AT_ONCE):
+            for _ in range(self.at_once):
                 group.create_task(self._come(load))
 
     async def _come(self, load: Load) -> None:
@@ -81,6 +85,8 @@ class People:
             reply = await load.poll(person.arriving(RUN).SerializeToString())
             if reply.WhichOneof("kind") != "seat":
                 self.became[reply.no_seat.reason or reply.refused.code] += 1
+                if reply.no_seat.reason == RUN_OVER:
+                    return
                 await asyncio.sleep(0.1)
                 continue
             (task,) = NodeRequest.FromString(reply.seat.request).tasks
@@ -91,7 +97,7 @@ class People:
                 self._sealers[cohort_id] = Sealer(cohort, RUN)
             precision = cohort_mechanism(task.stage.spec).precision
             self.sent[person.name] = self.draw.randint(0, precision)
-            await asyncio.sleep(self.draw.random() / 4)
+            await asyncio.sleep(self.think_s * self.draw.random())
             body = self._sealers[cohort_id].seal(person, self.sent[person.name])
             reply = await load.poll(body)
             self.became[reply.refused.code or reply.WhichOneof("kind") or ""] += 1
@@ -102,13 +108,19 @@ class People:
 class Orchestrator:
     """A process that is started again whenever it was killed."""
 
-    def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
+    def __init__(self, run_dir: Path, *, may_end: bool = False) -> None:
+        self._run_dir, self._may_end = run_dir, may_end
         self._process: asyncio.subprocess.Process | None = None
         self.false_ends = self.without_store = 0
 
+    @property
+    def pid(self) -> int | None:
+        """The process, while there is one."""
+        process = self._process
+        return process.pid if process and process.returncode is None else None
+
     async def keep(self) -> None:
-        """Start it again and again; an end by itself is a false one."""
+        """Start it until the run is over; any other end by itself is a false one."""
         words = ("-m", "tests.support.seated_orchestrator", str(self._run_dir))
         while True:
             self._process = await asyncio.create_subprocess_exec(
@@ -121,6 +133,8 @@ class Orchestrator:
                     self._process.kill()
                 await self._process.wait()
                 raise
+            if code == 0 and self._may_end:
+                return
             self.without_store += code == TRY_AGAIN
             self.false_ends += code not in (_KILLED, TRY_AGAIN)
 
@@ -160,6 +174,8 @@ def judge(run_dir: Path, people: People) -> Verdict:
     with Journal.read(run_dir) as journal:
         checks = verify(journal)
         found = [one.result for one in journal.cohorts() if one.result is not None]
+    for problem in (problem for check in checks for problem in check.problems):
+        print(f"record: {problem}")
     return Verdict(
         lost=sum(pair not in answered for pair in people.told.items()),
         twice=sum(count - 1 for count in seats.values()),
@@ -168,16 +184,6 @@ def judge(run_dir: Path, people: People) -> Verdict:
         sums=len(found),
         seated=len(rows),
     )
-
-
-@contextlib.contextmanager
-def running_store(name: str) -> Iterator[PostgresServer | None]:
-    """Run the database that a run is kept in; SQLite needs none."""
-    if name == "sqlite":
-        yield None
-        return
-    with running_postgres() as server:
-        yield server
 
 
 async def soak(seed: int, kills: int, postgres: PostgresServer | None) -> int:
@@ -213,7 +219,7 @@ async def soak(seed: int, kills: int, postgres: PostgresServer | None) -> int:
                 if number % 20 == 19:
                     counted = f"{len(people.told):,} counted"
                     print(f"{number + 1} kills, {counted}", flush=True)
-            people.over = True
+            people.end()
             await coming
         keeping.cancel()
         await asyncio.wait([keeping])

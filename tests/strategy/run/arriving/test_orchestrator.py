@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -15,6 +16,7 @@ from tests.support.virtual_time import in_virtual_time
 from wallflower.engines.run import retire_arm
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import RewardSettings
+from wallflower.results.result import read_result
 from wallflower.strategy.config import (
     ExperimentSettings,
     PolicySettings,
@@ -209,6 +211,39 @@ async def test_an_orchestrator_that_is_killed_loses_nobody_and_counts_nobody_twi
         assert there.problems() == []
         done = finish(there.heard)
         assert (done.invited, done.answered, done.lost) == (60, 60, 0)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        # The others take half a minute together: every run writes to a disk.
+        write if write == 3 else pytest.param(write, marks=pytest.mark.slow)
+        for write in range(1, 24)
+    ],
+)
+@in_virtual_time
+async def test_an_orchestrator_may_be_killed_after_whatever_it_wrote(
+    tmp_path: Path, write: int
+) -> None:
+    close = config(rewards=RewardSettings(means=(0.1, 0.6)))
+    async with site(tmp_path, close) as there:
+        left = {"writes": write}
+
+        def die() -> None:
+            left["writes"] -= 1
+            if left["writes"] == 0:
+                raise _KilledError
+
+        there.after_write = die
+        with contextlib.suppress(_KilledError):
+            await there.run()
+        assert there.problems() == []
+        there.after_write = lambda: None
+        await there.run()
+        assert there.problems() == []
+        with Journal.read(there.run_dir) as journal:
+            result = read_result(journal)
+        assert (result.finished, result.answered) == ("winner", result.invited)
 
 
 @in_virtual_time
