@@ -2,10 +2,10 @@
 
 A run with one round of seats, on either store, is served by `wallflower serve` in
 processes of its own; visitors come from this one. Some of them misbehave
-(`visitors_load.MIX`). Printed are the CPU of all server processes per person, by part; how many people a
-second are served when as many come as the server takes; the seconds from arriving to
-the reply at several rates of a Poisson process. At the end the store is compared with
-what visitors were told.
+(`visitors_load.MIX`). Printed are the CPU of all server processes per person, by part;
+how many people a second are served when as many come as the server takes; the seconds
+from arriving to the reply at several rates of a Poisson process. At the end the store
+is compared with what visitors were told.
 """
 
 from __future__ import annotations
