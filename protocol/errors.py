@@ -62,11 +62,15 @@ class InputError(WallflowerError, ValueError):
 
 
 class ConfigError(InputError):
-    """A key of a TOML file is unknown, missing or of the wrong kind."""
+    """A key of a TOML file is unknown, missing or of the wrong kind.
 
-    def __init__(self, where: str, problem: str) -> None:
+    `where` is the file and perhaps the line and the table, `key` one in that table.
+    """
+
+    def __init__(self, where: str, problem: str, key: str = "") -> None:
         self.where = where
         self.problem = problem
+        self.key = key
         Exception.__init__(self, f"{where}: {problem}")
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wallflower.protocol.errors import ConfigError, InputError, nearest, not_text
+from wallflower.protocol.files.lines import TomlTables
 from wallflower.protocol.numbers import exact
 
 Settings = TypeVar("Settings")
@@ -41,7 +42,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise not_text(path) from None
     try:
-        return tomllib.loads(text, parse_float=Decimal)
+        return TomlTables(tomllib.loads(text, parse_float=Decimal), text)
     except tomllib.TOMLDecodeError as error:
         last = f"at the end, line {len(text.splitlines())}"
         said = str(error).replace("at end of document", last)
@@ -57,7 +58,7 @@ class _UnknownKeyError(ConfigError):
         self._key, self._known = key, known
         hint = f" (it belongs to [{home}])" if home else nearest(key, known)
         problem = f'unknown key "{key}"{hint}; known: {", ".join(sorted(known))}'
-        super().__init__(where, problem)
+        super().__init__(where, problem, key)
 
     def homed(self, sections: Mapping[str, Collection[str]]) -> ConfigError:
         """Return the same error, which names the table that has such a key."""
@@ -81,7 +82,26 @@ def _sections(hints: Mapping[str, Any]) -> dict[str, Collection[str]]:
 def settings_from(
     cls: type[Settings], table: Mapping[str, Any], where: str
 ) -> Settings:
-    """Build a settings dataclass from a table; unknown keys are errors."""
+    """Build a settings dataclass from a table; unknown keys are errors.
+
+    Where the table was read from a file, an error names the line.
+    """
+    try:
+        return _settings_from(cls, table, where)
+    except ConfigError as error:
+        keys = error.where[len(where) :].strip(".")
+        named = keys.partition("[")[0].split(".")
+        place = tuple(filter(None, (*named, error.key)))
+        line = table.line_of(place) if isinstance(table, TomlTables) else None
+        if line is None:
+            raise
+        at = f"{where}:{line}" + (f": {keys}" if keys else "")
+        raise ConfigError(at, error.problem) from None
+
+
+def _settings_from(
+    cls: type[Settings], table: Mapping[str, Any], where: str
+) -> Settings:
     hints = typing.get_type_hints(cls)
     fields = {f.name.replace("_", "-"): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in table:
@@ -106,7 +126,7 @@ def settings_from(
     except ConfigError:
         raise
     except InputError as error:
-        raise ConfigError(where, str(error)) from None
+        raise ConfigError(where, str(error), error.parameter) from None
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
@@ -118,7 +138,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise ConfigError(where, f"expected a table, got {_kind(value)}")
-        return settings_from(hint, value, where)  # type: ignore[arg-type]
+        return _settings_from(hint, value, where)  # type: ignore[arg-type]
     if origin is tuple:
         if not isinstance(value, list):
             raise ConfigError(where, f"expected a list, got {_kind(value)}")

@@ -66,7 +66,10 @@ def test_a_word_that_only_shares_letters_is_not_suggested(
     ("text", "message"),
     [
         ("", '"privacy" is missing'),
-        ("privacy = 3", "experiment.toml.privacy: expected a table, got the number 3"),
+        (
+            "privacy = 3",
+            "experiment.toml:1: privacy: expected a table, got the number 3",
+        ),
         ('[privacy]\nepsilon = "x"', "expected a number"),
         ("[privacy]\nepsilon = true", "expected a number"),
         ("[privacy]\nepsilon = 1\nmax-participations = 1.5", "a whole number"),
@@ -107,3 +110,30 @@ def test_the_line_is_named_in_which_a_file_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"means = [\n1, # \xe4\n]")
     with pytest.raises(ConfigError, match=r"latin\.toml:2: is not UTF-8 text"):
         read_toml(tmp_path / "latin.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("\n[privacy]\nepsilon = true", "experiment.toml:3: privacy.epsilon: expected"),
+        ("[privacy]\nepsilon = 1\n\n# so\nepsilom = 2", "toml:5: privacy: unknown key"),
+        ("[privacy]\nepsilon = -1 # no", "toml:2: privacy: epsilon is -1; allowed"),
+        ("\n[ privacy ] # here\n", 'toml:2: privacy: "epsilon" is missing'),
+        ("privacy.epsilon = -1", "toml:1: privacy: epsilon is -1"),
+        ('[privacy]\n"epsilon" = "a"', "toml:2: privacy.epsilon: expected a number"),
+        ("means = [\n1,\n'a']\n[privacy]\nepsilon=1", "toml:1: means[1]: expected"),
+        ("privacy = {epsilon = -1}", "toml:1: privacy: epsilon is -1"),
+        ("meens = 1\n[privacy]\nepsilon = 1", 'toml:1: unknown key "meens"'),
+        (
+            'limits = """\n[privacy]\n"""\n[privacy]',
+            'toml.privacy: "epsilon" is missing',
+        ),
+        ("", 'experiment.toml: "privacy" is missing'),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(
+    text: str, place: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert place in str(caught.value)
