@@ -58,6 +58,8 @@ class ClientPolicy:
         sealed under. Where nothing is said and the server may lie, a key must have been
         dealt among so many that all colluders of the cohort are withstood.
     smallest_trustees : nodes that made the key of a cohort whose people arrive.
+    trustees : names of the nodes that may make such a key. Where people are enrolled
+        and the server may lie they must be named: it could call anybody a trustee.
     smallest_floor_fraction : h/n; how many of a cohort the noise must be carried by.
     smallest_corrupt : fraction of colluding nodes the secure sum must withstand; the
         threshold of the sharing follows from it.
@@ -78,6 +80,7 @@ class ClientPolicy:
     smallest_cohort: int = USUAL_SMALLEST_COHORT
     smallest_nodes: int | None = None
     smallest_trustees: int = 5
+    trustees: tuple[str, ...] = ()
     smallest_floor_fraction: Fraction = Fraction(1, 2)
     smallest_corrupt: Fraction = Fraction(1, 10)
     malicious_server: bool | None = None

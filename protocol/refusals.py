@@ -39,6 +39,8 @@ class RefusalCode(StrEnum):
     """The shuffler's key is not among those that users agreed to."""
     THREAT_TOO_WEAK = "threat-too-weak"
     """The secure sum withstands fewer colluders than users insist on."""
+    TRUSTEES_NOT_KNOWN = "trustees-not-known"
+    """Who made the key is not among the trustees that users agreed to."""
     TOO_MANY_PRICES = "too-many-prices"
     """The node answered as many different prices as its users allow."""
     WINDOW_TOO_SHORT = "window-too-short"

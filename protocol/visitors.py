@@ -36,6 +36,9 @@ ADMISSIONS: Final = (ENROLLED, INVITED, OPEN)
 LARGEST_POLL: Final = 32 * 1024
 # Of a reply; where the server may lie, the key's evidence has some kilobytes a dealer.
 LARGEST_REPLY: Final = 1 << 20
+# From an arrival to the opening of its sum, at most: a round, the last answers, the
+# wait for trustees. A certificate that was good on arrival is good for so long.
+LONGEST_STAY_S: Final = 200 * 86_400.0
 _SEATS = hashlib.sha256(b"wallflower/v1/seats").digest()
 _SEED_BYTES = 32
 _MOST_SEATS = 2**32 - 1  # what a seats' note can state

@@ -288,7 +288,7 @@ class ExperimentConfig:
             self.visitors,
             self.mechanism(),
             backend=self.secure_sum.backend,
-            malicious=self.secure_sum.threat.malicious_server,
+            threat=self.secure_sum.threat,
         )
 
     def _check_margin(self) -> None:

@@ -11,6 +11,7 @@ from wallflower.protocol.files.sections import one_of
 from wallflower.protocol.numbers import whole
 from wallflower.protocol.privacy.mechanism import Mechanism
 from wallflower.protocol.secure_sum.backends import SEALED
+from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.visitors import ADMISSIONS, INVITED, OPEN
 
 DAY_S = 86_400
@@ -64,7 +65,7 @@ class VisitorSettings:
 
 
 def check_visitors(
-    visitors: VisitorSettings, mechanism: Mechanism, *, backend: str, malicious: bool
+    visitors: VisitorSettings, mechanism: Mechanism, *, backend: str, threat: Threat
 ) -> None:
     """Refuse an experiment that cannot be made with people who arrive.
 
@@ -79,10 +80,27 @@ def check_visitors(
             mechanism.name,
             "one whose noise people add themselves with [visitors], such as dist-dp",
         )
-    if visitors.admission == OPEN and malicious:
+    if visitors.admission == OPEN and threat.malicious_server:
         raise InputError(
             "admission",
             f'"{OPEN}" with a malicious server',
             "enrolled or invited: a server that lies could invent people, so that a "
             "sum hides nobody",
+        )
+    if threat.malicious_server and visitors.trustees:
+        _check_least(visitors, threat)
+
+
+def _check_least(visitors: VisitorSettings, threat: Threat) -> None:
+    """Refuse to begin with so few trustees that those who name all would refuse."""
+    named, least = len(set(visitors.trustees)), visitors.least_trustees
+    colluders = threat.corrupt_nodes(named)
+    while threat.corrupt_nodes(least) < colluders:
+        least += 1
+    if least > visitors.least_trustees:
+        raise InputError(
+            "least-trustees",
+            visitors.least_trustees,
+            f"{least} or more: of {named} trustees {colluders} may collude, and a key "
+            "of fewer withstands fewer; or name fewer trustees",
         )

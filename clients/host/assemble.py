@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from wallflower.clients.consent import ClientPolicy
-from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import CountOutcomes, Node, NodeParts
 from wallflower.clients.node.randomizer import real_randomizer, seeded_randomizer
 from wallflower.clients.node.sessions import SessionStore, StoredSessions
+from wallflower.clients.node.spends import NodeLedger
 from wallflower.clients.rewards.source import Rewards
 from wallflower.clients.secure_sum.keyring import ClientKeyring, OwnKey
 from wallflower.clients.secure_sum.opener import SessionFactory
@@ -35,7 +35,7 @@ class NodeSetup:
     """
 
     policy: ClientPolicy
-    ledger: Ledger
+    ledger: NodeLedger
     source: Callable[[str], Rewards]
     identity: Callable[[str], NodeIdentity | None] = lambda node_id: None
     enrolment_key: bytes | None = None

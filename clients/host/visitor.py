@@ -11,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.node import Node
 from wallflower.clients.node.sessions import SessionStore
+from wallflower.clients.node.spends import NodeLedger, OneTimeAnswer, Spend
 from wallflower.clients.transport.visitor_calls import Poll
 from wallflower.protocol.errors import (
     InputError,
@@ -45,6 +46,7 @@ from wallflower.protocol.wire.visitors_pb2 import Seat, VisitorPoll, VisitorRepl
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 60.0
 _PATIENCE_S = 3_600.0
+_PERSON = "person"  # whose ledger it is, as its node and its only user
 _CODES = frozenset(code.value for code in RefusalCode)
 _jitter = secrets.SystemRandom()
 
@@ -121,10 +123,11 @@ def visitor_at(
     run_id : str
         The run to come to.
     setup : NodeSetup
-        Policy, ledger, source of the outcome, whom to believe.
+        Policy, ledger, source of the outcome, whom to believe. The ledger is one
+        person's: all that they spend counts together, under whatever name they come.
     identity : NodeIdentity, optional
         Of an invitation, or with a certificate of enrolment; None where anybody may
-        come.
+        come. It signs, whatever `setup` says.
     admission : str
         How they come: ``enrolled``, ``invited`` or ``open``.
     """
@@ -138,7 +141,9 @@ def visitor_at(
         drawn = secrets.token_bytes(ARRIVAL_BYTES)
         arrival = store.write_once("arrival", name, run_id, drawn)
         person = Person(run_id, admission, name, identity, arrival)
-        node = make_node(setup, name, [name], store=store)
+        own = PersonLedger(setup.ledger, name)
+        known = replace(setup, ledger=own, identity=lambda _: identity)
+        node = make_node(known, name, [name], store=store)
         yield Visitor(person, node, setup.policy)
     finally:
         store.close()
@@ -147,6 +152,50 @@ def visitor_at(
 def _name(store: SessionStore, run_id: str) -> str:
     """Draw a name; another one in every run, so that nobody is recognised."""
     return store.write_once("name", "", run_id, secrets.token_bytes(16)).hex()
+
+
+class PersonLedger:
+    """A person's ledger: one account, under whatever name they come to a run.
+
+    A visitor has another name with every invitation and in every run. Counted by these
+    names, nobody would ever have spent anything before.
+    """
+
+    def __init__(self, ledger: NodeLedger, name: str) -> None:
+        self._ledger = ledger
+        self._name = name
+
+    async def spend(self, entry: Spend) -> None:
+        """See `NodeLedger.spend`."""
+        await self._ledger.spend(self._own(entry))
+
+    async def prepare(self, entry: Spend) -> Mapping[str, str]:
+        """See `NodeLedger.prepare`."""
+        code = (await self._ledger.prepare(self._own(entry))).get(_PERSON)
+        return {} if code is None else {self._name: code}
+
+    async def record_answer(self, answer: OneTimeAnswer) -> None:
+        """See `NodeLedger.record_answer`."""
+        await self._ledger.record_answer(replace(answer, node_id=_PERSON))
+
+    async def withdrawn(self, node_id: str) -> Set[str]:
+        """See `NodeLedger.withdrawn`."""
+        found = await self._ledger.withdrawn(_PERSON)
+        return {self._name} if _PERSON in found else frozenset()
+
+    async def has_answered(self, node_id: str, run_id: str, cohort_id: str) -> bool:
+        """See `NodeLedger.has_answered`."""
+        return await self._ledger.has_answered(_PERSON, run_id, cohort_id)
+
+    async def latest_cohorts(
+        self, node_id: str, run_id: str, most: int
+    ) -> Sequence[str]:
+        """See `NodeLedger.latest_cohorts`."""
+        return await self._ledger.latest_cohorts(_PERSON, run_id, most)
+
+    def _own(self, entry: Spend) -> Spend:
+        assert entry.users == (self._name,)  # a seat is for one person
+        return replace(entry, node_id=_PERSON, users=(_PERSON,))
 
 
 class Visitor:
@@ -177,6 +226,7 @@ class Visitor:
         """
         reply = await self._send(poll, self.person.arriving())
         if reply.WhichOneof("kind") == "no_seat":
+            self._policy.check_arms([reply.no_seat.arm_name])
             return Shown(reply.no_seat.arm_name, reply.no_seat.reason or "no-free-seat")
         if reply.WhichOneof("kind") != "seat":
             raise MalformedMessageError("an arrival was answered with something else")

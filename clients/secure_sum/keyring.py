@@ -9,6 +9,7 @@ every cohort has a key of its own that is forgotten with it.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from contextlib import suppress
 from dataclasses import dataclass
 from sys import intern
@@ -44,10 +45,10 @@ class OwnKey:
 
 
 class VerifiedDealing(NamedTuple):
-    """A key that enough enrolled dealers signed for, among how many nodes."""
+    """A key that enough enrolled dealers signed for, and among whom it was dealt."""
 
     key: bytes
-    nodes: int
+    nodes: Set[str]
     threat: Threat
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,6 +11,7 @@ from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.sealed.sizes import as_withstood
 from wallflower.protocol.secure_sum.threat import Threat, most_corrupt_users
+from wallflower.protocol.visitors import ENROLLED
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 
 
@@ -22,6 +24,7 @@ class ClientLimits:
     minimum_parties : nodes that a cohort, and a dealing of the key that its sum is
         sealed under, must have.
     minimum_trustees : nodes among which the key of a cohort with seats is dealt.
+    trustees : names of those nodes; empty where whoever is enrolled is one.
     minimum_corrupt : fraction of colluding nodes the sum must withstand; the
         threshold follows from the threat, so this is the node's minimum threshold.
     require_malicious : refuse cohorts that trust the server to keep to the protocol.
@@ -30,6 +33,7 @@ class ClientLimits:
 
     minimum_parties: int | None = None
     minimum_trustees: int = 2
+    trustees: frozenset[str] = frozenset()
     minimum_corrupt: Fraction = Fraction(0)
     require_malicious: bool = False
     shufflers: tuple[str, ...] = ()
@@ -79,16 +83,38 @@ class ClientLimits:
                 f"{threat.corrupt_nodes(nodes)} may collude",
             )
 
-    def check_trustees(self, dealt: int) -> None:
-        """Refuse a key of too few trustees, whom a lying server may have chosen.
+    def check_trustees(self, spec: CohortSpec, threat: Threat, dealt: Set[str]) -> None:
+        """Refuse a key that a lying server may have had colluders make.
 
         Trustees are other machines than the people who arrive: how many of them
-        collude does not grow with the cohort.
+        collude does not grow with the cohort. But where people are enrolled too, by
+        the same authority, the server could pick a few colluders among them. So
+        trustees are known by name there. As many may collude in a key as among all
+        that are named: the server chooses who of them makes it.
         """
-        if dealt < self.minimum_trustees:
+        if len(dealt) < self.minimum_trustees:
             raise RefusalError(
                 RefusalCode.DEALING_TOO_SMALL,
-                f"a key dealt among {dealt} trustees; at least {self.minimum_trustees}",
+                f"a key of {len(dealt)} trustees; at least {self.minimum_trustees}",
+            )
+        if not self.trustees:
+            if spec.admission == ENROLLED:
+                raise RefusalError(
+                    RefusalCode.TRUSTEES_NOT_KNOWN,
+                    "no trustee is named (policy.trustees), and anybody enrolled could "
+                    "be made one",
+                )
+            return
+        if unknown := dealt - self.trustees:
+            raise RefusalError(
+                RefusalCode.TRUSTEES_NOT_KNOWN,
+                f"{min(unknown)[:50]} is not among policy.trustees",
+            )
+        if not as_withstood(threat, len(dealt), len(self.trustees)):
+            raise RefusalError(
+                RefusalCode.DEALING_TOO_SMALL,
+                f"a key of {len(dealt)} trustees; of the {len(self.trustees)} named "
+                f"{threat.corrupt_nodes(len(self.trustees))} may collude",
             )
 
     def check_seats(self, spec: CohortSpec, threat: Threat) -> None:

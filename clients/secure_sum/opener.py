@@ -73,6 +73,7 @@ class SessionFactory:
         self._limits = ClientLimits(
             minimum_parties=policy.smallest_nodes,
             minimum_trustees=policy.smallest_trustees,
+            trustees=frozenset(policy.trustees),
             minimum_corrupt=policy.smallest_corrupt,
             require_malicious=bool(policy.malicious_server),
             shufflers=policy.shufflers,

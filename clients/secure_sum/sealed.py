@@ -59,7 +59,7 @@ from wallflower.protocol.secure_sum.sealed.group import (
 from wallflower.protocol.secure_sum.sealed.sizes import DealingSizes
 from wallflower.protocol.secure_sum.session import Contribution
 from wallflower.protocol.secure_sum.threat import least_contributors
-from wallflower.protocol.visitors import INVITED
+from wallflower.protocol.visitors import INVITED, LONGEST_STAY_S
 from wallflower.protocol.wire.sealed_pb2 import (
     CheckRequest,
     DealRequest,
@@ -256,15 +256,20 @@ class SealedClient(ClientMachine):
 
 
 def _contributors_trust(setting: SessionParams) -> Trust:
-    """Return who vouches for the contributors: enrolment, or the inviter."""
+    """Return who vouches for the contributors: enrolment, or the inviter.
+
+    People who arrived may have come weeks ago; one whose certificate has ended since
+    must not cost everybody the sum.
+    """
     if setting.spec.admission != INVITED:
-        assert setting.trust is not None  # the limits refuse a lying server without
-        return setting.trust
+        trust = setting.trust
+        assert trust is not None  # the limits refuse a lying server without
+        return trust.after(LONGEST_STAY_S) if setting.spec.admission else trust
     if setting.inviter is None:
         raise RefusalError(
             RefusalCode.ENROLMENT_REQUIRED, "no invitation key is configured"
         )
-    return setting.inviter
+    return setting.inviter.after(LONGEST_STAY_S)
 
 
 def _opening_key(

@@ -68,9 +68,9 @@ def sealing_key(
     if dealt.threat != threat:
         raise WrongContextError("the dealing was made for another threat")
     if setting.spec.admission:
-        setting.limits.check_trustees(dealt.nodes)
+        setting.limits.check_trustees(setting.spec, threat, dealt.nodes)
     else:
-        setting.limits.check_dealing(threat, dealt.nodes, nodes)
+        setting.limits.check_dealing(threat, len(dealt.nodes), nodes)
     return key
 
 
@@ -103,7 +103,7 @@ def _proven(
             "all of them collude",
         )
     key = bytes(total(constants))
-    return dealing_name(terms, digests), VerifiedDealing(key, note.size, threat)
+    return dealing_name(terms, digests), VerifiedDealing(key, roster.keys(), threat)
 
 
 def checked_contribution(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.seated_sums import ARMS, RUN, Person, SeatedRun
+from tests.support.seated_sums import ARMS, Person, SeatedRun
 from tests.support.secure_sums import NOW
 from wallflower.protocol.files.keyfiles import public_key_pem
 from wallflower.protocol.files.sections import RewardSettings
@@ -35,14 +35,14 @@ class SeatServer:
     ) -> None:
         self.run_dir, self.run, self.now = run_dir, run, float(NOW)
         config = _config(run_dir, run, most, store)
-        self.journal = Journal.create(run_dir, RUN, config, "x")
+        self.journal = Journal.create(run_dir, run.run_id, config, "x")
         self.register = SeatRegister(self.journal.database)
         self.open: list[str] = []  # the cohorts of the last round
         self._stores: list[SeatStore] = []
 
     @property
     def known_run(self) -> VisitorRun:
-        return VisitorRun(RUN, ARMS, self.run.admission, self.run.trust)
+        return VisitorRun(self.run.run_id, ARMS, self.run.admission, self.run.trust)
 
     @property
     def clock(self) -> Callable[[], float]:

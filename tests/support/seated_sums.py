@@ -87,6 +87,7 @@ class SeatedRun:
     lying : whether the sums withstand a lying server.
     proved : whether contributions prove their range.
     seats : of each cohort.
+    run_id : names the run.
     """
 
     def __init__(
@@ -96,20 +97,27 @@ class SeatedRun:
         lying: bool = False,
         proved: bool = False,
         seats: int = 6,
+        run_id: str = RUN,
     ) -> None:
         self.admission, self.proved, self.seats = admission, proved, seats
+        self.run_id, self.now = run_id, NOW  # when sums are opened
         self.threat = Threat(TENTH, TENTH, malicious_server=lying)
         self.enrolment = Enrolment()
         self.inviter = EnrolmentKey.generate()
         self.trustees = names(5)
         self.trustee_rings: dict[str, ClientKeyring] = {}
-        self.ring = ServerKeyring(RUN)
+        self.ring = ServerKeyring(run_id)
         assert isinstance(run_dealing(self._dealing()), KeyReady)
 
     def _dealing(self) -> Cohort:
         enrolment = self.enrolment if self.threat.malicious_server else None
         return deal_key(
-            RUN, self.threat, self.trustees, self.trustee_rings, self.ring, enrolment
+            self.run_id,
+            self.threat,
+            self.trustees,
+            self.trustee_rings,
+            self.ring,
+            enrolment,
         )
 
     @property
@@ -118,14 +126,14 @@ class SeatedRun:
         return {
             OPEN: None,
             ENROLLED: self.enrolment.trust,
-            INVITED: Trust(self.inviter.public_key, lambda: NOW),
+            INVITED: Trust(self.inviter.public_key, lambda: self.now),
         }[self.admission]
 
     def spec(self, cohort_id: str, arm: int = 0) -> CohortSpec:
         spec = cohort_spec(
             "sealed",
             names(self.seats),
-            run_id=RUN,
+            run_id=self.run_id,
             cohort_id=cohort_id,
             threat=self.threat,
             proved=self.proved,
@@ -151,7 +159,18 @@ class SeatedRun:
             identity = invitation.identity
         return Person(identity.node_id, identity, arrival)
 
-    def answer(self, person: Person, request: bytes, value: int = 1) -> bytes:
+    @property
+    def limits(self) -> ClientLimits:
+        """What visitors insist on: they know the trustees by name."""
+        return ClientLimits(trustees=frozenset(self.trustees))
+
+    def answer(
+        self,
+        person: Person,
+        request: bytes,
+        value: int = 1,
+        limits: ClientLimits | None = None,
+    ) -> bytes:
         """Return the NodeAnswer of a real client session to a seat's request."""
         (task,) = NodeRequest.FromString(request).tasks
         assert list(task.stage.users) == [person.name]
@@ -161,8 +180,8 @@ class SeatedRun:
                 party=person.name,
                 identity=person.identity,
                 trust=self.enrolment.trust,
-                limits=ClientLimits(),
-                keyring=ClientKeyring(RUN),
+                limits=self.limits if limits is None else limits,
+                keyring=ClientKeyring(self.run_id),
                 inviter=Trust(self.inviter.public_key, lambda: NOW),
             )
         )
@@ -180,10 +199,10 @@ class SeatedRun:
                 spec=spec,
                 party=member,
                 identity=self.enrolment.identity(member) if lying else None,
-                trust=self.enrolment.trust if lying else None,
+                trust=self.enrolment.trust_at(self.now) if lying else None,
                 limits=ClientLimits(),
                 keyring=self.trustee_rings[member],
-                inviter=Trust(self.inviter.public_key, lambda: NOW),
+                inviter=Trust(self.inviter.public_key, lambda: self.now),
             )
         )
         return session.inspect(message).answer().body

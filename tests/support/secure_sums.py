@@ -138,6 +138,9 @@ class Enrolment:
     def trust(self) -> Trust:
         return Trust(self.key.public_key, lambda: NOW)
 
+    def trust_at(self, now: float) -> Trust:
+        return Trust(self.key.public_key, lambda: now)
+
     def trust_minus(self, revoked: Container[int]) -> Trust:
         return Trust(self.key.public_key, lambda: NOW, revoked)
 

@@ -18,7 +18,7 @@ from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
 from wallflower.clients.node.sessions import SessionStore
-from wallflower.engines.population import hosted_ledger, hosted_setup
+from wallflower.engines.population import hosted_ledger, hosted_setup, trustee_names
 from wallflower.engines.registry import EngineJob
 from wallflower.protocol.errors import InputError, first_error
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity, Trust
@@ -104,11 +104,7 @@ class Keys:
 def make_trustees(
     config: ExperimentConfig, ledger: Ledger, keys: Keys, store: SessionStore
 ) -> dict[str, Node]:
-    """Make the trustees of a rehearsal: named ones, or as few as there may be."""
-    assert config.visitors is not None
-    names = config.visitors.trustees or tuple(
-        f"trustee-{number}" for number in range(config.visitors.least_trustees)
-    )
+    """Make the trustees of a rehearsal."""
     bare = hosted_setup(config, ledger, keys.trustee, keys.enrolment_key)
     setup = NodeSetup(
         policy=bare.policy,
@@ -119,7 +115,9 @@ def make_trustees(
         inviter_key=keys.inviter_key,
     )
     trust = setup.trust()
-    return {name: make_node(setup, name, (), trust, store) for name in names}
+    return {
+        name: make_node(setup, name, (), trust, store) for name in trustee_names(config)
+    }
 
 
 def always(visitor: str, place: TakenSeat) -> bool:

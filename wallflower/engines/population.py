@@ -60,6 +60,14 @@ def node_name(number: int) -> str:
     return f"node-{number}"
 
 
+def trustee_names(config: ExperimentConfig) -> tuple[str, ...]:
+    """Name the trustees of a rehearsal: stated ones, or as few as there may be."""
+    if config.visitors is None:
+        return ()
+    few = range(config.visitors.least_trustees)
+    return config.visitors.trustees or tuple(f"trustee-{number}" for number in few)
+
+
 def agreed_policy(
     config: ExperimentConfig, shufflers: tuple[str, ...] = ()
 ) -> ClientPolicy:
@@ -75,6 +83,7 @@ def agreed_policy(
         smallest_trustees=(
             2 if config.visitors is None else config.visitors.least_trustees
         ),
+        trustees=trustee_names(config),
         smallest_floor_fraction=Fraction(0),
         smallest_corrupt=secure_sum.corrupt,
         malicious_server=secure_sum.server == "malicious",

@@ -128,8 +128,8 @@ function inspectMessage(
 const EMPTY = new Uint8Array();
 const NO_ROSTER: RosterNote = { digest: EMPTY, size: 0, roster: EMPTY };
 
-function limitsOf({ smallestNodes, smallestTrustees }: Policy): Limits {
-  return { smallestNodes, smallestTrustees };
+function limitsOf({ smallestNodes, smallestTrustees, trustees }: Policy): Limits {
+  return { smallestNodes, smallestTrustees, trustees };
 }
 
 /** Check a cohort of people who arrive: it has seats and lists nobody. */

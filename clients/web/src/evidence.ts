@@ -20,6 +20,7 @@ import { decode } from "./wire.js";
 export interface Limits {
   smallestNodes: number | undefined;
   smallestTrustees: number;
+  trustees: string[];
 }
 
 export function checkSize(limits: Limits, parties: number): void {
@@ -56,20 +57,30 @@ export interface Setting {
 export function sealingKey(note: DealingNote, setting: Setting): Point {
   if (note.name.length !== 32) throw new MalformedMessage("a dealing without a name");
   const key = readPoint(note.key);
-  const { spec, threat, trust, limits } = setting;
+  const { spec, threat, trust } = setting;
   if (!threat.lying || !trust) return key;
   const dealt = proven(decode(DealingEvidence, note.evidence), spec, trust);
   if (!equal(dealt.name, note.name)) throw new WrongContext("evidence about another dealing");
   if (!equal(dealt.key, note.key)) throw new NotAuthenticated("a key that the dealers did not make");
   if (!dealt.threat.equals(threat)) throw new WrongContext("a dealing for another threat");
-  if (dealt.nodes < limits.smallestTrustees) throw new Refusal("dealing-too-small");
+  checkTrustees(setting, dealt.nodes);
   return key;
+}
+
+/** Refuse a key that a lying server may have had colluders make. */
+function checkTrustees({ spec, threat, limits }: Setting, dealt: string[]): void {
+  if (dealt.length < limits.smallestTrustees) throw new Refusal("dealing-too-small");
+  const named = limits.trustees;
+  const known = named.length ? dealt.every((one) => named.includes(one)) : spec.admission !== "enrolled";
+  if (!known) throw new Refusal("trustees-not-known");
+  const [here, anywhere] = [dealt, named].map((parties) => threat.corruptOf(BigInt(parties.length)));
+  if (here! < anywhere!) throw new Refusal("dealing-too-small");
 }
 
 interface Dealt {
   name: Uint8Array;
   key: Uint8Array;
-  nodes: number;
+  nodes: string[];
   threat: Threat;
 }
 
@@ -102,7 +113,7 @@ function proven(evidence: DealingEvidence, spec: CohortSpec, trust: Trust): Deal
   if (digests.size < sizes.accepted) throw new Refusal("too-few-dealers");
   const order = [...digests.keys()].sort(compareTexts);
   const name = sha256(utf8("wallflower/v1/dealt"), head, ...order.map((dealer) => digests.get(dealer)!));
-  return { name, key: total(constants).toBytes(), nodes: note.size, threat };
+  return { name, key: total(constants).toBytes(), nodes: parties, threat };
 }
 
 /** Who may sit at which place, from 1. */

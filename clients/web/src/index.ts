@@ -153,6 +153,8 @@ class Visitor {
     const reply = await exchange(caller.server, arrivalPoll(caller), performance.now() + PATIENCE_MS);
     if (reply?.noSeat) {
       const { arm, armName, reason } = reply.noSeat;
+      const allowed = this.setting.party.policy.arms?.includes(armName) ?? true;
+      if (!allowed) return unmeasured(null, "arm-not-allowed");
       return unmeasured({ number: arm, name: armName }, reason);
     }
     if (!reply?.seat) return unmeasured(null, reply?.refused?.code ?? "unreachable");

@@ -26,6 +26,8 @@ export interface PolicyOptions {
   smallestNodes?: number;
   /** Trustees that made the key (5). */
   smallestTrustees?: number;
+  /** Names of the trustees; needed where people are enrolled and the server may lie. */
+  trustees?: string[];
   /** The part of a cohort that carries the noise (1/2). */
   smallestFloorFraction?: Number_;
   /** The part that may collude with the server (1/10). */
@@ -47,6 +49,7 @@ export interface Policy {
   smallestCohort: bigint;
   smallestNodes: number | undefined;
   smallestTrustees: number;
+  trustees: string[];
   smallestFloorFraction: Fraction;
   smallestCorrupt: Fraction;
   maliciousServer: boolean;
@@ -65,6 +68,7 @@ export function makePolicy(options: PolicyOptions, enrolled: boolean): Policy {
     smallestCohort: BigInt(whole(options.smallestCohort ?? 20, 2)),
     smallestNodes: options.smallestNodes === undefined ? undefined : whole(options.smallestNodes, 2),
     smallestTrustees: whole(options.smallestTrustees ?? 5, 2),
+    trustees: [...new Set(options.trustees ?? [])],
     smallestFloorFraction: exact(options.smallestFloorFraction ?? "1/2"),
     smallestCorrupt: exact(options.smallestCorrupt ?? "1/10"),
     maliciousServer: options.maliciousServer ?? enrolled,

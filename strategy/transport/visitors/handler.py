@@ -30,6 +30,7 @@ from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.visitors import (
     ARRIVAL_BYTES,
     LARGEST_POLL,
+    LONGEST_STAY_S,
     OPEN,
     VERSION,
     arrival_transcript,
@@ -150,6 +151,8 @@ class VisitorHandler:
         self._run = run
         self._seats = seats
         self._clock = clock
+        # Of those who answer: they were let in when they took their seats.
+        self._seated = None if run.trust is None else run.trust.after(LONGEST_STAY_S)
         self._terms: OrderedDict[str, tuple[SeatTerms, float]] = OrderedDict()
 
     async def handle(self, body: bytes) -> PollResult:
@@ -227,7 +230,7 @@ class VisitorHandler:
             cohort = await self._seats.read_cohort(cohort_id)
             if cohort is None:
                 return None
-            known = SeatTerms(cohort.terms, self._run.trust), cohort.answers_until
+            known = SeatTerms(cohort.terms, self._seated), cohort.answers_until
             self._terms[cohort_id] = known
             while len(self._terms) > _MOST_COHORTS:
                 self._terms.popitem(last=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.host.assemble import NodeSetup
 from wallflower.clients.host.visitor import Shown, visitor_at
 from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.spends import make_spend
 from wallflower.clients.rewards.source import Pull
 from wallflower.clients.transport.visitor_calls import Poll
+from wallflower.protocol.accounting.account import NOTHING
 from wallflower.protocol.errors import ProtocolError, RefusalError, UnavailableError
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.visitors import Invitation
@@ -76,13 +79,15 @@ class Home:
         self.path, self.policy, self.shelf = path, policy, Shelf(path)
 
     async def take_part(
-        self, poll: Poll, identity: NodeIdentity | None = None, admission: str = "open"
+        self,
+        poll: Poll,
+        identity: NodeIdentity | None = None,
+        admission: str = "open",
+        run_id: str = RUN,
     ) -> Shown:
         with Ledger(self.path / "ledger.sqlite") as ledger:
-            setup = NodeSetup(
-                self.policy, ledger, lambda _: self.shelf, lambda _: identity
-            )
-            with visitor_at(self.path, RUN, setup, identity, admission) as visitor:
+            setup = NodeSetup(self.policy, ledger, lambda _: self.shelf)
+            with visitor_at(self.path, run_id, setup, identity, admission) as visitor:
                 return await visitor.take_part(poll)
 
 
@@ -285,3 +290,61 @@ async def test_a_poll_that_is_refused_for_good_is_not_sent_again(home: Home) -> 
     with pytest.raises(RefusalError) as caught:
         await home.take_part(refusing)
     assert (caught.value.code, calls) == ("not-authenticated", 1)
+
+
+def once() -> ClientPolicy:
+    """Agree to one experiment's ε in all, whatever its cohorts cost exactly."""
+    spec = SeatedRun("open").spec("cohort-0")
+    price = make_spend(LENIENT, "", spec, LENIENT.check(spec), ()).price.cost
+    total = NOTHING.plus(price).total(LENIENT.privacy_delta)
+    assert total is not None
+    return replace(LENIENT, largest_total_epsilon=total)
+
+
+@pytest.mark.parametrize("admission", ["open", "invited"])
+async def test_what_a_person_spent_in_one_run_counts_in_the_next(
+    tmp_path: Path, admission: str
+) -> None:
+    """Another run, another name: the person is the same."""
+    home = Home(tmp_path / "home", once())
+    for name, allowed in (("run-1", True), ("run-2", False)):
+        server = SeatServer(tmp_path / name, SeatedRun(admission, run_id=name))
+        server.open_round()
+        try:
+            person = server.run.person()
+            come = home.take_part(poll_of(server), person.identity, admission, name)
+            if allowed:
+                assert (await come).measured
+                continue
+            with pytest.raises(RefusalError) as caught:
+                await come
+            assert caught.value.code == "budget-exceeded"
+        finally:
+            server.close()
+    assert home.shelf.shown == ["red"]
+    assert spends(home.path) == 1
+
+
+async def test_a_second_invitation_to_the_same_run_is_of_no_use(tmp_path: Path) -> None:
+    server = SeatServer(tmp_path / "run", SeatedRun("invited"))
+    server.open_round(arms=2)
+    home = Home(tmp_path / "home")
+    try:
+        first, second = (server.run.person().identity for _ in range(2))
+        assert (await home.take_part(poll_of(server), first, "invited")).measured
+        with pytest.raises(RefusalError) as caught:
+            await home.take_part(poll_of(server), second, "invited")
+        assert caught.value.code == "user-repeated"
+        assert spends(home.path) == 1
+    finally:
+        server.close()
+
+
+async def test_without_a_seat_too_no_arm_is_shown_that_was_not_agreed_to(
+    tmp_path: Path,
+) -> None:
+    red = Home(tmp_path / "red", ClientPolicy(arms=("red",)))
+    no_seat = VisitorReply(no_seat=NoSeat(arm=1, arm_name="green", reason="paused"))
+    with pytest.raises(RefusalError) as caught:
+        await red.take_part(replying(no_seat))
+    assert caught.value.code == "arm-not-allowed"

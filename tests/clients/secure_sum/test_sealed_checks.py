@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 
 from tests.support.lying_server import LYING, refusal
+from tests.support.seated_sums import Person, SeatedRun
 from tests.support.secure_sums import (
     Cohort,
     Enrolment,
@@ -24,6 +25,7 @@ from wallflower.protocol.errors import RefusalError, WrongContextError
 from wallflower.protocol.secure_sum.session import Contribution, KeyReady
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.strategy.secure_sum import ServerKeyring
+from wallflower.strategy.secure_sum.contributions import SeatTerms
 
 ENROLMENT = Enrolment()
 NODE = "node-00005"
@@ -105,3 +107,62 @@ def test_a_verified_key_is_refused_in_a_cohort_that_must_withstand_more() -> Non
     error = refusal(second, NODE, asks(second, "seal").messages[NODE])
     assert isinstance(error, WrongContextError)
     assert "another threat" in str(error)
+
+
+# --- People who arrive: whose key is it?
+
+
+class ColludersAsTrustees(SeatedRun):
+    """A lying server whose trustees are enrolled visitors that work with it."""
+
+    def take_key_of(self, people: list[Person]) -> None:
+        """Have people who came to be measured make the key."""
+        self.trustees = {one.name: 1 for one in people}
+        self.trustee_rings, self.ring = {}, ServerKeyring(self.run_id)
+        assert isinstance(run_dealing(self._dealing()), KeyReady)
+
+
+def seat_under(
+    run: SeatedRun, person: Person, limits: ClientLimits | None = None
+) -> bytes:
+    """Seat a person under the run's key, and return what they answer."""
+    request = SeatTerms(run.cohort().terms, run.trust).request_for(person.name)
+    return run.answer(person, request, limits=limits)
+
+
+def trusting(*trustees: str) -> ClientLimits:
+    return ClientLimits(trustees=frozenset(trustees))
+
+
+def test_colluding_visitors_are_no_trustees_although_they_are_enrolled() -> None:
+    """They would open one person's contribution, and nobody would have noticed."""
+    run = ColludersAsTrustees("enrolled", lying=True)
+    known = run.limits
+    run.take_key_of([run.person() for _ in range(5)])
+    for limits in (known, ClientLimits()):
+        with pytest.raises(RefusalError) as caught:
+            seat_under(run, run.person(), limits)
+        assert caught.value.code == "trustees-not-known"
+
+
+def test_where_people_are_invited_whoever_is_enrolled_is_a_trustee() -> None:
+    run = SeatedRun("invited", lying=True)
+    assert seat_under(run, run.person(), ClientLimits())
+    with pytest.raises(RefusalError) as caught:
+        seat_under(run, run.person(), trusting("ann", "ben"))
+    assert caught.value.code == "trustees-not-known"
+
+
+@pytest.mark.parametrize(("named", "taken"), [(5, True), (10, True), (11, False)])
+def test_a_key_is_of_as_many_trustees_as_withstand_all_colluders_among_those_named(
+    named: int, taken: bool
+) -> None:
+    """Five trustees withstand one colluder; among eleven there may be two."""
+    run = SeatedRun("enrolled", lying=True)
+    person, limits = run.person(), trusting(*names(named))
+    if taken:
+        assert seat_under(run, person, limits)
+        return
+    with pytest.raises(RefusalError) as caught:
+        seat_under(run, person, limits)
+    assert caught.value.code == "dealing-too-small"

@@ -55,10 +55,12 @@ class Seat:
         return caught.value.code
 
 
+@pytest.mark.parametrize("late_s", [0, 2_000])  # certificates end after 1,000 s
 @pytest.mark.parametrize(("admission", "lying"), KINDS)
 def test_checked_answers_add_up_to_the_sum_that_trustees_open(
-    admission: str, lying: bool
+    admission: str, lying: bool, late_s: int
 ) -> None:
+    """Also where a round takes so long that who answered could not come any more."""
     run = SeatedRun(admission, lying=lying)
     cohort = run.cohort()
     terms, stored = SeatTerms(cohort.terms, run.trust), {}
@@ -67,6 +69,7 @@ def test_checked_answers_add_up_to_the_sum_that_trustees_open(
         answer = run.answer(person, terms.request_for(person.name), value)
         stored[person.name] = terms.check_answer(person.name, answer)
     spec = run.spec(cohort.cohort_id)
+    run.now += late_s
     session = server_session(
         spec,
         dict.fromkeys(stored, 1),

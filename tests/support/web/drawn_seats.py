@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from tests.support.seated_sums import ARMS, RUN, SeatedRun
-from tests.support.secure_sums import NOW
+from tests.support.secure_sums import NOW, names
 from wallflower.protocol.cohort import to_rational
 from wallflower.protocol.privacy.honest_floor import cohort_floor
 from wallflower.protocol.privacy.mechanism import mechanism_named
@@ -168,6 +168,7 @@ def _change_terms(dice: Dice, given: Values, spec: CohortSpec) -> None:
         lambda: policy.update(smallestCohort=250),
         lambda: policy.update(smallestNodes=dice.choice((4, 300))),
         lambda: policy.update(smallestTrustees=dice.choice((6, 5))),
+        lambda: policy.update(trustees=list(names(dice.choice((4, 5, 6, 11))))),
         lambda: policy.update(smallestFloorFraction="9/10"),
         lambda: policy.update(smallestCorrupt="1/5"),
         lambda: policy.update(maliciousServer=dice.random() < 0.5),

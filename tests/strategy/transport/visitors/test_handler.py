@@ -147,6 +147,23 @@ async def test_a_certificate_that_is_not_good_here_is_refused(
     assert await arrive(worker, person) == refused("not-authenticated")
 
 
+async def test_an_invitation_that_ends_while_its_seat_is_taken_is_good_for_the_answer(
+    opened: Opened,
+) -> None:
+    """Else a seat is lost, and where the server may lie a sum, for nobody's fault."""
+    server = opened("invited")
+    identity = Invitation.issue(server.run.inviter, not_after=NOW + 10).identity
+    trust = Trust(server.run.inviter.public_key, server.clock)
+    known_run = VisitorRun("run-1", server.known_run.arms, "invited", trust)
+    worker = VisitorHandler(known_run, server.queue(), server.clock)
+    person = Person(identity.node_id, identity, bytes(16))
+    seat = (await arrive(worker, person)).seat
+    server.now = NOW + 20
+    assert await arrive(worker, person) == refused("not-authenticated")
+    reply = await answer(worker, person, server.run.answer(person, seat.request))
+    assert reply.WhichOneof("kind") == "taken"
+
+
 async def test_where_anybody_may_come_names_are_drawn_and_nothing_is_signed(
     opened: Opened,
 ) -> None:
