@@ -116,10 +116,13 @@ test-browser: test-browser-env  ## open the pages in Chromium: every width, axe-
 	$(BIN)/pytest -m browser tests/browser --ignore tests/browser/test_web_client.py
 
 # Debian's server, without the cluster that its package would start.
-test-postgres: env  ## the tests of runs on PostgreSQL, with a server of their own
+.PHONY: postgres-env
+postgres-env:
 	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null || { \
 		mkdir -p /etc/postgresql-common && echo "create_main_cluster = false" >> /etc/postgresql-common/createcluster.conf && \
 		apt-get update -q && apt-get install -qy postgresql; }
+
+test-postgres: env postgres-env  ## the tests of runs on PostgreSQL, with a server of their own
 	$(BIN)/pytest -n $(PYTEST_WORKERS) -m postgres tests/postgres
 
 LOOKS ?= looks
@@ -322,5 +325,5 @@ PEOPLE ?= 4000
 bench-store: env  ## people seated and heard a second, SQLite beside PostgreSQL (PEOPLE=)
 	$(BIN)/python -m benchmarks.store --people $(PEOPLE)
 
-mutants: env  ## break the code in some 300 known ways; a test must notice each
+mutants: env postgres-env  ## break the code in some 500 known ways; a test must notice each
 	$(BIN)/python -m tests.mutants

@@ -1,6 +1,6 @@
 """``make mutants``: break the code in known ways; some test must notice each.
 
-Every entry of ``list.toml`` and ``list2.toml`` says what to write in place of what, and
+Every entry of ``list*.toml`` says what to write in place of what, and
 which tests are to fail then. Code and tests are found by their text, wherever they lie,
 so that moving a module changes nothing here. Exit code 1 if a mutant lives that is not
 argued to be equivalent, or one cannot be applied.
@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LISTS = tuple(Path(__file__).with_name(name) for name in ("list.toml", "list2.toml"))
+LISTS = tuple(
+    Path(__file__).with_name(name) for name in ("list.toml", "list2.toml", "list3.toml")
+)
 _PRODUCT = ("protocol", "clients", "strategy", "wallflower")  # links are not followed
 _TIMEOUT_S = 900
 _BASELINE_TIMEOUT_S = 3600
@@ -77,11 +79,11 @@ class Tree:
         return found[0]
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """Return what pytest is asked: files by their names, functions by theirs."""
+        """Return what pytest is asked: functions, or files by the ends of paths."""
         asked = []
         for name in mutant.tests:
             if name.endswith(".py"):
-                found = [str(path) for path in self._tests if path.name == name]
+                found = [str(path) for path in self._tests if path.match(name)]
             else:
                 found = [
                     f"{path}::{name}"

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.strategy.store.conftest import new_server, server
 from tests.support.postgres_server import PostgresServer, running_postgres
+
+__all__ = ["new_server", "server"]  # fixtures of the same tests on SQLite
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,8 +17,8 @@ import psycopg
 import pytest
 
 from tests.strategy.store.test_journal import cohort, config, finished, summed
-from tests.strategy.store.test_seats import FIRST, Server, names
 from tests.support.postgres_server import PostgresServer
+from tests.support.stored_seats import FIRST, Server, names
 from wallflower.protocol.errors import JournalError, UnavailableError
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.postgres import lease

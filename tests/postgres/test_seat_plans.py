@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.strategy.store.test_seats import FIRST, Server
 from tests.support.postgres_server import PostgresServer
+from tests.support.stored_seats import FIRST, Server
 from wallflower.strategy.store import seat_sql
 from wallflower.strategy.store.postgres.statements import translate
 from wallflower.strategy.store.seat_store import SeatStore

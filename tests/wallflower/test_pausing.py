@@ -20,7 +20,8 @@ from tests.support.run_fixtures import (
     wallflower,
     write,
 )
-from tests.wallflower.test_run_commands import _as_in_a_terminal, invoke
+from tests.wallflower.test_interrupted_runs import _as_in_a_terminal
+from tests.wallflower.test_run_commands import invoke
 from wallflower.engines.registry import EngineJob
 from wallflower.engines.stopping import (
     FINISHING,

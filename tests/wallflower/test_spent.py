@@ -15,7 +15,8 @@ from tests.strategy.store.test_journal import config
 from tests.support.orchestration import world
 from tests.support.run_fixtures import command, environment, write
 from tests.wallflower.results.test_page import Page
-from tests.wallflower.test_run_commands import SLOW, invoke
+from tests.wallflower.test_interrupted_runs import SLOW
+from tests.wallflower.test_run_commands import invoke
 from wallflower.protocol.errors import UnavailableError
 from wallflower.results.result import read_result
 from wallflower.strategy.store import events

@@ -47,7 +47,7 @@ def someone(*asks: Ask) -> str:
     return min(set.intersection(*(set(ask.messages) for ask in asks)))
 
 
-def finish_without(
+def expect_sum_without(
     cohort: Cohort, ask: Ask, bad: str, bad_body: bytes, error: type
 ) -> None:
     """One party sends `bad_body` in this stage; the rest carry on to an exact sum."""
@@ -74,7 +74,7 @@ def test_a_truncated_answer_costs_only_its_sender(backend: str, stage: str) -> N
     ask = asks(cohort, stage)
     bad = someone(ask)
     good = cohort.answer(bad, ask.messages[bad])
-    finish_without(cohort, ask, bad, good[: len(good) // 2], MalformedMessageError)
+    expect_sum_without(cohort, ask, bad, good[: len(good) // 2], MalformedMessageError)
 
 
 @pytest.mark.parametrize(("backend", "stage"), EVERY_STAGE)
@@ -82,7 +82,7 @@ def test_an_oversized_answer_costs_only_its_sender(backend: str, stage: str) -> 
     cohort = fresh(backend)
     ask = asks(cohort, stage)
     huge = bytes(LARGEST_MESSAGE + 1)
-    finish_without(cohort, ask, someone(ask), huge, MalformedMessageError)
+    expect_sum_without(cohort, ask, someone(ask), huge, MalformedMessageError)
 
 
 @pytest.mark.parametrize(("backend", "stage"), EVERY_STAGE)
@@ -94,7 +94,7 @@ def test_an_answer_of_another_cohort_costs_only_its_sender(
     there, here = asks(other, stage), asks(cohort, stage)
     bad = someone(there, here)
     foreign = other.answer(bad, there.messages[bad])
-    finish_without(cohort, here, bad, foreign, WrongContextError)
+    expect_sum_without(cohort, here, bad, foreign, WrongContextError)
 
 
 @pytest.mark.parametrize(("backend", "stage"), EVERY_STAGE)
@@ -105,7 +105,7 @@ def test_another_partys_answer_costs_only_the_one_who_sent_it(
     ask = asks(cohort, stage)
     bad, victim = sorted(ask.messages)[:2]
     stolen = cohort.answer(victim, ask.messages[victim])
-    finish_without(cohort, ask, bad, stolen, WrongContextError)
+    expect_sum_without(cohort, ask, bad, stolen, WrongContextError)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -119,7 +119,7 @@ def test_an_answer_of_an_earlier_stage_is_refused(backend: str) -> None:
     step = cohort.server.advance()
     assert isinstance(step, Ask)
     bad = someone(step)
-    finish_without(cohort, step, bad, old[bad], WrongContextError)
+    expect_sum_without(cohort, step, bad, old[bad], WrongContextError)
 
 
 @pytest.mark.parametrize(("backend", "stage"), EVERY_STAGE)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.strategy.store.test_seats import FIRST, Server
+from tests.support.stored_seats import FIRST, Server
 from wallflower.strategy.store import seat_sql
 
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import os
-import secrets
-import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.synchronize import Barrier
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.strategy.store.test_journal import config
+from tests.support.stored_seats import (
+    ANSWERS_UNTIL,
+    FIRST,
+    SEATS_UNTIL,
+    SECOND,
+    Server,
+    names,
+)
 from wallflower.protocol.errors import InputError, JournalError
-from wallflower.strategy.config import PrivacySettings
 from wallflower.strategy.store.entries import CohortRecord
-from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.seat_register import SeatRegister
-from wallflower.strategy.store.seat_store import Arrival, SeatQueue, SeatStore
+from wallflower.strategy.store.seat_store import Arrival, SeatQueue
 from wallflower.strategy.store.seats import (
     AnswerResult,
     NoFreeSeat,
@@ -29,88 +27,6 @@ from wallflower.strategy.store.seats import (
     SeatRecord,
     TakenSeat,
 )
-from wallflower.strategy.store_settings import StoreSettings
-
-FIRST, SECOND = b"1" * 16, b"2" * 16
-NOW, SEATS_UNTIL, ANSWERS_UNTIL = 1000.0, 1100.0, 1200.0
-SPAWN = multiprocessing.get_context("spawn")
-
-
-class Clock:
-    """The time that a worker sees."""
-
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Server:
-    """A run with seats: its orchestrator, and as many workers as a test wants."""
-
-    def __init__(self, run_dir: Path, url: str = "", most: int = 1) -> None:
-        self.run_dir, self.clock, self._rounds = run_dir, Clock(), 0
-        self._open = list[SeatStore]()
-        settings = config(
-            privacy=PrivacySettings(max_participations=most), store=StoreSettings(url)
-        )
-        run_id = secrets.token_hex(8)
-        self.journal = Journal.create(run_dir, run_id, settings, "x")
-        self.register = SeatRegister(self.journal.database)
-
-    def worker(self) -> SeatStore:
-        self._open.append(SeatStore.open(self.run_dir, self.clock))
-        return self._open[-1]
-
-    def open_round(self, seats: int, arms: int = 2) -> list[str]:
-        """Open a round of cohorts with so many seats each, in turns."""
-        self._rounds += 1
-        names = [f"r{self._rounds}-a{arm}" for arm in range(arms)]
-        number = self._rounds
-        self.journal.invite(
-            [
-                CohortRecord(name, number, number, arm, 1, seats, b"spec")
-                for arm, name in enumerate(names)
-            ]
-        )
-        self.open_seats(names, seats)
-        return names
-
-    def open_seats(self, names: Sequence[str], seats: int) -> None:
-        self.register.open_seats(
-            [
-                SeatedCohort(name, arm, seats, b"terms", SEATS_UNTIL, ANSWERS_UNTIL)
-                for arm, name in enumerate(names)
-            ],
-            list(names) * seats,
-        )
-
-    def close(self) -> None:
-        for worker in self._open:
-            worker.close()
-        self.journal.close()
-
-
-@pytest.fixture
-def new_server(tmp_path: Path, store_url: str) -> Iterator[Callable[..., Server]]:
-    made = list[Server]()
-
-    def make(most: int = 1) -> Server:
-        made.append(Server(tmp_path / f"run{len(made)}", store_url, most))
-        return made[-1]
-
-    yield make
-    for server in made:
-        server.close()
-
-
-@pytest.fixture
-def server(new_server: Callable[..., Server]) -> Server:
-    return new_server()
-
-
-def names(count: int, first: int = 0) -> list[str]:
-    return [f"{number:032x}" for number in range(first, first + count)]
 
 
 def cohort_of(reply: TakenSeat | NoFreeSeat) -> str:
@@ -207,6 +123,14 @@ def test_arrivals_of_one_batch_are_as_good_as_one_after_another(
         seat,
         NoFreeSeat(0, "no-free-seat"),
     ]
+
+
+def test_an_arrival_that_comes_first_in_a_batch_has_the_first_seat(
+    server: Server,
+) -> None:
+    cohorts = server.open_round(seats=2)
+    taken = server.worker().take_seats([(name, FIRST) for name in names(4)])
+    assert [cohort_of(seat) for seat in taken] == cohorts * 2
 
 
 # --- answering ------------------------------------------------------------------
@@ -380,127 +304,6 @@ def test_people_with_a_seat_count_as_asked(server: Server) -> None:
         worker.take_seat(name, FIRST)
     assert server.journal.count_asked() == {first: 2, second: 1}
     assert server.journal.count_participations() == {1: 3}
-
-
-# --- the chain --------------------------------------------------------------------
-
-TAMPERING = {
-    "another order": "UPDATE seat SET cohort = 3 - cohort WHERE number IN (1, 2)",
-    "another visitor": "UPDATE seat SET visitor = 'x' WHERE number = 1",
-    "a lost answer": "UPDATE seat SET state = 'lost' WHERE number = 1",
-    "an invented answer": "UPDATE seat SET state = 'answered' WHERE number = 2",
-    "one seat less": "DELETE FROM seat WHERE number = 4",
-    "one seat more": "INSERT INTO seat VALUES (5, 2, 'unused', NULL, NULL)",
-    "other terms": "UPDATE seated SET terms = CAST('other' AS BLOB) WHERE number = 1",
-    "open again": "UPDATE seated SET state = 'open' WHERE number = 1",
-    "a cohort less": "UPDATE seated SET deck = 2 WHERE number = 2",
-}
-
-
-@pytest.mark.parametrize("change", TAMPERING)
-def test_the_chain_shows_a_change_of(change: str, server: Server) -> None:
-    cohorts = server.open_round(seats=2)
-    worker = server.worker()
-    for name in names(3):
-        worker.take_seat(name, FIRST)
-    worker.store_answer(names(1)[0], FIRST, "r1-a0", b"body")
-    server.register.close_seats(cohorts)
-    server.register.forget_contributions(cohorts)
-    assert list(server.journal.breaks()) == []
-    with server.journal.database.transaction() as connection:
-        connection.execute(TAMPERING[change])
-    assert list(server.journal.breaks()) != []
-
-
-def test_the_chain_shows_seats_that_it_never_had(server: Server) -> None:
-    server.open_round(seats=1)
-    with server.journal.database.transaction() as connection:
-        connection.execute("DELETE FROM entry WHERE kind = 'opened'")
-    assert "seats of deck 1 are not in the chain" in list(server.journal.breaks())
-
-
-def test_a_closing_that_a_crash_cut_short_is_gone_on_with(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cohorts = server.open_round(seats=1)
-    worker = server.worker()
-    worker.take_seat("v", FIRST)
-
-    def killed(*_: object) -> str:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("wallflower.strategy.store.chain.digest_seats", killed)
-        with pytest.raises(KeyboardInterrupt):
-            server.register.close_seats(cohorts)
-    assert worker.store_answer("v", FIRST, "r1-a0", b"body") is AnswerResult.TOO_LATE
-    assert list(server.journal.breaks()) == []
-    server.register.close_seats(cohorts)
-    assert [entry.kind for entry in server.journal.entries()][-2:] == ["closed"] * 2
-    assert list(server.journal.breaks()) == []
-
-
-# --- several processes --------------------------------------------------------------
-
-
-def take_all(
-    run_dir: Path, visitors: Sequence[str], together: Barrier, dies: bool
-) -> list[str]:
-    """Arrive and answer for each visitor; the one who dies does it after arriving."""
-    found = list[str]()
-    with SeatStore.open(run_dir, lambda: NOW) as store:
-        together.wait()
-        for visitor in visitors:
-            reply = store.take_seat(visitor, FIRST)
-            if isinstance(reply, TakenSeat):
-                found.append(reply.cohort_id)
-                if dies:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                store.store_answer(visitor, FIRST, reply.cohort_id, b"body")
-    return found
-
-
-def race(run_dir: Path, visitors: Sequence[Sequence[str]], dies: bool = False) -> None:
-    together = SPAWN.Barrier(len(visitors))
-    workers = [
-        SPAWN.Process(target=take_all, args=(run_dir, group, together, dies))
-        for group in visitors
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert {worker.exitcode for worker in workers} == {-signal.SIGKILL if dies else 0}
-
-
-def test_processes_that_race_for_the_last_seats_give_each_once(server: Server) -> None:
-    cohorts = server.open_round(seats=20)
-    race(server.run_dir, [names(60), names(60, first=60)])
-    counts = server.register.close_seats(cohorts)
-    assert set(counts.values()) == {SeatCounts(answered=20)}
-    visitors = [
-        visitor
-        for cohort in cohorts
-        for visitor, _ in server.register.read_contributions(cohort)
-    ]
-    assert len(set(visitors)) == 40
-
-
-def test_one_invitation_at_two_processes_at_once_has_one_seat(server: Server) -> None:
-    cohorts = server.open_round(seats=100)
-    race(server.run_dir, [names(40), names(40)])
-    counts = server.register.close_seats(cohorts)
-    assert sum(one.answered for one in counts.values()) == 40
-    assert server.journal.count_participations() == {1: 40}
-
-
-def test_a_kill_between_taking_and_answering_loses_nothing(server: Server) -> None:
-    [cohort] = server.open_round(seats=2, arms=1)
-    race(server.run_dir, [["v"]], dies=True)
-    worker = server.worker()
-    assert worker.take_seat("v", FIRST) == TakenSeat(cohort, 0)
-    assert worker.store_answer("v", FIRST, "r1-a0", b"body") is AnswerResult.TAKEN
-    assert server.register.close_seats([cohort])[cohort] == SeatCounts(1, 0, 1)
 
 
 # --- many calls in one process --------------------------------------------------------

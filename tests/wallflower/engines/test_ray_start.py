@@ -31,7 +31,8 @@ def listen_as_servers_do(port: int) -> socket.socket:
 @only_linux
 def test_a_server_can_listen_on_a_port_that_is_reserved() -> None:
     with reserved_port() as port, listen_as_servers_do(port):
-        socket.create_connection(("127.0.0.1", port)).close()
+        with socket.create_connection(("127.0.0.1", port)) as caller:
+            assert caller.getpeername() == ("127.0.0.1", port)
 
 
 @only_linux

@@ -156,13 +156,18 @@ async def test_a_run_goes_on_when_the_reader_of_its_lines_has_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Gone(io.StringIO):
+        tried = 0
+
         def write(self, text: str) -> int:
+            self.tried += 1
             raise BrokenPipeError
 
-    monkeypatch.setattr("sys.stderr", Gone())
+    gone = Gone()
+    monkeypatch.setattr("sys.stderr", gone)
     with RunView(ARMS) as view:
         for event in (*STORY, END):
             await view.listen(event)
+    assert gone.tried > 0
 
 
 @in_virtual_time

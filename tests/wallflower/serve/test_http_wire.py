@@ -129,16 +129,20 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(
         assert code_of(response) == (429, "resource_exhausted", "too-large")
 
 
-async def test_a_body_without_a_length_is_read_no_further_than_a_poll_may_be(
+async def test_a_body_without_a_length_ends_where_a_poll_may(
     open_wires: OpenWires,
 ) -> None:
+    chunk = b"1000\r\n" + bytes(0x1000) + b"\r\n"
     async with open_wires() as wires:
-        _, writer = await wires.connect()
+        reader, writer = await wires.connect()
         writer.write(
             f"POST {POLL_PATH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
             "Content-Type: application/proto\r\n\r\n".encode()
         )
-        chunk = b"1000\r\n" + bytes(0x1000) + b"\r\n"
+        # A chunk beyond a poll, and no end: the connection has room for headers, too.
+        writer.write(chunk * (LARGEST_POLL // 0x1000 + 1))
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 429 ")
         with contextlib.suppress(ConnectionError):
             while True:  # until the server hangs up
                 writer.write(chunk)

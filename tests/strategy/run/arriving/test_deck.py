@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
 from collections.abc import Iterator, Sequence
 
 import pytest
 
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.config import ExperimentConfig, ExperimentSettings
+from wallflower.strategy.config import (
+    ExperimentConfig,
+    ExperimentSettings,
+    TestSettings,
+)
 from wallflower.strategy.run.arriving.deck import find_unfair_seats
+from wallflower.strategy.run.arriving.seated_round import deck_source
 from wallflower.strategy.run.replay import RecordedFacts
 from wallflower.strategy.store.entries import CohortRecord
 from wallflower.strategy.store.seats import SeatCounts, SeatedRecord, SeatRecord
@@ -85,3 +92,13 @@ def test_an_unfair_deck_is_named(seats: Sequence[str], problem: str) -> None:
 def test_two_cohorts_of_one_arm_are_no_deck() -> None:
     found = list(find_unfair_seats(record(FAIR, arms=(0, 0))))
     assert found == ["deck 1 has two cohorts of one arm"]
+
+
+def test_the_order_of_a_deck_comes_from_the_system_but_in_test_mode() -> None:
+    config = ExperimentConfig(ExperimentSettings("test", ("a", "b")))
+    assert isinstance(deck_source(config, CohortSpec(batch=1)), random.SystemRandom)
+    seeded = dataclasses.replace(config, test=TestSettings(noise_seed=7))
+    first, again, second = (
+        deck_source(seeded, CohortSpec(batch=batch)).random() for batch in (1, 1, 2)
+    )
+    assert first == again != second

@@ -176,6 +176,15 @@ async def test_where_anybody_may_come_names_are_drawn_and_nothing_is_signed(
     assert await arrive(worker, signed) == refused("malformed-message")
 
 
+@pytest.mark.parametrize("length", [0, 15, 17])
+async def test_an_arrival_has_sixteen_bytes(opened: Opened, length: int) -> None:
+    server = opened()
+    poll = server.run.person().arriving()
+    poll.arrival = bytes(length)
+    result = await server.worker().handle(poll.SerializeToString())
+    assert VisitorReply.FromString(result.reply) == refused("malformed-message")
+
+
 async def test_a_poll_of_another_run_or_version_is_refused(opened: Opened) -> None:
     server = opened()
     worker, poll = server.worker(), server.run.person().arriving("run-2")
