@@ -26,6 +26,11 @@ from tests.support.run_fixtures import SMALL
 from wallflower.version import __version__
 
 ROOT = Path(__file__).parents[1]
+# Flower gives its own SuperLink 15 seconds to start: too few on a busy machine.
+PATIENCE = """from flwr.cli import local_superlink
+local_superlink.LOCAL_SUPERLINK_STARTUP_TIMEOUT = 300.0
+local_superlink.CONTROL_API_PROBE_TIMEOUT = 30.0
+"""
 CLASHES = ("strategy.py", "protocol.py", "clients/__init__.py", "examples/__init__.py")
 
 
@@ -57,7 +62,8 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         if entry.group == "console_scripts":
             script = home / "bin" / entry.name
             script.write_text(
-                f"#!{python}\nimport sys\nfrom {entry.module} import {entry.attr}\n"
+                f"#!{python}\nimport sys\n{PATIENCE if entry.name == 'flwr' else ''}"
+                f"from {entry.module} import {entry.attr}\n"
                 f"sys.exit({entry.attr}())\n"
             )
             script.chmod(0o755)
