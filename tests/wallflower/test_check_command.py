@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import importlib.metadata
 import json
+import resource
 import shutil
 import socket
 from pathlib import Path
@@ -270,6 +271,22 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         text = f'{SMALL}[transport]\nkind = "grpc"\nport = {port}\n'
         code, said = invoke("check", write(tmp_path, text))
     assert (code, f"cannot listen on 127.0.0.1:{port}" in said) == (4, True)
+
+
+def test_too_few_file_descriptors_for_hosted_nodes_are_known_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, 256))
+
+    def refuse(kind: int, limits: tuple[int, int]) -> None:
+        raise OSError
+
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    text = SMALL.replace("count = 12\nusers = 60", "count = 450\nusers = 1")
+    over_grpc = write(tmp_path, f'{text}[transport]\nkind = "grpc"\n')
+    code, said = invoke("check", over_grpc)
+    assert (code, "fail engine: 482 streams need" in said) == (4, True), said
+    assert invoke("check", write(tmp_path, text))[0] == 0
 
 
 @pytest.mark.parametrize(

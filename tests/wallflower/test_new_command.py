@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import re
 import tomllib
 from collections import Counter
@@ -214,4 +216,22 @@ def test_a_name_that_no_flower_app_can_have_is_refused(
     with contextlib.chdir(tmp_path):
         code, said = invoke("new", name, "--flower")
     assert (code, "letters, digits and hyphens" in said) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("more", [(), ("--flower",)])
+def test_where_the_disk_is_full_no_half_of_an_experiment_is_left(
+    more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Path.write_text
+
+    def write_the_first(path: Path, text: str, **settings: str) -> int:
+        if list(path.parent.iterdir()):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, text, **settings)
+
+    monkeypatch.setattr(Path, "write_text", write_the_first)
+    with contextlib.chdir(tmp_path):
+        code, said = invoke("new", "signup", *more)
+    assert (code, "No space left on device" in said) == (4, True), said
     assert list(tmp_path.iterdir()) == []

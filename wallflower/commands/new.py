@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import random
 import shlex
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -49,7 +50,7 @@ def new(
     ] = False,
 ) -> None:
     """Make a folder with a commented experiment that passes check and run as it is."""
-    from wallflower.protocol.errors import ConfigError
+    from wallflower.protocol.errors import ConfigError, UnavailableError
     from wallflower.protocol.files.sections import one_of
     from wallflower.strategy.config import ExperimentSettings
 
@@ -65,9 +66,15 @@ def new(
             f"cannot be made ({error.strerror}); nothing was "
             "written, give another name",
         ) from None
-    for file, text in files.items():
-        (folder / file).parent.mkdir(exist_ok=True)
-        (folder / file).write_text(text, encoding="utf-8")
+    try:
+        for file, text in files.items():
+            (folder / file).parent.mkdir(exist_ok=True)
+            (folder / file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)  # ours: it was not there before
+        raise UnavailableError(
+            f"{folder} cannot be filled ({error.strerror}); nothing was written"
+        ) from None
     check = f"wallflower check {shlex.quote(str(folder / 'experiment.toml'))}"
     read = f"{folder / 'README.md'} says how to run it"
     typer.echo(

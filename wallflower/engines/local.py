@@ -31,6 +31,7 @@ from wallflower.engines.population import (
 )
 from wallflower.engines.process import stop_tree
 from wallflower.engines.registry import EngineJob, EngineSpec
+from wallflower.listening.descriptors import SPARE_STREAMS, streams_allowed
 from wallflower.protocol.errors import (
     ConfigError,
     InputError,
@@ -74,7 +75,7 @@ _SHUFFLER_START_S = 60.0
 
 
 def check_local(config: ExperimentConfig) -> None:
-    """Refuse what would fail later: transport, files, reward source, port."""
+    """Refuse what would fail later: transport, files, rewards, port, descriptors."""
     kind = _transport(config)
     agreed_policy(config)
     check_arrivals(config)
@@ -82,6 +83,8 @@ def check_local(config: ExperimentConfig) -> None:
     if kind == "grpc":
         _certificates(config.transport)
         _check_port(config.transport)
+        hosted = config.nodes.count  # in this process, as their server is
+        streams_allowed(hosted + SPARE_STREAMS, hosted)
 
 
 async def run_local(job: EngineJob) -> None:

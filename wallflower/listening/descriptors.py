@@ -17,6 +17,7 @@ from wallflower.protocol.errors import UnavailableError
 # Journal, spool, logs, Flower's connections, health checks, and streams that are being
 # told that there is no room.
 RESERVED = 256
+SPARE_STREAMS = 32  # beyond hosted nodes: a new one is there before an old one goes
 _FEWEST_STREAMS = 2  # a cohort of one node is never asked
 
 _log = logging.getLogger(__name__)

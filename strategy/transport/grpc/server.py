@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequ
 import grpc
 import grpc.aio
 
-from wallflower.listening.descriptors import streams_allowed
+from wallflower.listening.descriptors import SPARE_STREAMS, streams_allowed
 from wallflower.listening.grpc_log import GrpcLines
 from wallflower.listening.health import HealthService
 from wallflower.listening.limits import FairPlaces, address_of, network_of
@@ -39,9 +39,6 @@ _SERVICE = "wallflower.v1.NodeService"
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 # Room for field numbers, lengths and ids around the body of a request.
 _FRAME_BYTES = 1024
-_SPARE_STREAMS = (
-    32  # beyond the hosted nodes: a new one is there before an old one goes
-)
 
 
 class GrpcServer:
@@ -101,7 +98,7 @@ class GrpcServer:
             self._node_queues[node_id] = NodeQueue(node_id, self.stats, now)
         wanted = self._settings.most_streams
         if hosted:  # nobody else comes; some of them may come again
-            wanted = min(wanted, hosted + _SPARE_STREAMS)
+            wanted = min(wanted, hosted + SPARE_STREAMS)
         self._most_streams = streams_allowed(wanted, hosted)
         self._server = grpc.aio.server(
             options=self._settings.channel_options(self._most_streams)
