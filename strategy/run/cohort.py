@@ -73,6 +73,15 @@ class CohortLosses:
         return cls(sum(why.values()), why)
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedSum:
+    """What became of a sum, who was found to cause it, and when it was begun."""
+
+    end: SecureSum | Void
+    findings: tuple[Finding, ...]
+    started: float
+
+
 @dataclass(slots=True)
 class Tally:
     """Users of the whole run, for views; `asked` counts those invited by arm."""
@@ -214,10 +223,13 @@ class CohortRunner:
             )
         )
 
-    async def sum_contributions(
-        self, asked: AskedCohort, read: Contributions, seats: SeatCounts
-    ) -> tuple[CohortSum, SumRecord] | None:
-        """Open the sum of a cohort whose people came, answered and may be gone."""
+    async def open_contributions(
+        self, asked: AskedCohort, read: Contributions
+    ) -> OpenedSum:
+        """Open the sum of a cohort whose people came, answered and may be gone.
+
+        Nothing is written down: that is for `conclude`.
+        """
         started = time.monotonic()
         spec = asked.traffic.spec
         session, kept = await self._pending.session(spec, {}, read)
@@ -231,12 +243,14 @@ class CohortRunner:
         )
         if (key := self._pending.shared_key) is not None:
             self.closings.add(spec.cohort_id, dict.fromkeys(key.members))
-        ended = CohortLosses.of_seats(seats, summed=isinstance(end, SecureSum))
-        result = await self.conclude(asked, end, session.findings, ended, started)
-        if result is None:
-            return None
-        # Who is in it stands in the seats: everybody who answered.
-        return result[0], dataclasses.replace(result[1], nodes=())
+        return OpenedSum(end, tuple(session.findings), started)
+
+    async def forget_opening(self, cohort_id: str) -> None:
+        """Forget that a sum could not be opened, and who was silent."""
+        await self._pending.forget([cohort_id])
+        if (key := self._pending.shared_key) is not None:
+            for member in key.members:
+                key.heard(member)
 
     async def conclude(
         self,

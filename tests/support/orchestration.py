@@ -57,6 +57,7 @@ class SwitchedPort:
     gone: set[NodeId] = field(default_factory=set)
     away: set[NodeId] = field(default_factory=set)
     asked: Counter[str] = field(default_factory=Counter)
+    before: Callable[[str], None] = lambda request_id: None  # each request is asked
 
     async def nodes(self) -> Sequence[NodeId]:
         return [node for node in await self.inner.nodes() if node not in self.away]
@@ -66,6 +67,7 @@ class SwitchedPort:
     ) -> AsyncGenerator[Answer, None]:
         for request in requests:
             self.asked[request.request_id] += 1
+            self.before(request.request_id)
             if request.node_id in self.gone | self.away:
                 yield Answer(request.node_id, request.request_id, failure="node-gone")
         unreachable = self.gone | self.away

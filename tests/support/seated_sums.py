@@ -32,7 +32,12 @@ from wallflower.protocol.visitors import (
     arrival_transcript,
 )
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.protocol.wire.node_pb2 import NodeAnswer, NodeRequest, TaskAnswer
+from wallflower.protocol.wire.node_pb2 import (
+    NodeAnswer,
+    NodeRequest,
+    Task,
+    TaskAnswer,
+)
 from wallflower.protocol.wire.visitors_pb2 import VisitorPoll
 from wallflower.strategy.secure_sum import ServerKeyring
 from wallflower.strategy.secure_sum.contributions import seat_terms
@@ -76,6 +81,15 @@ class Person:
             arrival=self.arrival,
             answer=answer,
         )
+
+
+def answer_task(task: Task, params: SessionParams, value: int) -> bytes:
+    """Return the NodeAnswer of a client session that adds `value`."""
+    inspected = open_session(params).inspect(task.stage.message)
+    assert inspected.needs_value
+    message = inspected.answer(Contribution(value, 1)).body
+    answers = [TaskAnswer(task_id=task.task_id, message=message)]
+    return NodeAnswer(answers=answers).SerializeToString()
 
 
 class SeatedRun:
@@ -174,22 +188,16 @@ class SeatedRun:
         """Return the NodeAnswer of a real client session to a seat's request."""
         (task,) = NodeRequest.FromString(request).tasks
         assert list(task.stage.users) == [person.name]
-        session = open_session(
-            SessionParams(
-                spec=task.stage.spec,
-                party=person.name,
-                identity=person.identity,
-                trust=self.enrolment.trust,
-                limits=self.limits if limits is None else limits,
-                keyring=ClientKeyring(self.run_id),
-                inviter=Trust(self.inviter.public_key, lambda: NOW),
-            )
+        params = SessionParams(
+            spec=task.stage.spec,
+            party=person.name,
+            identity=person.identity,
+            trust=self.enrolment.trust,
+            limits=self.limits if limits is None else limits,
+            keyring=ClientKeyring(self.run_id),
+            inviter=Trust(self.inviter.public_key, lambda: NOW),
         )
-        inspected = session.inspect(task.stage.message)
-        assert inspected.needs_value
-        message = inspected.answer(Contribution(value, 1)).body
-        answers = [TaskAnswer(task_id=task.task_id, message=message)]
-        return NodeAnswer(answers=answers).SerializeToString()
+        return answer_task(task, params, value)
 
     def open_sum(self, member: str, spec: CohortSpec, message: bytes) -> bytes:
         """Return a trustee's answer to a closed sum."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from wallflower.protocol.cohort import from_rational
 from wallflower.protocol.errors import InputError, UnavailableError
 from wallflower.protocol.messages.port import NodeTransport
 from wallflower.protocol.privacy.honest_floor import FloorRule
-from wallflower.protocol.secure_sum.session import Void
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.strategy.bandit.policy import CohortRequest, CohortSum, Policy
 from wallflower.strategy.config import ExperimentConfig
@@ -26,8 +26,9 @@ from wallflower.strategy.run.arriving.seated_round import (
     NO_FREE_SEAT,
     SeatedRounds,
 )
+from wallflower.strategy.run.arriving.sums import RoundSums
 from wallflower.strategy.run.arriving.trustees import Trustees, TrusteesMissingError
-from wallflower.strategy.run.cohort import AskedCohort, CohortLosses, describe_cohort
+from wallflower.strategy.run.cohort import AskedCohort, describe_cohort
 from wallflower.strategy.run.pending_cohorts import SessionFactory
 from wallflower.strategy.run.recruiting import Recruited
 from wallflower.strategy.run.registry import Draw
@@ -35,17 +36,14 @@ from wallflower.strategy.run.run_loop import RunLoop
 from wallflower.strategy.run.run_state import asked_by_arm
 from wallflower.strategy.secure_sum.keyring import SharedKey
 from wallflower.strategy.store import events
-from wallflower.strategy.store.entries import INVITED, WAITING, SumRecord
+from wallflower.strategy.store.entries import INVITED, VOID, WAITING, SumRecord
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.losses import describe_losses
 from wallflower.strategy.store.seats import SeatCounts
 from wallflower.strategy.store.spool import Spool
 
 _STOPPED = "server-stopped"
-_TOO_FEW = "quorum-not-met"
-_OTHERS = "another-arm-too-few"  # its own quorum was met, the round's was not
 _KEY = "key"  # the stage under which the spool keeps a key
-_Sums = list[tuple[CohortSum, SumRecord]]
 
 
 class AttemptsSpentError(UnavailableError):
@@ -101,6 +99,7 @@ class VisitorOrchestrator(RunLoop):
         self._sessions = sessions
         self._keys = spool
         self._seats = SeatedRounds(config, journal, listen, clock, look_s)
+        self._sums = RoundSums(self._runner, self._seats)
         self._trustees = Trustees(transport, journal, config.transport.stage_timeout_s)
         self._under_way: list[AskedCohort] = []
 
@@ -222,54 +221,19 @@ class VisitorOrchestrator(RunLoop):
         for one in asked:
             await self._runner.announce(one, one.users)
 
-    async def _sum(self, number: int, asked: Sequence[AskedCohort]) -> _Sums:
+    async def _sum(
+        self, number: int, asked: Sequence[AskedCohort]
+    ) -> list[tuple[CohortSum, SumRecord]]:
         """Close the seats; open all sums, or none where one arm has too few."""
         counts = await self._seats.close([one.record.cohort_id for one in asked])
         by_cohort = {one.record.cohort_id: one for one in asked}
         for cohort_id, seats in counts.items():
             arm = by_cohort[cohort_id].record.arm
             self._tally.asked[arm] += seats.taken + seats.answered
-        short = {
-            cohort_id
-            for cohort_id, seats in counts.items()
-            if seats.answered < by_cohort[cohort_id].traffic.spec.quorum
-        }
-        if short:
-            for cohort_id, one in by_cohort.items():
-                code = _TOO_FEW if cohort_id in short else _OTHERS
-                await self._void(one, counts[cohort_id], code)
-            return []
-        await self._wait_for_holders(number)
-        return [
-            result
-            for one in asked
-            if (result := await self._sum_one(one, counts[one.record.cohort_id]))
-        ]
+        return await self._sums.open(asked, counts, partial(self._find_holders, number))
 
-    async def _sum_one(
-        self, one: AskedCohort, seats: SeatCounts
-    ) -> tuple[CohortSum, SumRecord] | None:
-        cohort_id = one.record.cohort_id
-
-        def read() -> list[tuple[str, bytes]]:
-            return list(self._seats.register.read_contributions(cohort_id))
-
-        result = await self._runner.sum_contributions(one, read, seats)
-        if result is None:
-            await self._seats.forget([cohort_id])
-        return result
-
-    async def _void(self, one: AskedCohort, seats: SeatCounts, code: str) -> None:
-        """Write down that a cohort gives no sum; who was seated stays used."""
-        detail = f"{seats.answered} people answered; quorum {one.traffic.spec.quorum}"
-        ended = CohortLosses.of_seats(seats, summed=False)
-        await self._runner.conclude(
-            one, Void(code, detail), (), ended, time.monotonic()
-        )
-        if seats.answered:
-            await self._seats.forget([one.record.cohort_id])
-
-    async def _wait_for_holders(self, number: int) -> None:
+    async def _find_holders(self, number: int) -> None:
+        """Return when enough trustees that hold the key are there."""
         key = self._sessions.shared_key
         assert key is not None, "seats are opened under a key that is kept"
         try:
@@ -323,10 +287,12 @@ class VisitorOrchestrator(RunLoop):
         return kept
 
     def _is_given_up(self, asked: Sequence[AskedCohort]) -> bool:
-        """Say whether another arm of the same seats had too few: then no sum counts."""
+        """Say whether another arm of the same seats is void: then no sum counts."""
         draws = {one.record.draw for one in asked}
         return any(
-            cohort.draw in draws and cohort.reason in (_TOO_FEW, _OTHERS)
+            cohort.draw in draws
+            and cohort.state == VOID
+            and cohort.reason != _STOPPED  # of an arm that was retired
             for cohort in self._journal.cohorts()
         )
 
@@ -339,7 +305,7 @@ class VisitorOrchestrator(RunLoop):
             if cohort_id in seated:
                 counts = (await self._seats.close([cohort_id]))[cohort_id]
                 self._tally.asked[one.record.arm] += counts.taken + counts.answered
-            await self._void(one, counts, _STOPPED)
+            await self._sums.give_up(one, counts, _STOPPED)
 
     # --- the key -----------------------------------------------------------------
 

@@ -11,11 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.arriving import Site, config, site
+from tests.support.arriving import RUN, Site, config, site
+from tests.support.seated_sums import answer_task
 from tests.support.virtual_time import in_virtual_time
+from wallflower.clients.secure_sum.keyring import ClientKeyring
+from wallflower.clients.secure_sum.limits import ClientLimits
+from wallflower.clients.secure_sum.machine import SessionParams
 from wallflower.engines.run import retire_arm
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import RewardSettings
+from wallflower.protocol.wire.node_pb2 import NodeRequest
 from wallflower.results.result import read_result
 from wallflower.strategy.config import (
     ExperimentSettings,
@@ -23,6 +28,7 @@ from wallflower.strategy.config import (
     SecureSumSettings,
     TransportSettings,
 )
+from wallflower.strategy.secure_sum.contributions import SeatTerms
 from wallflower.strategy.store import events
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal
@@ -140,6 +146,106 @@ async def test_a_run_whose_rounds_are_all_void_says_who_was_lost_and_goes_on_lat
         await there.run()
         assert finish(there.heard).finished == "winner"
         assert there.problems() == []
+
+
+def answer_garbage(there: Site) -> str:
+    """Take a seat and answer with what no honest person sends; return whose cohort."""
+    store, name, arrival = there.arrivals.store, "d" * 32, b"3" * 16
+    place = store.take_seat(name, arrival)
+    assert isinstance(place, TakenSeat)
+    cohort = store.read_cohort(place.cohort_id)
+    assert cohort is not None
+    terms = SeatTerms(cohort.terms, None)
+    (task,) = NodeRequest.FromString(terms.request_for(name)).tasks
+    params = SessionParams(
+        spec=task.stage.spec,
+        party=name,
+        identity=None,
+        trust=None,
+        limits=ClientLimits(),
+        keyring=ClientKeyring(RUN),
+    )
+    contribution = terms.check_answer(name, answer_task(task, params, 10**9))
+    store.store_answer(name, arrival, place.cohort_id, contribution)
+    return place.cohort_id
+
+
+@in_virtual_time
+async def test_a_sum_that_one_person_spoils_takes_its_whole_round_along(
+    tmp_path: Path,
+) -> None:
+    """Arms of one round are heard together: else a drift between rounds decides."""
+    spoiled = list[str]()
+    async with site(tmp_path) as there:
+
+        def react(event: Event) -> None:
+            if isinstance(event, events.CohortAsked) and event.arm == 1 and not spoiled:
+                spoiled.append("soon")
+            elif isinstance(event, events.CohortProgress) and spoiled == ["soon"]:
+                spoiled[:] = [answer_garbage(there)]
+
+        there.react = react
+        await there.run()
+        assert finish(there.heard).finished == "winner"
+        with Journal.read(there.run_dir) as journal:
+            ends = {c.cohort_id: (c.attempt, c.reason) for c in journal.cohorts()}
+        assert there.problems() == []
+    assert ends.pop(spoiled[0]) == (1, "sum-out-of-range")
+    assert sorted(ends.values()) == [(1, "another-arm-no-sum"), (2, ""), (2, "")]
+    done = finish(there.heard)
+    assert (done.invited, done.answered, done.lost) == (120, 60, 60)
+
+
+@in_virtual_time
+async def test_answers_wait_for_trustees_that_go_while_sums_are_opened(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        opened = there.port.asked
+
+        def leave(request_id: str) -> None:
+            if len({asked for asked in opened if asked.endswith("/open")}) > 1:
+                there.port.away.update(f"trustee-{number}" for number in range(4))
+
+        there.port.before = leave
+        with pytest.raises(UnavailableError, match="1 of the 5 trustees that hold"):
+            await there.run()
+        there.port.before = lambda request_id: None
+        there.port.away.clear()
+        await there.operate()
+        assert finish(there.heard).answered == 60
+        assert there.problems() == []
+
+
+@in_virtual_time
+async def test_trustees_that_were_away_for_a_moment_cost_nobody_their_answer(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as there:
+        there.port.before = leave = AwayOnce(there)
+        await there.run()
+        assert leave.came_back
+        done = finish(there.heard)
+        assert (done.invited, done.answered, done.lost) == (60, 60, 0)
+        assert there.problems() == []
+
+
+class AwayOnce:
+    """Four of five trustees leave when the second sum is opened, for two seconds."""
+
+    def __init__(self, there: Site) -> None:
+        self._port, self._opened, self.came_back = there.port, set[str](), False
+
+    def __call__(self, request_id: str) -> None:
+        if request_id.endswith("/open") and not self.came_back:
+            self._opened.add(request_id)
+            if len(self._opened) == 2:
+                self._port.away.update(f"trustee-{number}" for number in range(4))
+                asyncio.get_running_loop().call_later(2, self._come_back)
+
+    def _come_back(self) -> None:
+        self._port.away.clear()
+        self.came_back = True
 
 
 @in_virtual_time
