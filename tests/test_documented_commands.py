@@ -26,7 +26,7 @@ import pytest
 from deploy.harness.processes import free_port, until
 from tests.integration import test_flower_homes
 from tests.integration.test_flower_app import best
-from tests.support.flower_processes import end_processes_of
+from tests.support.flower_processes import end_processes_of, write_patient_flwr
 from tests.support.run_fixtures import SMALL
 from wallflower.clients.host.home import NodeFile
 from wallflower.keys.store import KeyStore
@@ -168,7 +168,7 @@ def own_port(folder: Path, use: str) -> int:
 def environment(folder: Path) -> dict[str, str]:
     return {
         **os.environ,
-        "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
+        "PATH": f"{folder / 'programs'}:{sys.prefix}/bin:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "FLWR_HOME": str(folder / "flower"),
         # Otherwise it would use a SuperLink that this machine already runs.
@@ -266,6 +266,7 @@ def test_the_experiments_run_on_flowers_simulation(command: str, folder: Path) -
 @pytest.fixture
 def flower(folder: Path) -> Iterator[Path]:
     """The reader's folder; what `flwr` left running there is ended."""
+    write_patient_flwr(folder / "programs", sys.executable)
     yield folder
     end_processes_of(folder / "flower")
 

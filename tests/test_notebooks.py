@@ -10,7 +10,7 @@ import pytest
 from nbclient import NotebookClient
 
 from deploy.harness.processes import free_port
-from tests.support.flower_processes import end_processes_of
+from tests.support.flower_processes import end_processes_of, write_patient_flwr
 from tests.support.run_fixtures import SMALL, write
 from wallflower.results.page import load_run
 from wallflower.strategy.config import load_config
@@ -27,11 +27,13 @@ def execute(
     notebook: nbformat.NotebookNode, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
     """Run all cells in a folder; return what they showed as text and HTML."""
-    monkeypatch.setenv("PATH", f"{sys.prefix}/bin", prepend=":")
+    programs = folder / "programs"
+    write_patient_flwr(programs, sys.executable)
+    monkeypatch.setenv("PATH", f"{programs}:{sys.prefix}/bin", prepend=":")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("IPYTHONDIR", str(folder / ".ipython"))
     client = NotebookClient(
-        notebook, timeout=300, resources={"metadata": {"path": str(folder)}}
+        notebook, timeout=550, resources={"metadata": {"path": str(folder)}}
     )
     client.execute()
     shown = []

@@ -21,16 +21,11 @@ import pytest
 
 from deploy.harness.installed import run_installed
 from deploy.harness.processes import free_port
-from tests.support.flower_processes import end_processes_of
+from tests.support.flower_processes import end_processes_of, write_patient_flwr
 from tests.support.run_fixtures import SMALL
 from wallflower.version import __version__
 
 ROOT = Path(__file__).parents[1]
-# Flower gives its own SuperLink 15 seconds to start: too few on a busy machine.
-PATIENCE = """from flwr.cli import local_superlink
-local_superlink.LOCAL_SUPERLINK_STARTUP_TIMEOUT = 300.0
-local_superlink.CONTROL_API_PROBE_TIMEOUT = 30.0
-"""
 CLASHES = ("strategy.py", "protocol.py", "clients/__init__.py", "examples/__init__.py")
 
 
@@ -62,11 +57,11 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         if entry.group == "console_scripts":
             script = home / "bin" / entry.name
             script.write_text(
-                f"#!{python}\nimport sys\n{PATIENCE if entry.name == 'flwr' else ''}"
-                f"from {entry.module} import {entry.attr}\n"
+                f"#!{python}\nimport sys\nfrom {entry.module} import {entry.attr}\n"
                 f"sys.exit({entry.attr}())\n"
             )
             script.chmod(0o755)
+    write_patient_flwr(home / "bin", python)
     return home / "bin"
 
 
