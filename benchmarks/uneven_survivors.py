@@ -56,6 +56,7 @@ class UnevenElimination(FastElimination):
     def __init__(self, simulation: Simulation, pattern: Pattern) -> None:
         super().__init__(simulation)
         self._pattern = pattern
+        self._by_batch: list[NDArray[np.float64]] = []
 
     def survivors(self, batch: int, arm: int, size: int) -> int:
         """How many of a cohort answer; 0 where the cohort is void."""
@@ -67,6 +68,8 @@ class UnevenElimination(FastElimination):
             size, self._spec.floor(size), self._confidence.wrap(batch)
         )
         heard = playing.copy()
+        if len(self._by_batch) < batch:
+            self._by_batch.append(np.zeros(playing.shape))
         for arm in range(self._spec.arms):
             rows = np.flatnonzero(playing[:, arm])
             self.accounts.pulls[rows, arm] += size
@@ -75,6 +78,7 @@ class UnevenElimination(FastElimination):
                 flat = rows * self._spec.arms + arm
                 sums = self._draws.totals(flat, cohort, came) / cohort.precision
                 self._sums[-1][rows, arm] += sums
+                self._by_batch[-1][rows, arm] += sums
             else:
                 heard[:, arm] = False
         self.last_size[playing] = size
@@ -87,7 +91,7 @@ class UnevenElimination(FastElimination):
     ) -> NDArray[np.bool_]:
         """Compare every heard arm with the leader of its instance's heard arms."""
         rows = self.sums(batch)
-        sides = [self._side(arm, batch, size) for arm in range(self._spec.arms)]
+        sides = [self._side(arm, arm, batch, size) for arm in range(self._spec.arms)]
         estimates = np.full(heard.shape, -np.inf)
         for arm in np.flatnonzero(heard.any(axis=0)).tolist():
             listening = np.flatnonzero(heard[:, arm])
@@ -103,14 +107,27 @@ class UnevenElimination(FastElimination):
                     continue
                 verdict = self._evidence.compare(
                     batch,
-                    (sides[leader], rows[here, leader]),
-                    (sides[arm], rows[here, arm]),
+                    self._shared(leader, arm, batch, size, here),
+                    self._shared(arm, leader, batch, size, here),
                 )
                 losers[here, arm] = verdict.falls
         return losers
 
-    def _side(self, arm: int, last: int, size: int) -> History:
-        """Return what was delivered of an arm up to batch `last`, of `size` users."""
+    def _shared(
+        self, arm: int, other: int, batch: int, size: int, here: NDArray[np.intp]
+    ) -> tuple[History, NDArray[np.float64]]:
+        """Return what an arm showed in the batches in which `other` has a sum too."""
+        rows = np.zeros((len(here), self._evidence.group_of(batch) + 1))
+        for place, sums in enumerate(self._by_batch, 1):
+            if self.survivors(place, other, self._schedule.size(place)):
+                rows[:, self._evidence.group_of(place)] += sums[here, arm]
+        return self._side(arm, other, batch, size), rows
+
+    def _side(self, arm: int, other: int, last: int, size: int) -> History:
+        """Return what was delivered of an arm, where `other` has a sum, until `last`.
+
+        The newest batch is of `size` users.
+        """
         sizes = [self._schedule.size(batch) for batch in range(1, last)] + [size]
         delivered = [
             (
@@ -119,6 +136,7 @@ class UnevenElimination(FastElimination):
             )
             for batch, invited in enumerate(sizes, 1)
             if (came := self.survivors(batch, arm, invited))
+            and self.survivors(batch, other, invited)
         ]
         return heard_from(count_cohorts((), delivered))
 

@@ -8,8 +8,10 @@ probability at most p: per batch K − 1 comparisons and K moduli share what
 
 An arm whose cohort was void stays active: nothing is learnt about it in that batch, its
 users count as used, and the batch number moves on, so that batch sizes and levels
-never depend on what was seen. Only the last batch is smaller where fewer users are
-left (`tight`): its test takes exponents from the plan and prices from who came.
+never depend on what was seen. Two arms are compared over the batches in which both have
+a sum (`tight`): a drift that is the same for all arms favours neither. Only the last
+batch is smaller where fewer users are left (`tight`): its test takes exponents from the
+plan and prices from who came.
 
 A control that is kept leaves the race when it falls, but goes on getting people: it is
 compared with every arm until the end.
@@ -25,6 +27,7 @@ import numpy as np
 
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import round_up_digits
+from wallflower.strategy.bandit.cells import Doubles
 from wallflower.strategy.bandit.margin import find_ending
 from wallflower.strategy.bandit.policy import (
     Arm,
@@ -33,8 +36,14 @@ from wallflower.strategy.bandit.policy import (
     EliminationReason,
     Ending,
 )
-from wallflower.strategy.bandit.recorded import RecordedPolicy, check_outcomes
+from wallflower.strategy.bandit.recorded import (
+    ArmRecord,
+    RecordedPolicy,
+    check_outcomes,
+)
 from wallflower.strategy.bandit.schedule import History, last_size
+
+Side = tuple[History, Doubles]  # what was heard of an arm, and its sums
 
 
 class Elimination(RecordedPolicy):
@@ -61,9 +70,12 @@ class Elimination(RecordedPolicy):
         for arm, users in asked.items():
             self._records[arm].users += users
         group = self._evidence.group_of(self._batch)
-        for outcome in outcomes:
-            self._records[outcome.arm].add(outcome, self._batch, group)
         heard = {outcome.arm for outcome in outcomes}
+        whole = heard == asked.keys()
+        for outcome in outcomes:
+            self._records[outcome.arm].add(outcome, self._batch, group, whole=whole)
+        for arm in asked.keys() - heard if heard else ():
+            self._records[arm].lost.append(self._batch)
         self._drop([arm for arm in self._active() if arm in heard])
         self._finished = self._find_ending()
         self._batch += 1
@@ -106,20 +118,13 @@ class Elimination(RecordedPolicy):
         """Say whether the margin ends it after this batch."""
         if self.spec.margin is None:
             return None
-        groups, margin = self._evidence.group_of(self._batch) + 1, self.spec.margin
-        asked, active = self._asked(), self._active()
-        sides = {
-            arm: (self._records[arm].heard, self._records[arm].row(groups))
-            for arm in asked
-        }
-        estimates = {}
-        for arm, (heard, row) in sides.items():
-            users = self._evidence.delivered(heard, self._batch).users
-            estimates[arm] = float(self._evidence.estimates(users, row)[0])
+        asked, active, margin = self._asked(), self._active(), self.spec.margin
+        estimates = self._estimate(asked)
 
         def is_within(arm: Arm, rival: Arm) -> bool:
+            one, other = self._sides(arm, rival)
             found = self._evidence.compare(
-                self._batch, sides[arm], sides[rival], shift=-float(margin)
+                self._batch, one, other, shift=-float(margin)
             )
             return bool(found.falls[0])
 
@@ -161,35 +166,50 @@ class Elimination(RecordedPolicy):
         """Compare every arm with the leader of this batch's arms."""
         if len(heard) < 2:
             return {}
-        alike: defaultdict[History, list[Arm]] = defaultdict(list)
-        for arm in heard:
-            alike[self._records[arm].heard].append(arm)
-        groups = self._evidence.group_of(self._batch) + 1
-        rows = {arm: self._records[arm].row(groups) for arm in heard}
-        estimates: dict[Arm, float] = {}
-        for side, members in alike.items():
-            users = self._evidence.delivered(side, self._batch).users
-            table = np.concatenate([rows[arm] for arm in members])
-            found = self._evidence.estimates(users, table)
-            estimates |= zip(members, found.tolist(), strict=True)
+        estimates = self._estimate(heard)
         leader = max(heard, key=lambda arm: estimates[arm])
-        leading_side = self._records[leader].heard
+        # Rivals that were heard in the same rounds are looked at together.
+        alike: defaultdict[tuple[History, History], list[tuple[Arm, Doubles, Doubles]]]
+        alike = defaultdict(list)
+        for arm in heard:
+            if arm != leader:
+                one, other = self._sides(leader, arm)
+                alike[one[0], other[0]].append((arm, one[1], other[1]))
         losers: dict[Arm, EliminationReason] = {}
-        for side, members in alike.items():
-            rivals = [arm for arm in members if arm != leader]
-            if not rivals:
-                continue
-            leading = np.repeat(rows[leader], len(rivals), axis=0)
-            trailing = np.concatenate([rows[arm] for arm in rivals])
+        for (leading, trailing), rivals in alike.items():
+            arms, above, below = zip(*rivals, strict=True)
             verdict = self._evidence.compare(
-                self._batch, (leading_side, leading), (side, trailing)
+                self._batch,
+                (leading, np.concatenate(above)),
+                (trailing, np.concatenate(below)),
             )
             for place in np.flatnonzero(verdict.falls).tolist():
-                arm = rivals[place]
+                arm = arms[place]
                 lead = estimates[leader] - estimates[arm]
                 chance = self._chance(float(verdict.evidence[place]))
                 losers[arm] = EliminationReason(leader, _round(lead), chance=chance)
         return losers
+
+    def _estimate(self, arms: Sequence[Arm]) -> dict[Arm, float]:
+        """Return the arms' estimates; those with one history are made together."""
+        alike: defaultdict[History, list[Arm]] = defaultdict(list)
+        for arm in arms:
+            alike[self._records[arm].heard].append(arm)
+        estimates: dict[Arm, float] = {}
+        for heard, members in alike.items():
+            users = self._evidence.delivered(heard, self._batch).users
+            table = [self._side(self._records[arm])[1] for arm in members]
+            found = self._evidence.estimates(users, np.concatenate(table))
+            estimates |= zip(members, found.tolist(), strict=True)
+        return estimates
+
+    def _sides(self, arm: Arm, rival: Arm) -> tuple[Side, Side]:
+        """Return what two arms showed in the rounds in which both have a sum."""
+        one, other = self._records[arm], self._records[rival]
+        return self._side(one.without(other.lost)), self._side(other.without(one.lost))
+
+    def _side(self, record: ArmRecord) -> Side:
+        return record.heard, record.row(self._evidence.group_of(self._batch) + 1)
 
     def _chance(self, evidence: float) -> float:
         """Bound the chance of such evidence against the best arm, in two digits.

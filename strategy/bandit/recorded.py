@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -34,8 +34,9 @@ State: TypeAlias = Mapping[str, Any]  # JSON types
 Interval: TypeAlias = tuple[float, float, float]  # estimate, lower and upper end
 _TOGETHER = 256  # arms whose intervals are computed at once
 # Cohorts of one kind: how many, and the sum of their integers by their precision.
+# A round in which an arm had no sum is a kind of its own; its number is 0 elsewhere.
 Kind = tuple[int, int]
-Kinds = dict[tuple[CohortFacts, int], Kind]
+Kinds = dict[tuple[CohortFacts, int, int], Kind]
 
 
 @dataclass(slots=True)
@@ -44,8 +45,9 @@ class ArmRecord:
 
     Attributes
     ----------
-    groups : what came, by the group of the plan, the cohort's facts and its precision.
+    groups : what came, by the group of the plan and the kind of cohort.
     users : asked, delivered or not.
+    lost : rounds in which it was asked and had no sum, but another arm had.
     last : place in the plan of the newest cohort that came, 0 before the first.
     latest : what that cohort was.
     reason : why the sums put it out.
@@ -54,6 +56,7 @@ class ArmRecord:
 
     groups: dict[int, Kinds] = field(default_factory=dict)
     users: int = 0
+    lost: list[int] = field(default_factory=list)
     last: int = 0
     latest: CohortFacts | None = None
     eliminated_in: int | None = None
@@ -74,20 +77,40 @@ class ArmRecord:
             counts: dict[int, dict[CohortFacts, int]] = {}
             for number, kinds in self.groups.items():
                 counts[number] = defaultdict(int)
-                for (facts, _), (count, _) in kinds.items():
+                for (facts, _, _), (count, _) in kinds.items():
                     counts[number][facts] += count
             self._heard = heard_from(counts)
         return self._heard
 
-    def add(self, outcome: CohortSum, place: int, group: int) -> None:
-        """Take a delivered cohort, which the plan has at `place` in `group`."""
+    def add(
+        self, outcome: CohortSum, place: int, group: int, *, whole: bool = True
+    ) -> None:
+        """Take a delivered cohort, which the plan has at `place` in `group`.
+
+        `whole`: every arm that was asked in its round has a sum.
+        """
         facts = CohortFacts(
             outcome.cohort_size, outcome.honest_floor, outcome.survivors
         )
         kinds = self.groups.setdefault(group, {})
-        count, total = kinds.get((facts, outcome.precision), (0, 0))
-        kinds[facts, outcome.precision] = count + 1, total + outcome.total
+        kind = facts, outcome.precision, 0 if whole else place
+        count, total = kinds.get(kind, (0, 0))
+        kinds[kind] = count + 1, total + outcome.total
         self.last, self.latest, self._heard = place, facts, None
+
+    def without(self, rounds: Collection[int]) -> ArmRecord:
+        """Return what came in other rounds than these; itself if all did.
+
+        Two arms are compared over the rounds in which both have a sum: rates that
+        drift for all arms alike would make the arm look worse that missed a good one.
+        """
+        groups = {
+            number: {
+                kind: sums for kind, sums in kinds.items() if kind[2] not in rounds
+            }
+            for number, kinds in self.groups.items()
+        }
+        return self if groups == self.groups else ArmRecord(groups, last=self.last)
 
     def people(self) -> int:
         """Count the people in its sums."""
@@ -98,7 +121,7 @@ class ArmRecord:
         newest = max(self.groups)
         users = sum(
             count * facts.survivors
-            for (facts, _), (count, _) in self.groups[newest].items()
+            for (facts, _, _), (count, _) in self.groups[newest].items()
         )
         return float(self._sum(newest) / users)
 
@@ -115,23 +138,27 @@ class ArmRecord:
 
     def _sum(self, group: int) -> Fraction:
         kinds = self.groups[group].items()
-        parts = (Fraction(total, precision) for (_, precision), (_, total) in kinds)
+        parts = (Fraction(total, precision) for (_, precision, _), (_, total) in kinds)
         return sum(parts, Fraction(0))
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON types; a kind is written as size, floor, survivors, precision."""
+        """Return JSON types.
+
+        A kind is written as size, floor, survivors, precision and round, or 0.
+        """
         return {
             "groups": {
                 str(number): {
-                    ":".join(map(str, (*_written(facts), precision))): [
+                    ":".join(map(str, (*_written(facts), precision, alone))): [
                         count,
                         str(total),
                     ]
-                    for (facts, precision), (count, total) in kinds.items()
+                    for (facts, precision, alone), (count, total) in kinds.items()
                 }
                 for number, kinds in self.groups.items()
             },
             "users": self.users,
+            "lost": list(self.lost),
             "last": self.last,
             "latest": None if self.latest is None else list(_written(self.latest)),
             "eliminated_in": self.eliminated_in,
@@ -147,11 +174,13 @@ class ArmRecord:
         for number, kinds in table["groups"].items():
             groups[int(number)] = {}
             for name, (count, total) in kinds.items():
-                *facts, precision = map(int, name.split(":"))
-                groups[int(number)][CohortFacts(*facts), precision] = count, int(total)
+                *facts, precision, alone = map(int, name.split(":"))
+                kind = CohortFacts(*facts), precision, alone
+                groups[int(number)][kind] = count, int(total)
         return cls(
             groups=groups,
             users=table["users"],
+            lost=list(table["lost"]),
             last=table["last"],
             latest=None if table["latest"] is None else CohortFacts(*table["latest"]),
             eliminated_in=table["eliminated_in"],

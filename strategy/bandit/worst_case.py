@@ -152,8 +152,7 @@ class WorstCase:
         return not all(
             self._evidence.compare(
                 self._now,
-                self._side(self._records[arm], arm, self._now, outcome=0),
-                self._side(self._records[rival], rival, self._now, outcome=1),
+                *self._sides(self._records, arm, rival, self._now),
                 shift=-float(margin),
             ).falls[0]
             for arm, rival in pairs
@@ -168,18 +167,15 @@ class WorstCase:
         batch = min(self._last_batch(arm), self._last_batch(other))
         if not batch:
             return NOTHING_HEARD
-        both = tuple((self._earlier[batch][number], number) for number in (arm, other))
+        known = self._earlier[batch]
+        one, two = known[arm], known[other]
         answered = [
-            (one.heard, one.row(self._evidence.group_of(batch) + 1)) for one, _ in both
+            (record.heard, record.row(self._evidence.group_of(batch) + 1))
+            for record in (one.without(two.lost), two.without(one.lost))
         ]
         means = [self._mean(*side, batch) for side in answered]
-        low, high = (
-            [
-                self._side(one, number, batch, outcome=outcome)
-                for (one, number), outcome in zip(both, outcomes, strict=True)
-            ]
-            for outcomes in ((0, 1), (1, 0))
-        )
+        low = self._sides(known, arm, other, batch)
+        high = self._sides(known, other, arm, batch)[::-1]
         return Pair(
             means[0],
             means[1],
@@ -220,16 +216,35 @@ class WorstCase:
             for other in rivals
         }
         leader = max(rivals, key=lambda other: self._mean(*lowest[other], batch))
-        verdict = self._evidence.compare(
-            batch,
-            lowest[leader],
-            self._side(records[arm], arm, batch, outcome=1),
-        )
-        return bool(verdict.falls[0])
+        sides = self._sides(records, leader, arm, batch)
+        return bool(self._evidence.compare(batch, *sides).falls[0])
 
     def _mean(self, heard: History, sums: Doubles, batch: int) -> float:
         users = self._evidence.delivered(heard, batch).users
         return float(self._evidence.estimates(users, sums)[0])
+
+    def _sides(
+        self, records: Sequence[ArmRecord], arm: Arm, rival: Arm, batch: int
+    ) -> tuple[Side, Side]:
+        """Return two arms with the outcomes of the missing that speak against `arm`.
+
+        They are compared over the rounds in which both have a sum. Where people of void
+        cohorts count as missing, every round has one.
+        """
+        one, other = (
+            records[number].without(
+                [
+                    place
+                    for place in records[against].lost
+                    if (against, place) not in self._void
+                ]
+            )
+            for number, against in ((arm, rival), (rival, arm))
+        )
+        return (
+            self._side(one, arm, batch, outcome=0),
+            self._side(other, rival, batch, outcome=1),
+        )
 
     def _side(
         self, record: ArmRecord, arm: Arm, batch: int, *, outcome: int

@@ -31,7 +31,7 @@ from wallflower.strategy.store.entries import (
 
 # Also counts up when a policy decides otherwise by the same sums: a record is judged by
 # the rule that made it.
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 JOURNAL_SCHEMA = (
     """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;

@@ -92,7 +92,7 @@ def test_a_record_of_another_version_is_refused_by_its_number(
 ) -> None:
     with closing(sqlite3.connect(run_dir / "journal.sqlite")) as database:
         database.execute(f"PRAGMA user_version = {schema}")
-    refused = f"has schema {schema}, this program reads 9"
+    refused = f"has schema {schema}, this program reads 10"
     with pytest.raises(JournalError, match=refused):
         Journal.read(run_dir)
 
