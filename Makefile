@@ -288,7 +288,7 @@ bench-decide: env  ## users until one arm is left, beside other rules, and what 
 bench-schedules: env  ## users and rounds by first batch and ratio, on instances outside bench-decide: how the defaults were chosen
 	$(BIN)/python -m benchmarks.schedules
 
-check-decide: env  ## the best arm is dropped with probability at most p: 2,000 runs each of 130 fields (RUNS=, ONLY=, KEEP=, WRITE=)
+check-decide: env  ## the best arm is dropped with probability at most p: 2,000 runs each of 118 fields (RUNS=, ONLY=, KEEP=, WRITE=)
 	$(BIN)/python -m benchmarks.decide_errors $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only "$(ONLY)") $(if $(KEEP),--keep $(KEEP)) $(if $(WRITE),--write $(WRITE))
 
 check-differences: env  ## coverage of differences, false "equal", false "futile": 2,000 runs each of 24 settings (RUNS=, ONLY=, WRITE=)
