@@ -22,12 +22,12 @@ import psutil
 from tests.support.postgres_server import running_postgres
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.strategy.config import ExperimentConfig, ExperimentSettings
+from wallflower.strategy.sections import StoreSettings
 from wallflower.strategy.store.entries import CohortRecord
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_register import SeatRegister
 from wallflower.strategy.store.seat_store import SeatStore
 from wallflower.strategy.store.seats import SeatedCohort
-from wallflower.strategy.store_settings import StoreSettings
 
 ARMS = ("a", "b", "c", "d")
 ANSWER_BYTES = 2500  # with a proof of range

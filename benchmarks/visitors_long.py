@@ -46,9 +46,8 @@ from wallflower.strategy.config import (
     ExperimentSettings,
     PolicySettings,
 )
+from wallflower.strategy.sections import StoreSettings, VisitorSettings
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store_settings import StoreSettings
-from wallflower.strategy.visitor_settings import VisitorSettings
 
 _AT_ONCE, _FIRST_BATCH = 48, 5_000
 _KILL_EVERY_S = 60.0

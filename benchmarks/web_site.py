@@ -45,12 +45,12 @@ from wallflower.strategy.config import (
 )
 from wallflower.strategy.run.arriving.orchestrator import VisitorOrchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
+from wallflower.strategy.sections import VisitorSettings
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_store import SeatQueue, SeatStore
 from wallflower.strategy.store.spool import Spool
 from wallflower.strategy.transport.memory import MemoryTransport
 from wallflower.strategy.transport.visitors.handler import VisitorHandler, VisitorRun
-from wallflower.strategy.visitor_settings import VisitorSettings
 
 RUN = "onboarding"
 ARMS = ("short-form", "long-form")

@@ -30,9 +30,12 @@ from wallflower.protocol.rewards.tables import dealt_out
 from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE, check_backend
 from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
 from wallflower.protocol.secure_sum.threat import Threat
-from wallflower.strategy.contact import ContactSettings
-from wallflower.strategy.store_settings import StoreSettings
-from wallflower.strategy.visitor_settings import VisitorSettings, check_visitors
+from wallflower.strategy.sections import (
+    ContactSettings,
+    StoreSettings,
+    VisitorSettings,
+    check_visitors,
+)
 
 TRANSPORTS = ("auto", "memory", "grpc", "flower")
 INPUTS = ("trusted", "proved")

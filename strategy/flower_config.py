@@ -13,13 +13,17 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from wallflower.protocol.errors import ConfigError
+from wallflower.protocol.identity.enrolment import SEED_FILE, EnrolmentKey
 from wallflower.strategy.config import (
     ExperimentConfig,
     config_from_canonical,
     load_config,
 )
+
+FAILURE_FILE: Final = "failure.json"  # what ended the run early: class, text, exit code
 
 
 def experiment(run_config: Mapping[str, object]) -> ExperimentConfig:
@@ -71,3 +75,22 @@ def run_directory(
         return Path(str(run_config["run-dir"]))
     home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
     return home / "wallflower" / f"{config.experiment.name}-{flower_run_id}"
+
+
+# An enrolment key for simulated nodes, which live in many processes.
+#
+# In a simulation all is in one hand, so the key that admits nodes lies in the run
+# directory and every process derives the nodes' identities from it. That makes sums
+# sized for a malicious server run as they would in a deployment; it protects nobody.
+
+
+def simulated_enrolment_key(config: ExperimentConfig, run_dir: Path) -> bytes | None:
+    """Return the public key where the threat needs one; make the key for a new run."""
+    if config.secure_sum.server != "malicious":
+        return None
+    path = run_dir / SEED_FILE
+    if not path.exists():
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(file, "wb") as handle:
+            handle.write(EnrolmentKey.generate().private_bytes())
+    return EnrolmentKey.from_private_bytes(path.read_bytes()).public_key

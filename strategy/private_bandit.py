@@ -35,13 +35,13 @@ from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.messages.port import NodeTransport
 from wallflower.protocol.rewards.seeded import TEST_MODE
 from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.flower_config import simulated_enrolment_key
 from wallflower.strategy.flower_log import FlowerLog, shorten_failures
 from wallflower.strategy.named_arm import NamedArm, describe_arms, name_arms
 from wallflower.strategy.own_loop import run_to_end
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.run.run_state import round_after_retirement
-from wallflower.strategy.simulated_trust import simulated_enrolment_key
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.run_store import has_run

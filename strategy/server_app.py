@@ -14,9 +14,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from wallflower.protocol.errors import WallflowerError
 from wallflower.protocol.files.private import private_directory, write_anew
-from wallflower.strategy.flower_config import experiment, run_directory
+from wallflower.strategy.flower_config import FAILURE_FILE, experiment, run_directory
 from wallflower.strategy.private_bandit import PrivateBandit, engine_of
-from wallflower.strategy.server_app_files import FAILURE_FILE
 from wallflower.strategy.store.event_log import EventLog
 
 app = ServerApp()

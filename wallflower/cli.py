@@ -22,25 +22,21 @@ import typer.core
 import typer.main
 
 from wallflower.commands import keys
-from wallflower.commands.archive import archive
 from wallflower.commands.check import check
-from wallflower.commands.export import export
 from wallflower.commands.figures import figures
-from wallflower.commands.group import Commands, ReaderGoneError
-from wallflower.commands.invite import invite
+from wallflower.commands.keys import invite
 from wallflower.commands.new import new
-from wallflower.commands.plan import plan
-from wallflower.commands.poll import poll
-from wallflower.commands.report import report
+from wallflower.commands.node import poll, trustee, withdraw
+from wallflower.commands.options import (
+    ClickException,
+    Commands,
+    NoArgsIsHelpError,
+    ReaderGoneError,
+)
+from wallflower.commands.planning import plan, sheet, simulate
+from wallflower.commands.record import archive, export, report
 from wallflower.commands.run import pause, resume, retire, run, status, verify
-from wallflower.commands.serve import serve
-from wallflower.commands.sheet import sheet
-from wallflower.commands.shuffler import shuffler
-from wallflower.commands.simulate import simulate
-from wallflower.commands.trustee import trustee
-from wallflower.commands.usage import ClickException, NoArgsIsHelpError
-from wallflower.commands.watch import watch
-from wallflower.commands.withdraw import withdraw
+from wallflower.commands.servers import serve, shuffler, watch
 from wallflower.output import error_json, print_json
 from wallflower.protocol.errors import UnavailableError, WallflowerError
 from wallflower.version import __version__

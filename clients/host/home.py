@@ -20,8 +20,12 @@ its folder. Nothing in it comes from the server.
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +36,6 @@ from google.protobuf.message import DecodeError
 from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.host import invitations
 from wallflower.clients.host.assemble import NodeSetup, make_node
-from wallflower.clients.host.lock import node_lock
 from wallflower.clients.host.outcome_counts import add_counts
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
@@ -354,3 +357,24 @@ async def _check_route(ledger: Ledger, name: str, body: bytes) -> None:
             RefusalCode.RUN_CONNECTED,
             "this node is connected to the run's gRPC server and takes no messages",
         )
+
+
+@contextmanager
+def node_lock(home: Path) -> Iterator[None]:
+    """Hold a node's lock; RefusalError ``node-busy`` if another message has it.
+
+    The kernel frees the lock when its process dies.
+    """
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(home / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RefusalError(
+                RefusalCode.NODE_BUSY,
+                "this node is still working on an earlier message",
+            ) from None
+        yield
+    finally:
+        os.close(lock)

@@ -7,8 +7,7 @@ take weeks. It opens a sum only on its own policy's terms.
 from __future__ import annotations
 
 from wallflower.clients.host import invitations
-from wallflower.clients.host.home import NodeHome
-from wallflower.clients.host.lock import node_lock
+from wallflower.clients.host.home import NodeHome, node_lock
 from wallflower.clients.node.sessions import SessionStore
 from wallflower.clients.node.spends import OneTimeAnswer
 from wallflower.clients.transport.grpc_client import (

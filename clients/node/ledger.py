@@ -40,8 +40,7 @@ from wallflower.protocol.errors import (
     RefusalError,
     UnavailableError,
 )
-from wallflower.protocol.files.closing import Closing
-from wallflower.protocol.files.sqlite import open_database, transaction
+from wallflower.protocol.files.sqlite import Closing, open_database, transaction
 from wallflower.protocol.refusals import RefusalCode
 
 # What reading a row raises that nobody could have written.

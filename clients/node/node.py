@@ -40,7 +40,7 @@ from wallflower.protocol.errors import (
     WallflowerError,
 )
 from wallflower.protocol.identity.canonical import digest
-from wallflower.protocol.messages.left_out import mark_users, pack_left_out
+from wallflower.protocol.messages.describe import mark_users, pack_left_out
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow

@@ -17,6 +17,7 @@ from wallflower.clients.secure_sum.machine import (
     SessionParams,
 )
 from wallflower.clients.secure_sum.plus_checks import (
+    PlusMemory,
     check_confirmations,
     check_neighbours,
     check_roster_shrank,
@@ -24,7 +25,6 @@ from wallflower.clients.secure_sum.plus_checks import (
     check_survivors,
     check_unmask,
 )
-from wallflower.clients.secure_sum.plus_memory import PlusMemory
 from wallflower.protocol.errors import (
     AuthenticationError,
     RefusalError,

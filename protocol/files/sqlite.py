@@ -8,11 +8,30 @@ second process waits for the first, and a transaction keeps everything or nothin
 from __future__ import annotations
 
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from wallflower.protocol.files.private import private_file
+
+# A file that is closed at the end of its ``with``.
+
+
+class Closing(ABC):
+    """Something open that must be closed, whatever happens meanwhile."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it."""
+
 
 _WAIT_S = 30.0
 # The primary codes of what SQLite says where it may not make a file.

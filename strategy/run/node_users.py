@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from wallflower.protocol.messages.left_out import Mask
+from wallflower.protocol.messages.describe import Mask
 
 Pseudonym: TypeAlias = str
 

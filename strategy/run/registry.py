@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from wallflower.protocol.errors import InputError, MalformedMessageError
 from wallflower.protocol.identity.canonical import check_name
-from wallflower.protocol.messages.left_out import mark_users, unpack_left_out
+from wallflower.protocol.messages.describe import mark_users, unpack_left_out
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.privacy.honest_floor import SPARE, Floor, FloorRule
 from wallflower.protocol.wire.node_pb2 import Accepted

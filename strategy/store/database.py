@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from wallflower.protocol.errors import UnavailableError, WallflowerError
-from wallflower.protocol.files.closing import Closing
 from wallflower.protocol.files.sqlite import (
+    Closing,
     open_database,
     read_database,
     transaction,

@@ -18,8 +18,8 @@ from types import UnionType
 from typing import Any
 
 from wallflower.protocol.errors import UnavailableError
-from wallflower.protocol.files.closing import Closing
 from wallflower.protocol.files.private import private_file
+from wallflower.protocol.files.sqlite import Closing
 from wallflower.strategy.store import events
 from wallflower.strategy.store.events import Event
 

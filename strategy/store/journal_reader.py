@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wallflower.protocol.errors import JournalError, UnavailableError
-from wallflower.protocol.files.closing import Closing
+from wallflower.protocol.files.sqlite import Closing
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.strategy.config import ExperimentConfig, config_from_canonical
 from wallflower.strategy.store import archive_sql, chain, event_log, sql

@@ -21,7 +21,7 @@ from wallflower.protocol.errors import (
     UnavailableError,
     WallflowerError,
 )
-from wallflower.protocol.files.closing import Closing
+from wallflower.protocol.files.sqlite import Closing
 from wallflower.strategy.store import seat_sql
 from wallflower.strategy.store.database import Database, repeats
 from wallflower.strategy.store.journal import Journal

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from wallflower.protocol.errors import JournalError
-from wallflower.protocol.files.closing import Closing
+from wallflower.protocol.files.sqlite import Closing
 from wallflower.protocol.secure_sum.session import PartyId, SecureSum, Void
 from wallflower.strategy.store import sql
 from wallflower.strategy.store.database import (

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from wallflower.strategy.transport.grpc.stats import GrpcServerStats
-from wallflower.strategy.watch.metrics import Metrics
+from wallflower.strategy.watch.observing import Metrics
 from wallflower.strategy.watch.telemetry import RunMetrics
 
 ROOT = Path(__file__).resolve().parents[2]

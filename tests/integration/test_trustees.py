@@ -29,10 +29,10 @@ from wallflower.strategy.config import (
     TransportSettings,
 )
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import VisitorSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_store import SeatStore
-from wallflower.strategy.visitor_settings import VisitorSettings
 
 NAMES = tuple(f"trustee-{number}" for number in range(5))
 RUN = "with-trustees"

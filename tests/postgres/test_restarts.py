@@ -20,11 +20,11 @@ from tests.strategy.store.test_journal import cohort, config, finished, summed
 from tests.support.postgres_server import PostgresServer
 from tests.support.stored_seats import FIRST, Server, names
 from wallflower.protocol.errors import JournalError, UnavailableError
+from wallflower.strategy.sections import StoreSettings
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.postgres import lease
 from wallflower.strategy.store.run_store import is_held
 from wallflower.strategy.store.seats import AnswerResult, SeatCounts, TakenSeat
-from wallflower.strategy.store_settings import StoreSettings
 
 RESTARTS = 2
 

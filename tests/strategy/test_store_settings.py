@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.store_settings import StoreSettings
+from wallflower.strategy.sections import StoreSettings
 
 
 def test_a_run_is_kept_in_its_directory_unless_a_database_is_named() -> None:

@@ -27,6 +27,7 @@ from wallflower.strategy.config import (
 from wallflower.strategy.run.arriving.orchestrator import VisitorOrchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import VisitorSettings
 from wallflower.strategy.store.database import Database, Transaction
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal
@@ -34,7 +35,6 @@ from wallflower.strategy.store.seat_store import SeatStore
 from wallflower.strategy.store.seats import TakenSeat
 from wallflower.strategy.store.spool import Spool
 from wallflower.strategy.transport.memory import MemoryTransport
-from wallflower.strategy.visitor_settings import VisitorSettings
 
 RUN = "arriving"
 

@@ -17,14 +17,13 @@ from wallflower.strategy.config import (
     PrivacySettings,
     SecureSumSettings,
 )
+from wallflower.strategy.sections import StoreSettings, VisitorSettings
 from wallflower.strategy.secure_sum.contributions import SeatTerms
 from wallflower.strategy.store.entries import CohortRecord
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_register import SeatRegister
 from wallflower.strategy.store.seat_store import SeatQueue, SeatStore
-from wallflower.strategy.store_settings import StoreSettings
 from wallflower.strategy.transport.visitors.handler import VisitorHandler, VisitorRun
-from wallflower.strategy.visitor_settings import VisitorSettings
 
 
 class SeatServer:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tests.strategy.store.test_journal import config
 from wallflower.strategy.config import PrivacySettings
+from wallflower.strategy.sections import StoreSettings
 from wallflower.strategy.store.entries import CohortRecord
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_register import SeatRegister
 from wallflower.strategy.store.seat_store import SeatStore
 from wallflower.strategy.store.seats import SeatedCohort
-from wallflower.strategy.store_settings import StoreSettings
 
 FIRST, SECOND = b"1" * 16, b"2" * 16
 NOW, SEATS_UNTIL, ANSWERS_UNTIL = 1000.0, 1100.0, 1200.0

@@ -38,12 +38,11 @@ from wallflower.strategy.config import (
     PolicySettings,
 )
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import StoreSettings, VisitorSettings
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.run_store import is_held
 from wallflower.strategy.store.seat_store import SeatStore
 from wallflower.strategy.store.seats import RUN_OVER, SeatedCohort
-from wallflower.strategy.store_settings import StoreSettings
-from wallflower.strategy.visitor_settings import VisitorSettings
 
 RUN = "soak"
 ARMS = ("a", "b")

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from wallflower.cli import command_line
-from wallflower.keys.inviter import INVITER_KEY, INVITER_PUBLIC, Inviter
+from wallflower.keys.store import INVITER_KEY, INVITER_PUBLIC, Inviter
 from wallflower.protocol.errors import AuthenticationError
 from wallflower.protocol.files.keyfiles import read_public
 from wallflower.protocol.identity.enrolment import Trust

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from wallflower.commands.group import Commands
+from wallflower.commands.options import Commands, Format
 
 app = typer.Typer(
     cls=Commands,
@@ -23,7 +23,6 @@ app = typer.Typer(
 
 Folder = Annotated[Path, typer.Option("--keys", help="Folder of the keys.")]
 Days = Annotated[int, typer.Option(min=1, max=3650, help="How long it is valid.")]
-Format = Annotated[str, typer.Option("--format", help="human or json.")]
 Addresses = Annotated[
     list[str],
     typer.Option("--address", help="Name or IP that nodes dial; repeat for more."),
@@ -186,3 +185,40 @@ def _say(output: str, command: str, facts: dict[str, object], human: str) -> Non
         typer.echo(json.dumps(envelope))
     else:
         typer.echo(human)
+
+
+# ``wallflower invite``: one-time invitations for people who arrive.
+
+
+def invite(
+    count: Annotated[int, typer.Argument(min=1, help="How many people to invite.")],
+    keys: Annotated[Path, typer.Option(help="Folder of the inviter's key.")],
+    days: Annotated[int, typer.Option(min=1, max=3650, help="How long good.")] = 30,
+    output: Format = "human",
+) -> None:
+    """Make invitations, one a line; the first use makes the inviter's key."""
+    import datetime
+
+    from wallflower.keys.store import INVITER_PUBLIC, Inviter
+    from wallflower.output import print_json
+    from wallflower.protocol.files.sections import one_of
+
+    one_of("format", output, ("human", "json"))
+    inviter = Inviter(keys)
+    if inviter.is_new:
+        typer.echo(
+            f"{keys / INVITER_PUBLIC}: to the operator (visitors.inviter) and to every "
+            "trustee. Keep the key beside it away from the server.",
+            err=True,
+        )
+    made = inviter.invite(count, days=days, now=datetime.datetime.now(datetime.UTC))
+    if output == "human":
+        for invitation in made:
+            typer.echo(invitation.text())
+        return
+    rows = []
+    for invitation in made:
+        certificate = invitation.identity.certificate
+        assert certificate is not None
+        rows.append({"invitation": invitation.text(), "serial": certificate.serial})
+    print_json("invite", {"invitations": rows})

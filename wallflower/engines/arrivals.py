@@ -21,8 +21,13 @@ from wallflower.clients.node.sessions import SessionStore
 from wallflower.engines.population import hosted_ledger, hosted_setup, trustee_names
 from wallflower.engines.registry import EngineJob
 from wallflower.protocol.errors import InputError, first_error
-from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity, Trust
-from wallflower.protocol.identity.simulated import SEED_FILE, simulated_identity
+from wallflower.protocol.identity.enrolment import (
+    SEED_FILE,
+    EnrolmentKey,
+    NodeIdentity,
+    Trust,
+    simulated_identity,
+)
 from wallflower.protocol.visitors import ARRIVAL_BYTES, ENROLLED, INVITED
 from wallflower.results.run_folder import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig

@@ -57,8 +57,8 @@ from wallflower.protocol.errors import (
 from wallflower.protocol.numbers import whole
 from wallflower.results.run_folder import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.flower_config import FAILURE_FILE
 from wallflower.strategy.run.run_state import round_after_retirement
-from wallflower.strategy.server_app_files import FAILURE_FILE
 from wallflower.strategy.store import event_log
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.run_store import is_held, requests_of

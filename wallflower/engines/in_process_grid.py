@@ -22,7 +22,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from wallflower.clients.host.simulated import simulated_here
+from wallflower.clients.host.assemble import simulated_here
 
 NodeConfig = Mapping[str, bool | float | int | str]
 _RUN_ID = 1

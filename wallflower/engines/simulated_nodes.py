@@ -23,8 +23,12 @@ from wallflower.engines.population import (
     users_of,
 )
 from wallflower.protocol.errors import InputError
-from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
-from wallflower.protocol.identity.simulated import SEED_FILE, simulated_identity
+from wallflower.protocol.identity.enrolment import (
+    SEED_FILE,
+    EnrolmentKey,
+    NodeIdentity,
+    simulated_identity,
+)
 from wallflower.protocol.wire.node_pb2 import (
     Description,
     NodeAnswer,

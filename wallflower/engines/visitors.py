@@ -29,7 +29,7 @@ from wallflower.strategy.transport.grpc.host import (
     revoked_serials,
     trustee_grpc,
 )
-from wallflower.strategy.transport.visitors.trust import visitor_trust
+from wallflower.strategy.transport.visitors.handler import visitor_trust
 from wallflower.strategy.watch.observing import observed
 from wallflower.strategy.watch.telemetry import fan_out
 

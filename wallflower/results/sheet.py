@@ -21,7 +21,7 @@ from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.sentences import Promise, odds_factor, percent
 from wallflower.results.page import fragment
 from wallflower.strategy.config import ExperimentConfig
-from wallflower.strategy.contact import ContactSettings
+from wallflower.strategy.sections import ContactSettings
 
 LANGUAGES = ("en", "de")
 _NEEDED = ("responsible", "email", "retention")

@@ -9,9 +9,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from wallflower.listening.connections import connection_options
 from wallflower.listening.health import HealthService
-from wallflower.listening.limits import address_of
+from wallflower.listening.limits import address_of, connection_options
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.identity.certificates import KeyPair
 from wallflower.protocol.visitors import LARGEST_POLL

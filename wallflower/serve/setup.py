@@ -15,8 +15,7 @@ from wallflower.protocol.files.keyfiles import read_private
 from wallflower.protocol.identity.certificates import KeyPair
 from wallflower.serve.gate import read_proxies
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.transport.visitors.handler import VisitorRun
-from wallflower.strategy.transport.visitors.trust import visitor_trust
+from wallflower.strategy.transport.visitors.handler import VisitorRun, visitor_trust
 
 
 @dataclass(frozen=True, slots=True)

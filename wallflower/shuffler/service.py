@@ -22,10 +22,10 @@ import grpc
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from wallflower.child import wait_for_parent_end
-from wallflower.listening.connections import connection_options
 from wallflower.listening.descriptors import streams_allowed
 from wallflower.listening.grpc_log import GrpcLines
 from wallflower.listening.health import HealthService
+from wallflower.listening.limits import connection_options
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.files.keyfiles import REVOKED, read_public
 from wallflower.protocol.files.watched import RevokedSerials

@@ -38,15 +38,12 @@ from wallflower.strategy.transport.grpc.admission import (
     TokenHolders,
 )
 from wallflower.strategy.transport.grpc.server import GrpcServer
-from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
 from wallflower.strategy.transport.node_inviter import InvitationPace, NodeInviter
 
 HOLDER = "flower/"  # + Flower's number of a node: whom a token is issued to
 SECRET_FILE = "run-token.secret"  # noqa: S105 (a file's name)
 _TOKEN_DAYS = 30
 _TRUSTEE_DAYS = 400  # rounds of people who arrive are long
-# How long nodes may need to come back after a restart before asking them fails.
-_RETURN_S = 60.0
 
 
 def enrolment_key(config: ExperimentConfig) -> bytes | None:
@@ -76,7 +73,7 @@ async def flower_grpc(
     root, server = grpc_certificates(transport)
     tokens = RunTokens(run_id, _run_secret(run_dir))
     admission = _admission(config, tokens, TokenHolders(HOLDER))
-    grpc_server = GrpcServer(admission, server, GrpcServerSettings(return_s=_RETURN_S))
+    grpc_server = GrpcServer(admission, server)
     listening = await grpc_server.open(f"{transport.host}:{transport.port}")
     address = transport.public_address or f"{transport.host}:{listening}"
     expiry = int(time.time()) + _TOKEN_DAYS * 86_400
@@ -133,9 +130,7 @@ async def trustee_grpc(
     transport = config.transport
     root, server = _kept_certificates(transport, run_dir)
     tokens = RunTokens(run_id, _run_secret(run_dir))
-    grpc_server = GrpcServer(
-        _admission(config, tokens, None), server, GrpcServerSettings(return_s=_RETURN_S)
-    )
+    grpc_server = GrpcServer(_admission(config, tokens, None), server)
     listening = await grpc_server.open(f"{transport.host}:{transport.port}")
     address = transport.public_address or f"{transport.host}:{listening}"
     expiry = int(time.time()) + _TRUSTEE_DAYS * 86_400

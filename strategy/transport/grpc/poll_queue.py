@@ -23,6 +23,8 @@ from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
 from wallflower.strategy.transport.grpc.stats import GrpcServerStats
 
 _MOST_PREPARED = 4
+# Of one polling node, read after it proved who it is.
+MOST_POLL_BYTES = 256 * 2**10
 
 
 class PollQueue:
@@ -81,7 +83,7 @@ class PollQueue:
         now: float,
     ) -> bytes:
         """Take a poll that was checked and give the reply; raises `RefusedError`."""
-        if len(raw) > self._settings.most_poll_bytes:
+        if len(raw) > MOST_POLL_BYTES:
             raise RefusedError("too-large")
         if hashlib.sha256(raw).digest() != handshake.digest:
             raise RefusedError("malformed-message")
@@ -138,7 +140,7 @@ class PollQueue:
         if any(not _is_sound(answer) for answer in brought.answers):
             raise RefusedError("malformed-message")
         asked = node_service_pb2.PollReplyBody(
-            most_bytes=self._settings.most_poll_bytes,
+            most_bytes=MOST_POLL_BYTES,
             trust_label=self._admission.label,
         )
         for answer in brought.answers:

@@ -39,6 +39,7 @@ _SERVICE = "wallflower.v1.NodeService"
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 # Room for field numbers, lengths and ids around the body of a request.
 _FRAME_BYTES = 1024
+_CLOSING_S = 5.0  # how long a graceful shutdown waits for nodes to hang up
 
 
 class GrpcServer:
@@ -158,7 +159,7 @@ class GrpcServer:
                 stream.end("server-closing")
             else:
                 stream.say_run_over(run_over)
-        await self._until(lambda: not self._streams, self._settings.closing_s)
+        await self._until(lambda: not self._streams, _CLOSING_S)
         for stream in list(self._streams.values()):
             stream.end("server-closing")
         if run_over is not None:  # polling nodes hear of it when they come by

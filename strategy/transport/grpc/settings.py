@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from wallflower.listening.connections import connection_options
 from wallflower.listening.descriptors import RESERVED
+from wallflower.listening.limits import connection_options
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.numbers import whole
 
@@ -39,9 +39,7 @@ class GrpcServerSettings:
     beats_per_s : int
         Heartbeats of all nodes together; with many nodes each is told to beat more
         seldom, so that waiting costs the same whatever their number.
-    most_poll_bytes : int
-        Largest message of a polling node, read after it proved who it is.
-    most_polling : int
+    most_polling_nodes : int
         Nodes known to come by; the next one is refused.
     poll_s : float
         How long polling nodes are told to stay away, at least.
@@ -56,8 +54,6 @@ class GrpcServerSettings:
     return_s : float
         How long a node that lost its stream may take to come back before what it was
         asked fails with ``node-gone``.
-    closing_s : float
-        How long a graceful shutdown waits for nodes to hang up.
     """
 
     most_bytes: int = 4 * 2**20
@@ -72,15 +68,13 @@ class GrpcServerSettings:
     refusals_burst: int = 200
     heartbeat_s: float = 10.0
     beats_per_s: int = 10
-    most_poll_bytes: int = 256 * 2**10
     most_polling_nodes: int = 200_000
     poll_s: float = 10.0
     polls_per_s: int = 100
     polls_burst: int = 20
     farewell_s: float = 30.0
     handshake_s: float = 15.0
-    return_s: float = 30.0
-    closing_s: float = 5.0
+    return_s: float = 60.0
 
     def __post_init__(self) -> None:
         """Refuse limits that would let nothing through."""

@@ -17,18 +17,22 @@ from typing import Final, Protocol
 
 from wallflower.protocol.errors import (
     AuthenticationError,
+    ConfigError,
     JournalError,
     MalformedMessageError,
     ProtocolError,
     RefusalError,
     UnavailableError,
 )
+from wallflower.protocol.files.keyfiles import REVOKED, read_public
+from wallflower.protocol.files.watched import RevokedSerials
 from wallflower.protocol.identity.canonical import check_name
 from wallflower.protocol.identity.enrolment import Trust, verify_signature
 from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.visitors import (
     ARRIVAL_BYTES,
+    ENROLLED,
     LARGEST_POLL,
     LONGEST_STAY_S,
     OPEN,
@@ -43,6 +47,7 @@ from wallflower.protocol.wire.visitors_pb2 import (
     VisitorPoll,
     VisitorReply,
 )
+from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.secure_sum.contributions import SeatTerms, answered_cohort
 from wallflower.strategy.store.seats import (
     AnswerResult,
@@ -50,6 +55,7 @@ from wallflower.strategy.store.seats import (
     SeatedCohort,
     TakenSeat,
 )
+from wallflower.strategy.transport.grpc.host import enrolment_key, revoked_serials
 
 _log = logging.getLogger(__name__)
 # Of people whose certificates are remembered; each is shown twice, soon after another.
@@ -248,3 +254,27 @@ def refuse(code: str, *, again: bool = False) -> PollResult:
     refused = PollRefused(code=code, again=again)
     reply = VisitorReply(refused=refused).SerializeToString()
     return PollResult(reply, "refused", code)
+
+
+# Who vouches for the people who arrive at a run.
+
+
+def visitor_trust(config: ExperimentConfig) -> Trust | None:
+    """Return who vouches for an experiment's visitors; None where anybody may come."""
+    assert config.visitors is not None
+    if config.visitors.admission == OPEN:
+        return None
+    if config.visitors.admission == ENROLLED:
+        key = enrolment_key(config)
+        if key is None:
+            raise ConfigError(
+                "secure-sum.enrolment", 'is missing; admission = "enrolled" needs it'
+            )
+        return Trust(key, time.time, revoked_serials(config), MOST_REMEMBERED)
+    path = config.visitors.inviter
+    if path is None:
+        raise ConfigError(
+            "visitors.inviter", "is missing; `wallflower invite` makes the key"
+        )
+    revoked = RevokedSerials(path.with_name(REVOKED))
+    return Trust(read_public(path), time.time, revoked, MOST_REMEMBERED)

@@ -9,9 +9,8 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from wallflower.clients.client_app import app
-from wallflower.clients.host.home import NodeHome
+from wallflower.clients.host.home import NodeHome, node_lock
 from wallflower.clients.host.invitations import kept
-from wallflower.clients.host.lock import node_lock
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.rewards.local import CallableRewards
 from wallflower.engines.in_process_grid import InProcessGrid, partitions

@@ -15,7 +15,7 @@ from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.node.spends import PRICE_WINDOW_DAYS
 from wallflower.protocol.accounting.account import NOTHING, Cost, cost_of
 from wallflower.protocol.cohort import cohort_mechanism
-from wallflower.protocol.messages.left_out import mark_users, unpack_left_out
+from wallflower.protocol.messages.describe import mark_users, unpack_left_out
 from wallflower.protocol.wire.node_pb2 import (
     NodeAnswer,
     NodeRequest,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wallflower.clients.host.lock import node_lock
+from wallflower.clients.host.home import node_lock
 from wallflower.clients.node.sessions import (
     MemorySessions,
     Sessions,

@@ -17,7 +17,7 @@ from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.node import Node
 from wallflower.clients.node.spends import Withdrawal
 from wallflower.clients.rewards.source import Doubles
-from wallflower.protocol.messages.left_out import unpack_left_out
+from wallflower.protocol.messages.describe import unpack_left_out
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.rewards.outcome_window import OutcomeWindow
 from wallflower.protocol.secure_sum.session import SecureSum

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallflower.protocol.errors import MalformedMessageError
-from wallflower.protocol.messages.left_out import (
+from wallflower.protocol.messages.describe import (
     mark_users,
     pack_left_out,
     unpack_left_out,

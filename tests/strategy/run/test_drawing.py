@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wallflower.protocol.errors import InputError, MalformedMessageError
-from wallflower.protocol.messages.left_out import mark_users, pack_left_out
+from wallflower.protocol.messages.describe import mark_users, pack_left_out
 from wallflower.protocol.privacy.honest_floor import FloorRule
 from wallflower.protocol.wire.node_pb2 import Accepted
 from wallflower.strategy.run.registry import Draw, UserRegistry

@@ -15,11 +15,11 @@ from tests.strategy.store.test_journal import cohort, config, finished, summed
 from wallflower.protocol.errors import ConfigError, JournalError, UnavailableError
 from wallflower.protocol.secure_sum.session import Void
 from wallflower.strategy.config import ExperimentConfig, PolicySettings
+from wallflower.strategy.sections import StoreSettings
 from wallflower.strategy.store.entries import DealingRecord, Met, Retirement
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.run_store import is_held, requests_of
 from wallflower.strategy.store.spool import StageEvent
-from wallflower.strategy.store_settings import StoreSettings
 
 SPAWN = multiprocessing.get_context("spawn")
 

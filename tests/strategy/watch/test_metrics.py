@@ -3,7 +3,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from wallflower.strategy.transport.grpc.stats import GrpcServerStats
-from wallflower.strategy.watch.metrics import Metrics
+from wallflower.strategy.watch.observing import Metrics
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, str], float]:

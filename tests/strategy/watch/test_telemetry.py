@@ -19,7 +19,7 @@ from wallflower.strategy.store.events import (
     RoundStarted,
     RunStarted,
 )
-from wallflower.strategy.watch.metrics import Metrics
+from wallflower.strategy.watch.observing import Metrics
 from wallflower.strategy.watch.telemetry import RunLog, RunMetrics, fan_out
 
 # Of eight digits, so that no time stamp has them by chance.

@@ -37,7 +37,6 @@ from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.spool import Spool
 from wallflower.strategy.transport.grpc.admission import Admission, EnrolledKeys
 from wallflower.strategy.transport.grpc.server import GrpcServer
-from wallflower.strategy.transport.grpc.settings import GrpcServerSettings
 from wallflower.strategy.transport.memory import MemoryTransport
 from wallflower.strategy.transport.shuffler import shuffled
 
@@ -114,9 +113,7 @@ async def _grpc_server(
         EnrolledKeys(key),
         malicious_server=schedule.server == "malicious",
     )
-    grpc_server = GrpcServer(
-        admission, _certificate(), GrpcServerSettings(return_s=60.0)
-    )
+    grpc_server = GrpcServer(admission, _certificate())
     with Spool(home / "spool.sqlite") as spool:
         await grpc_server.open(_ADDRESS)
         run_over = "failed"

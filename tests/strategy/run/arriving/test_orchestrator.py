@@ -28,6 +28,7 @@ from wallflower.strategy.config import (
     SecureSumSettings,
     TransportSettings,
 )
+from wallflower.strategy.sections import VisitorSettings
 from wallflower.strategy.secure_sum.contributions import SeatTerms
 from wallflower.strategy.store import events
 from wallflower.strategy.store.events import Event
@@ -35,7 +36,6 @@ from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.run_store import requests_of
 from wallflower.strategy.store.seat_register import SeatRegister
 from wallflower.strategy.store.seats import NoFreeSeat, TakenSeat
-from wallflower.strategy.visitor_settings import VisitorSettings
 
 
 def finish(heard: list[Event]) -> events.RoundFinished:

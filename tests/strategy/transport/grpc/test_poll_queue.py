@@ -25,6 +25,7 @@ from wallflower.protocol.messages.describe import describe_body
 from wallflower.protocol.messages.port import Answer
 from wallflower.protocol.wire import node_service_pb2
 from wallflower.strategy.transport.grpc.admission import MOST_SKEW_S, RefusedError
+from wallflower.strategy.transport.grpc.poll_queue import MOST_POLL_BYTES
 from wallflower.strategy.transport.pending_requests import Inbox
 
 
@@ -291,7 +292,7 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
     "too large": (
         "too-large",
         lambda house: make_poll(
-            house, house.identity("a"), {"r1": bytes(FAST.most_poll_bytes)}
+            house, house.identity("a"), {"r1": bytes(MOST_POLL_BYTES)}
         ),
     ),
 }

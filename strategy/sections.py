@@ -1,7 +1,9 @@
-"""``[visitors]``: people who arrive and take seats, in place of users known before."""
+"""Sections of an experiment's file: ``[store]``, ``[contact]`` and ``[visitors]``."""
 
 from __future__ import annotations
 
+import dataclasses
+import urllib.parse
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +15,71 @@ from wallflower.protocol.privacy.mechanism import Mechanism
 from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.visitors import ADMISSIONS, INVITED, OPEN
+
+_SCHEMES = ("postgresql", "postgres")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Where a run is written down.
+
+    `url` is a PostgreSQL database that several hosts may share, as
+    ``postgresql://user@host/database``. It is empty for SQLite in the run directory.
+
+    The url is kept with the run, so it may hold no password. PostgreSQL's clients take
+    one from ``PGPASSWORD``, ``~/.pgpass`` or ``PGPASSFILE``.
+    """
+
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.url:
+            return
+        # No message repeats an address: a password may be in it.
+        try:
+            parts = urllib.parse.urlsplit(self.url)
+            secret = parts.password is not None or "password" in parts.query.lower()
+        except ValueError:
+            raise InputError("url", "no address", _ALLOWED) from None
+        if parts.scheme not in _SCHEMES:
+            raise InputError("url", f'of kind "{parts.scheme[:20]}"', _ALLOWED)
+        if secret:
+            raise InputError(
+                "url",
+                "an address with a password",
+                "one without: it is kept with the run. Put the password into "
+                "~/.pgpass or PGPASSWORD",
+            )
+
+
+_ALLOWED = "postgresql://user@host/database, or nothing for SQLite"
+
+
+_LONGEST_CONTACT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class ContactSettings:
+    """``[contact]``: whom people can ask; for the sheet that they are given.
+
+    `responsible` answers for the experiment, `email` reaches them, `officer` is the
+    data-protection officer or the ethics board. `purpose` says what the comparison is
+    for, `retention` how long what is written down is kept.
+    """
+
+    responsible: str = ""
+    email: str = ""
+    officer: str = ""
+    purpose: str = ""
+    retention: str = ""
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):
+            text = getattr(self, item.name)
+            if not text.isprintable() or len(text) > _LONGEST_CONTACT:
+                allowed = f"printable, at most {_LONGEST_CONTACT} characters"
+                raise InputError(item.name, repr(text), allowed)
+
 
 DAY_S = 86_400
 LONGEST_ROUND_S = 90 * DAY_S

@@ -1,4 +1,4 @@
-"""``wallflower serve``: worker processes for people who arrive."""
+"""Commands that serve until they are stopped: ``serve``, ``shuffler`` and ``watch``."""
 
 from __future__ import annotations
 
@@ -82,3 +82,60 @@ def serve(
         return await ServerProcesses(setup, typer.echo).run()
 
     raise typer.Exit(asyncio.run(keep()))
+
+
+def shuffler(
+    home: Annotated[Path, typer.Option(help="Folder of keys and records.")],
+    listen: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1:0",
+    address: Annotated[
+        list[str] | None,
+        typer.Option(help="Name or IP that the server connects to; repeat for more."),
+    ] = None,
+    enrolment: Annotated[
+        Path | None,
+        typer.Option(
+            help="Public enrolment key of the nodes; revoked.txt beside it is read too."
+        ),
+    ] = None,
+    metrics: Annotated[
+        str, typer.Option(help="Address of Prometheus metrics; empty for none.")
+    ] = "",
+    as_child: Annotated[bool, typer.Option("--as-child", hidden=True)] = False,
+) -> None:
+    """Run a shuffler; print its address and the fingerprint that nodes pin."""
+    import asyncio
+
+    from wallflower.shuffler.service import serve
+
+    hosts = address or [listen.rpartition(":")[0]]
+    asyncio.run(serve(home, listen, hosts, enrolment, metrics=metrics, child=as_child))
+
+
+def watch(
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="The runs' directories, or their ids.", metavar="RUN..."),
+    ],
+    port: Annotated[
+        int | None,
+        typer.Option(help="By default 8642, or any free one.", metavar="N", max=65535),
+    ] = None,
+    as_child: Annotated[bool, typer.Option("--as-child", hidden=True)] = False,
+) -> None:
+    """Show runs on a page that follows them, also while they stop and go on.
+
+    The page is on loopback. A proxy or an SSH tunnel brings it to other machines.
+    """
+    import asyncio
+
+    from wallflower.results.run_folder import find_run
+    from wallflower.watching.serve import serve
+
+    directories = [find_run(run) for run in runs]
+
+    def announce(address: str) -> None:
+        # A parent process reads the address and nothing else.
+        text = address if as_child else f"The page is at {address} (Ctrl-C ends it)"
+        typer.echo(text)
+
+    asyncio.run(serve(directories, port, announce, child=as_child))

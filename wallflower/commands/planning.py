@@ -1,4 +1,7 @@
-"""``wallflower plan``: the promise and its price, before anybody is asked."""
+"""``wallflower plan``, ``simulate`` and ``sheet``: before anybody is asked.
+
+Numbers are taken as text and read exactly: 0.1 means 1/10, and 1e6 is a whole number.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wallflower.commands.options import Changes, read_options
+from wallflower.commands.options import Changes, Format, read_options
 
 if TYPE_CHECKING:
     from wallflower.planning.power import Grid
     from wallflower.planning.request import PlanRequest
 
-# Numbers are taken as text and read exactly: 0.1 means 1/10, and 1e6 is a whole number.
 _Number = str | None
 
 
@@ -140,3 +142,95 @@ def _print_power(
         title = f"Users until one of {request.arms} arms is left, {request.mechanism}"
         settings = {**settings_json(request), **request.measured.as_json()}
         draw_power(cells, [picture], title, json.dumps(settings), request.measured)
+
+
+def sheet(
+    file: Annotated[
+        Path, typer.Argument(help="The experiment's TOML file.", metavar="FILE")
+    ],
+    language: Annotated[str, typer.Option(help="en or de.", metavar="NAME")] = "en",
+    output: Annotated[
+        Path, typer.Option(help="The file to write.", metavar="FILE")
+    ] = Path("sheet.html"),
+) -> None:
+    """Write one page for participants: what happens, and what nobody learns."""
+    from wallflower import api
+    from wallflower.protocol.errors import UnavailableError
+    from wallflower.protocol.files.private import write_output
+    from wallflower.results.sheet import write_sheet
+
+    config, request = api.read_plan_request(
+        file, {}, (), (), base_rate=None, changes=None
+    )
+    page = write_sheet(config, request, file, language)
+    try:
+        write_output(output, page.encode())
+    except OSError as error:
+        raise UnavailableError(
+            f"{output} cannot be written ({error.strerror})"
+        ) from None
+    typer.echo(f"{output}: open it in a browser and print it")
+
+
+def simulate(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Experiment's TOML file; options override it."),
+    ] = None,
+    arms: Annotated[str | None, typer.Option(help="Number of arms. [10]")] = None,
+    horizon: Annotated[str | None, typer.Option(help="Users in all. [1e6]")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="Privacy level. [1]")] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(help="dist-dp, dist-rdp, …, or non-private. [dist-dp]"),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="elimination decides; dp-imed only gives people better arms."
+        ),
+    ] = None,
+    changes: Changes = None,
+    instances: Annotated[str, typer.Option(help="Independent experiments.")] = "1",
+    engine: Annotated[str, typer.Option(help="fast, or users (one by one).")] = "fast",
+    seed: Annotated[str, typer.Option(help="Decides all randomness.")] = "0",
+    output: Format = "human",
+) -> None:
+    """Simulate an experiment: regret, users and intervals, exact in law."""
+    import json
+    import sys
+
+    from wallflower import api
+    from wallflower.output import check_format
+    from wallflower.progress import interruptible, progress_bar
+    from wallflower.regret.report import print_report
+
+    check_format(output)
+    with interruptible() as interruption, progress_bar("simulating") as progress:
+
+        def step(part: float) -> bool:
+            progress(part)
+            return interruption.asked
+
+        found = api.simulate(
+            file,
+            arms=arms,
+            horizon=horizon,
+            epsilon=epsilon,
+            mechanism=mechanism,
+            policy=policy,
+            changes=read_options(changes),
+            instances=instances,
+            engine=engine,
+            seed=seed,
+            on_step=step,
+        )
+    report = found.summary
+    if output == "json":
+        sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
+    else:
+        print_report(report, found.prepared.measured)
+    sys.stdout.flush()
+    if found.interrupted:
+        sys.stderr.write("wallflower: interrupted\n")
+        raise typer.Exit(130)
