@@ -162,7 +162,7 @@ class RunLog:
 
 @dataclass(slots=True)
 class RunMetrics:
-    """Counts of one run, exported through `strategy.watch.metrics.Metrics`.
+    """Counts of one run, exported through `strategy.watch.observing.Metrics`.
 
     `clock` gives Unix seconds; the time of the last finished batch lets an alert tell a
     stuck run from a slow one.
