@@ -35,7 +35,8 @@ demo: env  ## two private experiments: readers behind gateways, then phones over
 	$(BIN)/wallflower run examples/phones.toml
 	@echo "Next: examples/*.toml are yours to change; docs/running.md explains every key."
 
-test: env lint unit  ## everything a change needs: linters and the quick tests, minutes on two cores
+test: env  ## everything a change needs: linters and the quick tests, minutes on two cores
+	@$(MAKE) --no-print-directory --jobs 2 lint unit
 
 lint: env  ## ruff, mypy strict, one-way imports
 	$(BIN)/ruff check .

@@ -1,9 +1,10 @@
 """``make mutants``: break the code in known ways; some test must notice each.
 
-Every entry of ``list*.toml`` says what to write in place of what, and
-which tests are to fail then. Code and tests are found by their text, wherever they lie,
-so that moving a module changes nothing here. Exit code 1 if a mutant lives that is not
-argued to be equivalent, or one cannot be applied.
+Every entry of ``list*.toml`` says what to write in place of what, and which tests are
+to fail then: in Python, or in TypeScript those of the browser's client. Code and
+tests are found by their text, wherever they lie: moving a module changes nothing here.
+Exit code 1 if a mutant lives that is not argued to be equivalent, or one cannot be
+applied.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import queue
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +29,8 @@ LISTS = tuple(
     Path(__file__).with_name(name) for name in ("list.toml", "list2.toml", "list3.toml")
 )
 _PRODUCT = ("protocol", "clients", "strategy", "wallflower")  # links are not followed
+_WEB = Path("clients", "web")
+_MADE = (_WEB / "node_modules", _WEB / "src" / "gen")  # by `make web-env`
 _TIMEOUT_S = 900
 _BASELINE_TIMEOUT_S = 3600
 
@@ -60,13 +64,13 @@ class Tree:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._code = {
-            path: path.read_text()
-            for folder in _PRODUCT
-            for path in sorted((root / folder).rglob("*.py"))
-        }
+        python = (path for one in _PRODUCT for path in (root / one).rglob("*.py"))
+        typescript = (root / _WEB / "src").glob("*.ts")
+        self._code = {path: path.read_text() for path in (*python, *typescript)}
         self._tests = {
-            path: path.read_text() for path in (root / "tests").rglob("test_*.py")
+            path: path.read_text()
+            for folder, names in (("tests", "test_*.py"), (_WEB / "tests", "*.test.ts"))
+            for path in (root / folder).rglob(names)
         }
 
     def place_of(self, mutant: Mutant) -> Path:
@@ -82,7 +86,7 @@ class Tree:
         """Return what pytest is asked: functions, or files by the ends of paths."""
         asked = []
         for name in mutant.tests:
-            if name.endswith(".py"):
+            if name.endswith((".py", ".ts")):
                 found = [str(path) for path in self._tests if path.match(name)]
             else:
                 found = [
@@ -111,6 +115,30 @@ def run_tests(
         check=False,
     )
     return done.returncode, "\n".join(done.stdout.splitlines()[-12:])
+
+
+def run_web_tests(tree: Path, tests: list[str]) -> tuple[int, str]:
+    """Bundle and run tests of the browser's client; give node's exit code and end."""
+    esbuild = ["node_modules/.bin/esbuild", "--bundle", "--format=esm"]
+    built = [f"dist/tests/{Path(test).stem}.js" for test in tests]
+    output = ""
+    for command in (
+        [*esbuild, "--platform=node", "--outdir=dist/tests", *tests],
+        ["node", "--test", *built],
+    ):
+        done = subprocess.run(
+            command,
+            cwd=tree / _WEB,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        output += done.stdout
+        if done.returncode and command[0] != "node":
+            return 2, output  # it cannot be built: that is no test's merit
+    return done.returncode, output
 
 
 class Worker(threading.Thread):
@@ -144,7 +172,8 @@ class Worker(threading.Thread):
         text = place.read_text()
         self._write(place, text.replace(mutant.find, mutant.put))
         try:
-            code, output = run_tests(self._tree.root, tests)
+            run = run_web_tests if place.suffix == ".ts" else run_tests
+            code, output = run(self._tree.root, tests)
         finally:
             self._write(place, text)
         if code == 1:
@@ -162,7 +191,10 @@ class Worker(threading.Thread):
 
 def _first_failure(output: str) -> str:
     lines = [line for line in output.splitlines() if line.startswith("FAILED ")]
-    return lines[0].partition("::")[2].partition("[")[0].split()[0] if lines else "?"
+    if lines:
+        return lines[0].partition("::")[2].partition("[")[0].split()[0]
+    found = re.search(r"^ *(?:not ok \d+ - |✖ )([^(\n]+)", output, re.MULTILINE)
+    return found[1].strip() if found else "?"
 
 
 def copy_tree(to: Path) -> None:
@@ -178,6 +210,9 @@ def copy_tree(to: Path) -> None:
         if (ROOT / name).is_symlink() or (ROOT / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, to / name, follow_symlinks=False)
+    for made in _MADE:
+        if (ROOT / made).exists():
+            (to / made).symlink_to(ROOT / made)
     reported = "import wallflower.protocol.noise as room; print(room.__path__[0])"
     used = subprocess.run(
         [sys.executable, "-c", reported],
@@ -216,7 +251,10 @@ def main() -> int:
         trees = [Tree(to) for to in folders]
         if not arguments.no_baseline:
             tests = {test for m in mutants for test in trees[0].tests_of(m)}
-            code, output = run_tests(folders[0], sorted(tests), _BASELINE_TIMEOUT_S)
+            python = sorted(test for test in tests if not test.endswith(".ts"))
+            code, output = run_tests(folders[0], python, _BASELINE_TIMEOUT_S)
+            if not code and len(python) < len(tests):
+                code, output = run_web_tests(folders[0], sorted(tests - {*python}))
             if code:
                 print(f"the tests fail without any mutant:\n{output}")
                 return 1

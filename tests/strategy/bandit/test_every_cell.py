@@ -54,7 +54,14 @@ def fewer(heard: History) -> History:
     )
 
 
-@pytest.mark.parametrize(("arms", "epsilon"), [(2, "1"), (5, "1"), (10, "10")])
+@pytest.mark.parametrize(
+    ("arms", "epsilon"),
+    [
+        (2, "1"),
+        pytest.param(5, "1", marks=pytest.mark.slow),  # every cell of ten pairs
+        (10, "10"),
+    ],
+)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_rival_falls_exactly_where_every_cell_convinces(
     arms: int, epsilon: str, seed: int

@@ -8,6 +8,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from wallflower.strategy.bandit.cells import Delivered
@@ -100,6 +101,7 @@ def falls_for_all(came: list[list[CohortSum]], leader: int, arm: int) -> bool:
     return bool((found > threshold).all())
 
 
+@pytest.mark.slow  # every outcome of the missing
 def test_the_worst_case_is_that_of_all_outcomes_of_the_missing() -> None:
     """Brute force over 24 random records of two rounds; both answers must occur."""
     generator = np.random.default_rng(2106)

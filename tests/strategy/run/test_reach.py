@@ -111,6 +111,7 @@ def test_people_whom_unequal_nodes_strand_are_found(
     )
 
 
+@pytest.mark.slow  # simulates many draws of people
 def test_each_change_that_is_suggested_does_help(unequal: ExperimentConfig) -> None:
     found = find_stranded(unequal, LARGE)
     assert found is not None
@@ -181,6 +182,7 @@ def test_check_warns_of_people_whom_nobody_can_ask(tmp_path: Path) -> None:
     assert "nodes of equal size" in flat
 
 
+@pytest.mark.slow  # simulates many draws of people
 def test_a_plan_promises_no_more_people_than_can_be_asked(tmp_path: Path) -> None:
     path = write(tmp_path, UNEQUAL)
     plan = json.loads(invoke("plan", path, "--format", "json")[1])
@@ -204,6 +206,7 @@ def test_a_gap_fits_only_where_so_many_people_can_be_asked(tmp_path: Path) -> No
         assert row["fits"] == (row["users"] <= reach.asked)
 
 
+@pytest.mark.slow  # simulates many draws of people
 def test_the_result_says_who_could_not_be_asked_and_what_would_help(
     run_dir: Path,
 ) -> None:

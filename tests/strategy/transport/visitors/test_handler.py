@@ -333,7 +333,9 @@ def test_garbled_and_truncated_polls_get_a_code_and_never_reach_the_store(
 async def test_an_oversized_poll_is_not_even_parsed() -> None:
     known_run = VisitorRun("run-1", ("red",), "invited", RUN.trust)
     worker = VisitorHandler(known_run, NoStore(), lambda: NOW)
-    result = await worker.handle(POLL + bytes(LARGEST_POLL))
+    # A good one, but for a field that nobody knows: 1,000, with so many bytes.
+    padding = b"\xc2\x3e" + b"\x80\x80\x02" + bytes(LARGEST_POLL)
+    result = await worker.handle(POLL + padding)
     assert VisitorReply.FromString(result.reply) == refused("malformed-message")
 
 
