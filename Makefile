@@ -99,7 +99,7 @@ test-web: web test-browser-env  ## the browser's client: types, noise, 100,000 g
 	cd $(WEB) && WALLFLOWER_VECTORS=dist/vectors/python node --test dist/tests/vectors.test.js
 	cd $(WEB) && node dist/tests/make.js dist/vectors/python dist/vectors/typescript
 	$(BIN)/python -m tests.support.web.vectors $(VECTORS)/typescript
-	$(BIN)/pytest -m browser tests/browser/test_web_client.py
+	$(BIN)/pytest -m browser tests/browser/web
 
 demo-web: web  ## a website with an experiment on loopback: open it, headless people fill the rest
 	$(BIN)/python -m benchmarks.web_site
@@ -114,7 +114,7 @@ test-browser-env: env
 	$(PIP) --require-hashes -r $(PINS)/browser.txt
 
 test-browser: test-browser-env  ## open the pages in Chromium: every width, axe-core, PDF
-	$(BIN)/pytest -m browser tests/browser --ignore tests/browser/test_web_client.py
+	$(BIN)/pytest -m browser tests/browser --ignore tests/browser/web
 
 # Debian's server, without the cluster that its package would start.
 .PHONY: postgres-env
@@ -130,7 +130,7 @@ LOOKS ?= looks
 looks: test-browser-env  ## the same, and keep what was seen in looks/: every page, its pictures and its print
 	command -v pdftoppm >/dev/null || apt-get install -qy poppler-utils
 	mkdir -p $(LOOKS)
-	WALLFLOWER_LOOKS=$(abspath $(LOOKS)) $(BIN)/pytest -m browser tests/browser --ignore tests/browser/test_web_client.py
+	WALLFLOWER_LOOKS=$(abspath $(LOOKS)) $(BIN)/pytest -m browser tests/browser --ignore tests/browser/web
 	for paper in $(LOOKS)/*.pdf; do pdftoppm -r 60 -png $$paper $${paper%.pdf}-paper; done
 	@wc -c $(LOOKS)/*.html
 

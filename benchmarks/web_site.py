@@ -56,15 +56,19 @@ RUN = "onboarding"
 ARMS = ("short-form", "long-form")
 PAGES = Path(__file__).parents[1] / "examples" / "web"
 _LOOK_S = 0.2
+# The demo: answers leave at the end of the window, headless people come by the dozen.
+_DEMO_WINDOW_S, _DEMO_AT_ONCE = 30.0, 20
 _PLENTY = VisitorLimits(polls_per_s=10_000, polls_burst=100_000)
 
 
-def experiment(first_round: int = 60, *, proved: bool = False) -> ExperimentConfig:
+def experiment(
+    first_round: int = 60, *, proved: bool = False, window_s: float | None = None
+) -> ExperimentConfig:
     """Compare two forms; more people finish the short one."""
     return ExperimentConfig(
         experiment=ExperimentSettings("onboarding", ARMS, horizon=20 * first_round),
         policy=PolicySettings(first_batch=first_round // 2),
-        rewards=RewardSettings(means=(0.8, 0.3)),
+        rewards=RewardSettings(means=(0.8, 0.3), window_s=window_s),
         secure_sum=SecureSumSettings(
             corrupt=Fraction(1, 10),
             dropout=Fraction(1, 5),
@@ -80,16 +84,17 @@ class Site:
 
     run_dir: Path
     keys: Keys
+    window_s: float | None  # of its pages
     server: str = ""
     pages: str = ""
     over: threading.Event = field(default_factory=threading.Event)
     arrivals: Arrivals | None = None
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
-    def facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, object]:
         """Return what a page must know to join."""
-        key = self.keys.enrolment_key.hex()
-        return {"server": self.server, "run": RUN, "enrolmentKey": key}
+        known: dict[str, object] = {"server": self.server, "run": RUN}
+        return known if self.window_s is None else known | {"window": self.window_s}
 
     def answers(self) -> int:
         """Return how many answers the worker took."""
@@ -136,7 +141,8 @@ async def serve_site(
     Journal.create(run_dir, RUN, config, "deployment").close()
     assert config.visitors is not None
     keys = Keys.keep(config.visitors.admission, folder)
-    site = Site(run_dir, keys)
+    assert config.rewards is not None
+    site = Site(run_dir, keys, config.rewards.window_s)
     with ExitStack() as stack:
         store = stack.enter_context(SeatStore.open(run_dir))
         ledger = stack.enter_context(Ledger(folder / "trustees.sqlite"))
@@ -239,11 +245,11 @@ async def _demo(seconds: float) -> None:
             webbrowser.open(site.pages)
         assert site.arrivals is not None
         site.arrivals.pause_s = 2.0
-        filling.append(asyncio.create_task(site.arrivals.come(1)))
+        filling.append(asyncio.create_task(site.arrivals.come(_DEMO_AT_ONCE)))
 
     with tempfile.TemporaryDirectory() as folder:
         serving = asyncio.create_task(
-            serve_site(experiment(), Path(folder), started, stop)
+            serve_site(experiment(window_s=_DEMO_WINDOW_S), Path(folder), started, stop)
         )
         await asyncio.wait([serving], timeout=seconds)
         stop.set()

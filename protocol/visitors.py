@@ -23,6 +23,7 @@ from wallflower.protocol.identity.enrolment import (
     EnrolmentKey,
     NodeIdentity,
 )
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.secure_sum_pb2 import RosterNote
@@ -39,6 +40,26 @@ LARGEST_REPLY: Final = 1 << 20
 # From an arrival to the opening of its sum, at most: a round, the last answers, the
 # wait for trustees. A certificate that was good on arrival is good for so long.
 LONGEST_STAY_S: Final = 200 * 86_400.0
+# What a server may say of a poll; of terms, a visitor's own node decides.
+POLL_REFUSALS: Final = frozenset(
+    {
+        RefusalCode.BEYOND_CAPACITY,
+        RefusalCode.MALFORMED_MESSAGE,
+        RefusalCode.NO_SEAT,
+        RefusalCode.NOT_AUTHENTICATED,
+        RefusalCode.NOT_PROVED,
+        RefusalCode.REPLAYED_MESSAGE,
+        RefusalCode.STORE_UNAVAILABLE,
+        RefusalCode.TOO_LATE,
+        RefusalCode.WRONG_CONTEXT,
+        RefusalCode.WRONG_RUN,
+    }
+)
+# Why a visitor has no seat.
+NO_FREE_SEAT: Final = "no-free-seat"
+NO_SEAT_REASONS: Final = frozenset(
+    {NO_FREE_SEAT, "already-answered", "cohort-closed", "paused", "run-over"}
+)
 _SEATS = hashlib.sha256(b"wallflower/v1/seats").digest()
 _SEED_BYTES = 32
 _MOST_SEATS = 2**32 - 1  # what a seats' note can state

@@ -144,7 +144,7 @@ def test_no_block_is_of_a_language_that_nothing_here_runs() -> None:
         for page in PAGES
         for found in _FENCE.finditer(page.read_text(encoding="utf-8"))
     }
-    # html: tests/browser/test_web_client.py opens it in Chromium.
+    # html: tests/browser/web/test_site.py opens it in Chromium.
     assert languages <= {"", "bash", "console", "html", "python", "toml"}
 
 

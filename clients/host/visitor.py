@@ -30,6 +30,7 @@ from wallflower.protocol.errors import (
     WrongContextError,
 )
 from wallflower.protocol.files.sections import one_of
+from wallflower.protocol.identity.canonical import LONGEST_NAME
 from wallflower.protocol.identity.enrolment import NodeIdentity
 from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.context import parse
@@ -37,17 +38,25 @@ from wallflower.protocol.visitors import (
     ADMISSIONS,
     ARRIVAL_BYTES,
     LARGEST_REPLY,
+    NO_FREE_SEAT,
+    NO_SEAT_REASONS,
     OPEN,
+    POLL_REFUSALS,
     VERSION,
     arrival_transcript,
 )
 from wallflower.protocol.wire.node_pb2 import NodeAnswer, NodeRequest, TaskAnswer
-from wallflower.protocol.wire.visitors_pb2 import Seat, VisitorPoll, VisitorReply
+from wallflower.protocol.wire.visitors_pb2 import (
+    NoSeat,
+    Seat,
+    VisitorPoll,
+    VisitorReply,
+)
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 60.0
 _PATIENCE_S = 3_600.0
 _PERSON = "person"  # whose ledger it is, as its node and its only user
-_CODES = frozenset(code.value for code in RefusalCode)
+ARRIVING, ANSWERING = ("seat", "no_seat"), ("taken",)  # what each is replied to with
 _jitter = secrets.SystemRandom()
 
 
@@ -224,31 +233,28 @@ class Visitor:
         Raises RefusalError where the terms are not what was agreed to, or the server
         does not take us; UnavailableError where it is not reached for an hour.
         """
-        reply = await self._send(poll, self.person.arriving())
+        reply = await self._send(poll, self.person.arriving(), ARRIVING)
         if reply.WhichOneof("kind") == "no_seat":
-            self._policy.check_arms([reply.no_seat.arm_name])
-            return Shown(reply.no_seat.arm_name, reply.no_seat.reason or "no-free-seat")
-        if reply.WhichOneof("kind") != "seat":
-            raise MalformedMessageError("an arrival was answered with something else")
+            return read_no_seat(reply.no_seat, self._policy)
         request = read_seat(reply.seat, self.person)
         self._policy.check_arms(reply.seat.arms)
         answer = await self._node.handle(reply.seat.request)
         _check_given(parse(NodeAnswer, answer))
-        taken = await self._send(poll, self.person.answering(answer))
-        if taken.WhichOneof("kind") != "taken":
-            raise MalformedMessageError("an answer was answered with something else")
+        await self._send(poll, self.person.answering(answer), ANSWERING)
         return Shown(request.tasks[0].stage.spec.arm_name)
 
-    async def _send(self, poll: Poll, message: VisitorPoll) -> VisitorReply:
+    async def _send(
+        self, poll: Poll, message: VisitorPoll, kinds: Sequence[str]
+    ) -> VisitorReply:
         """Send a poll until it has its reply; raises RefusalError."""
         loop, body = asyncio.get_running_loop(), message.SerializeToString()
         until, wait_s = loop.time() + _PATIENCE_S, _FIRST_WAIT_S
         while True:
             try:
-                reply = _read_reply(await poll(body))
-                if not reply.refused.again:
-                    return _accepted(reply)
-                failure = UnavailableError(f"the server said {reply.refused.code}")
+                reply = read_reply(await poll(body), kinds)
+                if reply is not None:
+                    return reply
+                failure = UnavailableError("the server asked to come again")
             except UnavailableError as error:
                 failure = error
             if loop.time() + wait_s > until:
@@ -280,26 +286,41 @@ def read_seat(seat: Seat, person: Person) -> NodeRequest:
     return request
 
 
-def _read_reply(body: bytes) -> VisitorReply:
+def read_reply(body: bytes, kinds: Sequence[str]) -> VisitorReply | None:
+    """Return a reply of one of these kinds; None where the poll may succeed later.
+
+    Raises RefusalError for a refusal, ProtocolError for what is no reply to the poll.
+    """
     if len(body) > LARGEST_REPLY:
         raise MalformedMessageError("a reply is too large")
-    return parse(VisitorReply, body)
-
-
-def _accepted(reply: VisitorReply) -> VisitorReply:
-    if reply.WhichOneof("kind") == "refused":
-        raise _refusal(reply.refused.code, "the server does not take this poll")
+    reply = parse(VisitorReply, body)
+    kind, code = reply.WhichOneof("kind"), reply.refused.code
+    if reply.refused.again:
+        return None
+    if kind == "refused" and code in POLL_REFUSALS:
+        raise RefusalError(RefusalCode(code), "the server does not take this poll")
+    if kind == "refused":
+        raise ProtocolError("the server refuses a poll for no reason that it may have")
+    if kind not in kinds:
+        raise MalformedMessageError("a poll was answered with something else")
     return reply
+
+
+def read_no_seat(no_seat: NoSeat, policy: ClientPolicy) -> Shown:
+    """Return what a person without a seat is shown, if they agreed to that arm."""
+    name = no_seat.arm_name
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise MalformedMessageError("an arm's name is too long, or not printable")
+    policy.check_arms([name])
+    known = no_seat.reason in NO_SEAT_REASONS
+    return Shown(name, no_seat.reason if known else NO_FREE_SEAT)
 
 
 def _check_given(answer: NodeAnswer) -> TaskAnswer:
     (given,) = answer.answers
     if given.WhichOneof("kind") != "message":
-        raise _refusal(given.refusal.code, "the seat's terms are not what was agreed")
+        code, text = given.refusal.code, "the seat's terms are not what was agreed"
+        if code in frozenset(RefusalCode):
+            raise RefusalError(RefusalCode(code), text)
+        raise ProtocolError(text)
     return given
-
-
-def _refusal(code: str, text: str) -> RefusalError | ProtocolError:
-    if code in _CODES:
-        return RefusalError(RefusalCode(code), text)
-    return ProtocolError(text)

@@ -101,6 +101,8 @@ class SealedClient(ClientMachine):
             request.dealing, self.setting, self.threat, self.roster_size
         )
         self._bind(request.dealing.name)
+        # Refuses what cannot be proved, before anybody is charged for it.
+        self._allowed_range(1)
 
         def reply(value: Contribution | None) -> bytes:
             assert value is not None

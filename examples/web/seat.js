@@ -1,8 +1,9 @@
 // Joins the run and says in the page what came of it. Arms are shown whether measured or not.
 export async function take(options = {}) {
-  const { server, run } = await (await fetch("run.json")).json();
+  // Answers leave at the end of the window: when one is given tells how it went.
+  const { server, run, window } = await (await fetch("run.json")).json();
   const { join } = await import(`${server}/wallflower.js`);
-  const seat = await join({ server, run, ...options });
+  const seat = await join({ server, run, window, ...options });
   const arm = seat.arm?.name ?? "short-form";
   document.documentElement.dataset.arm = arm;
   document.getElementById("note").textContent = seat.measured

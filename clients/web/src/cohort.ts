@@ -49,12 +49,16 @@ function checkNames(spec: CohortSpec): void {
   const names = [spec.runId, spec.cohortId, spec.mechanism, spec.backend];
   const good =
     names.every((name) => name && lengthOf(name) <= LONGEST_NAME) &&
-    lengthOf(spec.armName) <= LONGEST_NAME &&
-    isPrintable(spec.armName) &&
+    isName(spec.armName) &&
     encode(CohortSpec, spec).length <= MOST_BYTES &&
     spec.batch >= 1 &&
     spec.windowMs <= BigInt(1000 * LONGEST_WINDOW_S);
   if (!good) throw new InputError("a description without its names, or too long");
+}
+
+/** Whether a text may be an arm's name. */
+export function isName(text: string): boolean {
+  return lengthOf(text) <= LONGEST_NAME && isPrintable(text);
 }
 
 function isPrintable(text: string): boolean {

@@ -173,7 +173,7 @@ export class Contribution {
     private readonly inspected: Inspected,
     private readonly party: Party,
   ) {
-    this.sampler = samplerOf(inspected.mechanism);
+    this.sampler = acceptable(() => samplerOf(inspected.mechanism));
   }
 
   /** Return the answer to the seat's request: the outcome, rounded, noised and sealed. */

@@ -6,9 +6,9 @@ import { InputError, Refusal } from "./errors.js";
 import { type Identity, readInvitation, Trust } from "./identity.js";
 import { chargeFor, spentSoFar } from "./ledger.js";
 import { makePolicy, type PolicyOptions } from "./policy.js";
-import { answerPoll, arrivalPoll, type Caller, exchange, send } from "./poll.js";
+import { answerPoll, arrivalPoll, type Caller, exchange, readNoSeat, send } from "./poll.js";
 import { type Arm, OpenSeat, type Seat } from "./seat.js";
-import { BrowserStore, type Store, type Progress } from "./store.js";
+import { BrowserStore, type Store, type Progress, UNAVAILABLE } from "./store.js";
 
 export { Refusal } from "./errors.js";
 export type { Arm, Seat } from "./seat.js";
@@ -16,6 +16,8 @@ export type { PolicyOptions } from "./policy.js";
 
 const IMMEDIATE_MS = 60_000; // how long an outcome without a window may take
 const PATIENCE_MS = 8_000; // for a seat; a page must show something
+// Before a seat that is gone on with may end: sealing anew must not show by the time it takes.
+const SETTLE_MS = 1_000;
 
 export interface JoinOptions {
   /** Address of the run's server, such as "https://ab.example". */
@@ -99,7 +101,9 @@ class Visitor {
   }
 
   /** One tab at a time asks for the seat; whoever comes later sees what came of it. */
-  arrive(): Promise<Seat> {
+  async arrive(): Promise<Seat> {
+    // Browsers have no locks where a page does not come over HTTPS.
+    if (!navigator.locks) throw new Refusal(UNAVAILABLE);
     const name = `wallflower/${this.run}`;
     return navigator.locks.request(name, () => this.resume());
   }
@@ -111,7 +115,7 @@ class Visitor {
       case "arriving":
         return this.ask(progress);
       case "answered":
-        setTimeout(() => void this.deliver(progress), this.leftOf(progress));
+        setTimeout(() => void this.deliver(progress), this.settled(progress)());
         return unmeasured(arm, "already-answered");
       case "done":
         return unmeasured(arm, "already-answered");
@@ -143,6 +147,12 @@ class Visitor {
     return Math.max(0, Math.min(windowMs, openedAt + windowMs - Date.now()));
   }
 
+  /** The same for a seat that is gone on with, counted from now and never at once. */
+  private settled(progress: Progress): () => number {
+    const end = performance.now() + Math.max(SETTLE_MS, this.leftOf(progress));
+    return () => Math.max(0, end - performance.now());
+  }
+
   private caller({ visitor, arrival }: Progress): Caller {
     const { options, identity } = this.setting;
     return { server: options.server, run: this.run, visitor, arrival, identity };
@@ -150,14 +160,13 @@ class Visitor {
 
   private async ask(progress: Progress): Promise<Seat> {
     const caller = this.caller(progress);
-    const reply = await exchange(caller.server, arrivalPoll(caller), performance.now() + PATIENCE_MS);
+    const deadline = performance.now() + PATIENCE_MS;
+    const reply = await exchange(caller.server, arrivalPoll(caller), false, deadline);
     if (reply?.noSeat) {
-      const { arm, armName, reason } = reply.noSeat;
-      const allowed = this.setting.party.policy.arms?.includes(armName) ?? true;
-      if (!allowed) return unmeasured(null, "arm-not-allowed");
-      return unmeasured({ number: arm, name: armName }, reason);
+      const { arm, reason } = readNoSeat(reply.noSeat, this.setting.party.policy);
+      return unmeasured(arm, reason);
     }
-    if (!reply?.seat) return unmeasured(null, reply?.refused?.code ?? "unreachable");
+    if (!reply?.seat) return unmeasured(null, "unreachable");
     const { request, arms } = reply.seat;
     return this.open({ ...progress, request, arms, openedAt: Date.now(), stage: "open" });
   }
@@ -175,15 +184,17 @@ class Visitor {
         const all = [...state.spends, entry.spend];
         return [spentSoFar(all, party.policy)?.toNumber() ?? null, { entry, progress }];
       });
-      return await this.seated(progress, inspected, contribution, spent);
+      const { windowMs } = party;
+      const left = () => (windowMs ? this.leftOf(progress) : IMMEDIATE_MS);
+      return await this.seated(progress, inspected, contribution, spent, left);
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
+      if (!(error instanceof Refusal) || error.code === UNAVAILABLE) throw error;
       return this.decline(progress, error.code);
     }
   }
 
   private async decline(progress: Progress, reason: string): Promise<Seat> {
-    const closed: Progress = { ...progress, stage: "closed", reason, request: new Uint8Array() };
+    const closed = ended(progress, "closed", reason);
     await this.store.transact(this.run, () => [undefined, { progress: closed }]);
     const known = progress.armName !== "" || progress.arm > 0;
     return unmeasured(known ? { number: progress.arm, name: progress.armName } : null, reason);
@@ -194,12 +205,23 @@ class Visitor {
    * answer may have left already, and a second one would tell the difference of two outcomes.
    */
   private async reopen(progress: Progress, arm: Arm): Promise<Seat> {
-    const party = { ...this.setting.party, name: progress.visitor };
-    const inspected = inspectRequest(progress.request, progress.arms, party);
-    const free = await navigator.locks.query();
-    if (free.held?.some((lock) => lock.name === this.answering)) return unmeasured(arm, "another-tab");
-    if (this.setting.options.leaving !== "resume") return this.decline(progress, "page-left");
-    return this.seated(progress, inspected, new Contribution(inspected, party), null);
+    const { party, options } = this.setting;
+    const { held } = await navigator.locks.query();
+    if (held?.some((lock) => lock.name === this.answering)) return unmeasured(arm, "another-tab");
+    if (options.leaving !== "resume") return this.decline(progress, "page-left");
+    const left = party.windowMs ? this.settled(progress) : () => IMMEDIATE_MS;
+    const spent = await this.store.transact(this.run, ({ spends }) => {
+      return [spentSoFar(spends, party.policy)?.toNumber() ?? null, {}];
+    });
+    try {
+      const named = { ...party, name: progress.visitor };
+      const inspected = inspectRequest(progress.request, progress.arms, named);
+      const contribution = new Contribution(inspected, named);
+      return await this.seated(progress, inspected, contribution, spent, left);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      return this.decline(progress, error.code);
+    }
   }
 
   private get answering(): string {
@@ -212,18 +234,18 @@ class Visitor {
     inspected: Inspected,
     contribution: Contribution,
     spent: number | null,
+    left: () => number,
   ): Promise<Seat> {
     const { party, ifUnknown, options } = this.setting;
     const seat = new OpenSeat(progress, {
       spent,
       windowMs: party.windowMs,
-      leftMs: party.windowMs ? this.leftOf(progress) : IMMEDIATE_MS,
+      leftMs: left(),
       resumes: options.leaving === "resume",
       seal: (outcome) => contribution.answer(placeInRange(party.range, outcome, ifUnknown)),
       keep: (answered) => this.store.transact(this.run, () => [undefined, { progress: answered }]),
       deliver: (answered) => this.deliver(answered),
-      hurry: (answered) =>
-        send(options.server, answerPoll(this.caller(answered), answered.answer), true),
+      hurry: (answered) => send(options.server, answerPoll(this.caller(answered), answered.answer)),
       arm: { number: inspected.spec.arm, name: inspected.spec.armName },
     });
     await new Promise<void>((held) => {
@@ -238,13 +260,26 @@ class Visitor {
   /** Send the one answer until the server says what became of it. */
   private async deliver(progress: Progress): Promise<string> {
     const caller = this.caller(progress);
-    const reply = await exchange(caller.server, answerPoll(caller, progress.answer));
-    const taken = reply?.taken !== undefined;
-    const reason = taken ? "taken" : (reply?.refused?.code ?? "refused");
-    const ended: Progress = { ...progress, stage: taken ? "done" : "closed", reason };
-    await this.store.transact(this.run, () => [undefined, { progress: ended }]);
+    let reason = "taken";
+    try {
+      await exchange(caller.server, answerPoll(caller, progress.answer), true);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      reason = error.code;
+      // No reply at all: the next page sends the same bytes.
+      if (reason === "malformed-message" || reason === "protocol-violation") return reason;
+    }
+    const over = ended(progress, reason === "taken" ? "done" : "closed", reason);
+    // Where the ledger is gone there is nothing to note.
+    await this.store.transact(this.run, () => [undefined, { progress: over }]).catch(() => undefined);
     return reason;
   }
+}
+
+/** The end of a run here: what was asked and answered is forgotten. */
+function ended(progress: Progress, stage: "done" | "closed", reason: string): Progress {
+  const none = new Uint8Array();
+  return { ...progress, stage, reason, request: none, arms: [], answer: none };
 }
 
 function newProgress(run: string, visitor: string): Progress {

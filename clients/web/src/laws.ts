@@ -50,7 +50,8 @@ interface Runs {
 }
 
 const ROUNDINGS = 8;
-const LONGEST = 2_000_000; // masses: seconds
+// Masses: 0.1 s of a page's time, noise of cohorts of ten million people. A server may ask for more.
+const LONGEST = 2 ** 18;
 
 /** Enclose the heads of |X| where what is left out is about 2^−tail, to about `guard` bits. */
 export function heads(law: Law, tail: number, guard: number): Heads {

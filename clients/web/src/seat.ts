@@ -39,11 +39,12 @@ export class OpenSeat implements Seat {
   readonly arm: Arm;
   readonly spent: number | null;
   readonly finished: Promise<string>;
-  private end!: (became: Promise<string>) => void;
+  private resolve!: (became: Promise<string>) => void;
   private outcome: number | undefined;
   private prepared: Uint8Array | Refusal | undefined;
   private given = false;
   private readonly timer: ReturnType<typeof setTimeout>;
+  private readonly endsAt: number;
 
   constructor(
     private readonly progress: Progress,
@@ -51,7 +52,8 @@ export class OpenSeat implements Seat {
   ) {
     this.arm = outside.arm;
     this.spent = outside.spent;
-    this.finished = new Promise((resolve) => (this.end = resolve));
+    this.finished = new Promise((resolve) => (this.resolve = resolve));
+    this.endsAt = performance.now() + outside.leftMs;
     this.timer = setTimeout(() => this.finish(), outside.leftMs);
     // Sealing may take longer than a page has that is being left: it is done beforehand.
     setTimeout(() => this.prepare(), 0);
@@ -62,8 +64,10 @@ export class OpenSeat implements Seat {
     if (this.outcome === undefined && !this.given) {
       this.outcome = outcome;
       this.prepared = undefined;
-      if (this.outside.windowMs) setTimeout(() => this.prepare(), 0);
-      else this.finish();
+      const { windowMs, resumes } = this.outside;
+      // A page that is left has no time to write what the next one is to send.
+      if (resumes || !windowMs) this.finish(windowMs ? this.endsAt : 0);
+      else setTimeout(() => this.prepare(), 0);
     }
     return this.finished;
   }
@@ -85,28 +89,46 @@ export class OpenSeat implements Seat {
     this.given = true;
     clearTimeout(this.timer);
     const answer = this.prepare();
+    this.outcome = this.prepared = undefined;
     if (!(answer instanceof Refusal)) return { ...this.progress, stage: "answered", answer };
     const closed: Progress = { ...this.progress, stage: "closed", reason: answer.code };
     this.end(this.outside.keep(closed).then(() => answer.code));
     return undefined;
   }
 
-  private finish(): void {
+  /** What became of the seat; where the ledger cannot be written nothing leaves. */
+  private end(became: Promise<string>): void {
+    this.resolve(
+      became.catch((error: unknown) => {
+        if (error instanceof Refusal) return error.code;
+        throw error;
+      }),
+    );
+  }
+
+  private finish(at = 0): void {
     const answered = this.give();
+    if (!answered) return;
+    const { keep, deliver } = this.outside;
     // On disk before it leaves: a page that comes later sends these very bytes.
-    if (answered) this.end(this.outside.keep(answered).then(() => this.outside.deliver(answered)));
+    const kept = keep(answered);
+    this.end((at ? kept.then(() => pauseUntil(at)) : kept).then(() => deliver(answered)));
   }
 
   /** The page goes: there is no time to wait for the disk, so both happen at once. */
   private leave(): void {
     const { resumes, keep, hurry, deliver } = this.outside;
-    if (resumes && this.outcome === undefined) return;
+    // The site's next page goes on, and sends what is known at the end of the window.
+    if (resumes) return;
     const answered = this.give();
     if (!answered) return;
-    const kept = keep(answered);
-    // Where the site's next page goes on, that one sends it, at the end of the window.
-    const sent = resumes ? undefined : hurry(answered).catch(() => undefined);
+    const sent = hurry(answered).catch(() => undefined);
     // A page that is shown again goes on from here.
-    this.end(Promise.all([kept, sent]).then(() => (resumes ? "kept" : deliver(answered))));
+    this.end(Promise.all([keep(answered), sent]).then(() => deliver(answered)));
   }
+}
+
+/** Wait until a moment of this page's clock that runs evenly (ms). */
+function pauseUntil(at: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, Math.max(0, at - performance.now())));
 }

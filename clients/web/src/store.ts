@@ -35,6 +35,7 @@ export interface Store {
   transact<T>(run: string, decide: (state: State) => [T, Change]): Promise<T>;
 }
 
+export const UNAVAILABLE = "ledger-unavailable";
 const NAME = "wallflower";
 const [SPENDS, PRICES, RUNS] = ["spends", "prices", "runs"];
 
@@ -42,21 +43,25 @@ export class BrowserStore implements Store {
   private constructor(private readonly database: IDBDatabase) {}
 
   static async open(): Promise<BrowserStore> {
-    const opening = indexedDB.open(NAME, 1);
-    opening.onupgradeneeded = () => {
-      opening.result.createObjectStore(SPENDS!, { keyPath: ["run", "cohort"] });
-      opening.result.createObjectStore(PRICES!, { keyPath: "run" });
-      opening.result.createObjectStore(RUNS!, { keyPath: "run" });
-    };
     try {
-      return new BrowserStore(await done(opening));
+      // Throws where a person blocked all storage.
+      const opening = indexedDB.open(NAME, 1);
+      opening.onupgradeneeded = () => {
+        opening.result.createObjectStore(SPENDS!, { keyPath: ["run", "cohort"] });
+        opening.result.createObjectStore(PRICES!, { keyPath: "run" });
+        opening.result.createObjectStore(RUNS!, { keyPath: "run" });
+      };
+      const database = await done(opening);
+      // Whoever deletes the ledger need not wait for this page; nothing is written any more.
+      database.onversionchange = () => database.close();
+      return new BrowserStore(database);
     } catch {
-      throw new Refusal("ledger-unavailable", "this browser keeps no IndexedDB for the page");
+      throw new Refusal(UNAVAILABLE, "this browser keeps no IndexedDB for the page");
     }
   }
 
   transact<T>(run: string, decide: (state: State) => [T, Change]): Promise<T> {
-    return new Promise((resolve, reject) => {
+    return new Promise<T>((resolve, reject) => {
       const names = [SPENDS!, PRICES!, RUNS!];
       const work = this.database.transaction(names, "readwrite", { durability: "strict" });
       const [spends, prices, runs] = names.map((name) => work.objectStore(name));
@@ -81,8 +86,10 @@ export class BrowserStore implements Store {
         }
       };
       work.oncomplete = () => resolve(result);
-      work.onabort = () =>
-        reject(failure ?? new Refusal("ledger-unavailable", "the ledger cannot be written"));
+      work.onabort = () => reject(failure ?? work.error);
+    }).catch((error: unknown) => {
+      if (error instanceof Refusal) throw error;
+      throw new Refusal(UNAVAILABLE, "the ledger cannot be written");
     });
   }
 }

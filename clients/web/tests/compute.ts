@@ -11,7 +11,7 @@ import { chargeFor, type StoredPrice, type StoredSpend } from "../src/ledger.js"
 import { type Law, thresholds } from "../src/laws.js";
 import { mechanismOf, truncationBound } from "../src/mechanism.js";
 import { makePolicy } from "../src/policy.js";
-import { arrivalPoll } from "../src/poll.js";
+import { arrivalPoll, readNoSeat, readReply } from "../src/poll.js";
 import { Fraction } from "../src/rational.js";
 import { encrypt, proveRange, proveSender, statementOf } from "../src/sealed.js";
 import { encodeReward, Sampler, type Words } from "../src/table.js";
@@ -189,7 +189,25 @@ function answer(given: Values): Values {
     scalars: () => left.shift(),
     fresh: fromHex(given.fresh),
   };
-  return { answer: toHex(new Contribution(inspected, party).answer(place, randomness)) };
+  try {
+    return { answer: toHex(new Contribution(inspected, party).answer(place, randomness)) };
+  } catch (error) {
+    if (error instanceof Refusal) return { code: error.code };
+    throw error;
+  }
+}
+
+function reply({ body, answering, policy }: Values): Values {
+  try {
+    const found = readReply(fromHex(body), answering);
+    if (!found) return { again: true };
+    if (!found.noSeat) return {};
+    const { arm, reason } = readNoSeat(found.noSeat, makePolicy(policy, false));
+    return { arm: arm.name, reason };
+  } catch (error) {
+    if (error instanceof Refusal) return { code: error.code };
+    throw error;
+  }
 }
 
 export const COMPUTE: Record<string, (given: Values) => Values> = {
@@ -212,5 +230,6 @@ export const COMPUTE: Record<string, (given: Values) => Values> = {
   range,
   seat: (given) => ({ code: codeOf(given) }),
   answer,
+  reply,
 };
 

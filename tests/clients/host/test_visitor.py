@@ -13,6 +13,7 @@ import pytest
 from tests.support.seat_server import SeatServer
 from tests.support.seated_sums import RUN, SeatedRun
 from tests.support.virtual_time import in_virtual_time
+from tests.support.web.drawn_seats import request_of
 from wallflower.clients.consent import ClientPolicy
 from wallflower.clients.host.assemble import NodeSetup
 from wallflower.clients.host.visitor import Shown, visitor_at
@@ -29,6 +30,7 @@ from wallflower.protocol.wire.visitors_pb2 import (
     NoSeat,
     PollRefused,
     Seat,
+    VisitorPoll,
     VisitorReply,
 )
 
@@ -276,6 +278,55 @@ async def test_after_a_crash_before_the_answer_left_another_process_goes_on(
     assert home.shelf.shown == ["red"]
     assert spends(home.path) == 1
     assert len(server.stored("cohort-0")) == 1
+
+
+async def test_inputs_that_cannot_be_proved_are_refused_before_the_arm_is_shown(
+    home: Home,
+) -> None:
+    run = SeatedRun("open", proved=True)
+    spec = run.spec("cohort-0")
+    spec.mechanism = "dist-dp"
+    spec.epsilon.numerator, spec.epsilon.denominator, spec.modulus = 65, 1, 2**61
+    assert run.ring.dealt is not None
+    note = run.ring.dealt.note
+
+    async def offering(body: bytes) -> bytes:
+        request = request_of(spec, note, VisitorPoll.FromString(body).visitor)
+        seat = Seat(request=request.SerializeToString(), arms=[spec.arm_name])
+        return VisitorReply(seat=seat).SerializeToString()
+
+    with pytest.raises(RefusalError) as caught:
+        await home.take_part(offering)
+    assert caught.value.code == "cohort-not-acceptable"
+    assert home.shelf.shown == []
+    assert spends(home.path) == 0
+
+
+async def test_a_server_cannot_refuse_for_the_persons_own_reasons(home: Home) -> None:
+    refused = PollRefused(code="epsilon-too-large")
+    with pytest.raises(ProtocolError) as caught:
+        await home.take_part(replying(VisitorReply(refused=refused)))
+    assert caught.value.code == "protocol-violation"
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("green", "arm-not-allowed"), ("x" * 201, "malformed-message")],
+)
+async def test_somebody_without_a_seat_is_shown_no_arm_that_they_did_not_agree_to(
+    tmp_path: Path, name: str, code: str
+) -> None:
+    red = Home(tmp_path / "red", ClientPolicy(arms=("red",)))
+    no_seat = NoSeat(arm_name=name, reason="run-over")
+    with pytest.raises((RefusalError, ProtocolError)) as caught:
+        await red.take_part(replying(VisitorReply(no_seat=no_seat)))
+    assert getattr(caught.value, "code", None) == code
+
+
+async def test_a_reason_of_the_servers_own_making_is_not_repeated(home: Home) -> None:
+    no_seat = NoSeat(arm_name="red", reason="<b>")
+    shown = await home.take_part(replying(VisitorReply(no_seat=no_seat)))
+    assert shown == Shown("red", "no-free-seat")
 
 
 async def test_a_poll_that_is_refused_for_good_is_not_sent_again(home: Home) -> None:

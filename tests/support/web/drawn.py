@@ -18,9 +18,11 @@ from wallflower.protocol.cohort import to_rational
 from wallflower.protocol.identity.enrolment import EnrolmentKey
 from wallflower.protocol.privacy.calibration import precision_for
 from wallflower.protocol.privacy.mechanism import mechanism_named
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.sealed.group import ORDER, KeyPair
-from wallflower.protocol.visitors import Invitation
+from wallflower.protocol.visitors import NO_SEAT_REASONS, Invitation
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.visitors_pb2 import VisitorReply
 
 Dice = random.Random
 MECHANISMS = ("dist-dp", "dist-rdp", "dist-cdp", "local-dp")
@@ -201,6 +203,32 @@ def _range(dice: Dice) -> Values:
     }
 
 
+def _reply(dice: Dice) -> Values:
+    """Draw what a server says of a poll: sometimes to the other kind of poll."""
+    reply, kind = VisitorReply(), dice.randrange(5)
+    if kind == 0:
+        reply.seat.request, reply.seat.arms[:] = b"x", ["red"]
+    elif kind == 1:
+        reply.taken.SetInParent()
+    elif kind < 4:
+        codes = *sorted(RefusalCode), "", "no-such-code", "<b>"
+        reply.refused.code = dice.choice(codes)
+        reply.refused.again = dice.random() < 0.2
+    else:
+        reply.no_seat.arm = dice.randrange(3)
+        reply.no_seat.arm_name = dice.choice(("red", "blue", "", "\n", "x" * 201, "ß"))
+        reply.no_seat.reason = dice.choice((*sorted(NO_SEAT_REASONS), "", "<b>"))
+    body = reply.SerializeToString()
+    if dice.random() < 0.1:
+        body = dice.choice((b"", body[:-1], body + b"\xff"))
+    return {
+        "answering": dice.random() < 0.4,
+        "body": body.hex(),
+        "policy": dice.choice(({}, {"arms": ["red", ""]})),
+        "enrolmentKey": None,
+    }
+
+
 DRAW: dict[str, Callable[[Dice], Values]] = {
     "context": _context,
     "table": _table,
@@ -214,6 +242,7 @@ DRAW: dict[str, Callable[[Dice], Values]] = {
     "range": _range,
     "seat": draw_seat,
     "answer": draw_answer,
+    "reply": _reply,
 }
 # How many of each `make test-web` draws, and how many are kept with the code.
 MANY = {
@@ -229,20 +258,27 @@ MANY = {
     "range": 12_000,
     "seat": 4_000,
     "answer": 100,
+    "reply": 3_000,
 }
-FEW = dict.fromkeys(MANY, 12) | {"seat": 2500, "sealing": 4, "answer": 4}
+FEW = dict.fromkeys(MANY, 12) | {
+    "seat": 4000,
+    "sealing": 4,
+    "answer": 24,
+    "reply": 4000,
+}
+NAMED = {"seat": "why", "reply": "answering", "answer": "admission"}
 
 
-KEPT_OF_A_CODE = 2  # seats kept with the code
-
-
-def _kept(cases: list[Values]) -> list[Values]:
-    """Keep a few of each outcome."""
-    kept: list[Values] = []
-    for case in cases:
-        if sum(one["out"] == case["out"] for one in kept) < KEPT_OF_A_CODE:
-            kept.append(case)
-    return kept
+def _kept(kind: str, cases: list[Values]) -> list[Values]:
+    """Keep the shortest case of each lie and outcome: the shared table of refusals."""
+    kept: dict[tuple[Any, str], Values] = {}
+    for case in sorted(cases, key=lambda one: len(json.dumps(one))):
+        said = str(case["out"])
+        out = case["out"].get(
+            "code", said if len(said) < 100 else str(len(said) // 999)
+        )
+        kept.setdefault((case["in"][NAMED[kind]], out), case)
+    return [kept[name] for name in sorted(kept, key=str)]
 
 
 def write(folder: Path, counts: dict[str, int], seed: int) -> None:
@@ -253,8 +289,8 @@ def write(folder: Path, counts: dict[str, int], seed: int) -> None:
         dice = random.Random(f"{seed} {kind}")
         given = [DRAW[kind](dice) for _ in range(count)]
         cases = [{"in": one, "out": COMPUTE[kind](one)} for one in given]
-        if folder == SAMPLE and kind == "seat":
-            cases = _kept(cases)
+        if folder == SAMPLE and kind in NAMED:
+            cases = _kept(kind, cases)
         lines = ",\n".join(json.dumps(case, ensure_ascii=True) for case in cases)
         (folder / f"{kind}.json").write_text(f"[\n{lines}\n]\n")
         print(f"{kind}: {count} cases in {time.monotonic() - begun:.1f} s", flush=True)

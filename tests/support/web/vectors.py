@@ -20,11 +20,17 @@ from unittest.mock import patch
 
 import numpy as np
 
-from tests.support.web.seats import answer_of, code_of
+from tests.support.web.seats import answer_of, code_of, policy_of
+from wallflower.clients.host.visitor import (
+    ANSWERING,
+    ARRIVING,
+    read_no_seat,
+    read_reply,
+)
 from wallflower.clients.node.randomizer import encode_one
 from wallflower.protocol.accounting.account import Account, Cost
 from wallflower.protocol.accounting.truncation import truncation
-from wallflower.protocol.errors import InputError, ProtocolError
+from wallflower.protocol.errors import InputError, ProtocolError, RefusalError
 from wallflower.protocol.noise.bits import Words
 from wallflower.protocol.noise.difference import NegativeBinomialDifference
 from wallflower.protocol.noise.gaussian import DiscreteGaussian, Skellam
@@ -44,6 +50,7 @@ from wallflower.protocol.secure_sum.sealed.sizes import dealing_sizes
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.visitors import VERSION, Invitation, arrival_transcript
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
+from wallflower.protocol.wire.node_pb2 import NodeAnswer
 from wallflower.protocol.wire.visitors_pb2 import VisitorPoll
 
 Values = dict[str, Any]
@@ -217,7 +224,25 @@ def _answer(given: Values) -> Values:
     scalars = [int(one).to_bytes(32, "big") for one in given["scalars"]]
     draws = [scalars[0], bytes.fromhex(given["fresh"]), *scalars[1:]]
     with listed_draws(draws):
-        return {"answer": answer_of(given, ListedBits(given["words"])).hex()}
+        body = answer_of(given, ListedBits(given["words"]))
+    (found,) = NodeAnswer.FromString(body).answers
+    return (
+        {"code": found.refusal.code} if found.refusal.code else {"answer": body.hex()}
+    )
+
+
+def _reply(given: Values) -> Values:
+    kinds = ANSWERING if given["answering"] else ARRIVING
+    try:
+        reply = read_reply(bytes.fromhex(given["body"]), kinds)
+        if reply is None:
+            return {"again": True}
+        if reply.HasField("no_seat"):
+            shown = read_no_seat(reply.no_seat, policy_of(given))
+            return {"arm": shown.arm_name, "reason": shown.reason}
+    except (ProtocolError, RefusalError) as error:
+        return {"code": error.code}
+    return {}
 
 
 COMPUTE: dict[str, Callable[[Values], Values]] = {
@@ -233,6 +258,7 @@ COMPUTE: dict[str, Callable[[Values], Values]] = {
     "range": _range,
     "seat": _seat,
     "answer": _answer,
+    "reply": _reply,
 }
 
 
