@@ -262,6 +262,9 @@ SECONDS ?= 60
 bench-visitors: bench-env  ## people who arrive: CPU by part, people/s, seconds to a reply (RATES=100,200 WORKERS=1,2 STORES=sqlite,postgresql)
 	$(BIN)/python -m benchmarks.visitors $(if $(RATES),--rates $(RATES)) $(if $(WORKERS),--workers $(WORKERS)) $(if $(STORES),--stores $(STORES))
 
+bench-shop: env  ## people who arrive, 3 % of whom buy, four arms, end to end: winner, people beside simulate's (RUN_DIR= keeps the report)
+	$(BIN)/python -m benchmarks.shop $(if $(RUN_DIR),--run-dir $(RUN_DIR))
+
 PEOPLE_IN_ALL ?= 1000000
 bench-people: env  ## one run of PEOPLE_IN_ALL=1000000 with a worker killed every minute: time, memory, store, verify (STORE=)
 	$(BIN)/python -m benchmarks.visitors_long --people $(PEOPLE_IN_ALL) --store $(STORE)

@@ -123,6 +123,10 @@ class VisitorSettings:
                 raise InputError(name, value, "more than 0, at most 90 days")
         whole("per-day", self.per_day, at_least=0, at_most=10**12)
         whole("least-trustees", self.least_trustees, at_least=2, at_most=1000)
+        for name in self.trustees:
+            if not name.isprintable() or "/" in name or not name.strip("."):
+                allowed = "names of nodes, without a slash: each names a file"
+                raise InputError("trustees", f'"{name}"', allowed)
         if self.trustees and len(set(self.trustees)) < self.least_trustees:
             raise InputError(
                 "trustees",

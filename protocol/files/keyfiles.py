@@ -95,8 +95,9 @@ def read_seed(path: Path) -> bytes:
 
 def read_public(path: Path) -> bytes:
     """Read the 32 bytes of an Ed25519 public key file."""
+    body = _read(path)
     try:
-        key = serialization.load_pem_public_key(_read(path))
+        key = serialization.load_pem_public_key(body)
     except ValueError:
         raise ConfigError(str(path), "is not an Ed25519 public key in PEM") from None
     if not isinstance(key, Ed25519PublicKey):

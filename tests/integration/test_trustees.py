@@ -145,6 +145,11 @@ async def test_server_and_trustees_are_restarted_while_seats_are_answered(
         (VisitorSettings("open"), 9000, "the names of 5 or more trustees"),
         (VisitorSettings("open", trustees=NAMES), 0, "a fixed port"),
         (VisitorSettings("invited", trustees=NAMES), 9000, "inviter"),
+        (
+            VisitorSettings("invited", Path("nowhere.pub"), trustees=NAMES),
+            9000,
+            "nowhere.pub: no such file; `wallflower invite` makes it",
+        ),
         (VisitorSettings("enrolled", trustees=NAMES), 9000, "enrolment"),
     ],
 )

@@ -177,6 +177,16 @@ def test_people_who_arrive_have_a_week_unless_told_otherwise(tmp_path: Path) -> 
         (('"open"', '"open"\ndeadline-s = 0'), "deadline-s is 0"),
         (('"open"', '"open"\nleast-trustees = 1'), "least-trustees is 1"),
         (('"open"', '"open"\ntrustees = ["t"]'), "trustees is 1 names"),
+        (('"open"', '"open"\ntrustees = ["../t"]'), "without a slash"),
+        (('"open"', '"open"\ntrustees = [""]'), "names of nodes"),
+        (
+            (
+                '[visitors]\nadmission = "open"',
+                '[secure-sum]\nserver = "malicious"\n[visitors]\nadmission = "invited"'
+                f"\ntrustees = {[f't{number}' for number in range(21)]}",
+            ),
+            "least-trustees is 5; allowed: 21 or more: of 21 trustees 3 may collude",
+        ),
         (
             ("[visitors]", '[secure-sum]\nbackend = "secagg-plus"\n[visitors]'),
             'allowed: "sealed" with \\[visitors\\]',

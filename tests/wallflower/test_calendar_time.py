@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.wallflower.test_run_commands import invoke
 from wallflower.calendar_time import Calendar
 from wallflower.planning.plan import make_plan
 from wallflower.planning.request import read_request
@@ -71,3 +72,14 @@ def test_known_people_have_no_calendar(tmp_path: Path) -> None:
     head, _, rest = SITE.partition("[visitors]")
     text = head + rest[rest.index("[rewards]") :]
     assert planned(stated(tmp_path, text))["calendar"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "warned"), [("elimination", False), ("dp-imed", True)]
+)
+def test_a_check_says_which_policy_compares_hours(
+    tmp_path: Path, name: str, warned: bool
+) -> None:
+    stated(tmp_path, SITE.replace("most-rounds = 4", f'name = "{name}"'))
+    said = " ".join(invoke("check", tmp_path / "site.toml")[1].split())
+    assert ("shows arms at different hours" in said) == warned

@@ -43,6 +43,7 @@ from wallflower.protocol.numbers import counted
 from wallflower.protocol.rewards.cells import ArmCells, read_cells
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.strategy.bandit.policies import policy_for
+from wallflower.strategy.bandit.spec import DECIDING
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.own_loop import run_to_end
 from wallflower.strategy.run.cohort import describe_cohort
@@ -203,11 +204,14 @@ def _seats(config: ExperimentConfig) -> CheckLine:
     spec = describe_cohort(config, "check", request, floor, 1)
     if config.nodes.policy is not None:
         agreed_policy(config).check(spec)
-    return _ok(
-        "users",
+    text = (
         f"people arrive ({config.visitors.admission}); a round of the first batch has "
-        f"{request.size:,} seats an arm, its sums {floor.quorum:,} answers at least",
+        f"{request.size:,} seats an arm, its sums {floor.quorum:,} answers at least"
     )
+    if config.policy.name in DECIDING:
+        return _ok("users", text)
+    hours = f"{config.policy.name} shows arms at different hours: where outcomes drift"
+    return CheckLine("users", WARN, f"{text}. {hours}, it may favour a worse one")
 
 
 def _own_shuffler(config: ExperimentConfig) -> tuple[str, ...]:

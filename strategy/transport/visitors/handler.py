@@ -272,6 +272,10 @@ def visitor_trust(config: ExperimentConfig) -> Trust | None:
             )
         return Trust(key, time.time, revoked_serials(config), MOST_REMEMBERED)
     path = config.visitors.inviter
+    if path is not None and not path.exists():
+        raise ConfigError(
+            str(path), "no such file; `wallflower invite` makes it (visitors.inviter)"
+        )
     if path is None:
         raise ConfigError(
             "visitors.inviter", "is missing; `wallflower invite` makes the key"

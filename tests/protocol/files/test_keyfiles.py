@@ -39,6 +39,11 @@ def test_a_public_key_survives_its_file(tmp_path: Path) -> None:
     assert read_public(tmp_path / "enrolment.pub") == ENROLMENT.public_key
 
 
+def test_a_key_that_is_not_there_is_not_called_garbled(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        read_public(tmp_path / "enrolment.pub")
+
+
 def test_a_key_everybody_may_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "identity.key"
     write_private(path, private_key_pem(NODE.private_bytes()))

@@ -6,6 +6,7 @@ policy, tests. All seeds are fixed, and every claim states its false-alarm rate.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from scipy import stats
 from wallflower.protocol.noise.bits import SeededBits
 from wallflower.results.cohorts import homogeneity
 from wallflower.strategy.bandit.policies import build_policy
-from wallflower.strategy.bandit.policy import CohortRequest, CohortSum
+from wallflower.strategy.bandit.policy import CohortRequest, CohortSum, Policy
 from wallflower.strategy.bandit.spec import PolicySpec
 from wallflower.strategy.run.arriving.deck import shuffle_deck
 
@@ -109,6 +110,76 @@ def test_equal_arms_are_told_apart_no_more_often_than_promised(
 def test_the_same_day_with_one_arm_after_the_other_would_be_noticed() -> None:
     found = wrong_decisions(drifting, one_arm_after_the_other, 13, FEW)
     assert found > most_wrong(FEW)
+
+
+class Days:
+    """People who come day and night; all arms alike, and the hour decides."""
+
+    def __init__(self, seed: int) -> None:
+        self.came, self.rates = 0, dict[int, list[float]]()
+        self._seeds = (
+            random.Random(seed),
+            np.random.default_rng(seed),
+            SeededBits.derived(seed, "days"),
+        )
+
+    def rate(self, part: float) -> float:
+        return 0.5 + 0.45 * math.sin(2 * math.pi * (self.came + part * self._now) / 700)
+
+    def deck(self, names: Sequence[str], size: int, source: random.Random) -> list[str]:
+        self._deck = shuffle_deck(names, size, source)
+        return self._deck
+
+    def play(self, spec: PolicySpec) -> Policy:
+        policy = build_policy(spec)
+        while requests := policy.next_cohorts():
+            self._now = sum(one.size for one in requests)
+            policy.observe(play_round(requests, self.rate, self.deck, self._seeds))
+            parts = np.linspace(0, 1, len(self._deck))
+            for arm, part in zip(self._deck, parts, strict=True):
+                self.rates.setdefault(int(arm), []).append(self.rate(float(part)))
+            self.came += self._now
+        return policy
+
+    def missed(self, policy: Policy) -> bool:
+        """Whether an interval lacks the mean of the people whom its arm was shown."""
+        means = {arm: float(np.mean(rates)) for arm, rates in self.rates.items()}
+        return any(
+            not view.lower <= means[view.arm] <= view.upper for view in policy.arms()
+        )
+
+
+@pytest.mark.parametrize("name", ["elimination", "dp-imed"])
+@pytest.mark.parametrize(
+    # Half a minute, which notices a chance of 0.33 where 0.2 is promised.
+    "runs",
+    [FEW, pytest.param(MANY, marks=pytest.mark.slow)],
+)
+def test_an_interval_holds_the_mean_of_whoever_came_at_whatever_hours(
+    name: str, runs: int
+) -> None:
+    """Index policies too, whose arms are shown at different hours."""
+    spec = PolicySpec(name, 3, 3000, "dist-dp", Fraction(2), failure_probability=P)
+    missed = 0
+    for seed in range(runs):
+        days = Days(seed)
+        missed += days.missed(days.play(spec.resolved()))
+    assert missed <= most_wrong(runs)
+
+
+def test_an_index_policy_compares_hours_and_so_decides_nothing() -> None:
+    """Arms are the same; who was shown which depends on the hour. It says no winner."""
+    spec = PolicySpec("dp-imed", 3, 3000, "dist-dp", Fraction(2), failure_probability=P)
+    means, ends = list[float](), set[str | None]()
+    for seed in range(FEW):
+        days = Days(seed)
+        policy = days.play(spec.resolved())
+        by_arm = [float(np.mean(rates)) for rates in days.rates.values()]
+        means.append(max(by_arm) - min(by_arm))
+        ends.add(policy.finished)
+        assert all(view.active for view in policy.arms())
+    assert ends == {"horizon"}
+    assert max(means) > 0.1
 
 
 @pytest.mark.parametrize("arms", [2, 3, 10])
