@@ -35,7 +35,8 @@ from wallflower.protocol.errors import JournalError
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.serve.gate import CallerGate, VisitorLimits
-from wallflower.serve.http_wire import HttpWire, server_config
+from wallflower.serve.http_protocol import server_config
+from wallflower.serve.http_wire import HttpWire
 from wallflower.serve.polls import Polls, VisitorMetrics
 from wallflower.strategy.config import (
     ExperimentConfig,

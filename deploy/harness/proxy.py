@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.harness.flower import ROOT, environment
@@ -55,4 +56,43 @@ def start_proxy(
         environment=environment(folder / "home"),
     )
     until("the proxy's port", lambda: listening(host, port), 20)
+    return process
+
+
+def start_visitors_proxy(
+    supervisor: Supervisor,
+    host: Host,
+    *,
+    workers: Sequence[str],
+    keys: Path,
+    folder: Path,
+) -> Process:
+    """Run the shipped proxy of people who arrive before these workers' addresses."""
+    program = nginx_program()
+    if program is None:
+        raise UnavailableError("nginx is not installed; the proxy cannot be run")
+    for part in ("run", "logs"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    text = (ROOT / "deploy" / "proxy" / "visitors.conf").read_text()
+    for place, found in (
+        ("/keys", keys),
+        ("/run/wallflower", folder / "run"),
+        ("/var/log/wallflower", folder / "logs"),
+    ):
+        text = text.replace(f"{place}/", f"{found}/")
+    for port in (8643, 8443):
+        lines = " ".join(f"server {address}:{port};" for address in workers)
+        text = text.replace(f"server serve:{port};", lines)
+    # Debian has nginx's stream module in a file of its own.
+    module = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
+    loaded = f"load_module {module};\n" if module.exists() else ""
+    path = folder / "visitors.conf"
+    path.write_text(loaded + text)
+    process = supervisor.start(
+        "visitors-proxy",
+        host,
+        [program, "-c", str(path), "-g", "daemon off;"],
+        environment=environment(folder / "home"),
+    )
+    until("the proxy's port", lambda: listening(host, 8444), 20)
     return process

@@ -8,6 +8,7 @@ second process waits for the first, and a transaction keeps everything or nothin
 from __future__ import annotations
 
 import sqlite3
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ class Closing(ABC):
 
 
 _WAIT_S = 30.0
+_LOOK_S = 0.001
 # The primary codes of what SQLite says where it may not make a file.
 _NO_WRITING = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 
@@ -120,10 +122,34 @@ def _has_log(path: Path) -> bool:
     return log.exists() and log.stat().st_size > 0
 
 
+def _begin(database: sqlite3.Connection) -> None:
+    """Begin to write as soon as nobody else does.
+
+    SQLite itself sleeps for up to 100 ms between two looks. Where several processes
+    write all the time, one of them would hardly ever look at the right moment.
+    """
+    [(wait_ms,)] = database.execute("PRAGMA busy_timeout").fetchall()
+    give_up = time.monotonic() + wait_ms / 1000
+    database.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                database.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() >= give_up:
+                    raise
+            else:
+                return
+            time.sleep(_LOOK_S)
+    finally:
+        database.execute(f"PRAGMA busy_timeout = {wait_ms}")
+
+
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """Keep everything written inside, or nothing of it."""
-    database.execute("BEGIN IMMEDIATE")
+    _begin(database)
     try:
         yield database
         database.execute("COMMIT")

@@ -89,6 +89,7 @@ class SeatStore(Closing):
         self._most = most
         self._clock = clock
         self._cohorts: dict[int, _Cohort] = {}
+        self._had_seats = False  # for everybody who last came, so look no further
 
     @classmethod
     def open(cls, run_dir: Path, clock: Callable[[], float] = time.time) -> SeatStore:
@@ -123,7 +124,7 @@ class SeatStore(Closing):
         visitors = _listed(visitor for visitor, _ in arrivals)
         # Most people may come while no seat is free: they write nothing and wait for
         # nobody.
-        if not self.database.rows(seat_sql.IS_ANY_FREE):
+        if not (self._had_seats or self.database.rows(seat_sql.IS_ANY_FREE)):
             found = self._seats_of(self.database.rows, seat_sql.SEATS_OF, visitors)
             return self._seat(self.database.rows, arrivals, found, [])[0]
         with self.database.transaction() as connection:
@@ -138,6 +139,7 @@ class SeatStore(Closing):
                 for visitor, arrival in arrivals
             )
             free = self._free_seats(rows, wanted) if wanted else []
+            self._had_seats = len(free) == wanted
             replies, taken = self._seat(rows, arrivals, found, free)
             connection.executemany(seat_sql.TAKE_SEAT, taken)
         return replies

@@ -21,6 +21,7 @@ from tests.support.postgres_server import PostgresServer
 from tests.support.stored_seats import FIRST, Server, names
 from wallflower.protocol.errors import JournalError, UnavailableError
 from wallflower.strategy.sections import StoreSettings
+from wallflower.strategy.store import seat_sql
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.postgres import lease
 from wallflower.strategy.store.run_store import is_held
@@ -103,7 +104,8 @@ def lose_one_answer(monkeypatch: pytest.MonkeyPatch, *, committed: bool) -> list
             return execute(connection, query, *rest)
         lost.append(1)
         if committed:
-            execute(connection, query, *rest)
+            with connection.pipeline():  # which waits at its end
+                execute(connection, query, *rest)
         connection.close()
         raise psycopg.OperationalError("the connection is lost")
 
@@ -145,6 +147,48 @@ def test_a_seat_whose_commit_was_not_heard_is_taken_once(
         assert server.register.close_seats([cohort_id])[cohort_id] == SeatCounts(
             2, 0, 1
         )
+    finally:
+        server.close()
+
+
+def test_nothing_is_kept_of_a_call_with_a_statement_that_fails(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    server = Server(tmp_path / "run", postgres.url)
+    try:
+        [cohort_id] = server.open_round(seats=3, arms=1)
+        worker = server.worker()
+        assert worker.take_seat("v", FIRST) == TakenSeat(cohort_id, 0)
+        answer = seat_sql.ANSWER_SEAT, [(1,)]
+        with pytest.raises(JournalError, match="violates"):
+            worker.database.write(
+                answer, (seat_sql.ADD_CONTRIBUTION, [(99, b"no such seat")])
+            )
+        assert worker.take_seat("v", FIRST) == TakenSeat(cohort_id, 0)
+        assert server.register.count_seats()[cohort_id] == SeatCounts(2, 1, 0)
+    finally:
+        server.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_worker_that_stands_still_within_a_call_holds_up_nobody(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    server = Server(tmp_path / "run", postgres.url)
+    try:
+        [cohort_id] = server.open_round(seats=3, arms=1)
+        stuck, other = server.worker(), server.worker()
+
+        def stand_still() -> None:
+            with stuck.database.transaction() as connection:
+                lock = connection.execute(seat_sql.LOCK_VISITORS, ['["v"]'])
+                lock.fetchall()
+                # PostgreSQL ends the call that stands still, and this one goes on.
+                assert other.take_seat("v", FIRST) == TakenSeat(cohort_id, 0)
+
+        with pytest.raises(UnavailableError, match="nothing of this step was kept"):
+            stand_still()
+        assert stuck.take_seat("v", FIRST) == TakenSeat(cohort_id, 0)
     finally:
         server.close()
 

@@ -50,12 +50,16 @@ def serve(
     import asyncio
 
     from wallflower.serve.processes import ServerProcesses, ServeSetup
-    from wallflower.serve.setup import WorkerSetup, read_run
+    from wallflower.serve.setup import WorkerSetup, check_copy, read_run
 
     if run.is_file():
         from wallflower.engines.run import found_run
+        from wallflower.strategy.transport.grpc.host import run_secret
 
         run = found_run(run, "serve", run_dir).run_dir
+        run_secret(run)  # now: a copy of the directory stands for the run elsewhere
+    elif orchestrator:
+        check_copy(run)
     place = str(run.resolve())
     read_run(run)  # what is wrong is said here, and not by every worker
     worker = WorkerSetup(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections import Counter, OrderedDict
 from urllib.parse import unquote
@@ -118,6 +119,7 @@ def address_of(peer: str) -> str:
     return rest.rpartition(":")[0] if kind in {"ipv4", "ipv6"} else peer
 
 
+@functools.lru_cache(maxsize=1024)
 def network_of(address: str) -> str:
     """Name the network of an address: its /24, or its /64.
 

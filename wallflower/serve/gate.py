@@ -5,6 +5,7 @@ Limits count by network (a /24 or /64), and each worker counts for itself.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -16,6 +17,7 @@ from wallflower.strategy.transport.visitors.handler import PollResult
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 TOO_FAST = "too-fast"
+_KNOWN_ADDRESSES = 1024  # each is looked at with every poll that comes from it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,14 @@ def read_proxies(texts: Sequence[str]) -> tuple[Network, ...]:
     return tuple(found)
 
 
+@functools.lru_cache(maxsize=_KNOWN_ADDRESSES)
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
 class CallerGate:
     """Knows callers by their networks, and whom not to listen to.
 
@@ -109,11 +119,8 @@ class CallerGate:
 
     def is_proxy(self, address: str) -> bool:
         """Return whether an address is a stated proxy's."""
-        try:
-            found = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(found in proxy for proxy in self._proxies)
+        found = _address(address)
+        return found is not None and any(found in proxy for proxy in self._proxies)
 
     def take_place(self, network: str) -> bool:
         """Take a connection's place, if the network may have one more."""

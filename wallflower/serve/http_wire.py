@@ -10,20 +10,17 @@ import asyncio
 import hashlib
 import json
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Final
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from wallflower.protocol.visitors import LARGEST_POLL
 from wallflower.serve.gate import CallerGate
@@ -31,10 +28,10 @@ from wallflower.serve.polls import BusyError, Polls
 
 POLL_PATH: Final = "/wallflower.v1.VisitorService/Poll"
 PROTO: Final = "application/proto"
+_PROTO = PROTO.encode()
 SCRIPT_PATH: Final = "/wallflower.js"
 # `make web` builds it; the wheel takes it along if it is there.
 _SCRIPT = Path(__file__).parents[1] / "clients" / "web" / "dist" / "wallflower.js"
-_LARGEST_HEADERS = 8 * 1024
 _PREFLIGHT_S = 7200
 _STATUS = {
     "invalid_argument": 400,
@@ -70,6 +67,10 @@ class ConnectError(Exception):
         return Response(body, _STATUS[self.code], headers, "application/json")
 
 
+def _reply(body: bytes) -> Response:
+    return Response(body, 200, _HEADERS, PROTO)
+
+
 class HttpWire:
     """Carries polls over HTTP.
 
@@ -95,43 +96,66 @@ class HttpWire:
     ) -> None:
         self._polls = polls
         self._gate = gate
-        self._origins = frozenset(origins)
+        self._origins = frozenset(origin.encode("latin-1") for origin in origins)
         self._ready = ready
 
     def app(self) -> ASGIApp:
-        """Return the application for `server_config`."""
+        """Return the application for `server_config`.
+
+        Polls go past routes and middleware, which would cost as much as a signature.
+        """
+        others = self._others()
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["path"] == POLL_PATH and scope["method"] == "POST":
+                await self._answer(scope, receive, send)
+            else:
+                await others(scope, receive, send)
+
+        return answer
+
+    def _others(self) -> ASGIApp:
+        """Return what answers preflights, health checks, and pages without a client."""
         cors = Middleware(
             CORSMiddleware,
-            allow_origins=sorted(self._origins),
+            allow_origins=sorted(one.decode("latin-1") for one in self._origins),
             allow_methods=["POST"],
             allow_headers=["Connect-Protocol-Version", "Connect-Timeout-Ms"],
             max_age=_PREFLIGHT_S,
         )
         routes = [
-            Route(POLL_PATH, self._answer, methods=["POST"]),
+            # For the 405 of other methods: a POST does not get here.
+            Route(POLL_PATH, _healthz, methods=["POST"]),
             Route(SCRIPT_PATH, _script),
-            Route("/healthz", self._healthz),
+            Route("/healthz", _healthz),
             Route("/readyz", self._readyz),
         ]
         return Starlette(routes=routes, middleware=[cors])
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(reversed(scope["headers"]))  # the first of a name counts
         try:
-            reply = await self._poll(request)
+            response = _reply(await self._poll(scope, headers, receive))
         except ConnectError as error:
-            return error.response()
-        return Response(reply, 200, _HEADERS, PROTO)
+            response = error.response()
+        origin = headers.get(b"origin", b"")
+        if origin in self._origins:
+            response.raw_headers.extend(
+                ((b"access-control-allow-origin", origin), (b"vary", b"Origin"))
+            )
+        await response(scope, receive, send)
 
-    async def _poll(self, request: Request) -> bytes:
-        headers = request.headers
-        peer = request.client.host if request.client else ""
-        caller = self._gate.caller(peer, headers.getlist("x-forwarded-for"))
+    async def _poll(
+        self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
+    ) -> bytes:
+        peer = scope["client"][0] if scope["client"] else ""
+        caller = self._gate.caller(peer, _forwarded(scope))
         if (why := self._gate.refusal(caller)) is not None:
             self._polls.count_refusal(why)
             raise ConnectError("resource_exhausted", why)
         try:
-            self._check(request)
-            body = await self._read(request)
+            self._check(headers)
+            body = await self._read(headers, receive)
         except ConnectError as error:
             self._gate.hold_against(caller)
             self._polls.count_refusal(error.text)
@@ -146,42 +170,54 @@ class HttpWire:
         self._gate.note(caller, result)
         return result.reply
 
-    def _check(self, request: Request) -> None:
+    def _check(self, headers: Mapping[bytes, bytes]) -> None:
         """Raise ConnectError for a request that cannot be a poll."""
-        headers = request.headers
-        origin = headers.get("origin")
+        origin = headers.get(b"origin")
         if origin is not None and origin not in self._origins:
             raise ConnectError("permission_denied", "origin-not-allowed")
-        if headers.get("content-type", "").partition(";")[0].strip() != PROTO:
+        if headers.get(b"content-type", b"").partition(b";")[0].strip() != _PROTO:
             raise ConnectError("unimplemented", "content-type-not-supported")
-        if headers.get("content-encoding", "identity") != "identity":
+        if headers.get(b"content-encoding", b"identity") != b"identity":
             raise ConnectError("unimplemented", "compression-not-supported")
-        if headers.get("connect-protocol-version", "1") != "1":
+        if headers.get(b"connect-protocol-version", b"1") != b"1":
             raise ConnectError("invalid_argument", "connect-version-not-supported")
 
-    async def _read(self, request: Request) -> bytes:
+    async def _read(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
         """Read the body, up to the size and the time that a poll may have."""
-        stated = request.headers.get("content-length", "0")
-        if not stated.isdecimal() or int(stated) > LARGEST_POLL:
+        stated = headers.get(b"content-length", b"0")
+        if not stated.isdigit() or int(stated) > LARGEST_POLL:
             raise ConnectError("resource_exhausted", "too-large")
-        body = bytearray()
+        body, more = bytearray(), True
         try:
             async with asyncio.timeout(self._gate.limits.request_s):
-                async for chunk in request.stream():
-                    body += chunk
+                while more:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise ConnectError("deadline_exceeded", "too-slow")
+                    body += message.get("body", b"")
                     if len(body) > LARGEST_POLL:
                         raise ConnectError("resource_exhausted", "too-large")
-        except (TimeoutError, ClientDisconnect):
+                    more = message.get("more_body", False)
+        except TimeoutError:
             raise ConnectError("deadline_exceeded", "too-slow") from None
         return bytes(body)
-
-    async def _healthz(self, _request: Request) -> Response:
-        return PlainTextResponse("live\n")
 
     async def _readyz(self, _request: Request) -> Response:
         if await self._ready():
             return PlainTextResponse("ready\n")
         return PlainTextResponse("the store does not answer\n", 503)
+
+
+def _forwarded(scope: Scope) -> list[str]:
+    return [
+        value.decode("latin-1")
+        for name, value in scope["headers"]
+        if name == b"x-forwarded-for"
+    ]
+
+
+async def _healthz(_request: Request) -> Response:
+    return PlainTextResponse("live\n")
 
 
 async def _script(request: Request) -> Response:
@@ -194,97 +230,3 @@ async def _script(request: Request) -> Response:
     if request.headers.get("if-none-match") == tag:
         return Response(None, 304, headers)
     return Response(body, 200, headers, "text/javascript")
-
-
-class GuardedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with the limits of connections.
-
-    uvicorn waits for a request as long as the caller likes, and for headers of any
-    size. Here a connection has its network's place or is dropped, a request has
-    `request_s` to arrive in full, and no request is larger than a poll can be.
-    """
-
-    gate: ClassVar[CallerGate]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._network: str | None = None
-        self._deadline: asyncio.TimerHandle | None = None
-        self._unfinished = 0  # bytes of a request that is not here in full
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a place for the caller's network, or hang up."""
-        super().connection_made(transport)
-        # asyncio forgets it for sockets that it did not make itself; a reply would
-        # wait 40 ms for the caller's acknowledgement.
-        transport.get_extra_info("socket").setsockopt(
-            socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
-        )
-        peer = self.client[0] if self.client else ""
-        if not self.gate.is_proxy(peer):
-            network = self.gate.caller(peer, ())
-            if not self.gate.take_place(network):
-                transport.abort()
-                return
-            self._network = network
-        self._expect_request()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place back."""
-        self._stop_waiting()
-        if self._network is not None:
-            self.gate.give_back(self._network)
-            self._network = None
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes of a request, but no more than one may have."""
-        self._unfinished += len(data)
-        if self._unfinished > _LARGEST_HEADERS + LARGEST_POLL:
-            self.transport.abort()
-            return
-        if self._deadline is None:
-            self._expect_request()
-        super().data_received(data)
-
-    def on_headers_complete(self) -> None:
-        """Begin the request, unless its headers are too large."""
-        size = sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if size + len(self.url) > _LARGEST_HEADERS:
-            raise ValueError("headers too large")  # the parser gives up, with a 400
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """Note that the request is here in full."""
-        self._unfinished = 0
-        self._stop_waiting()
-        super().on_message_complete()
-
-    def _expect_request(self) -> None:
-        self._deadline = self.loop.call_later(
-            self.gate.limits.request_s, self.transport.abort
-        )
-
-    def _stop_waiting(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-
-def server_config(app: ASGIApp, gate: CallerGate, **tls: Any) -> uvicorn.Config:
-    """Return how uvicorn serves `app`."""
-    return uvicorn.Config(
-        app,
-        http=type("GatedProtocol", (GuardedProtocol,), {"gate": gate}),
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        lifespan="off",
-        ws="none",
-        timeout_keep_alive=int(gate.limits.idle_s),
-        timeout_graceful_shutdown=5,
-        **tls,
-    )

@@ -14,7 +14,9 @@ from wallflower.protocol.errors import ConfigError, InputError
 from wallflower.protocol.files.keyfiles import read_private
 from wallflower.protocol.identity.certificates import KeyPair
 from wallflower.serve.gate import read_proxies
+from wallflower.strategy.store.database import POINTER_FILE
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.transport.grpc.host import SECRET_FILE
 from wallflower.strategy.transport.visitors.handler import VisitorRun, visitor_trust
 
 
@@ -89,6 +91,20 @@ def read_run(run_dir: Path) -> VisitorRun:
     admission = config.visitors.admission
     arms = config.experiment.arms
     return VisitorRun(run_id, arms, admission, visitor_trust(config))
+
+
+def check_copy(run_dir: Path) -> None:
+    """Refuse to orchestrate from a pointer alone; raises InputError.
+
+    A secret of this host's own would shut the trustees out, once it takes over.
+    """
+    if (run_dir / POINTER_FILE).exists() and not (run_dir / SECRET_FILE).exists():
+        raise InputError(
+            "run",
+            run_dir,
+            f"a copy of its whole directory: {SECRET_FILE} lets the trustees in. Or "
+            "--no-orchestrator",
+        )
 
 
 def _check_origin(origin: str) -> None:

@@ -22,7 +22,8 @@ from wallflower.protocol.errors import JournalError, UnavailableError, Wallflowe
 from wallflower.protocol.files.logs import installed_from, log_context
 from wallflower.serve.gate import CallerGate, VisitorLimits, read_proxies
 from wallflower.serve.grpc_wire import GrpcWire
-from wallflower.serve.http_wire import HttpWire, server_config
+from wallflower.serve.http_protocol import server_config
+from wallflower.serve.http_wire import HttpWire
 from wallflower.serve.polls import Polls, VisitorMetrics
 from wallflower.serve.setup import WorkerSetup, read_run
 from wallflower.strategy.store.seat_store import SeatQueue, SeatStore

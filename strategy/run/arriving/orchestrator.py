@@ -33,7 +33,6 @@ from wallflower.strategy.run.pending_cohorts import SessionFactory
 from wallflower.strategy.run.recruiting import Recruited
 from wallflower.strategy.run.registry import Draw
 from wallflower.strategy.run.run_loop import RunLoop
-from wallflower.strategy.run.run_state import asked_by_arm
 from wallflower.strategy.secure_sum.keyring import SharedKey
 from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import INVITED, VOID, WAITING, SumRecord
@@ -247,16 +246,18 @@ class VisitorOrchestrator(RunLoop):
     # --- after a restart ----------------------------------------------------------
 
     def _count_asked(self) -> None:
-        """Count what an earlier part of the run asked and heard."""
-        self._tally.asked = asked_by_arm(self._journal)
+        """Count what an earlier part of the run asked and heard.
+
+        People may come meanwhile: those of open cohorts are counted when their seats
+        are closed, as in every other round.
+        """
+        people = self._journal.count_asked()  # read once, since it grows
         for cohort in self._journal.cohorts():
             self._spending.add(CohortSpec.FromString(cohort.spec), 0)
             self._attempts[cohort.round_number, cohort.arm] = cohort.attempt
-            if cohort.state == INVITED:
-                # Counted when its seats are closed, as in every other round.
-                people = self._journal.count_asked()[cohort.cohort_id]
-                self._tally.asked[cohort.arm] -= people
-            elif cohort.result is not None:
+            if cohort.state != INVITED:
+                self._tally.asked[cohort.arm] += people[cohort.cohort_id]
+            if cohort.result is not None:
                 self._tally.answered += cohort.result.survivors
         self._tally.lost = self._tally.invited - self._tally.answered
 

@@ -16,6 +16,12 @@ from wallflower.strategy.store.postgres.statements import translate
 
 # A holder of the lease that stopped within a transaction would hold a standby up.
 _LONGEST_IDLE_MS = 1000
+# PostgreSQL soon ends the session of a host that is gone, and frees what it locked.
+_GONE = {
+    "tcp_keepalives_idle": 2,
+    "tcp_keepalives_interval": 1,
+    "tcp_keepalives_count": 2,
+}
 _NETWORK: Mapping[str, str | int] = {
     "application_name": "wallflower",
     "connect_timeout": 5,
@@ -64,11 +70,13 @@ class Connector:
 
     def configure(self, connection: psycopg.Connection[Any]) -> None:
         """Point a new connection to the run's tables."""
-        connection.execute(
-            SQL(
-                "SET search_path TO {}; SET idle_in_transaction_session_timeout TO {}"
-            ).format(Identifier(self.schema), _LONGEST_IDLE_MS)
-        )
+        settings = {"idle_in_transaction_session_timeout": _LONGEST_IDLE_MS, **_GONE}
+        parts = [SQL("SET search_path TO {}").format(Identifier(self.schema))]
+        parts += [
+            SQL("SET {} TO {}").format(Identifier(name), value)
+            for name, value in settings.items()
+        ]
+        connection.execute(SQL("; ").join(parts))
         if self._by_index:
             connection.execute("SET enable_seqscan TO off")
 

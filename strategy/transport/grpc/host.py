@@ -71,7 +71,7 @@ async def flower_grpc(
     """Open the run's gRPC server and keep all nodes that Flower lists connected."""
     transport = config.transport
     root, server = grpc_certificates(transport)
-    tokens = RunTokens(run_id, _run_secret(run_dir))
+    tokens = RunTokens(run_id, run_secret(run_dir))
     admission = _admission(config, tokens, TokenHolders(HOLDER))
     grpc_server = GrpcServer(admission, server)
     listening = await grpc_server.open(f"{transport.host}:{transport.port}")
@@ -129,7 +129,7 @@ async def trustee_grpc(
     assert config.visitors is not None
     transport = config.transport
     root, server = _kept_certificates(transport, run_dir)
-    tokens = RunTokens(run_id, _run_secret(run_dir))
+    tokens = RunTokens(run_id, run_secret(run_dir))
     grpc_server = GrpcServer(_admission(config, tokens, None), server)
     listening = await grpc_server.open(f"{transport.host}:{transport.port}")
     address = transport.public_address or f"{transport.host}:{listening}"
@@ -228,7 +228,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _run_secret(run_dir: Path) -> bytes:
+def run_secret(run_dir: Path) -> bytes:
     """Read the run's secret, or make it for a new run."""
     path = run_dir / SECRET_FILE
     if path.exists():

@@ -19,7 +19,8 @@ from tests.support.seat_server import SeatServer
 from tests.support.seated_sums import SeatedRun
 from wallflower.serve.gate import CallerGate, VisitorLimits, read_proxies
 from wallflower.serve.grpc_wire import GrpcWire
-from wallflower.serve.http_wire import HttpWire, server_config
+from wallflower.serve.http_protocol import server_config
+from wallflower.serve.http_wire import HttpWire
 from wallflower.serve.polls import Polls, VisitorMetrics
 
 SHOP = "https://shop.example"

@@ -23,6 +23,7 @@ from wallflower.clients.transport.visitor_calls import poll_by_grpc
 from wallflower.protocol.errors import InputError, JournalError
 from wallflower.protocol.wire.visitors_pb2 import VisitorPoll, VisitorReply
 from wallflower.serve.http_wire import POLL_PATH
+from wallflower.serve.setup import check_copy
 
 PROTO = {"content-type": "application/proto"}
 
@@ -136,6 +137,14 @@ def test_what_would_serve_people_badly_is_refused(
     server.close()
     with pytest.raises(InputError, match=said):
         serve(str(server.run_dir), *words)
+
+
+def test_a_pointer_alone_is_not_orchestrated(tmp_path: Path) -> None:
+    (tmp_path / "store.toml").touch()
+    with pytest.raises(InputError, match="copy of its whole directory"):
+        check_copy(tmp_path)
+    (tmp_path / "run-token.secret").touch()
+    check_copy(tmp_path)
 
 
 def test_a_run_that_is_not_there_is_not_served(tmp_path: Path) -> None:

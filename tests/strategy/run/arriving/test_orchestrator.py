@@ -353,6 +353,35 @@ async def test_an_orchestrator_may_be_killed_after_whatever_it_wrote(
 
 
 @in_virtual_time
+async def test_people_who_come_while_an_orchestrator_takes_over_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site(tmp_path) as there:
+
+        def die(event: Event) -> None:
+            if isinstance(event, events.RoundStarted):
+                raise _KilledError
+
+        there.react = die
+        with pytest.raises(_KilledError):
+            await there.operate()
+        there.react = lambda event: None
+        read, came = Journal.count_asked, list[object]()
+
+        def read_and_seat_one_more(journal: Journal) -> Counter[str]:
+            counted = read(journal)
+            if not came:
+                came.append(there.arrivals.store.take_seat("f" * 32, b"0" * 16))
+            return counted
+
+        monkeypatch.setattr(Journal, "count_asked", read_and_seat_one_more)
+        await there.run()
+        assert isinstance(came[0], TakenSeat)
+        assert there.problems() == []
+        assert finish(there.heard).invited == 60
+
+
+@in_virtual_time
 async def test_a_pause_says_so_to_whoever_comes(tmp_path: Path) -> None:
     close = config(rewards=RewardSettings(means=(0.5, 0.5)))
     async with site(tmp_path, close) as there:
