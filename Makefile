@@ -329,5 +329,5 @@ PEOPLE ?= 4000
 bench-store: env  ## people seated and heard a second, SQLite beside PostgreSQL (PEOPLE=)
 	$(BIN)/python -m benchmarks.store --people $(PEOPLE)
 
-mutants: env postgres-env  ## break the code in some 500 known ways; a test must notice each
+mutants: env postgres-env web-env  ## break the code in some 500 known ways; a test must notice each
 	$(BIN)/python -m tests.mutants
