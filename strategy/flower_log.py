@@ -76,14 +76,14 @@ class FlowerLog:
     def _ended(self, event: events.KeyGenerated | events.CohortEnded) -> None:
         if isinstance(event, events.KeyGenerated):
             if event.findings:
-                said = describe_findings(event.findings)
-                log(WARNING, "dealing %s: %s", event.dealing_id, said)
+                findings = describe_findings(event.findings)
+                log(WARNING, "dealing %s: %s", event.dealing_id, findings)
         elif event.void is not None:
             losses: Mapping[str, int] = dict(event.losses)
             words = event.cohort_id, event.void, describe_losses(losses)
             log(WARNING, "cohort %s is void: %s; users lost: %s", *words)
-            said = describe_findings(event.findings)
-            log(WARNING, "cohort %s: %s", event.cohort_id, said)
+            findings = describe_findings(event.findings)
+            log(WARNING, "cohort %s: %s", event.cohort_id, findings)
 
     def _name(self, arm: int) -> str:
         return self._config.experiment.arms[arm]

@@ -166,10 +166,10 @@ class PrivateBandit(Strategy):
         self.summary()
         log(INFO, "")
         result = Result()
-        told = fan_out(self._listen, FlowerLog(self.config, num_rounds).listen)
+        listeners = fan_out(self._listen, FlowerLog(self.config, num_rounds).listen)
 
         async def listen(event: events.Event) -> None:
-            await told(event)
+            await listeners(event)
             if isinstance(event, events.ArmRetired):
                 self._take(event)
             if isinstance(event, events.RoundFinished):

@@ -250,8 +250,8 @@ def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def html_page(title: str, paragraphs: Sequence[str], tables: Sequence[str]) -> str:
     """Return what a notebook shows of a result: title, sentences, tables."""
-    said = "".join(f"<p>{html.escape(text)}</p>" for text in paragraphs if text)
-    return f"<div><strong>{html.escape(title)}</strong>{said}{''.join(tables)}</div>"
+    body = "".join(f"<p>{html.escape(text)}</p>" for text in paragraphs if text)
+    return f"<div><strong>{html.escape(title)}</strong>{body}{''.join(tables)}</div>"
 
 
 def _cell_text(value: object) -> str:

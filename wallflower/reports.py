@@ -249,12 +249,12 @@ class CheckReport:
     @property
     def summary(self) -> dict[str, Any]:
         """All of it as JSON types, as ``wallflower check --format json`` gives it."""
-        said = []
+        checks = []
         for line in self.lines:
             row = {"name": line.name, "level": line.level, "text": line.text}
             arms = {"arms": [one.as_json() for one in line.arms]} if line.arms else {}
-            said.append({**row, **arms})
-        return {"file": str(self.file), "ready": self.ready, "checks": said}
+            checks.append({**row, **arms})
+        return {"file": str(self.file), "ready": self.ready, "checks": checks}
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a row for everything that was looked at."""

@@ -215,17 +215,17 @@ class SealedClient(ClientMachine):
         setting, users = self.setting, contribution.users
         sealed, opening = encrypt(public, contribution.value)
         one, two = bytes(sealed.one), bytes(sealed.two)
-        said = statement(self._bound, setting.party, users, one, two)
+        signed = statement(self._bound, setting.party, users, one, two)
         answer = SealAnswer(
-            one=one, two=two, users=users, proof=prove_sender(opening, said)
+            one=one, two=two, users=users, proof=prove_sender(opening, signed)
         )
         allowed = self._allowed_range(users)
         if allowed is not None:
-            answer.range = ranges.prove(public, sealed, opening, allowed, said)
+            answer.range = ranges.prove(public, sealed, opening, allowed, signed)
         identity = setting.identity
         if identity is not None and identity.certificate is not None:
             answer.certificate = identity.certificate.to_bytes()
-            answer.signature = identity.sign(said)
+            answer.signature = identity.sign(signed)
         return answer.SerializeToString()
 
     def _open(

@@ -93,9 +93,9 @@ def _proven(
     for message in evidence.accepted:
         if message.dealer in digests or message.dealer not in seats.places:
             raise WrongContextError("a dealer was not drawn, or is listed twice")
-        said = read_statement(message, terms, trust)
-        constants.append(said.proven_constant(terms))
-        digests[said.dealer] = said.digest(terms)
+        signed = read_statement(message, terms, trust)
+        constants.append(signed.proven_constant(terms))
+        digests[signed.dealer] = signed.digest(terms)
     if len(digests) < seats.sizes.accepted:
         raise RefusalError(
             RefusalCode.TOO_FEW_DEALERS,
@@ -118,13 +118,13 @@ def checked_contribution(
     most = min(roster.get(sender, 0), certificate.capacity)
     if not 1 <= sealed.users <= most:
         raise WrongContextError(f"{sender} claims {sealed.users} users; allowed {most}")
-    said = statement(context, sender, sealed.users, sealed.one, sealed.two)
+    signed = statement(context, sender, sealed.users, sealed.one, sealed.two)
     try:
-        verify_signature(certificate.public_key, sealed.signature, said)
+        verify_signature(certificate.public_key, sealed.signature, signed)
     except AuthenticationError:
         raise AuthenticationError(f"{sender} did not sign its contribution") from None
     one = Point.parse(sealed.one)
     Point.parse(sealed.two)
-    if not shows_sender(one, sealed.proof, said):
+    if not shows_sender(one, sealed.proof, signed):
         raise AuthenticationError(f"{sender} does not know what it sealed")
     return one

@@ -18,9 +18,9 @@ from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.secure_sum.session import Contribution
 from wallflower.protocol.secure_sum.shuffle.plan import (
     ShufflePlan,
+    are_names_told,
     batch_info,
     batch_statement,
-    names_are_told,
     unnamed_info,
 )
 from wallflower.protocol.secure_sum.shuffle.seals import HYBRID, SealingKey, seal_info
@@ -67,7 +67,7 @@ class ShuffleClient(ClientMachine):
         single, together = self._keys(request)
         info = seal_info(self.context, request.shuffler_key)
         messages = plan.write(contribution.value, OsBits())
-        key, named = request.sealing_key, names_are_told(setting.spec)
+        key, named = request.sealing_key, are_names_told(setting.spec)
         place = unnamed_info(self.context, key)
         if named:
             place = batch_info(self.context, setting.party, users, key)

@@ -143,10 +143,10 @@ async def _prove(
         )
     if len(challenge.nonce) != NONCE_BYTES:
         raise MalformedMessageError("the gRPC server's challenge has no proper nonce")
-    said = transcript(hello, challenge)
-    check_token_proof(token, "server", said, challenge.server_proof)
+    signed = transcript(hello, challenge)
+    check_token_proof(token, "server", signed, challenge.server_proof)
     proof = node_service_pb2.Proof(
-        signature=identity.sign(said), token_proof=token_proof(token, "node", said)
+        signature=identity.sign(signed), token_proof=token_proof(token, "node", signed)
     )
     await call.write(node_service_pb2.FromNode(proof=proof).SerializeToString())
     return (await _expect(call, "welcome")).welcome

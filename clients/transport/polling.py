@@ -250,9 +250,9 @@ class PollingClient:
             server_fingerprint=invitation.server_fingerprint or b"",
             digest=hashlib.sha256(body).digest(),
         )
-        said = poll_transcript(handshake)
-        handshake.proof.signature = self._identity.sign(said)
-        handshake.proof.token_proof = token_proof(invitation.token, "node", said)
+        signed = poll_transcript(handshake)
+        handshake.proof.signature = self._identity.sign(signed)
+        handshake.proof.token_proof = token_proof(invitation.token, "node", signed)
         if self._channel is None:
             self._channel = open_channel(invitation, settings.most_bytes)
         call = self._channel.unary_unary(POLL, None, None)
@@ -266,7 +266,7 @@ class PollingClient:
         check_token_proof(
             invitation.token,
             "server",
-            reply_transcript(said, reply.body),
+            reply_transcript(signed, reply.body),
             reply.server_proof,
         )
         for answer in brought.answers:

@@ -76,9 +76,9 @@ def poll_by_http(server: str, root_certificate: bytes | None = None) -> Poll:
             ) as reply:
                 received: bytes = reply.read(LARGEST_REPLY + 1)
         except (OSError, urllib.error.HTTPError) as error:
-            said = error.code if isinstance(error, urllib.error.HTTPError) else ""
+            status = error.code if isinstance(error, urllib.error.HTTPError) else ""
             raise UnavailableError(
-                f"{server} did not answer ({said or type(error).__name__}); the same "
+                f"{server} did not answer ({status or type(error).__name__}); the same "
                 "poll may be sent again"
             ) from None
         return received

@@ -188,12 +188,14 @@ def _said(hello: node_service_pb2.Hello) -> tuple[str | int | bytes, ...]:
     )
 
 
-def token_proof(token: RunToken, side: str, said: bytes) -> bytes:
+def token_proof(token: RunToken, side: str, transcript: bytes) -> bytes:
     """MAC of the transcript under the token; `side` keeps the two directions apart."""
-    return hmac.new(token.key, canonical(side, said), hashlib.sha256).digest()
+    return hmac.new(token.key, canonical(side, transcript), hashlib.sha256).digest()
 
 
-def check_token_proof(token: RunToken, side: str, said: bytes, proof: bytes) -> None:
+def check_token_proof(
+    token: RunToken, side: str, transcript: bytes, proof: bytes
+) -> None:
     """Raise AuthenticationError unless `proof` was made with the token."""
-    if not hmac.compare_digest(token_proof(token, side, said), proof):
+    if not hmac.compare_digest(token_proof(token, side, transcript), proof):
         raise AuthenticationError(f"the {side}'s proof does not fit the run token")

@@ -97,7 +97,7 @@ class SumOfDiscreteGaussians(NoiseLaw):
 
     def two_sided_bound(self, level: Fraction) -> int:
         """Smallest τ with P(|X| > τ) ≤ level; never smaller than that."""
-        if self._settled(level):
+        if self._is_settled(level):
             return NoiseLaw.two_sided_bound(self, level)
         return min(self._bound_by_closeness(level), self._sub_gaussian_bound(level))
 
@@ -114,7 +114,7 @@ class SumOfDiscreteGaussians(NoiseLaw):
 
     def _smallest_magnitude(self, level: Fraction) -> int:
         """Exact, or refused where the theorem leaves more than one candidate."""
-        if self._settled(level):
+        if self._is_settled(level):
             return NoiseLaw._smallest_magnitude(self, level)
         most = self._bound_by_closeness(level)
         # The theorem bounds the tail from below as well.
@@ -125,7 +125,7 @@ class SumOfDiscreteGaussians(NoiseLaw):
             return most
         raise InputError("level", level, "one that the closeness theorem can settle")
 
-    def _settled(self, level: Fraction) -> bool:
+    def _is_settled(self, level: Fraction) -> bool:
         tail_bits = (level.denominator // level.numerator).bit_length() + 128
         return self._closeness_bits() > tail_bits + 64 or self._convolvable
 

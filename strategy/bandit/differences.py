@@ -128,16 +128,16 @@ def find_region(
     guesses, cells = (first, second), unit_cells()
     places = _open_cells(test, batch, sides, (lowest, highest), guesses)
     people = float(sides[0].users.sum() + sides[1].users.sum())
-    told = cells.widest[places] * people >= _TOO_FEW
+    enough = cells.widest[places] * people >= _TOO_FEW
     design = replace(
-        test.design(batch, test.mixed(batch), places[told]),
+        test.design(batch, test.mixed(batch), places[enough]),
         threshold=test.difference_threshold,
     )
     guess = guesses[0] - guesses[1]
     least = -cells.widest[places]
     most = -least
-    least[told] = least_differences(design, sides, lowest, guess)
-    most[told] = -least_differences(design, sides[::-1], highest[::-1], -guess)
+    least[enough] = least_differences(design, sides, lowest, guess)
+    most[enough] = -least_differences(design, sides[::-1], highest[::-1], -guess)
     kept = least <= most
     return PairRegion(cells.at(places[kept]), least[kept], most[kept])
 

@@ -112,7 +112,7 @@ async def run_session(
         if (outcome := await spool.outcome()) is not None:
             return outcome
         events = await spool.events()
-        await _worked(partial(_replay, session, events), len(events))
+        await _run_work(partial(_replay, session, events), len(events))
     drive = _Drive(session, transport, wrap, unwrap, deadlines=deadlines, settle=settle)
     step = await drive.to_end(spool)
     if isinstance(step, KeyReady):
@@ -148,18 +148,18 @@ class _Drive:
     settle: Settle | None = None
 
     async def to_end(self, spool: CohortSpool | None) -> SecureSum | KeyReady | Void:
-        step = await _worked(self.session.start, LARGE)
+        step = await _run_work(self.session.start, LARGE)
         while isinstance(step, Ask):
             size = len(step.messages)
             if spool is not None:
-                snapshot = await _worked(self.session.snapshot, size)
+                snapshot = await _run_work(self.session.snapshot, size)
                 await spool.enter_stage(step.stage, snapshot)
             if step.messages:
                 await self._collect(step, spool)
             if self.settle is not None and stage_named(step.stage).takes_reward:
                 await self.settle(self.session)
             # A shuffled batch is one message, and is opened message by message.
-            step = await _worked(
+            step = await _run_work(
                 self.session.advance, LARGE if SHUFFLER in step.messages else size
             )
         return step
@@ -200,7 +200,7 @@ class _Drive:
                 for event in events:
                     if spool is not None:
                         spool.note(event)
-                await _worked(partial(_apply_all, self.session, events), len(events))
+                await _run_work(partial(_apply_all, self.session, events), len(events))
                 if self.session.stage_complete:
                     break
                 if listening.done():
@@ -212,7 +212,7 @@ class _Drive:
             listening.result()  # what the transport failed with, if it did
 
 
-async def _worked(work: Callable[[], Result], size: int) -> Result:
+async def _run_work(work: Callable[[], Result], size: int) -> Result:
     """Do what takes long for many parties beside the loop, which must hear the nodes.
 
     Nobody else touches the session meanwhile. A few parties are not worth a thread.

@@ -77,7 +77,7 @@ class NodeCall(abc.ABC):
         """Nodes that described themselves and take part."""
 
     @abc.abstractmethod
-    def _meet(self, node: NodeId, said: Description) -> None:
+    def _meet(self, node: NodeId, description: Description) -> None:
         """Take a node's description, or leave it out."""
 
     async def refresh(self) -> tuple[str, ...]:
@@ -167,13 +167,13 @@ class RollCall(NodeCall):
     def _known(self) -> Container[NodeId]:
         return self._registry.nodes
 
-    def _meet(self, node: NodeId, said: Description) -> None:
-        if not said.users:
+    def _meet(self, node: NodeId, description: Description) -> None:
+        if not description.users:
             self._refused.add(node)  # nobody lives there: not worth a word
             return
-        if said.polls and not asks_once(self._backend):
+        if description.polls and not asks_once(self._backend):
             raise NeedsStreamError(f"{self._backend} needs nodes that stay")
-        self._registry.add_node(node, tuple(said.users), polls=said.polls)
+        self._registry.add_node(node, tuple(description.users), polls=description.polls)
 
     async def wait_for(self, expected: int, timeout_s: float) -> None:
         """Wait until `expected` nodes are there and described, or the time is up.
@@ -371,8 +371,8 @@ class Terms:
 
     def take_reports(self) -> Mapping[NodeId, Accepted]:
         """Return what nodes that agreed said of their users since the last time."""
-        told, self._reports = self._reports, {}
-        return told
+        left_out, self._reports = self._reports, {}
+        return left_out
 
 
 def _copy_for_offer(spec: CohortSpec) -> CohortSpec:
@@ -395,8 +395,8 @@ def refused_by_policy(against: Mapping[NodeId, Refusal]) -> frozenset[NodeId]:
 def describe_not_ready(against: Mapping[NodeId, Refusal]) -> str:
     """Count the nodes that would agree but cannot work now, by reason."""
     codes = Counter(refusal.code for refusal in against.values() if not refusal.terms)
-    said = [f"{count} {code}" for code, count in codes.most_common(_MOST_REASONS)]
-    return f"not ready: {', '.join(said)}" if said else ""
+    reasons = [f"{count} {code}" for code, count in codes.most_common(_MOST_REASONS)]
+    return f"not ready: {', '.join(reasons)}" if reasons else ""
 
 
 def describe_passing(passing: Mapping[NodeId, Refusal]) -> str:

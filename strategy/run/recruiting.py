@@ -129,7 +129,7 @@ class Recruiter:
         """
         loop = asyncio.get_running_loop()
         deadline: float | None = None
-        told: events.WaitingForNodes | None = None
+        announced: events.WaitingForNodes | None = None
         against: dict[NodeId, Refusal] = {}
         asked_with: frozenset[NodeId] = frozenset()
         while True:
@@ -157,8 +157,9 @@ class Recruiter:
                 deadline = loop.time() + self._config.transport.return_timeout_s
             if loop.time() >= deadline:
                 raise NodesMissingError(_describe_missing(waiting, self._journal))
-            if told is None or (told.present, told.why) != (len(present), waiting.why):
-                told = waiting
+            news = (len(present), waiting.why)
+            if announced is None or (announced.present, announced.why) != news:
+                announced = waiting
                 await self._listen(waiting)
             await asyncio.sleep(min(_LOOK_S, max(0.0, deadline - loop.time())))
 

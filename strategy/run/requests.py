@@ -201,10 +201,10 @@ def offer_reply(
     answer: Answer, specs: Sequence[CohortSpec]
 ) -> Mapping[str, Accepted | Refusal]:
     """Read what a node says to each cohort, by id; raises MalformedMessageError."""
-    said = {task.task_id: task for task in _reply(answer).answers}
+    answers = {task.task_id: task for task in _reply(answer).answers}
     replies: dict[str, Accepted | Refusal] = {}
     for spec in specs:
-        task = said.get(f"{_OFFER}/{spec.cohort_id}", TaskAnswer())
+        task = answers.get(f"{_OFFER}/{spec.cohort_id}", TaskAnswer())
         kind = task.WhichOneof("kind")
         if kind == "refusal":
             replies[spec.cohort_id] = _refusal(task.refusal)

@@ -21,7 +21,7 @@ from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.cohort import CohortRunner, stage_deadlines
 from wallflower.strategy.run.key_generation import KeyGeneration
 from wallflower.strategy.run.pending_cohorts import PendingCohorts, SessionFactory
-from wallflower.strategy.run.run_state import heed, next_round, views_of
+from wallflower.strategy.run.run_state import apply_retirements, next_round, views_of
 from wallflower.strategy.run.spending import Spending
 from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import PAUSED, RESUMED, RoundRecord, SumRecord
@@ -84,7 +84,7 @@ class RunLoop(abc.ABC):
             await self._journal.call(self._journal.note, RESUMED, number)
         await self._listen(await self._started(number))
         while True:
-            await heed(self._journal, policy, number, self._listen)
+            await apply_retirements(self._journal, policy, number, self._listen)
             if policy.finished is not None:
                 await self._show(policy, RUN_OVER)
                 self.is_over = True

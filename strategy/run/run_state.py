@@ -86,7 +86,7 @@ def round_after_retirement(journal: Journal) -> RoundRecord | None:
     return RoundRecord(done, views, policy.state(), spent, policy.finished)
 
 
-async def heed(
+async def apply_retirements(
     journal: Journal, policy: Policy, number: int, listen: events.Listen
 ) -> None:
     """Retire the arms that somebody asked to retire while the last round was asked."""

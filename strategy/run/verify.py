@@ -97,12 +97,12 @@ def _evidence(journal: Journal, links: Sequence[Entry]) -> RecordedFacts:
 
 def _heads(links: Sequence[Entry], heads: Sequence[str], journal: Journal) -> Check:
     """Seek every head that was kept elsewhere; say what the events lack."""
-    told, damaged = event_log.read_heads(journal.run_dir, journal.told_bytes)
-    kept = [*heads, *told]
+    written, damaged = event_log.read_heads(journal.run_dir, journal.told_bytes)
+    kept = [*heads, *written]
     rounds = {entry.link for entry in links if entry.kind == ROUND}
     looked_at = (
         f"{counted(len(set(kept)), 'head')}; {event_log.FILE_NAME} has those of "
-        f"{len(rounds & set(told))} of {counted(len(rounds), 'round')}"
+        f"{len(rounds & set(written))} of {counted(len(rounds), 'round')}"
     )
     if damaged:
         looked_at += f", {counted(damaged, 'line')} of it cut or changed"

@@ -83,8 +83,8 @@ class _Taken:
         if len(dealing.sealed) != len(receivers):
             raise MalformedMessageError("sealed shares are missing or too many")
         shares = dict(zip(receivers, dealing.sealed, strict=True))
-        said = stated(dealing, answer)
-        return cls(answer, dealing, said, dealing.check(terms), shares)
+        statement = stated(dealing, answer)
+        return cls(answer, dealing, statement, dealing.check(terms), shares)
 
     def shown(self, *, lying: bool) -> tuple[DealtShare, Mapping[PartyId, bytes]]:
         """What all members are shown, and the way to each seal where it is checked."""

@@ -105,9 +105,9 @@ class ServerMachine(abc.ABC):
         body = roster_bytes(roster)
         digest = roster_digest(body)
         self.context = context_of(self.opening.spec, digest, len(roster))
-        told = len(roster) <= COMPLETE_UP_TO or self.threat.malicious_server
+        complete = len(roster) <= COMPLETE_UP_TO or self.threat.malicious_server
         self.roster_note = RosterNote(
-            digest=digest, size=len(roster), roster=body if told else b""
+            digest=digest, size=len(roster), roster=body if complete else b""
         )
         # For who was shown the list in an earlier stage of this session.
         self.known_note = RosterNote(digest=digest, size=len(roster))

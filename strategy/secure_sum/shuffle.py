@@ -29,7 +29,7 @@ from wallflower.protocol.secure_sum.session import (
 from wallflower.protocol.secure_sum.shuffle.plan import (
     SHUFFLER,
     ShufflePlan,
-    names_are_told,
+    are_names_told,
 )
 from wallflower.protocol.secure_sum.shuffle.seals import (
     HYBRID,
@@ -82,7 +82,7 @@ class ShuffleServer(ServerMachine):
 
     def _release(self) -> ReleaseRequest:
         spec, key = self.opening.spec, self._key.public
-        if names_are_told(spec):
+        if are_names_told(spec):
             batches = [Batch(party=p, answer=self._uploads[p]) for p in self._closed]
             return ReleaseRequest(
                 spec=spec, roster=self.roster_note, sealing_key=key, batches=batches
@@ -147,8 +147,10 @@ class ShuffleServer(ServerMachine):
                 f"the shuffler gave no shuffled batch ({word[:60]})",
             )
         if answer.refusal:
-            said = "".join(c if c.isprintable() else "?" for c in answer.refusal[:200])
-            return self._void("no-shuffled-batch", f"the shuffler refused: {said}")
+            refusal = "".join(
+                c if c.isprintable() else "?" for c in answer.refusal[:200]
+            )
+            return self._void("no-shuffled-batch", f"the shuffler refused: {refusal}")
         given, refused = self._given(answer)
         for party, word in sorted(refused.items()):
             if party in self._uploads:
@@ -175,7 +177,7 @@ class ShuffleServer(ServerMachine):
 
     def _given(self, answer: ReleaseAnswer) -> tuple[set[PartyId], dict[PartyId, str]]:
         """Say whose messages are in the shuffled batch, and why others' are not."""
-        if names_are_told(self.opening.spec):
+        if are_names_told(self.opening.spec):
             return set(answer.parties), dict(answer.refused)
         listed = dict(enumerate(self._as_unnamed()))
         given = {p for place, p in listed.items() if place not in answer.left_out}

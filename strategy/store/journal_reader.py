@@ -250,7 +250,9 @@ class JournalReader(Closing):
 
     def met(self) -> dict[str, Met]:
         """Every node that ever described its users, with what it said last."""
-        return {node_id: Met(*said) for _, node_id, *said in self.rows(sql.MEETINGS)}
+        return {
+            node_id: Met(*fields) for _, node_id, *fields in self.rows(sql.MEETINGS)
+        }
 
     def count_askable(self) -> Askable:
         """Count who can still be asked, as the nodes said last."""
@@ -302,8 +304,8 @@ class JournalReader(Closing):
     def meetings(self) -> dict[str, dict[str, Met]]:
         """Return what nodes said of their users, by the meeting's number."""
         found: dict[str, dict[str, Met]] = {}
-        for meeting, node_id, *said in self.rows(sql.MEETINGS):
-            found.setdefault(str(meeting), {})[node_id] = Met(*said)
+        for meeting, node_id, *fields in self.rows(sql.MEETINGS):
+            found.setdefault(str(meeting), {})[node_id] = Met(*fields)
         return found
 
     def count_rounds(self) -> int:

@@ -23,17 +23,17 @@ _Json: TypeAlias = Mapping[str, Any]
 def state_text(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
     """Write a policy's state by what changed since the round before."""
     changes = None if before is None else find_changes(before, after)
-    told = {_WHOLE: after} if changes is None else {_CHANGED: changes}
-    return json.dumps(told, separators=(",", ":"))
+    row = {_WHOLE: after} if changes is None else {_CHANGED: changes}
+    return json.dumps(row, separators=(",", ":"))
 
 
 def state_from(before: Mapping[str, Any] | None, text: str) -> dict[str, Any]:
     """Read back what `state_text` wrote; `before` is the state of the round before."""
-    told = json.loads(text)
-    value = told[_WHOLE] if _WHOLE in told else told[_CHANGED]
-    if not isinstance(value, dict) or (before is None and _WHOLE not in told):
+    row = json.loads(text)
+    value = row[_WHOLE] if _WHOLE in row else row[_CHANGED]
+    if not isinstance(value, dict) or (before is None and _WHOLE not in row):
         raise ValueError("a state that is no state, or changes of none")
-    return value if before is None or _WHOLE in told else apply_changes(before, value)
+    return value if before is None or _WHOLE in row else apply_changes(before, value)
 
 
 def views_from(text: str) -> tuple[ArmView, ...]:

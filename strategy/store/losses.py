@@ -82,14 +82,14 @@ def count_losses(
     within = set(summed or ())
     counts: Counter[str] = Counter()
     for node_id, users in asked.items():
-        said = reported.by_node.get(node_id, _NOTHING)
-        if said:
-            counts.update(said)
+        reported_losses = reported.by_node.get(node_id, _NOTHING)
+        if reported_losses:
+            counts.update(reported_losses)
         if node_id in within:
             continue
         given_up = summed is None and node_id not in reported.silent
         otherwise = COHORT_VOID if given_up else NO_ANSWER
-        counts[out.get(node_id, otherwise)] += len(users) - said.total()
+        counts[out.get(node_id, otherwise)] += len(users) - reported_losses.total()
     return _fitted(counts, sum(map(len, asked.values())) - survivors)
 
 

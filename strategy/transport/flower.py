@@ -137,12 +137,12 @@ class FlowerTransport:
             flower_record.REQUEST_ID: request.request_id,
             flower_record.BODY: request.body,
         }
-        settled = partial(self._settled, (request.node_id, request.request_id))
+        settled = partial(self._settle, (request.node_id, request.request_id))
         exchange = Exchange(flower_id, flower_record.WORK, fields, deadline, settled)
         self._dispatcher.submit([exchange])
         return exchange
 
-    def _settled(self, key: Key, fields: Fields | None, failure: str | None) -> None:
+    def _settle(self, key: Key, fields: Fields | None, failure: str | None) -> None:
         body = (fields or {}).get(flower_record.BODY)
         if failure is None and not isinstance(body, bytes):
             failure = "malformed-reply"

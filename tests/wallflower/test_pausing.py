@@ -26,7 +26,7 @@ from wallflower.engines.registry import EngineJob
 from wallflower.engines.stopping import (
     FINISHING,
     StopRequests,
-    run_until_told,
+    run_until_stopped,
     seconds_until,
 )
 from wallflower.protocol.errors import InputError
@@ -155,7 +155,7 @@ async def told(
 
     job = EngineJob(load_config(write(tmp_path)), tmp_path, "run", events.ignore)
     requests = StopRequests(job, said.append)
-    work = run_until_told(engine, job, requests, until_s)
+    work = run_until_stopped(engine, job, requests, until_s)
     task = asyncio.create_task(work)
     await asyncio.wait([task])
     return ended, said

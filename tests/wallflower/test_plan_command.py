@@ -175,4 +175,5 @@ def test_a_file_that_is_wrong_is_named_and_not_the_option(tmp_path: Path) -> Non
     file = write(tmp_path, SMALL + "[privacy]\nepsilon = 0\n")
     done = wallflower("plan", str(file), "--set", "privacy.epsilon=1")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"wallflower: {file}.privacy: epsilon is 0")
+    line = file.read_text(encoding="utf-8").splitlines().index("epsilon = 0") + 1
+    assert done.stderr.startswith(f"wallflower: {file}:{line}: privacy: epsilon is 0")

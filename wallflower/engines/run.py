@@ -16,7 +16,7 @@ from wallflower.engines.preflight import WARN, Preflight, preflight
 from wallflower.engines.registry import EngineJob, check_options, find_engine
 from wallflower.engines.stopping import (
     StopRequests,
-    run_until_told,
+    run_until_stopped,
     seconds_until,
 )
 from wallflower.protocol.errors import (
@@ -64,8 +64,8 @@ def _page_beside(run_dir: Path) -> Iterator[str]:
     try:
         address = process.stdout.readline().strip()
         if not address:
-            said = process.stderr.read().strip()
-            raise UnavailableError(f"the page could not be opened: {said}")
+            error = process.stderr.read().strip()
+            raise UnavailableError(f"the page could not be opened: {error}")
         yield address
     finally:
         process.stdin.close()
@@ -210,7 +210,7 @@ def _carry_out(
         job = EngineJob(config, directory, run_id, view.listen, options)
         try:
             requests = StopRequests(job, view.say)
-            work = run_until_told(find_engine(engine).run, job, requests, until_s)
+            work = run_until_stopped(find_engine(engine).run, job, requests, until_s)
             run_to_end(_say_waits(work, view), requests.stop_after_round)
         except (KeyboardInterrupt, asyncio.CancelledError):
             raise _StoppedRun(

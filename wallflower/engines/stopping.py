@@ -77,7 +77,7 @@ class StopRequests:
         self._say(FINISHING)
 
 
-async def run_until_told(
+async def run_until_stopped(
     engine: Engine, job: EngineJob, requests: StopRequests, until_s: float | None
 ) -> None:
     """Run an engine until its end or until it is told to stop.

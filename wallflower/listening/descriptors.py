@@ -36,15 +36,15 @@ def streams_allowed(wanted: int, hosted: int = 0) -> int:
     if limit >= needed:
         return wanted
     room = limit - in_use - RESERVED
-    said = (
+    warning = (
         f"{wanted:,} streams need {needed:,} file descriptors, this process may have "
         f"{limit:,}: room for {max(0, room):,}; raise the hard limit (LimitNOFILE= in "
         "systemd, ulimits in compose, `ulimit -Hn` in a shell)"
     )
     if room < max(_FEWEST_STREAMS, hosted):
-        raise UnavailableError(said)
+        raise UnavailableError(warning)
     _log.warning(
-        said,
+        warning,
         extra={"event": "few-descriptors", "needed": needed, "limit": limit},
     )
     return room

@@ -103,8 +103,8 @@ class GrpcLines:
             self._count_failed()
         if self._lines.take(self.loop.time()):  # a scan must not flood the log
             event = "tls-handshake-failed" if failed else "grpc"
-            said = line.partition("] ")[2] or line
-            _log.info(event, extra={"event": event, "detail": said})
+            text = line.partition("] ")[2] or line
+            _log.info(event, extra={"event": event, "detail": text})
 
     def close(self) -> None:
         """Restore gRPC's own output."""

@@ -45,12 +45,12 @@ class RetiredArm:
     reason: str
     at: float
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Say when and why.
 
         Examples
         --------
-        >>> RetiredArm("a", 3, "rash", 0.0).in_words()
+        >>> RetiredArm("a", 3, "rash", 0.0).describe()
         '"a" was retired by hand before round 3 (rash)'
         """
         return (
@@ -199,10 +199,10 @@ class StillNeeded:
 
     def as_json(self) -> dict[str, Any]:
         """Return JSON types, gaps and the base rate in the unit."""
-        told = dataclasses.asdict(self)
-        del told["measured"]
+        fields = dataclasses.asdict(self)
+        del fields["measured"]
         return {
-            **told,
+            **fields,
             "gap": self.measured.difference(self.gap),
             "base_rate": self.measured.mean(self.base_rate),
             "widest_gap": self.measured.difference(self.widest_gap),

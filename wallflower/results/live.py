@@ -378,15 +378,15 @@ class RunView:
 
     def _beside(self) -> list[str]:
         """Say what goes on: what was asked, who is waited for, cohorts under way."""
-        told = [self._said] if self._said else []
+        parts = [self._said] if self._said else []
         if self._now.waiting is not None:
-            told.append(_waiting(self._now.waiting))
-        told += [
+            parts.append(_waiting(self._now.waiting))
+        parts += [
             f"{self._arms[one.arm]}: {one.stage} {one.heard}/{one.nodes}"
             for one in self._now.cohorts.values()
             if one.stage and not one.ended
         ]
-        return told[:6]
+        return parts[:6]
 
 
 def _waiting(event: events.WaitingForNodes) -> str:

@@ -200,13 +200,13 @@ class RunResult:
 
     def _by_hand(self) -> str:
         """Say what was decided by hand, or nothing."""
-        said = [f" {one.in_words()}." for one in self.retired]
+        sentences = [f" {one.describe()}." for one in self.retired]
         if self.retiring and self.finished is None:
             names = listed([f'"{name}"' for name in self.retiring])
-            said.append(
+            sentences.append(
                 f" When the round under way is over, {names} will be retired by hand."
             )
-        return "".join(said)
+        return "".join(sentences)
 
     @property
     def risk(self) -> Fraction:
@@ -325,7 +325,7 @@ class RunResult:
                 {
                     "cohort": cohort_id,
                     "void": reason or None,
-                    "in_words": describe_findings(findings),
+                    "describe": describe_findings(findings),
                     "findings": [dataclasses.asdict(one) for one in findings],
                 }
                 for cohort_id, reason, findings in self.blame

@@ -210,5 +210,5 @@ def _place(held: socket.socket) -> str:
 
 def _address(listener: socket.socket, worker: WorkerSetup) -> str:
     scheme = "https" if worker.certificate else "http"
-    said = f"{scheme}://{_place(listener)}"
-    return f"{said}, gRPC at {worker.grpc}" if worker.grpc else said
+    address = f"{scheme}://{_place(listener)}"
+    return f"{address}, gRPC at {worker.grpc}" if worker.grpc else address

@@ -37,9 +37,9 @@ from wallflower.protocol.secure_sum.context import (
 )
 from wallflower.protocol.secure_sum.shuffle.plan import (
     ShufflePlan,
+    are_names_told,
     batch_info,
     batch_statement,
-    names_are_told,
     unnamed_info,
 )
 from wallflower.protocol.secure_sum.shuffle.seals import OpeningKey
@@ -97,8 +97,8 @@ class Shuffler:
             raise WrongContextError("a cohort of another back-end")
         cohort_mechanism(spec)
         context = context_of(spec, note.digest, note.size)
-        roster = self._named_roster(request) if names_are_told(spec) else {}
-        if not names_are_told(spec) and (note.roster or request.batches):
+        roster = self._named_roster(request) if are_names_told(spec) else {}
+        if not are_names_told(spec) and (note.roster or request.batches):
             raise MalformedMessageError("a release that must name nobody has names")
         return _Cohort(context, ShufflePlan.of(spec, note.size), note.size, roster)
 
@@ -123,7 +123,7 @@ class Shuffler:
 
     def _shuffle(self, request: ReleaseRequest, cohort: _Cohort) -> ReleaseAnswer:
         answer, plan = ReleaseAnswer(), cohort.plan
-        take = self._named if names_are_told(request.spec) else self._unnamed
+        take = self._named if are_names_told(request.spec) else self._unnamed
         batches, users = take(request, cohort, answer)
         quorum = request.spec.quorum
         if len(batches) < plan.least or users < quorum:

@@ -114,9 +114,11 @@ class Site:
         return {str(run.number): run.card for run in self.runs}
 
     def _stream(self, parts: Parts) -> Response:
-        return StreamingResponse(self._told(parts), media_type="text/event-stream")
+        return StreamingResponse(
+            self._stream_events(parts), media_type="text/event-stream"
+        )
 
-    async def _told(self, parts: Parts) -> AsyncIterator[str]:
+    async def _stream_events(self, parts: Parts) -> AsyncIterator[str]:
         """Yield all parts, then those that change; a slow reader gets only the last."""
         told: dict[str, str] = {}
         fresh = asyncio.Event()

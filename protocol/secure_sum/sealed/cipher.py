@@ -108,14 +108,14 @@ def statement(context: bytes, sender: str, users: int, one: bytes, two: bytes) -
     return digest("wallflower/v1/contribution", context, sender, users, one, two)
 
 
-def prove_sender(opening: Opening, said: bytes) -> bytes:
+def prove_sender(opening: Opening, statement: bytes) -> bytes:
     """Prove knowledge of r, bound to the statement."""
-    return prove_knowledge(opening.randomness, said)
+    return prove_knowledge(opening.randomness, statement)
 
 
-def shows_sender(one: Point, proof: bytes, said: bytes) -> bool:
+def shows_sender(one: Point, proof: bytes, statement: bytes) -> bool:
     """Check what `prove_sender` made."""
-    return shows_knowledge(one, proof, said)
+    return shows_knowledge(one, proof, statement)
 
 
 def lagrange(places: tuple[int, ...], order: int = ORDER) -> tuple[int, ...]:

@@ -196,7 +196,7 @@ def _key_statement(context: bytes, party: str, key: bytes) -> bytes:
 
 def _verify(
     message: MemberKey | DealerStatement | DealAnswer,
-    said: bytes,
+    statement: bytes,
     party: str,
     trust: Trust,
 ) -> None:
@@ -204,6 +204,6 @@ def _verify(
         raise AuthenticationError(f"{party} showed no certificate")
     certificate = trust.verify(party, message.certificate)
     try:
-        verify_signature(certificate.public_key, message.signature, said)
+        verify_signature(certificate.public_key, message.signature, statement)
     except AuthenticationError:
         raise AuthenticationError(f"{party} did not sign what it is said to") from None

@@ -260,8 +260,8 @@ def prove_knowledge(pair: KeyPair, context: bytes) -> bytes:
     BIP 340 identifies X with −X; who knows one logarithm knows the other.
     """
     proof = _new(_PROOF_BODY)
-    said = digest(_KNOWLEDGE, context)
-    lib.secp256k1_schnorrsig_sign32(_CONTEXT, proof, said, pair._raw, urandom(32))
+    bound = digest(_KNOWLEDGE, context)
+    lib.secp256k1_schnorrsig_sign32(_CONTEXT, proof, bound, pair._raw, urandom(32))
     return bytes(ffi.buffer(proof))
 
 
@@ -269,10 +269,11 @@ def shows_knowledge(point: Point, proof: bytes, context: bytes) -> bool:
     """Check what `prove_knowledge` made."""
     key = _new(_XONLY)
     lib.secp256k1_xonly_pubkey_from_pubkey(_CONTEXT, key, ffi.NULL, point._raw)
-    said = digest(_KNOWLEDGE, context)
+    bound = digest(_KNOWLEDGE, context)
     return (
         len(proof) == PROOF_BYTES
-        and lib.secp256k1_schnorrsig_verify(_CONTEXT, proof, said, len(said), key) == 1
+        and lib.secp256k1_schnorrsig_verify(_CONTEXT, proof, bound, len(bound), key)
+        == 1
     )
 
 

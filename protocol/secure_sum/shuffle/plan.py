@@ -162,7 +162,7 @@ def _fraction(value: Rational) -> Fraction:
     return Fraction(value.numerator, value.denominator or 1)
 
 
-def names_are_told(spec: CohortSpec) -> bool:
+def are_names_told(spec: CohortSpec) -> bool:
     """Return whether the shuffler is told whose each batch is: where it must check
     that.
 

@@ -36,8 +36,8 @@ class Trustees(NodeCall):
     def _known(self) -> Container[NodeId]:
         return self._staying
 
-    def _meet(self, node: NodeId, said: Description) -> None:
-        if said.polls:
+    def _meet(self, node: NodeId, description: Description) -> None:
+        if description.polls:
             raise NeedsStreamError("a trustee must stay")
         self._staying.add(node)
 

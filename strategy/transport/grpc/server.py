@@ -266,13 +266,13 @@ class GrpcServer:
             hello = handshake.hello
             if self._closing and self._polls.run_over is None:
                 raise RefusedError("server-closing")
-            said = self._polls.check(handshake)
+            node = self._polls.check(handshake)
             async with asyncio.timeout(self._settings.handshake_s):
                 raw = await context.read()
             if not isinstance(raw, bytes):
                 raise RefusedError("unexpected-message")
             now = asyncio.get_running_loop().time()
-            reply = self._polls.serve(handshake, said, raw, now)
+            reply = self._polls.serve(handshake, node, raw, now)
         except (RefusedError, TimeoutError) as error:
             reason = getattr(error, "reason", "handshake-late")
             await self._gate.refuse(context, reason, hello)
