@@ -329,6 +329,39 @@ async def test_a_reason_of_the_servers_own_making_is_not_repeated(home: Home) ->
     assert shown == Shown("red", "no-free-seat")
 
 
+async def test_a_person_whom_the_server_moves_to_another_cohort_answers_no_second_time(
+    tmp_path: Path,
+) -> None:
+    """Else two noised answers of one person would stand in two sums."""
+    server = SeatServer(tmp_path / "run", SeatedRun("open"))
+    server.open_round(arms=2)
+    honest, home = poll_of(server), Home(tmp_path / "home")
+    sent: list[bytes] = []
+
+    async def moving(body: bytes) -> bytes:
+        """Swallow answers; give the seat of one cohort, then that of the other."""
+        poll = VisitorPoll.FromString(body)
+        if poll.answer:
+            sent.append(poll.answer)
+            raise ConnectionError
+        reply = VisitorReply.FromString(await honest(body))
+        if sent:
+            (task,) = NodeRequest.FromString(reply.seat.request).tasks
+            other = {"cohort-0": "cohort-1", "cohort-1": "cohort-0"}[task.task_id]
+            reply.seat.request = server.terms(other).request_for(poll.visitor)
+        return reply.SerializeToString()
+
+    try:
+        with pytest.raises(ConnectionError):
+            await home.take_part(moving)
+        with pytest.raises(RefusalError) as caught:
+            await home.take_part(moving)
+        assert caught.value.code == "user-repeated"
+        assert (len(home.shelf.shown), len(sent), spends(home.path)) == (1, 1, 1)
+    finally:
+        server.close()
+
+
 async def test_a_poll_that_is_refused_for_good_is_not_sent_again(home: Home) -> None:
     calls = 0
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from tests.support.seated_sums import Person, SeatedRun
-from wallflower.protocol.errors import ProtocolError
+from wallflower.protocol.errors import ProtocolError, RefusalError
 from wallflower.protocol.secure_sum.context import unwrap, wrap
 from wallflower.protocol.secure_sum.sealed.group import KeyPair, Point, times
 from wallflower.protocol.secure_sum.session import Ask, SecureSum
@@ -84,6 +84,39 @@ def test_checked_answers_add_up_to_the_sum_that_trustees_open(
         step = session.advance()
     assert isinstance(step, SecureSum)
     assert (step.total, step.users) == (sum(range(run.seats)), run.seats)
+
+
+@pytest.mark.parametrize(("admission", "lying"), KINDS)
+def test_a_trustee_opens_one_set_of_a_cohort_and_no_other(
+    admission: str, lying: bool
+) -> None:
+    """The difference of two sets that differ by one person is that person's value."""
+    run = SeatedRun(admission, lying=lying, seats=20)
+    cohort = run.cohort()
+    terms, stored = SeatTerms(cohort.terms, run.trust), {}
+    for _ in range(run.seats):
+        person = run.person()
+        answer = run.answer(person, terms.request_for(person.name))
+        stored[person.name] = terms.check_answer(person.name, answer)
+    spec, member = run.spec(cohort.cohort_id), next(iter(run.trustees))
+
+    def ask(people: Mapping[str, bytes]) -> bytes:
+        session = server_session(
+            spec,
+            dict.fromkeys(people, 1),
+            trust=run.trust,
+            keyring=run.ring,
+            contributions=lambda: people.items(),
+        )
+        step = session.start()
+        assert isinstance(step, Ask)
+        return step.messages[member]
+
+    first, second = ask(stored), ask(dict(list(stored.items())[1:]))
+    assert run.open_sum(member, spec, first)
+    with pytest.raises(RefusalError) as caught:
+        run.open_sum(member, spec, second)
+    assert caught.value.code == "cohort-already-answered"
 
 
 @pytest.mark.parametrize(("admission", "lying"), KINDS)

@@ -118,6 +118,21 @@ async def test_an_arrival_that_is_not_as_it_was_signed_is_refused(
     assert server.register.count_seats()["cohort-0"].taken == 0
 
 
+async def test_what_an_invited_person_signed_for_one_run_is_good_for_no_other(
+    opened: Opened,
+) -> None:
+    """An operator of two experiments cannot bring somebody from one to the other."""
+    server = opened("invited")
+    poll = server.run.person().arriving()
+    other = VisitorRun("run-2", server.known_run.arms, "invited", server.run.trust)
+    worker = VisitorHandler(other, server.queue(), server.clock)
+    result = await worker.handle(poll.SerializeToString())
+    assert VisitorReply.FromString(result.reply) == refused("wrong-run")
+    poll.run_id = "run-2"
+    result = await worker.handle(poll.SerializeToString())
+    assert VisitorReply.FromString(result.reply) == refused("not-authenticated")
+
+
 async def test_an_arrival_signed_by_the_thief_of_a_certificate_is_refused(
     opened: Opened,
 ) -> None:
