@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 import psutil
@@ -239,7 +240,8 @@ async def soak(seed: int, kills: int, postgres: PostgresServer | None) -> int:
 def _experiment(inviter: Path, url: str) -> ExperimentConfig:
     return ExperimentConfig(
         ExperimentSettings(RUN, ARMS, horizon=10**6),
-        policy=PolicySettings(first_batch=30),
+        # Rounds that soon took longer than the time between kills would never end.
+        policy=PolicySettings(first_batch=30, ratio=Fraction(11, 10)),
         rewards=RewardSettings(means=(0.5, 0.5)),
         visitors=VisitorSettings(INVITED, inviter=inviter, answer_s=60),
         store=StoreSettings(url),
