@@ -20,7 +20,7 @@ def note(arm: str, user: str) -> None:
 async def reward(arm: str, user: str) -> float:
     """Show an arm."""
     note(arm, user)
-    return float(random.random() < MEANS[arm])
+    return float(random.Random(f"{arm} {user}").random() < MEANS[arm])
 
 
 def shown(log: Path) -> Counter[tuple[str, str]]:

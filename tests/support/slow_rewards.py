@@ -11,7 +11,7 @@ from pathlib import Path
 async def reward(arm: str, user: str) -> float:
     await _wait()
     chance = {"a": 0.1, "b": 0.9, "c": 0.2}[arm]
-    return float(random.random() < chance)
+    return float(random.Random(f"{arm} {user}").random() < chance)
 
 
 async def even_reward(arm: str, user: str) -> float:

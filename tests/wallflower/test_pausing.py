@@ -20,6 +20,7 @@ from tests.support.run_fixtures import (
     wallflower,
     write,
 )
+from tests.support.virtual_time import in_virtual_time
 from tests.wallflower.test_interrupted_runs import _as_in_a_terminal
 from tests.wallflower.test_run_commands import invoke
 from wallflower.engines.registry import EngineJob
@@ -123,13 +124,15 @@ def test_a_time_that_is_none_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(("clock", "day"), [("18:00", " tomorrow"), ("23:00", "")])
 def test_which_day_is_meant_is_said_before_the_run_begins(
-    tmp_path: Path,
+    clock: str, day: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    past = datetime.datetime.now() - datetime.timedelta(minutes=1)
-    run_dir, clock = tmp_path / "run", f"{past:%H:%M}"
-    code, said = invoke("run", write(tmp_path), "--run-dir", run_dir, "--until", clock)
-    assert (code, f"No round begins after {clock} tomorrow." in said) == (0, True)
+    now = datetime.datetime(2026, 11, 16, 18, 0, tzinfo=datetime.UTC)
+    monkeypatch.setattr("wallflower.engines.run._read_clock", lambda: now)
+    command_line = ("run", write(tmp_path), "--run-dir", tmp_path / "run")
+    code, said = invoke(*command_line, "--until", clock)
+    assert (code, f"No round begins after {clock}{day}." in said) == (0, True)
 
 
 def test_a_time_of_day_that_is_past_means_tomorrow() -> None:
@@ -161,11 +164,13 @@ async def told(
     return ended, said
 
 
+@in_virtual_time
 async def test_when_the_time_has_come_the_round_under_way_finishes(
     tmp_path: Path,
 ) -> None:
     assert await told(tmp_path, ROUND, 0.0) == (True, [FINISHING])
 
 
+@in_virtual_time
 async def test_a_run_that_waits_for_nodes_stops_at_once(tmp_path: Path) -> None:
     assert await told(tmp_path, WAITING, 0.05) == (False, [])

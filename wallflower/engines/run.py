@@ -308,12 +308,16 @@ def _seconds(until: str | None) -> float | None:
     """Return the seconds until then, and say which day is meant."""
     if until is None:
         return None
-    now = datetime.datetime.now().astimezone()
+    now = _read_clock()
     wait_s = seconds_until(until, now)
     then = now + datetime.timedelta(seconds=wait_s)
     day = "" if then.date() == now.date() else " tomorrow"
     sys.stderr.write(f"No round begins after {until}{day}.\n")
     return wait_s
+
+
+def _read_clock() -> datetime.datetime:
+    return datetime.datetime.now().astimezone()
 
 
 class _RunOverError(WallflowerError):

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from tests.support.transport_contract import LONG_S, TransportContract, gather
+from tests.support.virtual_time import in_virtual_time
 from wallflower.protocol.messages.port import (
     Answer,
     NodeHandler,
@@ -90,6 +91,7 @@ async def test_requests_ready_together_travel_as_one_message_and_part_again() ->
     ]
 
 
+@in_virtual_time
 async def test_a_busy_node_gets_the_next_bundle_only_when_it_is_free() -> None:
     worker = Worker(held=True)
     async with BundlingTransport(MemoryTransport({"n": worker})) as transport:
@@ -130,6 +132,7 @@ async def test_a_slow_node_holds_up_no_other() -> None:
     assert tasks_of(answers) == [["b"]]
 
 
+@in_virtual_time
 async def test_what_is_abandoned_in_the_queue_is_never_sent() -> None:
     worker = Worker(held=True)
     async with BundlingTransport(MemoryTransport({"n": worker})) as transport:

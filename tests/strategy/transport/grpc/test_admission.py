@@ -299,7 +299,7 @@ async def test_a_recorded_handshake_is_worthless_on_another_stream(
 
 async def test_a_node_that_says_nothing_is_not_waited_for() -> None:
     house = House()
-    async with open_grpc_server(house, faster(SETTINGS, handshake_s=0.1)) as (_, port):
+    async with open_grpc_server(house, faster(SETTINGS, handshake_s=0.5)) as (_, port):
         async with intruder_at(port) as intruder:
             await said_hello(intruder, house)
             assert await intruder.status() == ("DEADLINE_EXCEEDED", "handshake-late")
