@@ -226,14 +226,16 @@ def serve_nodes(app: ClientApp, rewards: RewardsIn | None = None) -> ClientApp:
     @app.query(flower_record.action(flower_record.HELLO))
     def hello(message: Message, context: Context) -> Message:
         """Return the node's stable name."""
-        name = _guarded(lambda: nodes.provider(context).name(context))
+        name = _guard_errors(lambda: nodes.provider(context).name(context))
         return _reply(message, {flower_record.NAME: name})
 
     @app.query(flower_record.action(flower_record.WORK))
     def work(message: Message, context: Context) -> Message:
         """Answer one bundle of requests."""
         body = _field(message, flower_record.BODY, bytes)
-        answer = _guarded(lambda: _run(_work(nodes.provider(context), context, body)))
+        answer = _guard_errors(
+            lambda: _run(_work(nodes.provider(context), context, body))
+        )
         return _reply(message, {flower_record.BODY: answer})
 
     @app.query(flower_record.action(flower_record.CONNECT))
@@ -333,7 +335,7 @@ def _run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     return _loop.run(coroutine)
 
 
-def _guarded(function: Callable[[], Result]) -> Result:
+def _guard_errors(function: Callable[[], Result]) -> Result:
     """Keep the text of errors on the node: Flower would send it on.
 
     It may hold paths, amounts and what was spent with other operators. A code goes on.

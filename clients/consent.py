@@ -131,7 +131,7 @@ class ClientPolicy:
         Every stage of every node of a process asks, mostly about the same few cohorts:
         what was accepted is remembered by the whole of its bytes.
         """
-        return _judged(Same(self), spec.SerializeToString(deterministic=True))
+        return _judge_once(Same(self), spec.SerializeToString(deterministic=True))
 
     def judge(self, spec: CohortSpec) -> CohortMechanism:
         """Do what `check` remembers."""
@@ -243,7 +243,7 @@ class ClientPolicy:
 
 # A refusal raises, and is not remembered.
 @lru_cache(maxsize=1024)
-def _judged(policy: Same[ClientPolicy], spec: bytes) -> CohortMechanism:
+def _judge_once(policy: Same[ClientPolicy], spec: bytes) -> CohortMechanism:
     return policy.value.judge(CohortSpec.FromString(spec))
 
 

@@ -392,14 +392,16 @@ def config_from_table(
     Where one table of outcomes holds all users, it says who lives where.
     """
     config = settings_from(ExperimentConfig, table, where)
-    config = _anchored(config, folder)
+    config = _anchor_paths(config, folder)
     if config.rewards is None:
         return config
     config = dataclasses.replace(config, rewards=config.rewards.beside(folder))
-    return _housed(config, "users" in table.get("nodes", {}), where)
+    return _read_node_sizes(config, "users" in table.get("nodes", {}), where)
 
 
-def _housed(config: ExperimentConfig, stated: bool, where: str) -> ExperimentConfig:
+def _read_node_sizes(
+    config: ExperimentConfig, stated: bool, where: str
+) -> ExperimentConfig:
     """Let a table of all users say how many live on each node."""
     assert config.rewards is not None
     path, column = config.rewards.shared_table, config.rewards.node_column
@@ -436,7 +438,7 @@ def differences(old: ExperimentConfig, new: ExperimentConfig) -> tuple[str, ...]
     )
 
 
-def _anchored(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
+def _anchor_paths(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
     """Make every path absolute, so that the journal's copy means the same later."""
 
     def section(settings: Any) -> Any:

@@ -46,11 +46,11 @@ class FlowerLog:
                 )
                 log(INFO, "configure_round: Asked %s about %s", users, arms)
             case events.RoundFinished():
-                self._finished(event)
+                self._log_finish(event)
             case events.WaitingForNodes() | events.TermsRefused():
                 log(WARNING, "%s", _describe_absence(event))
             case events.KeyGenerated() | events.CohortEnded():
-                self._ended(event)
+                self._log_end(event)
             case events.ArmRetired():
                 words = self._name(event.arm), event.number, event.reason
                 log(WARNING, "%s is retired by hand from round %d on: %s", *words)
@@ -64,7 +64,7 @@ class FlowerLog:
             case events.CohortAsked() | events.CohortProgress():
                 pass
 
-    def _finished(self, event: events.RoundFinished) -> None:
+    def _log_finish(self, event: events.RoundFinished) -> None:
         summed, seconds = counted(event.answered, "user"), event.seconds
         words = summed, f"{event.lost:,}", seconds
         log(INFO, "aggregate_round: %s summed so far, %s lost, %.2f s", *words)
@@ -73,7 +73,7 @@ class FlowerLog:
             branch = "└" if number == len(lines) else "├"
             log(INFO, "\t%s──> %s", branch, line.strip())
 
-    def _ended(self, event: events.KeyGenerated | events.CohortEnded) -> None:
+    def _log_end(self, event: events.KeyGenerated | events.CohortEnded) -> None:
         if isinstance(event, events.KeyGenerated):
             if event.findings:
                 findings = describe_findings(event.findings)

@@ -220,7 +220,7 @@ class PrivateBandit(Strategy):
                     port,
                     make_session_factory(journal.run_id, trust, place),
                     fan_out(watch, listen),
-                    expected_nodes=await self._expected(flower),
+                    expected_nodes=await self._count_expected(flower),
                     spool=spool,
                 )
                 try:
@@ -260,7 +260,7 @@ class PrivateBandit(Strategy):
         window_s = self.config.window.seconds
         return LINGER_S if window_s is None else max(LINGER_S, min(5.0, window_s / 20))
 
-    async def _expected(self, flower: FlowerTransport) -> int:
+    async def _count_expected(self, flower: FlowerTransport) -> int:
         """Count the nodes to wait for: all that Flower lists, once the list is still.
 
         In simulation the ServerApp starts before the nodes exist.

@@ -154,3 +154,8 @@ def test_a_sentence_ends_before_code_and_at_the_end_of_a_list_item() -> None:
     text = "# No\nA b [c d](e.md). `f g` is it.\n\n- h i\n- j k l\n\n| m | n |\n"
     found = [" ".join(words) for words in prose.sentences(text)]
     assert found == ["A b c d.", "`code` is it.", "h i", "j k l"]
+
+
+def test_the_changelog_is_short() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 100

@@ -238,11 +238,11 @@ class Node:
         refusal = Refusal(
             code=code,
             terms=isinstance(error, TermsError),
-            untouched=await self._untouched(task),
+            untouched=await self._is_untouched(task),
         )
         return TaskAnswer(task_id=task.task_id, refusal=refusal)
 
-    async def _untouched(self, task: Task) -> bool:
+    async def _is_untouched(self, task: Task) -> bool:
         """Say whether the cohort's users may be asked anew: nobody saw the arm.
 
         Not once they were looked at: what they themselves are the reason for (a spent

@@ -86,7 +86,7 @@ def encode_many(
     if not ((values >= 0) & (values <= 1)).all():
         raise _bad_reward()
     values = values.astype(np.float64, copy=False)
-    whole, rest, more = _scaled(values, precision)
+    whole, rest, more = _scale_rewards(values, precision)
     words = bits.words(len(values))
     result = np.asarray(whole + (words < rest), dtype=np.int64)
     for place in (more & (words == rest)).nonzero()[0].tolist():
@@ -115,7 +115,7 @@ def encode_one(reward: float, precision: int, bits: BitSource) -> int:
     return result
 
 
-def _scaled(
+def _scale_rewards(
     values: NDArray[np.float64], precision: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
     """Return ⌊xg⌋, the first 64 bits of its fraction, and whether more follow."""
@@ -154,7 +154,7 @@ def randomize(
 ) -> int:
     """Return what one user sends: y = (x̂ + η) mod m; without a modulus y in ℤ."""
     value = encode(reward, cohort.precision, bits)
-    return _reduced(value + _draw(cohort.user_noise(), 1, bits), modulus, cohort)
+    return _reduce(value + _draw(cohort.user_noise(), 1, bits), modulus, cohort)
 
 
 def randomize_node(
@@ -172,15 +172,15 @@ def randomize_node(
     users = len(rewards)
     if not 1 <= users <= cohort.cohort_size:
         raise InputError("rewards", f"of {users} users", f"1 … {cohort.cohort_size}")
-    total = _encoded(rewards, cohort.precision, bits)
+    total = _encode(rewards, cohort.precision, bits)
     together = cohort.node_noise(users)
     if together is not None:
-        return _reduced(total + _draw(together, 1, bits), modulus, cohort)
+        return _reduce(total + _draw(together, 1, bits), modulus, cohort)
     noise = _draw(cohort.user_noise(), users, bits)
-    return _reduced(total + noise, modulus, cohort)
+    return _reduce(total + noise, modulus, cohort)
 
 
-def _encoded(rewards: NDArray[np.floating], precision: int, bits: BitSource) -> int:
+def _encode(rewards: NDArray[np.floating], precision: int, bits: BitSource) -> int:
     if len(rewards) == 1:
         return encode_one(float(rewards[0]), precision, bits)
     return exact_sum(encode_many(rewards, precision, bits))
@@ -229,7 +229,7 @@ def _check_precision(precision: int) -> None:
         raise InputError("precision", precision, "1 … 2^62")
 
 
-def _reduced(value: int, modulus: int | None, cohort: CohortMechanism) -> int:
+def _reduce(value: int, modulus: int | None, cohort: CohortMechanism) -> int:
     if modulus is None:
         return value
     if modulus < cohort.modulus:

@@ -107,7 +107,7 @@ class RollbackCounter:
         """Note a place; it never goes back unless it begins `anew`."""
         private_directory(self.path.parent)
         private_file(self.path)
-        with self._locked() as handle:
+        with self._lock_file() as handle:
             slots: list[CounterState | None] = [None, None]
             if anew:
                 os.ftruncate(handle, 0)
@@ -132,7 +132,7 @@ class RollbackCounter:
         return slots, not content
 
     @contextmanager
-    def _locked(self) -> Iterator[int]:
+    def _lock_file(self) -> Iterator[int]:
         handle = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)

@@ -32,7 +32,7 @@ def find_function(name: str, folder: Path | None = None) -> Callable[[str, str],
         module = (
             importlib.import_module(module_name)
             if path is None
-            else _loaded(module_name, path)
+            else _load_file(module_name, path)
         )
     except ModuleNotFoundError as error:
         if path is not None or error.name != module_name.split(".")[0]:
@@ -97,7 +97,7 @@ def _module_in(folder: Path, name: str) -> Path | None:
     return None
 
 
-def _loaded(name: str, path: Path) -> ModuleType:
+def _load_file(name: str, path: Path) -> ModuleType:
     """Import a file, once in a process."""
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:12]
     known_as = f"_beside_{digest}_{name.replace('.', '_')}"

@@ -184,7 +184,7 @@ class CallableRewards:
         try:
             return self._function(pull.arm_name, user)
         except BaseException as error:
-            return self._lost(pull, error)
+            return self._locate_failure(pull, error)
 
     async def _await_function(self, pull: Pull, user: str) -> object:
         try:
@@ -195,9 +195,9 @@ class CallableRewards:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise  # the window is over
-            return self._lost(pull, error)
+            return self._locate_failure(pull, error)
 
-    def _lost(self, pull: Pull, error: BaseException) -> LostRewardError:
+    def _locate_failure(self, pull: Pull, error: BaseException) -> LostRewardError:
         """Keep where the function failed, never its own words: they may be a reward."""
         failure = failure_of(self._function, error)
         if pull.node_id == CHECK:

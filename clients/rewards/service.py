@@ -121,10 +121,10 @@ class ServiceRewards:
 
     def _stub(self) -> rewards_pb2_grpc.RewardSourceStub:
         return rewards_pb2_grpc.RewardSourceStub(  # type: ignore[no-untyped-call]
-            self._connected()
+            self._open_channel()
         )
 
-    def _connected(self) -> grpc.aio.Channel:
+    def _open_channel(self) -> grpc.aio.Channel:
         loop = asyncio.get_running_loop()
         if self._channel is None or self._loop is not loop:
             # A channel belongs to the loop it was made in.

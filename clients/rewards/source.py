@@ -153,9 +153,9 @@ async def pull_rewards(
     settle_s = min(_SETTLE_S, window.limit_s / 10)
     values = await _ask(source, pull, end - settle_s, settle_s)
     if isinstance(values, np.ndarray):
-        pulled = _screened(values.astype(np.float64), reward_range, window.if_unknown)
+        pulled = _screen(values.astype(np.float64), reward_range, window.if_unknown)
     else:
-        pulled = _screened_one_by_one(values, reward_range, window.if_unknown)
+        pulled = _screen_one_by_one(values, reward_range, window.if_unknown)
     if pulled.clipped:
         _log_clipped(pull, pulled.clipped, reward_range)
     if pulled.reasons:
@@ -258,7 +258,7 @@ async def _listen_to_stream(source: RewardStream, pull: Pull, heard: _Heard) -> 
                 return
 
 
-def _screened_one_by_one(
+def _screen_one_by_one(
     values: Sequence[object], reward_range: RewardRange, if_unknown: float
 ) -> Pulled:
     reasons: Counter[str] = Counter()
@@ -289,7 +289,7 @@ def _number(value: object) -> float | None:
     return None
 
 
-def _screened(numbers: Doubles, reward_range: RewardRange, if_unknown: float) -> Pulled:
+def _screen(numbers: Doubles, reward_range: RewardRange, if_unknown: float) -> Pulled:
     known = np.isfinite(numbers)
     outside = known & (
         (numbers < float(reward_range.low)) | (numbers > float(reward_range.high))

@@ -112,20 +112,20 @@ class SealedClient(ClientMachine):
 
     def _inspect_dealing(self, envelope: Envelope) -> Reply:
         if envelope.stage == ENLIST:
-            self._drawn(parse(EnlistRequest, envelope.payload).roster, envelope)
+            self._draw_seats(parse(EnlistRequest, envelope.payload).roster, envelope)
             return lambda value: self._part.enlist(self.context)
         if envelope.stage == DEAL:
             deal = parse(DealRequest, envelope.payload)
-            sizes, seats = self._drawn(deal.roster, envelope)
+            sizes, seats = self._draw_seats(deal.roster, envelope)
             seated = self._part.seated(deal, self.context, sizes, seats)
             return lambda value: self._part.deal(*seated)
         check = parse(CheckRequest, envelope.payload)
-        sizes, seats = self._drawn(check.roster, envelope)
+        sizes, seats = self._draw_seats(check.roster, envelope)
         self._part.check_dealers(check, sizes, seats)
         terms, holders = self._part.seated(check, self.context, sizes, seats)
         return lambda value: self._part.check(check, terms, holders)
 
-    def _drawn(
+    def _draw_seats(
         self, note: RosterNote, envelope: Envelope
     ) -> tuple[DealingSizes, Seats | None]:
         self.check_roster(note, envelope)
@@ -136,10 +136,10 @@ class SealedClient(ClientMachine):
         self._bind(request.dealing)
         dealers = list(request.dealers)
         key = _opening_key(self.setting, request.dealing_id, request.dealing, dealers)
-        summed = self._opened_sum(request)
+        summed = self._add_opened(request)
         return lambda value: self._open(request, summed, key)
 
-    def _opened_sum(self, request: OpenRequest) -> Point:
+    def _add_opened(self, request: OpenRequest) -> Point:
         """Return Σ C₁ of a set that may be opened; refuses one that is too small.
 
         Where the server may lie every contribution is verified and the sum made here.
@@ -160,9 +160,9 @@ class SealedClient(ClientMachine):
             raise WrongContextError("more contributors than the roster has nodes")
         if not self.threat.malicious_server:
             return shared_point(request.sum)
-        return self._verified_sum(request)
+        return self._add_verified(request)
 
-    def _verified_sum(self, request: OpenRequest) -> Point:
+    def _add_verified(self, request: OpenRequest) -> Point:
         """Return Σ C₁ over contributions that are all verified here."""
         setting, roster = self.setting, self.roster
         senders = list(request.senders)
@@ -294,12 +294,12 @@ def _opening_key(
     known = keyring.opening_keys.get(dealing_id)
     if known is not None and known[0] == asked:
         return known[1]
-    key = _summed_key(parse(MemberState, body), name, dealers, threat)
+    key = _add_up_key(parse(MemberState, body), name, dealers, threat)
     keyring.opening_keys[dealing_id] = asked, key
     return key
 
 
-def _summed_key(
+def _add_up_key(
     held: MemberState, name: bytes, dealers: list[str], threat: bytes
 ) -> tuple[int, bytes]:
     """Add up the accepted dealers' shares.

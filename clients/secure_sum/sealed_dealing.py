@@ -148,7 +148,7 @@ class DealingPart:
         """
         lying = self._threat.malicious_server
         if lying or isinstance(request, DealRequest):
-            holders = self._checked(request.committee, context, sizes, seats)
+            holders = self._check_committee(request.committee, context, sizes, seats)
             digest = committee_digest(request.committee)
             return Terms(context, digest, sizes.threshold), holders
         place, party = request.place, self._setting.party
@@ -164,7 +164,7 @@ class DealingPart:
         own = Holder(party, place, bytes(self._pair.point))
         return Terms(context, request.committee_digest, sizes.threshold), [own]
 
-    def _checked(
+    def _check_committee(
         self, body: bytes, context: bytes, sizes: DealingSizes, seats: Seats | None
     ) -> list[Holder]:
         """Refuse a committee that was not drawn, or whose members did not sign."""
@@ -235,7 +235,9 @@ class DealingPart:
             place=own.place,
             threat=setting.spec.threat.SerializeToString(deterministic=True),
         )
-        received = [self._received(one, terms, own, holders) for one in request.shares]
+        received = [
+            self._open_share(one, terms, own, holders) for one in request.shares
+        ]
         together = self._fit_together(received, sizes, request.key)
         held.key = request.key if together else b""
         complaints = []
@@ -269,7 +271,7 @@ class DealingPart:
             return False
         return bytes(base(summed)) == key
 
-    def _received(
+    def _open_share(
         self, one: DealtShare, terms: Terms, own: Holder, holders: list[Holder]
     ) -> _Received:
         """Open one share.

@@ -242,7 +242,7 @@ class SecaggPlusClient(ClientMachine):
             neighbour = self.memory.request.neighbours[position]
             info = share_info(head, neighbour, self.setting.party, salt)
             self._open_shares(position, neighbour, info, users, sealed)
-        return MaskAnswer(masked=self._masked()).SerializeToString()
+        return MaskAnswer(masked=self._mask_value()).SerializeToString()
 
     def _open_shares(
         self, position: int, neighbour: str, info: bytes, users: int, sealed: bytes
@@ -260,7 +260,7 @@ class SecaggPlusClient(ClientMachine):
         self.check_claim(neighbour, users, capacity)
         self.memory.shares[position] = both
 
-    def _masked(self) -> int:
+    def _mask_value(self) -> int:
         assert self.memory.mask_key is not None
         modulus, me = self.setting.spec.modulus, self.setting.party
         total = self.memory.value + mask_value(

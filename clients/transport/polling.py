@@ -239,7 +239,7 @@ class PollingClient:
     async def _poll(self) -> node_service_pb2.PollReplyBody:
         """Make one call: bring what is done, hear what is asked."""
         invitation, settings = self._invitation, self._settings
-        brought = await self._brought()
+        brought = await self._collect_answers()
         self._last_ms = max(self._last_ms + 1, time.time_ns() // 1_000_000)
         body = brought.SerializeToString()
         handshake = node_service_pb2.PollHandshake(
@@ -276,7 +276,7 @@ class PollingClient:
         self._most_bytes = asked.most_bytes or self._most_bytes
         return asked
 
-    async def _brought(self) -> node_service_pb2.PollRequest:
+    async def _collect_answers(self) -> node_service_pb2.PollRequest:
         """Collect what is done, as much as one poll may bring."""
         brought = node_service_pb2.PollRequest()
         room = self._most_bytes - _FRAME_BYTES

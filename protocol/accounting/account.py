@@ -136,7 +136,7 @@ def _total(account: Account, privacy_delta: Fraction) -> Fraction | None:
         # Added as they are, spends cost the sum of their own δs.
         left = privacy_delta - sum(cost.privacy_delta * n for cost, n in pure[:added])
         if left > 0:
-            converted = _converted(pure[added:] + curved, left)
+            converted = _convert_spends(pure[added:] + curved, left)
             if converted is not None:
                 totals.append(as_they_are + converted)
     return min(totals) if totals else _one_by_one(account, privacy_delta)
@@ -147,14 +147,14 @@ def _one_by_one(account: Account, privacy_delta: Fraction) -> Fraction | None:
     share = privacy_delta / sum(number for _, number in account.spends)
     total = Fraction(0)
     for cost, number in account.spends:
-        alone = _converted([(cost, 1)], share)
+        alone = _convert_spends([(cost, 1)], share)
         if alone is None:
             return None
         total += number * alone
     return total
 
 
-def _converted(
+def _convert_spends(
     spends: list[tuple[Cost, int]], privacy_delta: Fraction
 ) -> Fraction | None:
     """Smallest ε of spends whose Rényi divergences are added up; None: no bound.

@@ -86,7 +86,7 @@ def renyi_divergence(cohort: CohortMechanism, order: float) -> float:
 def approximate(cohort: CohortMechanism, privacy_delta: float) -> Bound:
     """Smallest ε of (ε, δ)-DP for one cohort, with its reason."""
     check_delta(privacy_delta)
-    left = _left([cohort], 1, privacy_delta)
+    left = _subtract_failures([cohort], 1, privacy_delta)
     if left <= 0:
         return Bound(math.inf, privacy_delta, "the promise itself has a larger δ")
     noise = shifted_noise(cohort)
@@ -108,7 +108,7 @@ def renyi_bound(
 ) -> Bound:
     """Add up Rényi divergences, then convert; valid for any mix of the cohorts."""
     possible = list(cohorts)
-    left = _left(possible, participations, privacy_delta)
+    left = _subtract_failures(possible, participations, privacy_delta)
     if left <= 0:
         return Bound(math.inf, privacy_delta, "the promises themselves have a larger δ")
 
@@ -130,7 +130,7 @@ def renyi_bound(
     return Bound(min(exact, fallback), privacy_delta, "Rényi divergences added up")
 
 
-def _left(
+def _subtract_failures(
     cohorts: Iterable[CohortMechanism], participations: int, privacy_delta: float
 ) -> float:
     """Take from δ what the cohorts' promises fail with by themselves."""
@@ -167,14 +167,14 @@ def _returning(
         )
         return (worst,)
     bounds = [renyi_bound(possible, participations, privacy_delta)]
-    added = _added(possible, participations)
+    added = _add_bounds(possible, participations)
     if math.isfinite(added.epsilon):
         bounds.append(added)
-    composed = _composed(possible, participations, privacy_delta)
+    composed = _compose_losses(possible, participations, privacy_delta)
     if composed is not None:
         bounds.append(composed)
     # Of bounds that read the same, the one without δ is worth more.
-    return tuple(sorted(bounds, key=lambda b: (_shown(b), b.privacy_delta)))
+    return tuple(sorted(bounds, key=lambda b: (_round_bound(b), b.privacy_delta)))
 
 
 def smallest_bound(
@@ -186,30 +186,30 @@ def smallest_bound(
     """
     possible = tuple(dict.fromkeys(cohorts))
     if participations > 1 and possible:
-        composed = _composed(possible, participations, check_delta(privacy_delta))
+        composed = _compose_losses(possible, participations, check_delta(privacy_delta))
         if composed is not None and math.isfinite(composed.epsilon):
-            added = _added(possible, participations)
+            added = _add_bounds(possible, participations)
             return min(composed, added, key=lambda b: b.epsilon)
     return returning_users(possible, participations, privacy_delta)[0]
 
 
-def _added(cohorts: Sequence[CohortMechanism], participations: int) -> Bound:
+def _add_bounds(cohorts: Sequence[CohortMechanism], participations: int) -> Bound:
     """Add up ε and δ as they are (basic composition)."""
     epsilon = max(exact_epsilon(cohort) for cohort in cohorts)
     delta = max(float(cohort.view_delta) for cohort in cohorts)
     return Bound(participations * epsilon, participations * delta, "pure ε added up")
 
 
-def _shown(bound: Bound) -> float:
+def _round_bound(bound: Bound) -> float:
     return math.inf if math.isinf(bound.epsilon) else float(round_up(bound.epsilon))
 
 
-def _composed(
+def _compose_losses(
     cohorts: Sequence[CohortMechanism], participations: int, privacy_delta: float
 ) -> Bound | None:
     """Compose privacy losses on ℤ; None where some law is too long to be listed."""
     losses: list[Losses] = []
-    left = _left(cohorts, participations, privacy_delta)
+    left = _subtract_failures(cohorts, participations, privacy_delta)
     if left <= 0:
         return None
     for cohort in cohorts:

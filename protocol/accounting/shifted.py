@@ -50,7 +50,7 @@ class _HalfLines:
     far: float
 
 
-def _cumulated(logarithms: Reals) -> Reals:
+def _cumulate(logarithms: Reals) -> Reals:
     extended = np.cumsum(np.exp(logarithms).astype(np.longdouble))
     return extended.astype(np.float64)
 
@@ -156,10 +156,10 @@ class ShiftedNoise(abc.ABC):
             there_error = there_error + _EXPONENT_ERROR * (1 + np.abs(there))
             # Cumulated in extended precision, whose rounding is far below the errors.
             self._sums = _HalfLines(
-                _cumulated(here + here_error),
-                _cumulated(here - here_error),
-                _cumulated(there + there_error),
-                _cumulated(there - there_error),
+                _cumulate(here + here_error),
+                _cumulate(here - here_error),
+                _cumulate(there + there_error),
+                _cumulate(there - there_error),
                 math.exp(self.log_far_mass(cut)),
             )
         return self._sums

@@ -74,7 +74,7 @@ class JsonFormatter(logging.Formatter):
             if name in _STANDARD or name == "event" or name.startswith("_"):
                 continue
             if name in FIELDS:
-                line[name] = _shown(value)
+                line[name] = _show_value(value)
             else:
                 withheld.append(name)
         if withheld:
@@ -92,30 +92,30 @@ def describe(error: BaseException) -> dict[str, object]:
         "where": [f"{frame.filename}:{frame.lineno}" for frame in frames[-5:]],
     }
     if isinstance(error, WallflowerError):
-        description["text"] = _shown(str(error))
+        description["text"] = _show_value(str(error))
     return description
 
 
 def _message(record: logging.LogRecord) -> str:
     arguments: Any = record.args
     if isinstance(arguments, tuple):
-        arguments = tuple(_shown_argument(argument) for argument in arguments)
+        arguments = tuple(_show_argument(argument) for argument in arguments)
     elif isinstance(arguments, Mapping):
-        arguments = {key: _shown_argument(value) for key, value in arguments.items()}
+        arguments = {key: _show_argument(value) for key, value in arguments.items()}
     try:
         text = str(record.msg) % arguments if arguments else str(record.msg)
     except (TypeError, ValueError):
         text = str(record.msg)
-    return str(_shown(text))
+    return str(_show_value(text))
 
 
-def _shown_argument(value: object) -> object:
+def _show_argument(value: object) -> object:
     if isinstance(value, BaseException) and not isinstance(value, WallflowerError):
         return type(value).__name__
-    return _shown(value)
+    return _show_value(value)
 
 
-def _shown(value: object) -> object:
+def _show_value(value: object) -> object:
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value)} bytes>"
     if isinstance(value, str) and len(value) > _LONGEST_TEXT:
@@ -123,9 +123,9 @@ def _shown(value: object) -> object:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
-        return {str(key): _shown(item) for key, item in value.items()}
+        return {str(key): _show_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_shown(item) for item in value]
+        return [_show_value(item) for item in value]
     return str(value)[:_LONGEST_TEXT]
 
 

@@ -141,7 +141,7 @@ class RunTokens:
 
 def hello_transcript(hello: node_service_pb2.Hello) -> bytes:
     """What the MAC in the headers is about: all of the hello."""
-    return canonical("wallflower/v1/hello", *_said(hello))
+    return canonical("wallflower/v1/hello", *_list_fields(hello))
 
 
 def transcript(
@@ -150,7 +150,7 @@ def transcript(
     """What both proofs are about: everything either side has said so far."""
     return canonical(
         "wallflower/v1/connect",
-        *_said(hello),
+        *_list_fields(hello),
         challenge.nonce,
         challenge.server_fingerprint,
     )
@@ -160,7 +160,7 @@ def poll_transcript(handshake: node_service_pb2.PollHandshake) -> bytes:
     """What a polling node's proofs are about: the poll, its body by its digest."""
     return canonical(
         "wallflower/v1/poll",
-        *_said(handshake.hello),
+        *_list_fields(handshake.hello),
         handshake.at_ms,
         handshake.server_fingerprint,
         handshake.digest,
@@ -174,7 +174,7 @@ def reply_transcript(poll: bytes, body: bytes) -> bytes:
     return canonical("wallflower/v1/asked", poll, body)
 
 
-def _said(hello: node_service_pb2.Hello) -> tuple[str | int | bytes, ...]:
+def _list_fields(hello: node_service_pb2.Hello) -> tuple[str | int | bytes, ...]:
     return (
         hello.version,
         hello.run_id,

@@ -143,7 +143,7 @@ class Ladder:
         lower = [total >> down for total in sums]
         upper = [(total + slack) >> down for total in sums]
         last = (1 << word_bits) - 1
-        if lower[-1] < last or lower != _capped(upper, last):
+        if lower[-1] < last or lower != _cap(upper, last):
             return None
         table = np.array(lower, dtype=np.uint64)
         return table[: int(np.searchsorted(table, np.uint64(last))) + 1]
@@ -158,7 +158,7 @@ class Ladder:
         )
 
 
-def _capped(values: list[int], last: int) -> list[int]:
+def _cap(values: list[int], last: int) -> list[int]:
     """Replace what exceeds `last`: F < 1, so its floor is at most 2^w − 1."""
     end = len(values)
     while end and values[end - 1] > last:

@@ -91,7 +91,7 @@ class SeededBits:
         """
         digest = hashlib.sha256(b"wallflower seeded bits v1")
         for label in (seed, *labels):
-            kind, content = _labelled(label)
+            kind, content = _encode_label(label)
             digest.update(kind + len(content).to_bytes(8, "little") + content)
         return cls(int.from_bytes(digest.digest(), "little"))
 
@@ -106,7 +106,7 @@ class SeededBits:
         return "SeededBits(simulation only)"
 
 
-def _labelled(label: str | int | bytes) -> tuple[bytes, bytes]:
+def _encode_label(label: str | int | bytes) -> tuple[bytes, bytes]:
     if isinstance(label, bytes):
         return b"b", label
     if isinstance(label, str):

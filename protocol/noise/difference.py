@@ -51,7 +51,7 @@ _SPARE_BITS = 64
 def gauss_series(shape: Fraction, rate: Fraction, x: int, extra: int) -> Ball:
     """Enclose ₂F₁ at the working precision; x ≥ 0, extra 0 or 1."""
     if shape <= _LARGEST_SHAPE and rate >= _SMALLEST_RATE:
-        return _summed(shape, rate, x, extra)
+        return _sum_terms(shape, rate, x, extra)
     # With a larger shape less is lost than is spared.
     spare = _SPARE_BITS + int(6 * x * rate) if shape <= _LARGEST_SHAPE else 0
     with precision(ctx.prec + spare):
@@ -59,7 +59,7 @@ def gauss_series(shape: Fraction, rate: Fraction, x: int, extra: int) -> Ball:
         return argument.hypgeom_2f1(parameter + extra, parameter + x, arb(x + 1))
 
 
-def _summed(shape: Fraction, rate: Fraction, x: int, extra: int) -> Ball:
+def _sum_terms(shape: Fraction, rate: Fraction, x: int, extra: int) -> Ball:
     """Add terms up until the rest is below the last bit, and enclose the rest.
 
     A term is the one before times z·(a/e)·(b/c), where a, b, c, e grow by one a step
@@ -204,7 +204,7 @@ class NegativeBinomialDifference(NoiseLaw):
             return self._chernoff(level)
         found = None
         if level < _SMALL_LEVEL:
-            found = _searched(self, level)
+            found = _search_once(self, level)
         return NoiseLaw._smallest_magnitude(self, level) if found is None else found
 
     def _chernoff(self, level: Fraction) -> int:
@@ -300,7 +300,9 @@ class NegativeBinomialDifference(NoiseLaw):
                 last += last // 8 + 1
                 return attempt(shift)
             lost = math.ceil(state.lost_bits) + 1
-            return _lowered(masses, math.ceil(self.shape), guard_bits, lost), lost + 2
+            return _lower_masses(
+                masses, math.ceil(self.shape), guard_bits, lost
+            ), lost + 2
 
         return climb(attempt, guard_bits, guard_bits + tail_bits + 48)
 
@@ -355,7 +357,9 @@ class NegativeBinomialDifference(NoiseLaw):
             masses = recurrence.descend(state, _CHUNK)
 
 
-def _lowered(masses: list[int], count: int, guard_bits: int, lost: int) -> list[int]:
+def _lower_masses(
+    masses: list[int], count: int, guard_bits: int, lost: int
+) -> list[int]:
     """Lower the masses below R, which subtractions may have left too high."""
     accuracy = accuracy_after(len(masses), guard_bits) - lost
     centre = [mass - (mass >> accuracy) - 1 for mass in masses[:count]]
@@ -363,5 +367,5 @@ def _lowered(masses: list[int], count: int, guard_bits: int, lost: int) -> list[
 
 
 @lru_cache(maxsize=1024)
-def _searched(law: NegativeBinomialDifference, level: Fraction) -> int | None:
+def _search_once(law: NegativeBinomialDifference, level: Fraction) -> int | None:
     return law._search_tail(level)

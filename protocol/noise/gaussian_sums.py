@@ -143,9 +143,7 @@ class SumOfDiscreteGaussians(NoiseLaw):
             accuracy = min(outer.accuracy, close, guard_bits) - 3
             return Ladder(masses, outer.shift, accuracy)
         if self._convolvable:
-            return _convolved(
-                self.count, self.variance_parameter, tail_bits, guard_bits
-            )
+            return _convolve(self.count, self.variance_parameter, tail_bits, guard_bits)
         return self.single.ladder(tail_bits, guard_bits)
 
     @property
@@ -182,7 +180,7 @@ def _sum_sampler(law: SumOfDiscreteGaussians) -> LogConcaveSampler:
 
 
 @lru_cache(maxsize=8)
-def _convolved(
+def _convolve(
     count: int, variance: Fraction, tail_bits: int, guard_bits: int
 ) -> Ladder:
     """Convolve lower bounds of the masses.

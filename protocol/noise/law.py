@@ -120,11 +120,13 @@ class NoiseLaw(abc.ABC):
 def _ladder(law: NoiseLaw, tail_bits: int) -> Ladder:
     """Return a ladder, a short one perhaps that was made before."""
     short = far_out(law, tail_bits) <= _LONGEST_KEPT
-    return _kept(law, tail_bits) if short else law.ladder(tail_bits, tail_bits + 64)
+    return (
+        _keep_ladder(law, tail_bits) if short else law.ladder(tail_bits, tail_bits + 64)
+    )
 
 
 @lru_cache(maxsize=8)
-def _kept(law: NoiseLaw, tail_bits: int) -> Ladder:
+def _keep_ladder(law: NoiseLaw, tail_bits: int) -> Ladder:
     return law.ladder(tail_bits, tail_bits + 64)
 
 

@@ -42,15 +42,15 @@ class LogConcaveSampler:
     ) -> None:
         self._mode = mode
         self._ratio = ratio
-        self._block = self._certified_block(max(1, math.ceil(1.2 * deviation)))
+        self._block = self._certify_block(max(1, math.ceil(1.2 * deviation)))
 
-    def _certified_block(self, block: int) -> int:
+    def _certify_block(self, block: int) -> int:
         for sign in (1, -1):
-            while not self._halved(sign * block):
+            while not self._does_halve(sign * block):
                 block += block // 8 + 1
         return block
 
-    def _halved(self, offset: int) -> bool:
+    def _does_halve(self, offset: int) -> bool:
         return certainly_at_most(lambda: self._ratio(offset), Fraction(1, 2))
 
     def sample(self, count: int, bits: BitSource) -> Integers:

@@ -56,7 +56,7 @@ class CertifiedTable:
             raise InputError("word_bits", word_bits, "1 … 64")
         self._law = law
         self._word_bits = word_bits
-        self._padded = _padded(_certified(law, word_bits))
+        self._padded = _padded(_certify_thresholds(law, word_bits))
         self._view = self._padded.data  # single entries as plain integers
         self._thresholds = self._padded[: int(np.argmax(self._padded)) + 1]
         # A word of more than 32 bits is read in two parts; the second one only if the
@@ -217,7 +217,7 @@ class CertifiedTable:
         return self._deeper[known_bits]
 
 
-def _certified(law: _HalfLineLaw, word_bits: int) -> NDArray[np.uint64]:
+def _certify_thresholds(law: _HalfLineLaw, word_bits: int) -> NDArray[np.uint64]:
     tail_bits, guard_bits = word_bits, word_bits + 60
     while True:
         thresholds = law.ladder(tail_bits, guard_bits).thresholds(word_bits)

@@ -216,7 +216,7 @@ class Mechanism(abc.ABC):
         if not SMALLEST_WRAP_PROBABILITY <= level < 1:
             allowed = f"at least {float(SMALLEST_WRAP_PROBABILITY):g} and below 1"
             raise InputError("wrap_probability", float(level), allowed)
-        return _remembered(
+        return _calibrate_once(
             type(self),
             self.epsilon,
             self.scale,
@@ -244,7 +244,7 @@ class Mechanism(abc.ABC):
 
 
 @functools.lru_cache(maxsize=65536)
-def _remembered(
+def _calibrate_once(
     cls: type[Mechanism],
     epsilon: Fraction,
     scale: Fraction,

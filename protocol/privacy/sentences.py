@@ -176,7 +176,9 @@ class Promise:
         if len(known) > _MOST_LISTED:
             least = min(Fraction(few, nodes) for nodes, few in known.items())
             return f"at most {percent(least)} of the run's nodes work with the operator"
-        listed = _listed(f"{known[nodes]:,} of {nodes:,}" for nodes in sorted(known))
+        listed = _join_parts(
+            f"{known[nodes]:,} of {nodes:,}" for nodes in sorted(known)
+        )
         return (
             f"at most {listed} nodes, among which the run's key was dealt, work with "
             "the operator"
@@ -195,7 +197,9 @@ class Promise:
         if len(known) > _MOST_LISTED:
             least = min(Fraction(few, nodes) for nodes, few in known.items())
             return f"at most {percent(least)} of its nodes work with the operator"
-        listed = _listed(f"{known[nodes]:,} of {nodes:,}" for nodes in sorted(known))
+        listed = _join_parts(
+            f"{known[nodes]:,} of {nodes:,}" for nodes in sorted(known)
+        )
         return f"at most {listed} nodes work with the operator"
 
 
@@ -209,11 +213,13 @@ def _people(groups: Iterable[Group]) -> str:
     if len(needed) > _MOST_LISTED:
         most = max(Fraction(honest, people) for people, honest in needed.items())
         return f"at least {round_up(most * 100, 1)} % of its people"
-    listed = _listed(f"{needed[people]:,} of {people:,}" for people in sorted(needed))
+    listed = _join_parts(
+        f"{needed[people]:,} of {people:,}" for people in sorted(needed)
+    )
     return f"at least {listed} people"
 
 
-def _listed(parts: Iterable[str]) -> str:
+def _join_parts(parts: Iterable[str]) -> str:
     """Join by commas and "or": which of them applies is a matter of the size."""
     *first, last = parts
     return f"{', '.join(first)} or {last}" if first else last

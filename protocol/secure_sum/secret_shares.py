@@ -144,10 +144,10 @@ def recover_secret(
     if int(rows.max()) >= FIELD:
         raise MalformedMessageError("a share outside the field")
     if not _seems_consistent(xs, rows, threshold):
-        return _located(xs, rows, threshold)
+        return _locate_wrong(xs, rows, threshold)
     weights = _weights(xs[:threshold])
     limbs = (weights[:, None] * rows[:threshold] % _P).sum(axis=0) % _P
-    return _joined([int(limb) for limb in limbs]), ()
+    return _join_limbs([int(limb) for limb in limbs]), ()
 
 
 def _seems_consistent(
@@ -162,7 +162,7 @@ def _seems_consistent(
     return not checks.any()
 
 
-def _located(
+def _locate_wrong(
     xs: tuple[int, ...], rows: NDArray[np.uint64], threshold: int
 ) -> tuple[bytes, tuple[int, ...]]:
     wrong: set[int] = set()
@@ -174,7 +174,7 @@ def _located(
         wrong.update(recovered.wrong)
     if 2 * len(wrong) > len(xs) - threshold:
         raise InconsistentSharesError("too many shares are wrong to tell which")
-    return _joined(limbs), tuple(sorted(wrong))
+    return _join_limbs(limbs), tuple(sorted(wrong))
 
 
 @lru_cache(maxsize=256)
@@ -202,7 +202,7 @@ def _limbs(secret: bytes) -> list[int]:
     return [number >> (_LIMB_BITS * i) & mask for i in range(_LIMBS)]
 
 
-def _joined(limbs: Sequence[int]) -> bytes:
+def _join_limbs(limbs: Sequence[int]) -> bytes:
     """Join limbs; limbs no honest dealer shared are inconsistent."""
     number = 0
     for index, limb in enumerate(limbs):

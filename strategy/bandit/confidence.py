@@ -84,7 +84,7 @@ class Confidence:
         return Pool(
             sum(count * facts.survivors for _, facts, count in kinds),
             tuple(
-                _repeated(self.noise(facts, number), count)
+                _repeat(self.noise(facts, number), count)
                 for number, facts, count in kinds
             ),
         )
@@ -137,7 +137,7 @@ class Confidence:
         return Bound(min(radius, best.radius), best.pooled)
 
 
-def _repeated(noise: LogMgf, count: int) -> LogMgf:
+def _repeat(noise: LogMgf, count: int) -> LogMgf:
     return noise if count == 1 else lambda argument: count * noise(argument)
 
 

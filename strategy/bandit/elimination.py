@@ -56,7 +56,7 @@ class Elimination(RecordedPolicy):
         size = self._size()
         wrap = self._confidence.wrap(self._batch)
         return tuple(
-            CohortRequest(self._batch, arm, size, wrap) for arm in self._asked()
+            CohortRequest(self._batch, arm, size, wrap) for arm in self._list_asked()
         )
 
     def observe(self, outcomes: Sequence[CohortSum]) -> None:
@@ -64,7 +64,7 @@ class Elimination(RecordedPolicy):
         if self._finished:
             raise InputError("outcomes", "sums after the end", "none")
         size = self._size()
-        asked = dict.fromkeys(self._asked(), size)
+        asked = dict.fromkeys(self._list_asked(), size)
         check_outcomes(outcomes, self._batch, asked)
         asked |= {outcome.arm: outcome.cohort_size for outcome in outcomes}
         for arm, users in asked.items():
@@ -106,7 +106,7 @@ class Elimination(RecordedPolicy):
         self._compute_intervals(known)
         return max(known, key=lambda arm: self._interval(arm)[0])
 
-    def _asked(self) -> list[Arm]:
+    def _list_asked(self) -> list[Arm]:
         """Arms that get people: those in the race, and a control that is kept."""
         return [
             arm
@@ -118,7 +118,7 @@ class Elimination(RecordedPolicy):
         """Say whether the margin ends it after this batch."""
         if self.spec.margin is None:
             return None
-        asked, active, margin = self._asked(), self._active(), self.spec.margin
+        asked, active, margin = self._list_asked(), self._active(), self.spec.margin
         estimates = self._estimate(asked)
 
         def is_within(arm: Arm, rival: Arm) -> bool:
@@ -132,7 +132,9 @@ class Elimination(RecordedPolicy):
 
     def _close_if_over(self) -> None:
         active = self._active()
-        needed = self.users + len(self._asked()) * self.spec.least_size(self._batch)
+        needed = self.users + len(self._list_asked()) * self.spec.least_size(
+            self._batch
+        )
         if self._finished:
             return
         if len(active) == 1:
@@ -147,7 +149,7 @@ class Elimination(RecordedPolicy):
     def _size(self) -> int:
         """Users per arm of this batch: as planned, or who is left for the last one."""
         left = self._most - self.users
-        fitting = left // len(self._asked())
+        fitting = left // len(self._list_asked())
         planned = self._schedule.size(self._batch)
         return planned if planned <= fitting else last_size(fitting)
 

@@ -60,7 +60,7 @@ class IndexPolicy(RecordedPolicy):
         # Others may come after a round that too few were there for, not after T.
         whole = self._most == self.spec.horizon
         last = whole and any(
-            cohort_request.size < self._planned(cohort_request.arm)
+            cohort_request.size < self._plan_size(cohort_request.arm)
             for cohort_request in next_cohorts
         )
         sizes = {outcome.arm: outcome.cohort_size for outcome in outcomes}
@@ -92,13 +92,13 @@ class IndexPolicy(RecordedPolicy):
         unheard = [arm for arm in self._active() if not self._records[arm].last]
         return tuple(self._request(arm) for arm in unheard or [self._choice()])
 
-    def _planned(self, arm: Arm) -> int:
+    def _plan_size(self, arm: Arm) -> int:
         return self._schedule.size(self._records[arm].last + 1)
 
     def _request(self, arm: Arm) -> CohortRequest:
         number = self._records[arm].last + 1
         left = max(self._most - self.users, 0)
-        size = self._planned(arm)
+        size = self._plan_size(arm)
         if left < size:
             size = max(last_size(left), self.spec.least_size(number))
         wrap = self._confidence.wrap(self._attempts[arm] + 1)

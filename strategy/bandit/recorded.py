@@ -149,7 +149,7 @@ class ArmRecord:
         return {
             "groups": {
                 str(number): {
-                    ":".join(map(str, (*_written(facts), precision, alone))): [
+                    ":".join(map(str, (*_list_facts(facts), precision, alone))): [
                         count,
                         str(total),
                     ]
@@ -160,7 +160,7 @@ class ArmRecord:
             "users": self.users,
             "lost": list(self.lost),
             "last": self.last,
-            "latest": None if self.latest is None else list(_written(self.latest)),
+            "latest": None if self.latest is None else list(_list_facts(self.latest)),
             "eliminated_in": self.eliminated_in,
             "reason": None if self.reason is None else dataclasses.asdict(self.reason),
             "retired": self.retired,
@@ -190,7 +190,7 @@ class ArmRecord:
         )
 
 
-def _written(facts: CohortFacts) -> tuple[int, int, int]:
+def _list_facts(facts: CohortFacts) -> tuple[int, int, int]:
     return facts.size, facts.floor, facts.survivors
 
 

@@ -119,7 +119,7 @@ class Orchestrator(RunLoop):
         await self._recruiter.restore_nodes()
         await self._key_generation.recall()
 
-    async def _started(self, number: int) -> events.RunStarted:
+    async def _describe_start(self, number: int) -> events.RunStarted:
         return events.RunStarted(
             run_id=self._run_id,
             arms=self._config.experiment.arms,
@@ -151,7 +151,9 @@ class Orchestrator(RunLoop):
 
     async def _round(self, number: int, policy: Policy) -> None:
         started = time.monotonic()
-        resumed = [one for one in map(self._resumed, policy.next_cohorts()) if one]
+        resumed = [
+            one for one in map(self._resume_cohort, policy.next_cohorts()) if one
+        ]
         if not resumed:
             await self._recruiter.limit_round(number, policy)
         await self._pending.drop()
@@ -270,7 +272,7 @@ class Orchestrator(RunLoop):
             self._spending.add(one.traffic.spec, len(one.record.users))
         await self._journal.call(self._journal.invite, [one.record for one in asked])
 
-    def _resumed(self, cohort_request: CohortRequest) -> AskedCohort | None:
+    def _resume_cohort(self, cohort_request: CohortRequest) -> AskedCohort | None:
         """Go on with the cohort that a restart interrupted after its set was closed."""
         record = self._pending.take(cohort_request)
         if record is None:

@@ -98,11 +98,11 @@ class _Replay:
         self._people: Counter[int] = Counter()  # asked up to here, by arm
         self._requested: dict[int, CohortRequest] | None = None  # by arm, in this round
         self._steps: Mapping[str, Callable[[str], Iterator[str]]] = {
-            INVITED: self._invited,
-            RETIRED: self._retired,
+            INVITED: self._check_invited,
+            RETIRED: self._check_retired,
             ROUND: self._round,
-            LIMITED: self._limited,
-            MET: self._met,
+            LIMITED: self._check_limit,
+            MET: self._check_met,
             RETURNED: self._gave_back,
         }
 
@@ -127,7 +127,7 @@ class _Replay:
 
     # --- entries
 
-    def _invited(self, cohort_id: str) -> Iterator[str]:
+    def _check_invited(self, cohort_id: str) -> Iterator[str]:
         cohort, where = self._cohorts[cohort_id], f"round {self._number}"
         if cohort.round_number != self._number:
             yield f"{where}: cohort {cohort_id} says round {cohort.round_number}"
@@ -155,7 +155,7 @@ class _Replay:
             }
         return self._requested
 
-    def _met(self, subject: str) -> Iterator[str]:
+    def _check_met(self, subject: str) -> Iterator[str]:
         self._known |= self._evidence.meetings[subject]
         return iter(())
 
@@ -163,7 +163,7 @@ class _Replay:
         self._returned.add(subject)
         return iter(())
 
-    def _limited(self, subject: str) -> Iterator[str]:
+    def _check_limit(self, subject: str) -> Iterator[str]:
         """Check that the round had to be smaller, and not smaller than this."""
         number, users = limit_of(subject)
         where = f"round {self._number}: limited to {users} users"
@@ -178,7 +178,7 @@ class _Replay:
         self._policy.limit(users)
         self._requested = None
 
-    def _retired(self, subject: str) -> Iterator[str]:
+    def _check_retired(self, subject: str) -> Iterator[str]:
         record = self._evidence.retired[int(subject)]
         where = f"arm {record.arm} was retired by hand"
         if record.round_number != self._number:
@@ -232,7 +232,7 @@ class _Replay:
             if cohort.arm in outcomes:
                 yield f"{where}: arm {cohort.arm} has two sums"
             spec = self._evidence.specs[cohort.cohort_id]
-            total = _recomputed(spec, cohort.result)
+            total = _recompute(spec, cohort.result)
             if total != cohort.result.total:
                 yield f"{where}: cohort {cohort.cohort_id} was decoded wrongly"
             outcomes[cohort.arm] = _outcome(spec, cohort.result, total)
@@ -260,7 +260,7 @@ class _Replay:
         return registry
 
 
-def _recomputed(spec: CohortSpec, result: SumRecord) -> int:
+def _recompute(spec: CohortSpec, result: SumRecord) -> int:
     """Decode the released residue; where the server noised it only that is kept."""
     if result.released is None:
         return result.total

@@ -153,11 +153,11 @@ class CohortTraffic:
                     self._gave.add(answer.node_id)
                 return task.message
             if kind == "refusal":
-                return self._refused(answer.node_id, _refusal(task.refusal))
+                return self._note_refusal(answer.node_id, _refusal(task.refusal))
         self.refusals[MalformedMessageError.code] += 1
         raise MalformedMessageError("an answer says nothing about what was asked")
 
-    def _refused(self, node_id: NodeId, refusal: Refusal) -> Refusal:
+    def _note_refusal(self, node_id: NodeId, refusal: Refusal) -> Refusal:
         self.refusals[refusal.code] += 1
         if refusal.code in _NOT_ABLE:
             self.outdated.add(node_id)

@@ -82,7 +82,7 @@ class RunLoop(abc.ABC):
             return
         if self._spending:
             await self._journal.call(self._journal.note, RESUMED, number)
-        await self._listen(await self._started(number))
+        await self._listen(await self._describe_start(number))
         while True:
             await apply_retirements(self._journal, policy, number, self._listen)
             if policy.finished is not None:
@@ -105,7 +105,7 @@ class RunLoop(abc.ABC):
         """
 
     @abc.abstractmethod
-    async def _started(self, number: int) -> events.RunStarted:
+    async def _describe_start(self, number: int) -> events.RunStarted:
         """Return the event that begins the run at round `number`."""
 
     @abc.abstractmethod

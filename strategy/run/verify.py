@@ -57,7 +57,7 @@ def verify(journal: Journal, heads: Sequence[str] = ()) -> tuple[Check, ...]:
         if record[0].holds:
             raise
         return record  # the chain says where; there is nothing to replay
-    return (*record, *_replayed(evidence))
+    return (*record, *_check_replay(evidence))
 
 
 def _describe_entries(links: Sequence[Entry], journal: Journal) -> str:
@@ -126,7 +126,7 @@ def _keys_by_round(journal: Journal) -> Mapping[int, Sequence[int]]:
     return found
 
 
-def _replayed(evidence: RecordedFacts) -> tuple[Check, ...]:
+def _check_replay(evidence: RecordedFacts) -> tuple[Check, ...]:
     cohorts, rounds = len(evidence.cohorts), len(evidence.rounds)
     looked_at = f"{counted(cohorts, 'cohort')}, {counted(rounds, 'round')}"
     if evidence.retired:

@@ -190,7 +190,7 @@ class DealingServer(ServerMachine):
     def _keys_of(self, dealings: Iterable[_Taken]) -> list[Point]:
         """s_i·G by place, if all of these count; none where points cancel."""
         last = max(one.place for one in self._holders.values())
-        summed = self._summed(dealings)
+        summed = self._sum_commitments(dealings)
         try:
             return [] if summed is None else feldman.share_points(summed, last)
         except DegenerateSumError:
@@ -285,7 +285,7 @@ class DealingServer(ServerMachine):
         if len(accepted) < sizes.accepted:
             self.opening.keyring.wary = True
             return self._too_few("dealers", len(accepted), sizes.accepted)
-        summed = self._summed(accepted)
+        summed = self._sum_commitments(accepted)
         if summed is None:
             return self._void("degenerate-key", "the dealers' commitments cancel")
         dealt = SharedKey(
@@ -302,7 +302,7 @@ class DealingServer(ServerMachine):
         self.opening.keyring.deal(dealt)
         return self._end(KeyReady(dealt.dealing_id, dealt.dealers, dealt.members))
 
-    def _summed(self, dealings: Iterable[_Taken]) -> list[Point] | None:
+    def _sum_commitments(self, dealings: Iterable[_Taken]) -> list[Point] | None:
         """Add the commitments up; None where they cancel."""
         try:
             return feldman.added([one.commitments for one in dealings])

@@ -151,7 +151,7 @@ class ShuffleServer(ServerMachine):
                 c if c.isprintable() else "?" for c in answer.refusal[:200]
             )
             return self._void("no-shuffled-batch", f"the shuffler refused: {refusal}")
-        given, refused = self._given(answer)
+        given, refused = self._list_given(answer)
         for party, word in sorted(refused.items()):
             if party in self._uploads:
                 self.lost[party] = word[:60]
@@ -175,7 +175,9 @@ class ShuffleServer(ServerMachine):
             SecureSum(total, spec.modulus, tuple(survivors), self._users(survivors))
         )
 
-    def _given(self, answer: ReleaseAnswer) -> tuple[set[PartyId], dict[PartyId, str]]:
+    def _list_given(
+        self, answer: ReleaseAnswer
+    ) -> tuple[set[PartyId], dict[PartyId, str]]:
         """Say whose messages are in the shuffled batch, and why others' are not."""
         if are_names_told(self.opening.spec):
             return set(answer.parties), dict(answer.refused)

@@ -306,7 +306,7 @@ class RunLock:
             )
         except OSError as error:
             raise cannot_open(path, error) from None
-        if not _locked(self._file, fcntl.LOCK_EX, _LOCK_ATTEMPTS):
+        if not _try_lock(self._file, fcntl.LOCK_EX, _LOCK_ATTEMPTS):
             self.release()
             raise UnavailableError(
                 f"another server works on {run_dir}; stop it first, or look at the run "
@@ -323,7 +323,7 @@ class RunLock:
         except OSError as error:
             raise cannot_open(run_dir / LOCK_NAME, error) from None
         try:
-            return not _locked(looked_at, fcntl.LOCK_SH, attempts=1)
+            return not _try_lock(looked_at, fcntl.LOCK_SH, attempts=1)
         finally:
             os.close(looked_at)
 
@@ -339,7 +339,7 @@ def cannot_open(path: Path, error: OSError) -> UnavailableError:
     return UnavailableError(f"{path} cannot be opened ({error.strerror})")
 
 
-def _locked(file: int, kind: int, attempts: int) -> bool:
+def _try_lock(file: int, kind: int, attempts: int) -> bool:
     for attempt in range(attempts):
         try:
             fcntl.flock(file, kind | fcntl.LOCK_NB)

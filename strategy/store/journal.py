@@ -99,7 +99,7 @@ class Journal(JournalReader):
         Another config, a broken chain, or an older copy of the record is refused. A
         `standby` waits until no other server works on the run.
         """
-        store = _founded(run_dir)
+        store = _require_run(run_dir)
         lease = store.acquire_when_free() if standby else store.acquire()
         with contextlib.ExitStack() as stack:
             journal = stack.enter_context(cls(store, lease))
@@ -112,7 +112,7 @@ class Journal(JournalReader):
     def read(cls, run_dir: Path) -> Journal:
         """Open a run for looking at it, also while a server works on it."""
         with contextlib.ExitStack() as stack:
-            journal = stack.enter_context(cls(_founded(run_dir), None))
+            journal = stack.enter_context(cls(_require_run(run_dir), None))
             journal._check(None)
             stack.pop_all()
             return journal
@@ -342,7 +342,7 @@ def _remove_empty(run_dir: Path) -> None:
         run_dir.rmdir()
 
 
-def _founded(run_dir: Path) -> RunStore:
+def _require_run(run_dir: Path) -> RunStore:
     store = store_of(run_dir)
     if not store.holds_run():
         raise JournalError(f"{run_dir} holds no run ({store.name} is not there)")

@@ -263,11 +263,11 @@ class JournalReader(Closing):
 
     def used(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Every invitation but those that were returned: cohort, node, users."""
-        return self._invited(sql.USED)
+        return self._select_invited(sql.USED)
 
     def used_after(self, number: int) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Return the same of the rounds after round `number`."""
-        return self._invited(sql.USED_AFTER, number)
+        return self._select_invited(sql.USED_AFTER, number)
 
     def count_asked(self) -> Counter[str]:
         """Return how many people were asked, by cohort; who was returned was not."""
@@ -295,7 +295,7 @@ class JournalReader(Closing):
 
     def invitations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Every invitation ever sent: cohort, node, users."""
-        return self._invited(sql.INVITATIONS)
+        return self._select_invited(sql.INVITATIONS)
 
     def retired(self) -> list[Retirement]:
         """Every arm that was retired by hand, in the order of the arms."""
@@ -360,7 +360,7 @@ class JournalReader(Closing):
         """Return whether anything that changes what was spent came after it."""
         return bool(self.rows(sql.COUNT_ASKED_SINCE)[0][0])
 
-    def _invited(
+    def _select_invited(
         self, query: str, *values: object
     ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         for cohort_id, node_id, users in self.rows(query, *values):

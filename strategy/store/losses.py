@@ -90,10 +90,10 @@ def count_losses(
         given_up = summed is None and node_id not in reported.silent
         otherwise = COHORT_VOID if given_up else NO_ANSWER
         counts[out.get(node_id, otherwise)] += len(users) - reported_losses.total()
-    return _fitted(counts, sum(map(len, asked.values())) - survivors)
+    return _fit_counts(counts, sum(map(len, asked.values())) - survivors)
 
 
-def _fitted(counts: Counter[str], lost: int) -> Mapping[str, int]:
+def _fit_counts(counts: Counter[str], lost: int) -> Mapping[str, int]:
     """Make the counts add up, whatever a node claimed."""
     surplus = counts.total() - lost
     if surplus < 0:

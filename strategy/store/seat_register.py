@@ -126,7 +126,7 @@ class SeatRegister:
     def forget_contributions(self, cohort_ids: Sequence[str]) -> None:
         """Drop the answers of cohorts whose outcome is written down."""
         for cohort_id in cohort_ids:
-            for part in self._answered_seats(cohort_id):
+            for part in self._read_answered(cohort_id):
                 numbers = json.dumps([number for _, number in part])
                 self.database.write((seat_sql.FORGET_BODIES, [(numbers,)]))
 
@@ -146,7 +146,7 @@ class SeatRegister:
 
     def read_contributions(self, cohort_id: str) -> Iterator[tuple[str, bytes]]:
         """Return the answers of a closed cohort by visitor, sorted by visitor."""
-        for part in self._answered_seats(cohort_id):
+        for part in self._read_answered(cohort_id):
             numbers = json.dumps([number for _, number in part])
             bodies = dict(self.database.rows(seat_sql.BODIES, numbers))
             for visitor, number in part:
@@ -167,7 +167,7 @@ class SeatRegister:
 
     def read_seats(self, cohort_ids: Sequence[str]) -> Iterator[SeatRecord]:
         """Return all seats of closed cohorts in the order of their deck."""
-        decks = sorted({self._closed(cohort_id)[1] for cohort_id in cohort_ids})
+        decks = sorted({self._find_closed(cohort_id)[1] for cohort_id in cohort_ids})
         wanted = set(cohort_ids)
         for deck in decks:
             names = dict(self.database.rows(seat_sql.DECK_COHORTS, deck))
@@ -181,16 +181,16 @@ class SeatRegister:
                         yield SeatRecord(names[cohort], visitor, bool(answered))
 
     def _count(self, cohort_id: str) -> SeatCounts:
-        number, _ = self._closed(cohort_id)
+        number, _ = self._find_closed(cohort_id)
         return SeatCounts.count(dict(self.database.rows(seat_sql.COUNT_COHORT, number)))
 
-    def _answered_seats(self, cohort_id: str) -> Iterator[list[tuple[str, int]]]:
-        number, _ = self._closed(cohort_id)
+    def _read_answered(self, cohort_id: str) -> Iterator[list[tuple[str, int]]]:
+        number, _ = self._find_closed(cohort_id)
         seats = self.database.rows(seat_sql.ANSWERED_SEATS, number)
         for first in range(0, len(seats), _AT_ONCE):
             yield seats[first : first + _AT_ONCE]
 
-    def _closed(self, cohort_id: str) -> tuple[int, int]:
+    def _find_closed(self, cohort_id: str) -> tuple[int, int]:
         """Return the numbers of a closed cohort and of its deck."""
         rows = self.database.rows(seat_sql.STATE_OF_SEATED, cohort_id)
         if not rows:

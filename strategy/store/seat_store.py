@@ -121,7 +121,7 @@ class SeatStore(Closing):
     @repeats
     def take_seats(self, arrivals: Sequence[Arrival]) -> list[TakenSeat | NoFreeSeat]:
         """Do what `take_seat` does for several arrivals, all or none."""
-        visitors = _listed(visitor for visitor, _ in arrivals)
+        visitors = _encode_names(visitor for visitor, _ in arrivals)
         # Most people may come while no seat is free: they write nothing and wait for
         # nobody.
         if not (self._had_seats or self.database.rows(seat_sql.IS_ANY_FREE)):
@@ -135,7 +135,7 @@ class SeatStore(Closing):
             rows(seat_sql.LOCK_VISITORS, visitors)
             found = self._seats_of(rows, seat_sql.SEATS_OF, visitors)
             wanted = sum(
-                self._kept_seat(found.get(visitor, ()), arrival) is None
+                self._find_kept(found.get(visitor, ()), arrival) is None
                 for visitor, arrival in arrivals
             )
             free = self._free_seats(rows, wanted) if wanted else []
@@ -163,14 +163,14 @@ class SeatStore(Closing):
             def rows(query: str, *values: object) -> list[Any]:
                 return connection.execute(query, values).fetchall()
 
-            visitors = _listed(visitor for visitor, *_ in answers)
+            visitors = _encode_names(visitor for visitor, *_ in answers)
             found = self._seats_of(rows, seat_sql.SEATS_TO_ANSWER, visitors)
             for visitor, arrival, cohort_id, body in answers:
                 seat = _with_arrival(found.get(visitor, []), arrival)
                 if seat is None or seat.cohort.cohort_id != cohort_id:
                     results.append(AnswerResult.NO_SEAT)
                 elif seat.state is SeatState.ANSWERED:
-                    results.append(_repeated(rows, bodies, seat.number, body))
+                    results.append(_compare_answer(rows, bodies, seat.number, body))
                 elif not seat.takes_answers(now):
                     results.append(AnswerResult.TOO_LATE)
                 else:
@@ -194,13 +194,13 @@ class SeatStore(Closing):
         replies, taken = list[TakenSeat | NoFreeSeat](), []
         for visitor, arrival in arrivals:
             mine = found.setdefault(visitor, [])
-            kept = self._kept_seat(mine, arrival)
+            kept = self._find_kept(mine, arrival)
             if kept is None and free:
                 number, cohort = free.pop()
                 mine.append(_Seat(number, cohort, SeatState.TAKEN, arrival, True))
                 taken.append((visitor, arrival, number))
                 kept = TakenSeat(cohort.cohort_id, cohort.arm)
-            replies.append(kept or self._unmeasured(rows))
+            replies.append(kept or self._find_unmeasured(rows))
         return replies, taken
 
     def _free_seats(self, rows: _Rows, most: int) -> list[tuple[int, _Cohort]]:
@@ -212,7 +212,7 @@ class SeatStore(Closing):
         ]
         return [seat for seat in reversed(free) if now <= seat[1].seats_until]
 
-    def _kept_seat(
+    def _find_kept(
         self, mine: Sequence[_Seat], arrival: bytes
     ) -> TakenSeat | NoFreeSeat | None:
         """Return what a visitor has already; None for whoever may have a seat."""
@@ -252,7 +252,7 @@ class SeatStore(Closing):
                 self._cohorts[facts[0]] = _Cohort(*facts)
         return self._cohorts[number]
 
-    def _unmeasured(self, rows: _Rows) -> NoFreeSeat:
+    def _find_unmeasured(self, rows: _Rows) -> NoFreeSeat:
         found = rows(seat_sql.UNMEASURED)
         return NoFreeSeat(*found[0]) if found else NoFreeSeat(0, NO_FREE_SEAT)
 
@@ -260,7 +260,7 @@ class SeatStore(Closing):
 _HELD = (SeatState.TAKEN, SeatState.ANSWERED)
 
 
-def _listed(visitors: Iterable[str]) -> str:
+def _encode_names(visitors: Iterable[str]) -> str:
     """Write names as JSON."""
     names = list(visitors)
     for name in names:
@@ -279,7 +279,7 @@ def _with_arrival(seats: Sequence[_Seat], arrival: bytes) -> _Seat | None:
     return next((seat for seat in seats if seat.arrival == arrival), None)
 
 
-def _repeated(
+def _compare_answer(
     rows: _Rows, bodies: Mapping[int, bytes], number: int, body: bytes
 ) -> AnswerResult:
     """Say whether a seat's answer is the one that is there, as far as it is kept."""

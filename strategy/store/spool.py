@@ -104,17 +104,17 @@ class CohortSpool:
 
     async def stage(self) -> str | None:
         """The stage of the last snapshot; None for a cohort never started."""
-        stage: str | None = (await self._kept())[0]
+        stage: str | None = (await self._read_kept())[0]
         return stage
 
     async def snapshot(self) -> bytes | None:
         """The last snapshot, or None for a cohort that never started or is over."""
-        snapshot: bytes | None = (await self._kept())[1]
+        snapshot: bytes | None = (await self._read_kept())[1]
         return snapshot
 
     async def outcome(self) -> SecureSum | Void | None:
         """How the cohort ended, or None while it is open."""
-        text = (await self._kept())[2]
+        text = (await self._read_kept())[2]
         if text is None:
             return None
         fields = json.loads(text)
@@ -159,9 +159,9 @@ class CohortSpool:
         ]
         self._writing = True
         writing = self._database.submit(self._database.write, (sql.SPOOL_EVENT, rows))
-        writing.add_done_callback(self._written)
+        writing.add_done_callback(self._end_write)
 
-    def _written(self, future: asyncio.Future[None]) -> None:
+    def _end_write(self, future: asyncio.Future[None]) -> None:
         self._writing = False
         self._failure = None if future.cancelled() else future.exception()
         if self._failure is None:
@@ -199,7 +199,7 @@ class CohortSpool:
             (statement, [(self._cohort_id, *values)]),
         )
 
-    async def _kept(self) -> tuple[Any, Any, Any]:
+    async def _read_kept(self) -> tuple[Any, Any, Any]:
         rows = await self._read(sql.SPOOLED_COHORT)
         return rows[0] if rows else (None, None, None)
 

@@ -69,7 +69,7 @@ def _paper(label: str, horizon: int, epsilon: Fraction, **changes: object) -> Se
     return _series(label, horizon, epsilon, **settings)
 
 
-def _distributed(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
+def _plan_distributed(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
     rdp = {"mechanism": "dist-rdp"}
     return (
         _paper("Dist-DP-SE", horizon, epsilon),
@@ -113,7 +113,7 @@ def _long(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
     )
 
 
-def _shuffled(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
+def _plan_shuffled(horizon: int, epsilon: Fraction) -> tuple[Series, ...]:
     return tuple(
         _series(label, horizon, epsilon, mechanism=mechanism)
         for label, mechanism in (
@@ -138,13 +138,13 @@ FIGURES = (
         "paper-easy",
         "paper",
         "Large gaps (means in [0.25, 0.75]), K = 10",
-        _panels("easy", 10**6, _distributed),
+        _panels("easy", 10**6, _plan_distributed),
     ),
     Figure(
         "paper-hard",
         "paper",
         "Small gaps (means in [0.45, 0.55]), K = 10",
-        _panels("hard", 10**7, _distributed),
+        _panels("hard", 10**7, _plan_distributed),
     ),
     Figure(
         "paper-trust",
@@ -168,7 +168,7 @@ FIGURES = (
         "added-shuffle",
         "added",
         "Through a shuffler, rewards 0 or 1, large gaps, K = 10",
-        _panels("easy", 10**6, _shuffled, "bernoulli"),
+        _panels("easy", 10**6, _plan_shuffled, "bernoulli"),
     ),
     Figure(
         "added-long",

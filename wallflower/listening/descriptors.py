@@ -32,7 +32,7 @@ def streams_allowed(wanted: int, hosted: int = 0) -> int:
     """
     in_use = len(list(Path("/dev/fd").iterdir())) + hosted
     needed = in_use + RESERVED + wanted
-    limit = _raised(needed)
+    limit = _raise_limit(needed)
     if limit >= needed:
         return wanted
     room = limit - in_use - RESERVED
@@ -50,7 +50,7 @@ def streams_allowed(wanted: int, hosted: int = 0) -> int:
     return room
 
 
-def _raised(needed: int) -> int:
+def _raise_limit(needed: int) -> int:
     """Raise the soft limit, and the hard one where we may; give what it is then."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

@@ -47,13 +47,17 @@ def sent_by_user(cohort: CohortMechanism) -> Sent | None:
     """Count messages and bytes; None where sums are not shuffled."""
     if cohort.radix is not None:
         return _pure(cohort.radix)
-    return _mixed(cohort, cohort.epsilon) if isinstance(cohort, MixedCohort) else None
+    return (
+        _count_mixed(cohort, cohort.epsilon)
+        if isinstance(cohort, MixedCohort)
+        else None
+    )
 
 
 def messages_sentence(cohort: CohortMechanism, sent: Sent) -> str:
     """Say what is sent, and about what the other mode would send."""
     if cohort.radix is not None:
-        other = _mixed(cohort, cohort.guarantee().epsilon or Fraction(1))
+        other = _count_mixed(cohort, cohort.guarantee().epsilon or Fraction(1))
         costs = "for a δ of 2⁻⁴⁰ each time"
     else:
         modulus = backend_modulus(SHUFFLE, cohort.modulus)
@@ -72,7 +76,7 @@ def _pure(plan: RadixPlan) -> Sent:
     return Sent(PURE, plan.messages, plan.messages * sealed_bytes(PLAIN, 1))
 
 
-def _mixed(cohort: CohortMechanism, epsilon: Fraction) -> Sent:
+def _count_mixed(cohort: CohortMechanism, epsilon: Fraction) -> Sent:
     modulus = backend_modulus(SHUFFLE, cohort.modulus)
     honest = max(2, cohort.honest_floor)
     shares = shares_for(honest, modulus, distance_bits(epsilon))

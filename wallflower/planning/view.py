@@ -99,13 +99,16 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "sentence": plan.sentence,
             "approximate": [_bound_json(bound) for bound in plan.equivalents],
             "probabilistic": [
-                {"epsilon": _rounded(loss), "privacy_delta": privacy_delta}
+                {"epsilon": _round_epsilon(loss), "privacy_delta": privacy_delta}
                 for loss, privacy_delta in zip(plan.losses, PRIVACY_DELTAS, strict=True)
             ],
             "returning_users": [_bound_json(bound) for bound in plan.returning],
         },
         "dropouts": [
-            {"arriving": str(effect.arriving), "epsilon": _rounded(effect.epsilon)}
+            {
+                "arriving": str(effect.arriving),
+                "epsilon": _round_epsilon(effect.epsilon),
+            }
             for effect in plan.dropouts
         ],
         "lies": [_lie_json(effect, request.measured) for effect in plan.lies],
@@ -202,7 +205,7 @@ def _batch_json(planned: PlannedBatch, measured: RewardRange) -> dict[str, Any]:
 
 def _bound_json(bound: Bound) -> dict[str, Any]:
     return {
-        "epsilon": _rounded(bound.epsilon),
+        "epsilon": _round_epsilon(bound.epsilon),
         "privacy_delta": bound.privacy_delta,
         "reason": bound.reason,
     }
@@ -218,7 +221,7 @@ def _gap_json(cost: GapCost, measured: RewardRange) -> dict[str, Any]:
     }
 
 
-def _rounded(epsilon: float) -> float | None:
+def _round_epsilon(epsilon: float) -> float | None:
     return None if math.isinf(epsilon) else float(round_up(epsilon))
 
 

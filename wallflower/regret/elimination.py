@@ -96,7 +96,7 @@ class FastElimination:
         for last, size in groups(heard, self.last_size, heard > 0):
             here = (heard == last) & (self.last_size == size)
             estimates[here], lower[here], upper[here] = self._evidence.interval(
-                last, self._heard_of(last, size), self.sums(last)[here]
+                last, self._plan_history(last, size), self.sums(last)[here]
             )
         return self.accounts.result(estimates, lower, upper, self._eliminated)
 
@@ -130,8 +130,8 @@ class FastElimination:
 
     def _find_endings(self, batch: int, size: int, racing: Decided) -> None:
         """Say where the margin ends it, as `margin.find_ending` does."""
-        heard, rows = self._heard_of(batch, size), self.sums(batch)
-        estimates = self._weighted(batch, heard)
+        heard, rows = self._plan_history(batch, size), self.sums(batch)
+        estimates = self._weigh(batch, heard)
         control, shift = self._spec.control, -float(self._spec.margin or 0)
 
         def within(instances: Integers, arms: Integers, rivals: Integers) -> Decided:
@@ -169,8 +169,8 @@ class FastElimination:
     def _find_losers_by_test(self, batch: int, playing: Decided) -> Decided:
         """Compare every arm with the leader of its instance; all have one size."""
         rows = self.sums(batch)
-        heard = self._heard_of(batch, int(self.last_size[playing][0]))
-        estimates = np.where(playing, self._weighted(batch, heard), -np.inf)
+        heard = self._plan_history(batch, int(self.last_size[playing][0]))
+        estimates = np.where(playing, self._weigh(batch, heard), -np.inf)
         leaders = np.argmax(estimates, axis=1)
         rivals = playing.copy()
         rivals[np.arange(len(leaders)), leaders] = False
@@ -206,11 +206,11 @@ class FastElimination:
     def _facts(self, size: int) -> CohortFacts:
         return CohortFacts(size, self._spec.floor(size), size)
 
-    def _heard_of(self, last: int, size: int) -> History:
+    def _plan_history(self, last: int, size: int) -> History:
         """Planned cohorts up to batch `last`, which had `size` users."""
         return self._evidence.planned_until(last, self._facts(size))
 
-    def _weighted(self, last: int, heard: History) -> Doubles:
+    def _weigh(self, last: int, heard: History) -> Doubles:
         """Return all arms' estimates after batch `last`, by the weights of the test."""
         users = self._evidence.delivered(heard, last).users
         rows = self.sums(last)
@@ -253,7 +253,7 @@ class FastElimination:
         if not self.played:
             return {int(active[0]): left}
         last = self.played
-        heard = self._heard_of(last, int(self.last_size[row, active[0]]))
+        heard = self._plan_history(last, int(self.last_size[row, active[0]]))
         users = self._evidence.delivered(heard, last).users
         sums = np.stack([group[row, active] for group in self._sums], axis=1)
         estimates = self._evidence.estimates(users, sums)

@@ -235,7 +235,7 @@ def _status(eliminated_in: NDArray[np.int64]) -> dict[str, Any]:
     return {"status": status, "eliminated_in": batch}
 
 
-def _decided(report: dict[str, Any]) -> str:
+def _describe_decided(report: dict[str, Any]) -> str:
     until, policy = report["users_until_decided"], report["settings"]["policy"]
     if policy not in DECIDING:
         return describe_purpose(policy)
@@ -332,7 +332,7 @@ def _lines(report: dict[str, Any], measured: RewardRange) -> Iterator[tuple[str,
         f"users, {measured.with_unit(f'{each:.3g}')} per user"
         + ("" if error is None else f"; 99 % of runs below {shown}"),
     )
-    yield "decided", _decided(report)
+    yield "decided", _describe_decided(report)
     if report["days_until_decided"] is not None:
         yield "calendar", _calendar(report["days_until_decided"])
     ends = ", ".join(

@@ -79,7 +79,7 @@ class UsersEngine:
         self, row: int, cohort_request: CohortRequest
     ) -> Iterator[CohortSum | None]:
         """Ask a cohort; None after each chunk of users, the outcome at the end."""
-        cohort = self._calibrated(cohort_request)
+        cohort = self._calibrate(cohort_request)
         arm = row * self._spec.arms + cohort_request.arm
         total, asked = 0, 0
         while asked < cohort_request.size:
@@ -90,7 +90,7 @@ class UsersEngine:
         decoded = analyze(cohort, total % cohort.modulus, bits=self._bits)
         yield self._outcome(cohort_request, cohort, decoded)
 
-    def _calibrated(self, cohort_request: CohortRequest) -> CohortMechanism:
+    def _calibrate(self, cohort_request: CohortRequest) -> CohortMechanism:
         floor = self._spec.floor(cohort_request.size)
         return self._spec.calibrated(
             cohort_request.size, floor, cohort_request.wrap_probability
@@ -130,7 +130,7 @@ class AnyPolicy(UsersEngine):
     def _cohort(
         self, row: int, cohort_request: CohortRequest
     ) -> Iterator[CohortSum | None]:
-        cohort = self._calibrated(cohort_request)
+        cohort = self._calibrate(cohort_request)
         arm = np.array([row * self._spec.arms + cohort_request.arm])
         (total,) = self._draws.totals(arm, cohort).tolist()
         yield self._outcome(cohort_request, cohort, total)

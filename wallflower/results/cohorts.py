@@ -97,14 +97,14 @@ def cohort_rows(journal: Journal) -> Iterable[CohortRow]:
     for cohort in journal.cohorts():
         if (seats := seated.get(cohort.cohort_id)) is not None:
             found = blame.get(cohort.cohort_id, ())
-            yield _seated(cohort, seats, found, names[cohort.arm])
+            yield _build_seated_row(cohort, seats, found, names[cohort.arm])
             continue
         nodes = asked.get(cohort.cohort_id, {})
         back = returned.get(cohort.cohort_id, set())
         yield _cohort(cohort, nodes, back, blame.get(cohort.cohort_id, ()), names)
 
 
-def _seated(
+def _build_seated_row(
     cohort: CohortRecord,
     seats: SeatedRecord,
     findings: Sequence[Finding],

@@ -172,7 +172,7 @@ def _compare(arm: str, other: str, pair: Pair, measured: RewardRange) -> Compari
         upper_all_asked=measured.difference(outer[1]),
         lift=lift,
         lift_lower=None if ratio.lower is None else ratio.lower - 1,
-        lift_upper=_bounded(ratio.upper),
+        lift_upper=_bound_lift(ratio.upper),
     )
 
 
@@ -183,7 +183,7 @@ def _difference(region: PairRegion) -> tuple[float, float]:
     )
 
 
-def _bounded(upper: float | None) -> float | None:
+def _bound_lift(upper: float | None) -> float | None:
     return None if upper is None or upper > _LARGEST_LIFT else upper - 1
 
 
@@ -206,13 +206,15 @@ def describe_difference(one: Comparison, measured: RewardRange) -> str:
     >>> describe_difference(one, RewardRange()), describe_lift(one)
     ('+0.050 (−0.010 to +0.100)', '+50 % (−20 % or more)')
     """
-    estimate = "–" if one.difference is None else _signed(one.difference, measured)
+    estimate = (
+        "–" if one.difference is None else _format_signed(one.difference, measured)
+    )
     return f"{estimate} ({describe_ends(one.lower, one.upper, measured)})"
 
 
 def describe_ends(lower: float, upper: float, measured: RewardRange) -> str:
     """Return the ends of a difference, without the unit's name."""
-    return f"{_signed(lower, measured)} to {_signed(upper, measured)}"
+    return f"{_format_signed(lower, measured)} to {_format_signed(upper, measured)}"
 
 
 def judge(one: Comparison, margin: float | None, *, to_leader: bool = False) -> str:
@@ -246,7 +248,7 @@ def describe_lift(one: Comparison) -> str:
     return f"{start} ({_percent(lower)} to {_percent(upper)})"
 
 
-def _signed(number: float, measured: RewardRange) -> str:
+def _format_signed(number: float, measured: RewardRange) -> str:
     return f"{number:+,.{measured.decimals}f}".replace("-", "−")
 
 

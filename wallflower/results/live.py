@@ -265,7 +265,7 @@ class RunView:
         self._now.take(event)
         match event:
             case events.RunStarted():
-                self._begun(event)
+                self._note_begin(event)
             case events.WaitingForNodes():
                 self._line(_waiting(event))
             case events.TermsRefused():
@@ -278,17 +278,17 @@ class RunView:
                     f"{self._estimate()}"
                 )
             case events.KeyGenerated():
-                self._dealt(event)
+                self._note_dealing(event)
             case events.CohortEnded():
-                self._ended(event)
+                self._note_end(event)
             case events.RoundFinished():
-                self._finished(event)
+                self._note_finish(event)
             case events.ArmRetired() | events.RetirementRefused():
-                self._retired(event)
+                self._note_retirement(event)
             case events.CohortAsked() | events.CohortProgress():
                 pass
 
-    def _begun(self, event: events.RunStarted) -> None:
+    def _note_begin(self, event: events.RunStarted) -> None:
         done = (
             f"; {counted(event.rounds_done, 'round')} done" if event.rounds_done else ""
         )
@@ -303,7 +303,9 @@ class RunView:
             f"{counted(event.horizon, 'user')}{done}"
         )
 
-    def _retired(self, event: events.ArmRetired | events.RetirementRefused) -> None:
+    def _note_retirement(
+        self, event: events.ArmRetired | events.RetirementRefused
+    ) -> None:
         name = self._arms[event.arm]
         if isinstance(event, events.RetirementRefused):
             self.say(f"{name} cannot be retired: {event.text}")
@@ -312,13 +314,13 @@ class RunView:
             f"{name} is retired by hand from round {event.number} on: {event.reason}"
         )
 
-    def _dealt(self, event: events.KeyGenerated) -> None:
+    def _note_dealing(self, event: events.KeyGenerated) -> None:
         if event.void is not None:
             self._line(f"  no key for sealed sums ({event.void})")
         if event.findings:
             self._line(f"    {describe_findings(event.findings)}")
 
-    def _ended(self, event: events.CohortEnded) -> None:
+    def _note_end(self, event: events.CohortEnded) -> None:
         if event.void is not None:
             reasons = describe_losses(dict(event.losses))
             self._line(
@@ -328,7 +330,7 @@ class RunView:
         if event.findings:
             self._line(f"    {describe_findings(event.findings)}")
 
-    def _finished(self, event: events.RoundFinished) -> None:
+    def _note_finish(self, event: events.RoundFinished) -> None:
         left = [self._arms[view.arm] for view in event.views if view.active]
         self._line(
             f"round {event.number} done in {event.seconds:.1f} s: "

@@ -391,7 +391,7 @@ def read_result(journal: Journal) -> RunResult:
         )
         + tuple((row.cohort, row.why, row.findings) for row in rows if row.findings),
         reach=read_reach(journal),
-        retired=_retired(journal),
+        retired=_list_retired(journal),
         retiring=tuple(
             arms[arm]
             for arm in requests_of(journal.run_dir).read_retirements()
@@ -400,7 +400,7 @@ def read_result(journal: Journal) -> RunResult:
     )
 
 
-def _retired(journal: Journal) -> tuple[RetiredArm, ...]:
+def _list_retired(journal: Journal) -> tuple[RetiredArm, ...]:
     """Return the arms retired by hand, in the order in which they were."""
     arms = journal.config.experiment.arms
     records = {str(one.arm): one for one in journal.retired()}

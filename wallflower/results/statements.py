@@ -92,19 +92,19 @@ def verdict(
             result.config, result.last, chance, "“”", retired=bool(result.retired)
         )
         headline = missing.qualify(headline)
-        return Verdict(headline, *_decided(missing), (meaning, *holds, *by_hand))
+        return Verdict(headline, *_label_verdict(missing), (meaning, *holds, *by_hand))
     if result.winner is not None and result.retired and result.last is not None:
         headline, meaning = winner_meaning(
             f"“{result.winner}”", result.last.views, chance
         )
         headline = missing.qualify(headline)
-        return Verdict(headline, *_decided(missing), (*holds, *by_hand, meaning))
+        return Verdict(headline, *_label_verdict(missing), (*holds, *by_hand, meaning))
     if result.winner is not None:
         measured = result.config.reward_range
         sentences = [_fall(row, names, measured) for row in fallen[-1:]]
         return Verdict(
             missing.qualify(f"“{result.winner}” is the best of {len(names)} arms."),
-            *_decided(missing),
+            *_label_verdict(missing),
             (*holds, *sentences, risk, "Decided arms never come back."),
         )
     last = history.arms[-len(names) :]
@@ -150,7 +150,7 @@ def verdict(
     )
 
 
-def _decided(missing: MissingPeople) -> tuple[str, str]:
+def _label_verdict(missing: MissingPeople) -> tuple[str, str]:
     """Return label and tone of a verdict; a qualified one is no plain success."""
     return ("decided", "open" if missing.qualification else "good")
 

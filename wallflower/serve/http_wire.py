@@ -149,7 +149,7 @@ class HttpWire:
         self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
     ) -> bytes:
         peer = scope["client"][0] if scope["client"] else ""
-        caller = self._gate.caller(peer, _forwarded(scope))
+        caller = self._gate.caller(peer, _read_forwarded(scope))
         if (why := self._gate.refusal(caller)) is not None:
             self._polls.count_refusal(why)
             raise ConnectError("resource_exhausted", why)
@@ -208,7 +208,7 @@ class HttpWire:
         return PlainTextResponse("the store does not answer\n", 503)
 
 
-def _forwarded(scope: Scope) -> list[str]:
+def _read_forwarded(scope: Scope) -> list[str]:
     return [
         value.decode("latin-1")
         for name, value in scope["headers"]

@@ -97,12 +97,12 @@ class Shuffler:
             raise WrongContextError("a cohort of another back-end")
         cohort_mechanism(spec)
         context = context_of(spec, note.digest, note.size)
-        roster = self._named_roster(request) if are_names_told(spec) else {}
+        roster = self._read_named_roster(request) if are_names_told(spec) else {}
         if not are_names_told(spec) and (note.roster or request.batches):
             raise MalformedMessageError("a release that must name nobody has names")
         return _Cohort(context, ShufflePlan.of(spec, note.size), note.size, roster)
 
-    def _named_roster(self, request: ReleaseRequest) -> dict[str, int]:
+    def _read_named_roster(self, request: ReleaseRequest) -> dict[str, int]:
         """Return the checked roster; raise if the quorum is below what it must be."""
         spec, note = request.spec, request.roster
         if self._trust is None:
@@ -123,7 +123,7 @@ class Shuffler:
 
     def _shuffle(self, request: ReleaseRequest, cohort: _Cohort) -> ReleaseAnswer:
         answer, plan = ReleaseAnswer(), cohort.plan
-        take = self._named if are_names_told(request.spec) else self._unnamed
+        take = self._open_named if are_names_told(request.spec) else self._open_unnamed
         batches, users = take(request, cohort, answer)
         quorum = request.spec.quorum
         if len(batches) < plan.least or users < quorum:
@@ -135,7 +135,7 @@ class Shuffler:
         answer.messages = in_random_order(batches, plan.message_bytes)
         return answer
 
-    def _named(
+    def _open_named(
         self, request: ReleaseRequest, cohort: _Cohort, answer: ReleaseAnswer
     ) -> tuple[list[bytes], int]:
         """Return the messages of nodes whose signature fits, and their users."""
@@ -145,7 +145,7 @@ class Shuffler:
             if batch.party in taken:
                 raise WrongContextError("a node is named twice")
             try:
-                place = self._checked(request, batch, cohort)
+                place = self._check_batch(request, batch, cohort)
                 batches.append(self._messages(batch.answer.batch, place, cohort))
             except (ProtocolError, RefusalError) as error:
                 answer.refused[batch.party] = error.code
@@ -154,7 +154,7 @@ class Shuffler:
         answer.parties.extend(sorted(taken))
         return batches, sum(taken.values())
 
-    def _unnamed(
+    def _open_unnamed(
         self, request: ReleaseRequest, cohort: _Cohort, answer: ReleaseAnswer
     ) -> tuple[list[bytes], int]:
         """Return the messages of batches without names, and their users at least."""
@@ -175,7 +175,9 @@ class Shuffler:
         # Whose are missing is not known here: the largest nodes', at worst.
         return batches, sum(sorted(request.users)[: len(batches)])
 
-    def _checked(self, request: ReleaseRequest, batch: Batch, cohort: _Cohort) -> bytes:
+    def _check_batch(
+        self, request: ReleaseRequest, batch: Batch, cohort: _Cohort
+    ) -> bytes:
         """Verify who sent a batch; return what it is bound to."""
         party, answer = batch.party, batch.answer
         if not 1 <= answer.users <= cohort.roster.get(party, 0):

@@ -44,7 +44,7 @@ class Site:
         self._over = asyncio.Event()
         self._all_told = False
         self.runs = [
-            WatchedRun(number, directory, self._changed)
+            WatchedRun(number, directory, self._wake_lookers)
             for number, directory in enumerate(directories, 1)
         ]
 
@@ -71,13 +71,13 @@ class Site:
             for run in self.runs:
                 group.create_task(run.keep(self._over))
         self._all_told = True
-        self._changed()
+        self._wake_lookers()
 
     def end(self) -> None:
         """Follow the runs no longer; streams end after what is told last."""
         self._over.set()
 
-    def _changed(self) -> None:
+    def _wake_lookers(self) -> None:
         for looker in self._lookers:
             looker.set()
 
@@ -88,7 +88,7 @@ class Site:
         return HTMLResponse(page.fragment("overview.html", shown))
 
     async def _run(self, request: Request) -> Response:
-        run = self._asked(request)
+        run = self._find_run(request)
         shown = {
             "parts": {"differences": "", "arms": "", **_safe(run.parts)},
             "events": f"{run.address}events",
@@ -101,10 +101,10 @@ class Site:
         return self._stream(self._cards)
 
     async def _run_events(self, request: Request) -> Response:
-        run = self._asked(request)
+        run = self._find_run(request)
         return self._stream(lambda: run.parts)
 
-    def _asked(self, request: Request) -> WatchedRun:
+    def _find_run(self, request: Request) -> WatchedRun:
         number = int(request.path_params["number"])
         if not 1 <= number <= len(self.runs):
             raise HTTPException(404)

@@ -185,7 +185,9 @@ def deal(terms: Terms, dealer: str, holders: Sequence[Holder]) -> tuple[Dealing,
         if one.party == dealer:
             own = share
         else:
-            sealed.append(_padded(share, _pad(constant.agree(one.point), head, one)))
+            sealed.append(
+                _pad_number(share, _pad(constant.agree(one.point), head, one))
+            )
     seals = tree.root(sealed)
     rest = rest_of(commitments, seals)
     proof = prove_knowledge(constant, _knowledge_place(terms, dealer, rest))
@@ -204,7 +206,7 @@ def open_share(
         return None
     pad = _pad(agreed, _seal_head(terms, dealer), holder)
     try:
-        return read_scalar(_padded(int.from_bytes(sealed, "big"), pad))
+        return read_scalar(_pad_number(int.from_bytes(sealed, "big"), pad))
     except MalformedMessageError:
         return None
 
@@ -282,5 +284,5 @@ def _pad(agreed: bytes, head: bytes, holder: Holder) -> int:
     return int.from_bytes(expand(agreed, info), "big")
 
 
-def _padded(number: int, pad: int) -> bytes:
+def _pad_number(number: int, pad: int) -> bytes:
     return (number ^ pad).to_bytes(SEALED_SHARE_BYTES, "big")

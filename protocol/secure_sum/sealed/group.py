@@ -149,13 +149,13 @@ def times(point: Point, scalar: int) -> Point:
     return Point(raw)
 
 
-def _copied(output: Any, x: Any, y: Any, _: Any) -> int:
+def _copy_coordinates(output: Any, x: Any, y: Any, _: Any) -> int:
     ffi.memmove(output, x, 32)
     ffi.memmove(output + 32, y, 32)
     return 1
 
 
-_both_coordinates = ffi.callback("secp256k1_ecdh_hash_function", _copied)
+_both_coordinates = ffi.callback("secp256k1_ecdh_hash_function", _copy_coordinates)
 
 
 def times_secret(point: Point, secret: int) -> Point:

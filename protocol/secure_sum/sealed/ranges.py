@@ -125,12 +125,15 @@ def prove(
     hidden = [times(point, nonce) for point, nonce in zip(nonces, a, strict=True)]
     spread = sum(w * nonce for w, nonce in zip(weights, a, strict=True)) % ORDER
     points = (
-        total((times(blind, beta), *_chosen(bits))),
+        total((times(blind, beta), *_choose_points(bits))),
         total((times(blind, alpha), *hidden)),
         total(
             (
                 times(blind, gamma),
-                *(_signed(one, bit) for one, bit in zip(hidden, bits, strict=True)),
+                *(
+                    _negate_for_one(one, bit)
+                    for one, bit in zip(hidden, bits, strict=True)
+                ),
             )
         ),
         total(
@@ -293,11 +296,11 @@ def _offsets(bits: int) -> Point:
     return -total([_choices(j)[0] for j in range(bits)])
 
 
-def _signed(point: Point, bit: int) -> Point:
+def _negate_for_one(point: Point, bit: int) -> Point:
     """(1 − 2b)·X; the negative is made either way."""
     return (point, -point)[bit]
 
 
-def _chosen(bits: Sequence[int]) -> list[Point]:
+def _choose_points(bits: Sequence[int]) -> list[Point]:
     """Points that add up to Σ b_j·H_j, as many for every b."""
     return [_choices(j)[bit] for j, bit in enumerate(bits)] + [_offsets(len(bits))]

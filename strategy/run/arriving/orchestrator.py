@@ -124,7 +124,7 @@ class VisitorOrchestrator(RunLoop):
             self._visitors.least_trustees, self._config.transport.join_timeout_s
         )
 
-    async def _started(self, number: int) -> events.RunStarted:
+    async def _describe_start(self, number: int) -> events.RunStarted:
         return events.RunStarted(
             run_id=self._run_id,
             arms=self._config.experiment.arms,

@@ -154,7 +154,7 @@ class PostgresDatabase(Database):
             self._connector.explaining(self._explain),
             self._pool.connection() as connection,
         ):
-            begun = self._fenced if self._lease else self._pipelined
+            begun = self._write_fenced if self._lease else self._write_pipelined
             try:
                 with begun(connection) as statements:
                     yield statements
@@ -164,7 +164,9 @@ class PostgresDatabase(Database):
                 raise
 
     @contextmanager
-    def _pipelined(self, connection: psycopg.Connection[Any]) -> Iterator[_Statements]:
+    def _write_pipelined(
+        self, connection: psycopg.Connection[Any]
+    ) -> Iterator[_Statements]:
         """Make three journeys of a worker's call instead of eight.
 
         It may be repeated, so that what became of a commit that was not heard need not
@@ -176,7 +178,9 @@ class PostgresDatabase(Database):
             connection.execute("COMMIT")
 
     @contextmanager
-    def _fenced(self, connection: psycopg.Connection[Any]) -> Iterator[_Statements]:
+    def _write_fenced(
+        self, connection: psycopg.Connection[Any]
+    ) -> Iterator[_Statements]:
         """Look at the lease first; ask what became of a commit that was not heard."""
         assert self._lease is not None
         connection.execute("BEGIN")

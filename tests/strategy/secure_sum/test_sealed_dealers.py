@@ -290,7 +290,7 @@ def test_an_honest_complaint_about_a_good_share_is_false_too() -> None:
     share = request.shares[0]
     part = client._part
     envelope = unwrap(ask.messages[member])
-    sizes, seats = client._drawn(request.roster, envelope)
+    sizes, seats = client._draw_seats(request.roster, envelope)
     _, holders = part.seated(request, client.context, sizes, seats)
     terms = dealing.server._terms  # type: ignore[attr-defined]
     own = next(one for one in holders if one.party == member)

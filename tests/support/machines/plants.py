@@ -116,7 +116,7 @@ _PLANTS = (
     Plant(
         "a member opens a set whatever its quorum",
         faults.QUORUM,
-        ((SealedClient, "_opened_sum", SealedClient._verified_sum),),
+        ((SealedClient, "_add_opened", SealedClient._add_verified),),
         lambda setting: lied_sealed(setting, (("a", 3),), (NAMES,)),
     ),
     Plant(

@@ -96,7 +96,7 @@ def test_digits_that_are_no_bits_are_refused(
     value = sum(w * d for w, d in zip(ALLOWED.weights, digits, strict=True)) - 20
     monkeypatch.setattr(Range, "bits", lambda self, y: list(digits))
     monkeypatch.setattr(
-        "wallflower.protocol.secure_sum.sealed.ranges._chosen",
+        "wallflower.protocol.secure_sum.sealed.ranges._choose_points",
         lambda bits: [times(_bit_generator(j), b) for j, b in enumerate(bits) if b],
     )
     sealed, opening = encrypt(PUBLIC, value)
