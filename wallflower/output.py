@@ -120,7 +120,7 @@ def text_width(out: Console | Plain) -> int:
 
 
 def table(*headings: str, title: str = "", narrow: bool = False) -> Table:
-    """A table whose first column is left- and whose others are right-aligned."""
+    """Return a table whose first column is left- and whose others are right-aligned."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table

@@ -49,13 +49,13 @@ class NodeSetup:
     reward_range: RewardRange = DEFAULT_RANGE
 
     def trust(self) -> Trust | None:
-        """Whom the nodes believe, as of now."""
+        """Return whom the nodes believe, as of now."""
         if self.enrolment_key is None:
             return None
         return Trust(self.enrolment_key, time.time)
 
     def inviter(self) -> Trust | None:
-        """Whose invitations the nodes believe, as of now."""
+        """Return whose invitations the nodes believe, as of now."""
         if self.inviter_key is None:
             return None
         return Trust(self.inviter_key, time.time)

@@ -195,7 +195,7 @@ class NodeHome:
         return Ledger(self.path / "ledger.sqlite", RollbackCounter(self._counter))
 
     def trust(self) -> Trust | None:
-        """Whom this node believes, as of now; None without an enrolment key."""
+        """Return whom this node believes, as of now; None without an enrolment key."""
         if not (self.keys / keyfiles.ENROLMENT_PUBLIC).exists():
             return None
         return keyfiles.read_trust(self.keys)

@@ -46,7 +46,7 @@ class Bound:
 
 @functools.lru_cache(maxsize=256)
 def shifted_noise(cohort: CohortMechanism) -> ShiftedNoise | Seen | None:
-    """The noise a user counts on against its shift by g; None without noise."""
+    """Return the noise a user counts on against its shift by g; None without noise."""
     noise = cohort.hiding_noise()
     if noise is None:
         return None
@@ -55,7 +55,7 @@ def shifted_noise(cohort: CohortMechanism) -> ShiftedNoise | Seen | None:
 
 
 def exact_epsilon(cohort: CohortMechanism) -> float:
-    """The largest log-ratio of the shifted masses; may be infinite.
+    """Return the largest log-ratio of the shifted masses; may be infinite.
 
     ε of (ε, 0)-DP, or of (ε, δ)-DP with the cohort's `view_delta`.
     """
@@ -84,7 +84,7 @@ def renyi_divergence(cohort: CohortMechanism, order: float) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def approximate(cohort: CohortMechanism, privacy_delta: float) -> Bound:
-    """Smallest ε of (ε, δ)-DP for one cohort, with its reason."""
+    """Return the smallest ε of (ε, δ)-DP for one cohort, with its reason."""
     check_delta(privacy_delta)
     left = _subtract_failures([cohort], 1, privacy_delta)
     if left <= 0:
@@ -227,7 +227,7 @@ def _compose_losses(
 
 
 def probabilistic(cohort: CohortMechanism, privacy_delta: float) -> float:
-    """Smallest ε with P[privacy loss of one cohort > ε] ≤ δ; see `Losses`.
+    """Return the smallest ε with P[privacy loss of one cohort > ε] ≤ δ; see `Losses`.
 
     Where the law of the loss is too long to be listed: at most the ε′ with
     δ(ε)/(1 − e^{ε−ε′}) = privacy_delta, for the ε of a tenth of it.

@@ -75,7 +75,7 @@ class ShiftedGaussian(ShiftedNoise):
         )
 
     def log_far_mass(self, beyond: int) -> float:
-        """The terms of order one."""
+        """Return the terms of order one."""
         return self.log_far_terms(1.0, beyond)
 
     def log_far_terms(self, order: float, beyond: int) -> float:
@@ -142,7 +142,7 @@ class ShiftedSkellam(ShiftedNoise):
         ).up_to(reach)
 
     def log_far_mass(self, beyond: int) -> float:
-        """The terms of order one."""
+        """Return the terms of order one."""
         return self.log_far_terms(1.0, beyond)
 
     def log_far_terms(self, order: float, beyond: int) -> float:

@@ -38,11 +38,11 @@ class LogMasses:
         return len(self.values) - 1
 
     def up_to(self, reach: int) -> LogMasses:
-        """The masses of 0 … reach only."""
+        """Return the masses of 0 … reach only."""
         return LogMasses(self.values[: reach + 1], self.error[: reach + 1])
 
     def at(self, points: NDArray[np.int64]) -> tuple[Reals, Reals]:
-        """Values and errors at integers of either sign, |x| ≤ reach."""
+        """Return values and errors at integers of either sign, |x| ≤ reach."""
         index = np.abs(points)
         return self.values[index], self.error[index]
 

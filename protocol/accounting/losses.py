@@ -38,7 +38,7 @@ class Losses:
     infinite: float
 
     def probabilistic(self, privacy_delta: float) -> float:
-        """Smallest ε with P[loss > ε] ≤ δ.
+        """Return the smallest ε with P[loss > ε] ≤ δ.
 
         This is about who sees the sum itself: unlike (ε, δ)-DP it need not hold for
         what is computed from it.
@@ -51,7 +51,7 @@ class Losses:
         return max(0.0, float(self.values[place]))
 
     def deviation(self) -> float:
-        """Standard deviation of the finite losses."""
+        """Return the standard deviation of the finite losses."""
         mean = float(self.values @ self.masses)
         return math.sqrt(float((self.values - mean) ** 2 @ self.masses))
 

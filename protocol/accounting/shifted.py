@@ -169,7 +169,7 @@ class ShiftedNoise(abc.ABC):
         return self.reach(1.0) + self.shift <= LONGEST
 
     def losses(self) -> Losses:
-        """The law of the privacy loss ln f(x)/f(x − shift), bounded from above.
+        """Return the law of the privacy loss ln f(x)/f(x − shift), bounded from above.
 
         It falls with x. Left of the cut it counts as infinite, right of it as large as
         at the cut. A smaller shift gives smaller losses on a smaller left half-line,
@@ -253,7 +253,7 @@ class Seen:
         return self._of_sum.pure() + self._loss
 
     def approximate(self, privacy_delta: float) -> float:
-        """Smallest known ε of (ε, δ)-DP."""
+        """Return the smallest known ε of (ε, δ)-DP."""
         return self._of_sum.approximate(privacy_delta) + self._loss
 
     def renyi(self, order: float) -> Bounds:

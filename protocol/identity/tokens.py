@@ -140,14 +140,14 @@ class RunTokens:
 
 
 def hello_transcript(hello: node_service_pb2.Hello) -> bytes:
-    """What the MAC in the headers is about: all of the hello."""
+    """Return what the MAC in the headers is about: all of the hello."""
     return canonical("wallflower/v1/hello", *_list_fields(hello))
 
 
 def transcript(
     hello: node_service_pb2.Hello, challenge: node_service_pb2.Challenge
 ) -> bytes:
-    """What both proofs are about: everything either side has said so far."""
+    """Return what both proofs are about: everything either side has said so far."""
     return canonical(
         "wallflower/v1/connect",
         *_list_fields(hello),

@@ -96,7 +96,7 @@ class SumOfDiscreteGaussians(NoiseLaw):
         return self.count * DiscreteGaussian(self.variance_parameter).variance()
 
     def two_sided_bound(self, level: Fraction) -> int:
-        """Smallest τ with P(|X| > τ) ≤ level; never smaller than that."""
+        """Return the smallest τ with P(|X| > τ) ≤ level; never smaller than that."""
         if self._is_settled(level):
             return NoiseLaw.two_sided_bound(self, level)
         return min(self._bound_by_closeness(level), self._sub_gaussian_bound(level))

@@ -90,13 +90,13 @@ class NoiseLaw(abc.ABC):
         return masses, tails
 
     def two_sided_bound(self, level: Fraction) -> int:
-        """Smallest τ ≥ 0 with P(|X| > τ) ≤ level, decided by enclosures."""
+        """Return the smallest τ ≥ 0 with P(|X| > τ) ≤ level, decided by enclosures."""
         if not isinstance(level, Fraction) or not 0 < level < 1:
             raise InputError("level", level, "a Fraction strictly between 0 and 1")
         return self._smallest_magnitude(level)
 
     def _smallest_magnitude(self, level: Fraction) -> int:
-        """Smallest k ≥ 0 with P(|X| > k) ≤ level; may use a closed form."""
+        """Return the smallest k ≥ 0 with P(|X| > k) ≤ level; may use a closed form."""
         return _smallest_magnitude(self, level)
 
     @property

@@ -296,7 +296,7 @@ LARGEST_EPSILON = 32  # beyond it nothing is promised anyway, and e^ε has no en
 
 
 def distance_bits(epsilon: Fraction) -> int:
-    """Smallest σ with (1 + e^ε)·2^−σ ≤ 2⁻⁴⁰.
+    """Return the smallest σ with (1 + e^ε)·2^−σ ≤ 2⁻⁴⁰.
 
     Examples
     --------

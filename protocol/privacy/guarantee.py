@@ -46,7 +46,7 @@ def epsilon_at(divergence: float, order: float, privacy_delta: float) -> float:
 def approximate_epsilon(
     curve: RenyiCurve, privacy_delta: float, orders: Iterable[float] | None = None
 ) -> float:
-    """Smallest ε over the orders; by default over all real orders up to 10⁶.
+    """Return the smallest ε over the orders; by default over all real orders up to 10⁶.
 
     Examples
     --------

@@ -92,11 +92,11 @@ class CohortMechanism(abc.ABC):
 
     @abc.abstractmethod
     def user_noise(self) -> NoiseLaw | None:
-        """The law of one user's noise; None where users add none."""
+        """Return the law of one user's noise; None where users add none."""
 
     @abc.abstractmethod
     def node_noise(self, users: int) -> NoiseLaw | None:
-        """The law of the sum of `users` users' noises as one draw.
+        """Return the law of the sum of `users` users' noises as one draw.
 
         None where users add none or the law is not infinitely divisible: then a node
         draws each user's noise by itself.
@@ -108,7 +108,7 @@ class CohortMechanism(abc.ABC):
 
     @abc.abstractmethod
     def total_noise(self, survivors: int | None = None) -> NoiseLaw | None:
-        """The law of all noise in the sum of `survivors` (default n) users."""
+        """Return the law of all noise in the sum of `survivors` (default n) users."""
 
     @abc.abstractmethod
     def hiding_noise(self) -> NoiseLaw | None:
@@ -124,7 +124,7 @@ class CohortMechanism(abc.ABC):
 
     @abc.abstractmethod
     def guarantee(self) -> Guarantee:
-        """The promise to one user of this cohort."""
+        """Return the promise to one user of this cohort."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class SharedNoise(CohortMechanism):
 
     @abc.abstractmethod
     def shares(self, users: int) -> NoiseLaw:
-        """The law of the sum of so many users' noises."""
+        """Return the law of the sum of so many users' noises."""
 
     def user_noise(self) -> NoiseLaw:
         """One user's share."""
@@ -156,15 +156,15 @@ class SharedNoise(CohortMechanism):
         return {}
 
     def total_noise(self, survivors: int | None = None) -> NoiseLaw:
-        """The shares of all survivors."""
+        """Return the shares of all survivors."""
         return self.shares(self.cohort_size if survivors is None else survivors)
 
     def hiding_noise(self) -> NoiseLaw:
-        """The shares of the h users who are surely honest and present."""
+        """Return the shares of the h users who are surely honest and present."""
         return self.shares(self.honest_floor)
 
     def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
-        """The closed form of the law itself."""
+        """Return the closed form of the law itself."""
         return self.total_noise(survivors).log_mgf
 
 

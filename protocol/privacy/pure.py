@@ -43,7 +43,7 @@ _LARGEST_EXACT_SHAPE = 16
 
 @functools.lru_cache(maxsize=65536)
 def _laplace_parts(shape: Fraction, rate: Fraction) -> NoiseLaw:
-    """The law of `shape` full discrete Laplace noises of scale 1/rate.
+    """Return the law of `shape` full discrete Laplace noises of scale 1/rate.
 
     One whole noise has closed forms of its own.
     """

@@ -72,7 +72,7 @@ class _RenyiDistributed(Mechanism):
         )
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
-        """The paper's bound on Skellam noise and the rounding."""
+        """Return the paper's bound on Skellam noise and the rounding."""
         epsilon, scale = float(self.epsilon), float(self.scale)
         sigma = (2 + SQRT2 / scale) / epsilon * widened(survivors, honest_floor)
         return sigma, SQRT2 / (scale * epsilon)
@@ -138,7 +138,7 @@ class _ConcentratedDistributed(Mechanism):
         )
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
-        """A Gaussian tail, which has no linear part."""
+        """Return a Gaussian tail, which has no linear part."""
         sigma = SQRT2 * (1 + 1 / float(self.scale)) / float(self.epsilon)
         return sigma * widened(survivors, honest_floor), 0.0
 
@@ -171,7 +171,7 @@ class _ConcentratedCohort(SharedNoise):
         return (self.precision / self.epsilon) ** 2 / self.honest_floor
 
     def shares(self, users: int) -> NoiseLaw:
-        """The sum of as many N_ℤ(0, g²/(hε²))."""
+        """Return the sum of as many N_ℤ(0, g²/(hε²))."""
         return SumOfDiscreteGaussians(users, self.share_variance)
 
     def user_noise(self) -> NoiseLaw:

@@ -43,15 +43,15 @@ class TrustedCohort(CohortMechanism):
         return DiscreteLaplace(self.precision / self.epsilon)
 
     def total_noise(self, survivors: int | None = None) -> NoiseLaw | None:
-        """The server's noise, whoever survives."""
+        """Return the server's noise, whoever survives."""
         return self.server_noise()
 
     def hiding_noise(self) -> NoiseLaw | None:
-        """The server's noise."""
+        """Return the server's noise."""
         return self.server_noise()
 
     def noise_log_mgf(self, survivors: int | None = None) -> Callable[[float], float]:
-        """The closed form of the server's noise; 0 without noise."""
+        """Return the closed form of the server's noise; 0 without noise."""
         noise = self.server_noise()
         return (lambda argument: 0.0) if noise is None else noise.log_mgf
 

@@ -184,7 +184,7 @@ def _weights(xs: tuple[int, ...]) -> NDArray[np.uint64]:
 
 @lru_cache(maxsize=64)
 def _dual_code(xs: tuple[int, ...], spare: int) -> NDArray[np.uint64]:
-    """Rows that every codeword is orthogonal to: w_i·x_i^j for j < spare."""
+    """Return rows that every codeword is orthogonal to: w_i·x_i^j for j < spare."""
     row = np.array(barycentric(xs, FIELD), dtype=np.uint64)
     points = np.array(xs, dtype=np.uint64)
     table = np.empty((spare, len(xs)), dtype=np.uint64)

@@ -131,7 +131,7 @@ class ServerSession(Protocol):
         ...
 
     def snapshot(self) -> bytes:
-        """All that is needed to go on from here after a restart.
+        """Return all that is needed to go on from here after a restart.
 
         Asked for whenever `start` or `advance` gave an Ask, and kept before its first
         message leaves, so that a closed set never closes a second time. The back-end's

@@ -96,7 +96,7 @@ class Draw:
         return bool(factor * numerator * 2**bits <= denominator)
 
     def smallest_safe_threshold(self, factor: Fraction, bits: int) -> int:
-        """Smallest t with factor · P[X ≥ t] ≤ 2^-bits; at most size + 1."""
+        """Return the smallest t with factor · P[X ≥ t] ≤ 2^-bits; at most size + 1."""
         tails = _upper_tails(self.log2_masses()) + _log2_fraction(factor)
         threshold = int(np.argmax(tails <= -bits - MARGIN))
         while threshold > 0 and tails[threshold - 1] <= -bits + MARGIN:

@@ -91,7 +91,7 @@ class Cells:
 
 @lru_cache(maxsize=1)
 def unit_cells() -> Cells:
-    """Cells whose ends grow by 2 % from 10⁻⁹ to ½, and the same from 1 down."""
+    """Return cells whose ends grow by 2 % from 10⁻⁹ to ½, and the same from 1 down."""
     count = math.ceil(math.log(0.5 / _SMALLEST_MEAN) / math.log(_CELL_RATIO)) + 1
     rising = np.geomspace(_SMALLEST_MEAN, 0.5, count)
     edges = np.concatenate([[0.0], rising, 1 - rising[:-1][::-1], [1.0]])

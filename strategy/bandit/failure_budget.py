@@ -60,18 +60,18 @@ class Shares:
         return self.weight(batch) * self.ever(arms)
 
     def ever(self, arms: int) -> Fraction:
-        """Level of one pair over all batches."""
+        """Return the level of one pair over all batches."""
         return (1 - WRAP_PART) * self.failure_probability / max(arms - 1, 1)
 
     def difference(self, arms: int) -> Fraction:
-        """Level of one side of one pair's difference, over all batches.
+        """Return the level of one side of one pair's difference, over all batches.
 
         Every ordered pair has one: all differences hold together.
         """
         return self.ever(arms) / arms
 
     def side(self, batch: int, arms: int) -> Fraction:
-        """Level of one side of one arm's own interval."""
+        """Return the level of one side of one arm's own interval."""
         return (1 - WRAP_PART) * self.batch(batch) / (2 * arms)
 
 

@@ -109,7 +109,7 @@ class IndexPolicy(RecordedPolicy):
         return self._active()[int(place)]
 
     def _totals(self) -> ArmTotals:
-        """What is known of the active arms."""
+        """Return what is known of the active arms."""
         records = [self._records[arm] for arm in self._active()]
         kinds = [[kind for group in one.heard for kind in group] for one in records]
         users = [sum(n * facts.survivors for facts, n in row) for row in kinds]

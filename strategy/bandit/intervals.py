@@ -60,7 +60,7 @@ class OwnDesign:
         return cls(sides[0], sides[1], threshold)
 
     def lower(self, side: Delivered, sums: Doubles) -> Doubles:
-        """Smallest mean that is not ruled out, one for each row of sums."""
+        """Return the smallest mean that is not ruled out, one for each row of sums."""
         cells = unit_cells()
         spare = self._spare(self.above, side, sums)
         left = spare <= sampling(side.users, self.above, cells.high)
@@ -71,7 +71,7 @@ class OwnDesign:
         return np.where(none, 1.0, found)
 
     def upper(self, side: Delivered, sums: Doubles) -> Doubles:
-        """Largest mean that is not ruled out, one for each row of sums."""
+        """Return the largest mean that is not ruled out, one for each row of sums."""
         cells = unit_cells()
         spare = self._spare(self.below, side, sums)
         left = spare <= sampling(side.users, self.below, cells.low)

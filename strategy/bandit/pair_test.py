@@ -193,11 +193,11 @@ class PairDesign:
         )
 
     def leader_price(self, side: Delivered, at: Places | None = None) -> LogPenalty:
-        """What the leader's exponents cost; in the cells `at`, or in all."""
+        """Return what the leader's exponents cost; in the cells `at`, or in all."""
         return _price(self.leading, side, self.means(1), at)
 
     def rival_price(self, side: Delivered, at: Places | None = None) -> LogPenalty:
-        """What the rival's exponents cost."""
+        """Return what the rival's exponents cost."""
         return _price(self.trailing, side, self.means(-1), at)
 
     def compensator(
@@ -240,7 +240,7 @@ class PairDesign:
         leading: Doubles,
         trailing: Doubles,
     ) -> Doubles:
-        """Evidence of each pair in one of this design's cells alone."""
+        """Return the evidence of each pair in one of this design's cells alone."""
         used, where = np.unique(places, return_inverse=True)
         psi = self.compensator(
             self.leader_price(one, used), self.rival_price(other, used), used

@@ -119,7 +119,7 @@ class Policy(Protocol):
     """Drives one experiment; knows nothing of users, crypto or Flower."""
 
     def next_cohorts(self) -> Sequence[CohortRequest]:
-        """Cohorts wanted next; empty when the experiment is over."""
+        """Return cohorts wanted next; empty when the experiment is over."""
         ...
 
     def observe(self, outcomes: Sequence[CohortSum]) -> None:
@@ -131,7 +131,7 @@ class Policy(Protocol):
         ...
 
     def arms(self) -> Sequence[ArmView]:
-        """Every arm's estimate, interval and status."""
+        """Return every arm's estimate, interval and status."""
         ...
 
     @property

@@ -295,7 +295,7 @@ class RecordedPolicy(ABC):
         return sum(record.users for record in self._records)
 
     def arms(self) -> Sequence[ArmView]:
-        """Every arm's estimate, interval and status."""
+        """Return every arm's estimate, interval and status."""
         self._compute_intervals(range(self.spec.arms))
         return tuple(self._view(arm) for arm in range(self.spec.arms))
 

@@ -67,7 +67,7 @@ class Schedule:
             raise InputError("first-batch", self.first, "a whole number of at least 1")
 
     def size(self, batch: int) -> int:
-        """Users per active arm in batch `batch`, counted from 1."""
+        """Return users per active arm in batch `batch`, counted from 1."""
         if batch < 1:
             raise InputError("batch", batch, "a whole number of at least 1")
         return _size(self.ratio, self.first, batch)
@@ -100,7 +100,7 @@ def growth(splitting: float, *, few_rounds: bool) -> Fraction:
 
 
 def last_size(fitting: int) -> int:
-    """Users per arm of a last batch for which only `fitting` are left.
+    """Return users per arm of a last batch for which only `fitting` are left.
 
     Six significant bits: at most 3 % are left over, and experiments that end so share
     their calibrations.

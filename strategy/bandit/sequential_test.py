@@ -265,7 +265,7 @@ class SequentialTest:
         return self._plans[cohorts]
 
     def _models(self, groups: int) -> Delivered:
-        """The first cohort of each of the first groups of the plan."""
+        """Return the first cohort of each of the first groups of the plan."""
         first = [self._grouping.first_place(number) for number in range(groups)]
         sizes = [self._schedule.size(place) for place in first]
         noises = tuple(

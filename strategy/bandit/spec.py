@@ -196,7 +196,7 @@ class PolicySpec:
         return 0 < self.most_rounds < batch
 
     def least_size(self, batch: int) -> int:
-        """Users per arm without whom a batch is not asked.
+        """Return users per arm without whom a batch is not asked.
 
         A last batch may be smaller than planned where sizes may follow from earlier
         sums; the radii, which pool by size, know no such batch. A sixteenth of the plan

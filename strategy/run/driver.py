@@ -60,7 +60,7 @@ class Deadlines:
                 raise InputError(f"deadline of {stage}", seconds, "more than 0 seconds")
 
     def of(self, stage: str) -> float:
-        """Seconds for `stage`."""
+        """Return seconds for `stage`."""
         return self.by_stage.get(stage, self.default_s)
 
 

@@ -111,7 +111,7 @@ class UserRegistry:
         )
 
     def count_left(self, nodes: Iterable[NodeId]) -> int:
-        """Users of these nodes who may be invited at least once more."""
+        """Return users of these nodes who may be invited at least once more."""
         return sum(self._availability[n].available for n in nodes if n in self._open)
 
     @property

@@ -246,7 +246,7 @@ class _Replay:
             )
 
     def _registry(self) -> UserRegistry:
-        """Who could be asked at this place of the chain, as far as it says."""
+        """Return who could be asked at this place of the chain, as far as it says."""
         registry = UserRegistry(self._evidence.config.privacy.max_participations)
         registry.restore_nodes(self._known)
         registry.mark_invited(

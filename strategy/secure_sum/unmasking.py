@@ -77,7 +77,7 @@ class Unmasking:
         return secret
 
     def _pair_masks(self, party: str, secret: bytes) -> int:
-        """What the survivors' masks with a vanished node add up to."""
+        """Return what the survivors' masks with a vanished node add up to."""
         private = X25519PrivateKey.from_private_bytes(secret)
         public = private.public_key().public_bytes_raw()
         if public != self.mask_keys[party]:

@@ -153,7 +153,7 @@ class JournalReader(Closing):
         return chain.Entry(*rows[0])
 
     def entries(self) -> list[chain.Entry]:
-        """Every link of the chain, in order."""
+        """Return every link of the chain, in order."""
         found = chain.entries(self.rows)
         if not found:
             raise self._chainless()
@@ -202,7 +202,7 @@ class JournalReader(Closing):
             )
 
     def cohorts(self) -> Sequence[CohortRecord]:
-        """Every cohort ever asked, in order."""
+        """Return every cohort ever asked, in order."""
         return self._read_once("cohorts", self._read_cohorts)
 
     def _read_cohorts(self) -> Sequence[CohortRecord]:
@@ -216,7 +216,7 @@ class JournalReader(Closing):
         return stored
 
     def cohort_ids(self) -> set[str]:
-        """The ids of every cohort ever asked."""
+        """Return the ids of every cohort ever asked."""
         return {cohort_id for cohort_id, _ in self.rows(sql.COHORT_STATES)}
 
     def check_answered(self, answered: Iterable[str]) -> None:
@@ -236,20 +236,20 @@ class JournalReader(Closing):
                 )
 
     def blame(self) -> dict[str, list[Finding]]:
-        """What is known of who caused what, by cohort."""
+        """Return what is known of who caused what, by cohort."""
         found: dict[str, list[Finding]] = {}
         for cohort_id, *facts in self.rows(sql.FINDINGS):
             found.setdefault(cohort_id, []).append(Finding(*facts))
         return found
 
     def dealings(self) -> list[DealingRecord]:
-        """Every dealing, in order."""
+        """Return every dealing, in order."""
         rows = self.rows(sql.DEALINGS)
         with self._reading("a dealing"):
             return [dealing_from(row) for row in rows]
 
     def met(self) -> dict[str, Met]:
-        """Every node that ever described its users, with what it said last."""
+        """Return every node that ever described its users, with what it said last."""
         return {
             node_id: Met(*fields) for _, node_id, *fields in self.rows(sql.MEETINGS)
         }
@@ -262,7 +262,7 @@ class JournalReader(Closing):
         return Askable.count(self.met(), fully)
 
     def used(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-        """Every invitation but those that were returned: cohort, node, users."""
+        """Return every invitation but those that were returned: cohort, node, users."""
         return self._select_invited(sql.USED)
 
     def used_after(self, number: int) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -280,7 +280,7 @@ class JournalReader(Closing):
         )
 
     def returned(self) -> list[tuple[str, str, str]]:
-        """Every invitation that was returned: cohort, node, reason."""
+        """Return every invitation that was returned: cohort, node, reason."""
         return self.rows(sql.RETURNED_USERS)
 
     def count_invited(self) -> Mapping[str, Mapping[str, int]]:
@@ -294,11 +294,11 @@ class JournalReader(Closing):
         return found
 
     def invitations(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-        """Every invitation ever sent: cohort, node, users."""
+        """Return every invitation ever sent: cohort, node, users."""
         return self._select_invited(sql.INVITATIONS)
 
     def retired(self) -> list[Retirement]:
-        """Every arm that was retired by hand, in the order of the arms."""
+        """Return every arm that was retired by hand, in the order of the arms."""
         return [Retirement(*row) for row in self.rows(sql.RETIRED_ARMS)]
 
     def meetings(self) -> dict[str, dict[str, Met]]:
@@ -313,7 +313,7 @@ class JournalReader(Closing):
         return int(self.rows(sql.COUNT_ROUNDS)[0][0])
 
     def rounds(self) -> list[RoundRecord]:
-        """Every finished round, in order; states share what did not change."""
+        """Return every finished round, in order; states share what did not change."""
         found: list[RoundRecord] = []
         rows = self.rows(sql.ROUNDS)
         with self._reading("a round"):
@@ -331,7 +331,7 @@ class JournalReader(Closing):
         return found
 
     def last_round(self) -> RoundRecord | None:
-        """The round to go on from."""
+        """Return the round to go on from."""
         return self._read_once("last-round", self._read_last_round)
 
     def _read_last_round(self) -> RoundRecord | None:

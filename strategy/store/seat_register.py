@@ -158,7 +158,7 @@ class SeatRegister:
                 yield visitor, bodies[number]
 
     def seated(self) -> list[SeatedRecord]:
-        """Every cohort that ever had seats, in order."""
+        """Return every cohort that ever had seats, in order."""
         found = _counts(self.database.rows(seat_sql.COUNT_ALL))
         return [
             SeatedRecord(*(*terms, found.get(terms[0], SeatCounts())))

@@ -103,7 +103,7 @@ class CohortSpool:
         self._failure: BaseException | None = None
 
     async def stage(self) -> str | None:
-        """The stage of the last snapshot; None for a cohort never started."""
+        """Return the stage of the last snapshot; None for a cohort never started."""
         stage: str | None = (await self._read_kept())[0]
         return stage
 
@@ -113,7 +113,7 @@ class CohortSpool:
         return snapshot
 
     async def outcome(self) -> SecureSum | Void | None:
-        """How the cohort ended, or None while it is open."""
+        """Return how the cohort ended, or None while it is open."""
         text = (await self._read_kept())[2]
         if text is None:
             return None
@@ -124,7 +124,7 @@ class CohortSpool:
         return SecureSum(**fields)
 
     async def events(self) -> Sequence[StageEvent]:
-        """The answers since the snapshot, in the order in which they came."""
+        """Return the answers since the snapshot, in the order in which they came."""
         rows = await self._read(sql.SPOOLED_EVENTS)
         if rows:
             self._next_number = rows[-1][0] + 1

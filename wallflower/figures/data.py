@@ -52,7 +52,7 @@ class Curve:
 def list_settings(
     panel: Panel, series: Series, instances: int, seed: int
 ) -> dict[str, Any]:
-    """Everything that decides a curve."""
+    """Return everything that decides a curve."""
     return {
         "version": _VERSION,
         "label": series.label,
@@ -98,7 +98,7 @@ def write_figure_csv(
 
 
 def describe_promise(series: Series) -> str:
-    """The (ε, δ) that a curve's users get, for its label."""
+    """Return the (ε, δ) that a curve's users get, for its label."""
     found = guarantee_of(series.spec.resolved())
     if found["kind"] == "none":
         return "no privacy"

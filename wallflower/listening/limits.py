@@ -23,7 +23,7 @@ class TokenBucket:
         self._last = now
 
     def left(self, now: float) -> float:
-        """How much may be taken now."""
+        """Return how much may be taken now."""
         refill = max(0.0, now - self._last) * self._rate
         self._left = min(self._burst, self._left + refill)
         self._last = now

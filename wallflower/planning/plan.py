@@ -208,7 +208,7 @@ def _promise(
     cohorts: list[CohortMechanism],
     best: Bound,
 ) -> Promise:
-    """What one person is promised for the whole experiment.
+    """Return what one person is promised for the whole experiment.
 
     A pure promise is stated without any δ but its own, although a bound with δ may be
     a little smaller.
@@ -242,7 +242,7 @@ def _lies(cohorts: list[CohortMechanism]) -> tuple[LieEffect, ...]:
 
 
 def _weakest(cohorts: list[CohortMechanism]) -> Guarantee:
-    """The guarantee that covers every batch: the one with the largest ε."""
+    """Return the guarantee that covers every batch: the one with the largest ε."""
     promises = [cohort.guarantee() for cohort in cohorts]
     return max(promises, key=lambda promise: promise.approximate(SENTENCE_DELTA))
 

@@ -64,7 +64,7 @@ def print_plan(plan: Plan, output: str, askable: Askable | None = None) -> None:
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """Everything in the plan; an infinite ε is null."""
+    """Return everything in the plan; an infinite ε is null."""
     request, guarantee = plan.request, plan.guarantee
     return {
         "settings": {

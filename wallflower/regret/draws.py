@@ -128,7 +128,7 @@ def _skellam(law: Skellam, count: int, generator: np.random.Generator) -> Intege
 def _gaussians(
     law: SumOfDiscreteGaussians, count: int, generator: np.random.Generator
 ) -> Integers:
-    """How many of the users drew each value is multinomial."""
+    """Draw how many of the users drew each value, a multinomial."""
     one = DiscreteGaussian(law.variance_parameter)
     reach = math.ceil(9 * math.sqrt(float(law.variance_parameter))) + 3
     masses = one.pmf_range(-reach, reach)

@@ -273,7 +273,7 @@ def assign_in_blocks(active: NDArray[np.intp], size: int, left: int) -> dict[int
 
 
 def groups(batches: Integers, sizes: Integers, among: Decided) -> list[tuple[int, int]]:
-    """Every pair of a last batch and its size that occurs."""
+    """Return every pair of a last batch and its size that occurs."""
     both = zip(batches[among].tolist(), sizes[among].tolist(), strict=True)
     return sorted(set(both))
 

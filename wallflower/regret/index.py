@@ -103,7 +103,7 @@ class FastIndex:
         return choose_arm(self._totals(rows), self._divergence, self._spec.horizon)
 
     def _sizes(self, rows: NDArray[np.intp], arms: NDArray[np.intp]) -> Integers:
-        """Users of each next cohort: as planned, or who is left for the last."""
+        """Return users of each next cohort: as planned, or who is left for the last."""
         left = self._spec.horizon - self._accounts.users[rows]
         sizes = []
         for cohorts, most in zip(self._cohorts[rows, arms], left, strict=True):

@@ -88,7 +88,7 @@ def _table(prepared: Prepared) -> dict[str, Any]:
 
 
 def users_until_decided(result: SimulationResult) -> dict[str, Any]:
-    """Users asked and rounds played until a run was decided.
+    """Return users asked and rounds played until a run was decided.
 
     `low` and `high` hold nine runs of ten.
 

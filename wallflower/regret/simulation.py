@@ -189,7 +189,7 @@ class Accounts:
         self.finished[instance] = reason
 
     def remaining(self, instance: int | np.intp) -> int:
-        """Users of the horizon that are left."""
+        """Return users of the horizon that are left."""
         used = int(self.pulls[instance].sum())
         return self.simulation.spec.horizon - used
 

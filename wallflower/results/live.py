@@ -185,7 +185,7 @@ class UnderWay:
         )
 
     def estimate(self) -> str:
-        """How long the round under way takes at the pace of those before it.
+        """Return how long the round under way takes at the pace of those before it.
 
         How many rounds follow nobody knows: an arm may fall in any of them.
         """

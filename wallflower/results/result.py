@@ -194,7 +194,7 @@ class RunResult:
         return f"{self.verdict()}{self._by_hand()}{waits}"
 
     def verdict(self) -> str:
-        """The result, and whom it holds for."""
+        """Return the result, and whom it holds for."""
         holds = self.missing.describe(self.winner)
         return f"{self._outcome()}{holds and f' {holds}'}"
 
@@ -274,7 +274,7 @@ class RunResult:
         return f" {INVENTED}" * (visitors is not None and visitors.admission == OPEN)
 
     def promise(self) -> str:
-        """What the people invited so far have spent at most, in words."""
+        """Return what the people invited so far have spent at most, in words."""
         spent = self.spent
         if self.config.test_mode:
             return TEST_MODE

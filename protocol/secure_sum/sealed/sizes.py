@@ -65,7 +65,7 @@ def as_withstood(threat: Threat, dealt: int, cohort: int) -> bool:
 
 
 def first_asked(members: int, threshold: int, dropout: Fraction) -> int:
-    """How many of c members to ask for an opening before the others.
+    """Return how many of c members to ask for an opening before the others.
 
     The least number of which t answer but once in 1,000 sums, at the stated dropout.
     Nothing rests on it: where t did not answer, the others are asked.
