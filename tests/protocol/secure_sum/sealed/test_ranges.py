@@ -101,7 +101,7 @@ def test_digits_that_are_no_bits_are_refused(
     )
     sealed, opening = encrypt(PUBLIC, value)
     monkeypatch.setattr(
-        "wallflower.protocol.secure_sum.sealed.ranges._signed",
+        "wallflower.protocol.secure_sum.sealed.ranges._negate_for_one",
         lambda one, bit: times(one, 1 - 2 * bit),
     )
     proof = prove(PUBLIC, sealed, opening, ALLOWED, HERE)
