@@ -19,7 +19,6 @@ _log = logging.getLogger(__name__)
 # Failures an answer store gives by itself; all are final for their request id.
 ABANDONED = "abandoned"  # the server stopped waiting before there was an answer
 FORGOTTEN = "answer-forgotten"  # answered long ago; the body is no longer kept
-INTERRUPTED = "interrupted"  # the node restarted while it was working on it
 REUSED = "request-id-reused"  # same id, another body: never acted upon
 
 

@@ -1,4 +1,4 @@
-"""Read logged rewards (columns ``arm`` and ``reward``) from CSV or Parquet.
+"""Read the rows of tables of users, from CSV or Parquet.
 
 A mistake is reported with its line (CSV) or row (Parquet). The offending value is
 never repeated: it may be somebody's reward.
@@ -7,56 +7,12 @@ never repeated: it may be somebody's reward.
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from wallflower.protocol.errors import ConfigError, not_text, optional_module
-from wallflower.protocol.rewards.models import Doubles, ReplayRewards
-from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 
 _SUFFIXES = (".csv", ".parquet")
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class RewardTable:
-    """Logged rewards, grouped by arm in order of first appearance."""
-
-    arms: tuple[str, ...]
-    rewards: tuple[Doubles, ...]
-
-    def __repr__(self) -> str:
-        """Hide the rewards."""
-        rows = sum(values.size for values in self.rewards)
-        return f"RewardTable(arms={self.arms!r}, rows={rows})"
-
-    def model(self, copies: int = 1) -> ReplayRewards:
-        """Return the reward model that replays this table, once per instance."""
-        return ReplayRewards(self.rewards, copies)
-
-
-def looks_like_table(text: str) -> bool:
-    """Return whether a ``--rewards`` value names a file rather than a model."""
-    return "/" in text or "." in text
-
-
-def read_reward_table(path: Path, measured: RewardRange = DEFAULT_RANGE) -> RewardTable:
-    """Read a log with the columns arm and reward; errors name the file and line.
-
-    Rewards are in the unit of the range; the table holds them as parts of it.
-    """
-    groups: dict[str, list[float]] = {}
-    for where, (arm, reward) in table_rows(path, ("arm", "reward")):
-        name = "" if arm is None else str(arm).strip()
-        if not name:
-            raise ConfigError(where, "the arm is missing")
-        groups.setdefault(name, []).append(_reward(where, reward, measured))
-    if not groups:
-        raise ConfigError(str(path), "holds no rewards")
-    return _table(groups)
 
 
 def dealt_out(path: Path, node_column: str, count: int) -> tuple[int, ...]:
@@ -74,12 +30,6 @@ def dealt_out(path: Path, node_column: str, count: int) -> tuple[int, ...]:
             raise ConfigError(where, f'"{node_column}" is missing')
     numbers = {name: number for number, name in enumerate(sorted(set(names)))}
     return tuple(numbers[name] for name in names)
-
-
-def _table(groups: dict[str, list[float]]) -> RewardTable:
-    return RewardTable(
-        tuple(groups), tuple(np.array(values) for values in groups.values())
-    )
 
 
 def table_rows(
@@ -149,17 +99,3 @@ def _parquet_rows(
                 yield f"{path}, row {row}", [column[place] for column in cells]
     except (pyarrow.ArrowException, OSError):
         raise ConfigError(str(path), "is not a readable Parquet file") from None
-
-
-def _reward(where: str, value: object, measured: RewardRange) -> float:
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise ConfigError(where, "the reward is not a number") from None
-    if math.isnan(number):
-        raise ConfigError(where, "the reward is not a number")
-    if not measured.contains(number):
-        low, high = measured.ends
-        allowed = measured.with_unit(f"[{low}, {high}]")
-        raise ConfigError(where, f"the reward is outside {allowed}")
-    return measured.to_fraction(number)

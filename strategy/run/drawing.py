@@ -68,11 +68,6 @@ class Reach:
     nodes: int
     ended: str
 
-    @property
-    def never_asked(self) -> int:
-        """People whom no round can ask."""
-        return self.people - self.asked
-
 
 @dataclass(frozen=True, slots=True)
 class Stranded:

@@ -285,24 +285,12 @@ class UserRegistry:
                 random=self._random,
             )
         except (UsersExhaustedError, InputError):
-            # Chance may fail where `suffices` promises that all can be shared out.
+            # Chance may fail where `find_floors` promises that all can be shared out.
             shares = share_out(
                 size, cohorts, rule, capacity=capacity, spreads=spreads, random=None
             )
             shares = shares.shuffled(self._random)
         return self._take(names, shares)
-
-    def suffices(
-        self,
-        size: int,
-        cohorts: int,
-        rule: FloorRule,
-        composition: Composition,
-        without: Collection[NodeId] = (),
-    ) -> bool:
-        """Say whether everybody known, there or away, could fill these cohorts."""
-        found = self.find_floors(size, cohorts, rule, composition, without)
-        return found is not None
 
     def find_floors(
         self,

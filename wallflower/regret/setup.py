@@ -14,9 +14,12 @@ from wallflower.calendar_time import Calendar
 from wallflower.protocol.errors import InputError
 from wallflower.protocol.files.sections import RewardSettings, one_of
 from wallflower.protocol.rewards.cells import Judgement, read_cells
-from wallflower.protocol.rewards.models import RewardModel, synthetic_rewards
+from wallflower.protocol.rewards.models import (
+    ReplayRewards,
+    RewardModel,
+    synthetic_rewards,
+)
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
-from wallflower.protocol.rewards.tables import RewardTable
 from wallflower.regret.elimination import FastElimination
 from wallflower.regret.index import FastIndex
 from wallflower.regret.simulation import Doubles, Engine, Simulation
@@ -205,5 +208,6 @@ def _replay_table(
     judged, values = read_cells(paths, arms, config.reward_range, unknown)
     for error in judged.find_errors():
         raise error
-    table = RewardTable(arms, values)
-    return _Outcomes(lambda _: table.model(request.instances), name, arms, judged)
+    return _Outcomes(
+        lambda _: ReplayRewards(values, request.instances), name, arms, judged
+    )

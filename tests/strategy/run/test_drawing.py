@@ -184,7 +184,7 @@ def test_a_round_that_everybody_known_suffices_for_is_drawn(
     for size in earlier:
         with contextlib.suppress(UsersExhaustedError, InputError):
             users.draw_round(size, 1, floors, users.nodes, composition)
-    if users.suffices(wanted, cohorts, floors, composition):
+    if users.find_floors(wanted, cohorts, floors, composition) is not None:
         draws = users.draw_round(wanted, cohorts, floors, users.nodes, composition)
         assert len({found.floor.cohort_size for found in draws}) == 1
         assert all(found.floor.honest_floor >= floors(wanted) for found in draws)
@@ -197,9 +197,10 @@ def test_users_of_nodes_that_are_away_are_counted_as_the_journal_has_them() -> N
     sizes = {"n0": 5, "n1": 5, "n2": 50, "n3": 50}
     assert dict(here.known) == {node: Met(users) for node, users in sizes.items()}
     # 90 are left; one of the nodes that hold most of them may collude.
-    assert here.suffices(80, 1, rule(2), EVENLY)
-    assert not here.suffices(91, 1, rule(2), EVENLY)
-    assert not here.suffices(20, 1, rule(2), EVENLY, without=["n2", "n3"])
+    assert here.find_floors(80, 1, rule(2), EVENLY) is not None
+    assert here.find_floors(91, 1, rule(2), EVENLY) is None
+    found = here.find_floors(20, 1, rule(2), EVENLY, without=["n2", "n3"])
+    assert found is None
 
 
 @settings(max_examples=60, deadline=None)

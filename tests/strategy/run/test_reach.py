@@ -169,7 +169,6 @@ def test_people_who_may_come_twice_are_counted_once(unequal: ExperimentConfig) -
     reach = count_reach(config, (30,) * 20)
     assert isinstance(reach, Reach)
     assert 500 < reach.asked <= reach.people == 600
-    assert reach.never_asked == 600 - reach.asked
 
 
 @pytest.mark.slow  # whole runs
