@@ -58,6 +58,7 @@ from wallflower.protocol.wire import node_service_pb2
 _log = logging.getLogger(__name__)
 _jitter = secrets.SystemRandom()
 _FRAME_BYTES = 4096  # room for ids around the answers
+_CALL_S = 30.0  # for one poll
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,6 @@ class PollingSettings:
         Bounds of the wait after a poll that failed; it doubles, in part at random.
     longest_pause_s : float
         Longest wait between polls, whatever the gRPC server says.
-    call_s : float
-        How long one poll may take.
     stay_s : float
         Work that takes longer is waited for without a connection.
     most_bytes : int
@@ -84,7 +83,6 @@ class PollingSettings:
     first_wait_s: float = 1.0
     longest_wait_s: float = 300.0
     longest_pause_s: float = 3_600.0
-    call_s: float = 30.0
     stay_s: float = 2.0
     most_bytes: int = 65 * 2**20
 
@@ -257,7 +255,7 @@ class PollingClient:
             self._channel = open_channel(invitation, settings.most_bytes)
         call = self._channel.unary_unary(POLL, None, None)
         headers = ((HANDSHAKE, handshake.SerializeToString()),)
-        raw = await call(body, metadata=headers, timeout=settings.call_s)
+        raw = await call(body, metadata=headers, timeout=_CALL_S)
         try:
             reply = node_service_pb2.PollReply.FromString(raw)
             asked = node_service_pb2.PollReplyBody.FromString(reply.body)

@@ -28,6 +28,8 @@ log = logging.getLogger("wallflower.flower")
 Fields = Mapping[str, bytes | str]
 Result = TypeVar("Result")
 
+_MOST_PUSHED = 256  # messages at once
+
 # Flower's numeric error codes (flwr.common.constant.ErrorCode) in our words.
 FAILURES: Mapping[int, str] = {
     0: "node-failed",
@@ -44,7 +46,7 @@ FAILURES: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often the dispatcher looks for replies, and how much it sends at once.
+    """How often the dispatcher looks for replies.
 
     The pause starts at `shortest_s` after anything happened and grows by half each time
     nothing did. `grace_s` is added to a message's time to live for the way back.
@@ -52,7 +54,6 @@ class Pace:
 
     shortest_s: float = 0.005
     longest_s: float = 0.5
-    messages_per_push: int = 256
     grace_s: float = 1.0
 
 
@@ -182,7 +183,7 @@ class GridDispatcher:
                 del self._queues[flower_id]
             elif flower_id not in self._busy:
                 batch.append(queue[0])
-                if len(batch) == self._pace.messages_per_push:
+                if len(batch) == _MOST_PUSHED:
                     break
         return batch
 

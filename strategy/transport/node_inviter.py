@@ -22,17 +22,17 @@ from wallflower.strategy.transport.grid import Fields
 
 log = logging.getLogger("wallflower.flower")
 
+_CONNECT_S = 86_400.0  # how long an invitation lives on its way
+
 
 @dataclass(frozen=True, slots=True)
 class InvitationPace:
     """How patiently nodes are sent for.
 
-    `connect_s` bounds one connection: it is the message's time to live. `look_s` is how
-    often Flower is asked for new nodes; both pauses bound the wait before a node that
-    left is sent for again.
+    `look_s` is how often Flower is asked for new nodes; both pauses bound the wait
+    before a node that left is sent for again.
     """
 
-    connect_s: float = 86_400.0
     look_s: float = 1.0
     first_pause_s: float = 1.0
     longest_pause_s: float = 60.0
@@ -99,7 +99,7 @@ class NodeInviter:
                 flower_id,
                 flower_record.CONNECT,
                 self._invitation(flower_id),
-                timeout_s=self._pace.connect_s,
+                timeout_s=_CONNECT_S,
             )
             reason = failure or (reply or {}).get(flower_record.REASON)
             if reason == flower_record.RUN_OVER:

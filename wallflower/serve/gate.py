@@ -36,8 +36,6 @@ class VisitorLimits:
         Polls of one network that no honest visitor sends, before it is not listened to.
     request_s : float
         How long a request may take to arrive, its headers and its body.
-    idle_s : float
-        How long a connection may be quiet between two requests.
     """
 
     most_connections: int = 4_000
@@ -47,7 +45,6 @@ class VisitorLimits:
     refusals_per_s: int = 5
     refusals_burst: int = 100
     request_s: float = 10.0
-    idle_s: float = 30.0
 
     def __post_init__(self) -> None:
         """Refuse limits that would let nothing through."""

@@ -14,6 +14,7 @@ from wallflower.protocol.visitors import LARGEST_POLL
 from wallflower.serve.gate import CallerGate
 
 _LARGEST_HEADERS = 8 * 1024
+_IDLE_S = 30  # between two requests of a connection
 
 
 class JoinedWrites:
@@ -147,7 +148,7 @@ def server_config(app: ASGIApp, gate: CallerGate, **tls: Any) -> uvicorn.Config:
         proxy_headers=False,
         lifespan="off",
         ws="none",
-        timeout_keep_alive=int(gate.limits.idle_s),
+        timeout_keep_alive=_IDLE_S,
         timeout_graceful_shutdown=5,
         **tls,
     )
