@@ -29,7 +29,7 @@ NOTE = """
 () => {
   window.noted = [];
   const note = () => requestAnimationFrame(() => setTimeout(() => {
-    const told = document.querySelector("[data-told]").dataset.told;
+    const told = document.querySelector("[data-taken]").dataset.taken;
     const arms = document.querySelector("table.arms caption");
     const round = arms ? arms.textContent.match(/round (\\d+)/)[1] : 0;
     const checked = document.querySelectorAll("td.timeline").length;

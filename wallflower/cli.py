@@ -81,11 +81,11 @@ class _Argument(typer.core.TyperArgument):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._told = settings.get("help") or ""
+        self._help_text = settings.get("help") or ""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
         name, text = super().get_help_record(ctx) or (self.name or "", "")
-        return name, text if self.help else f"{self._told}  {text}".strip()
+        return name, text if self.help else f"{self._help_text}  {text}".strip()
 
 
 typer.main.TyperArgument = _Argument  # type: ignore[attr-defined]

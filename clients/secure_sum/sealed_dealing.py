@@ -280,11 +280,11 @@ class DealingPart:
         member's: whoever passed it on should have refused it. Nor is a seal that the
         dealer did not sign for: a complaint about it would open the true one.
         """
-        said, seals = one.statement, one.seals
-        dealer, constant = said.dealer, one.commitments[:POINT_BYTES]
+        public, seals = one.statement, one.seals
+        dealer, constant = public.dealer, one.commitments[:POINT_BYTES]
         feldman.check_length(one.commitments, terms.threshold)
-        statement = Statement(dealer, constant, said.proof, said.rest)
-        verify_statement(statement, said, terms, self._setting.trust)
+        statement = Statement(dealer, constant, public.proof, public.rest)
+        verify_statement(statement, public, terms, self._setting.trust)
         if dealer == own.party:
             own_share = self._own_share(statement, terms)
             return _Received(one, statement, own_share, own=True)

@@ -45,8 +45,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return TomlTables(tomllib.loads(text, parse_float=Decimal), text)
     except tomllib.TOMLDecodeError as error:
         last = f"at the end, line {len(text.splitlines())}"
-        said = str(error).replace("at end of document", last)
-        raise ConfigError(str(path), f"is not valid TOML: {said}") from None
+        reason = str(error).replace("at end of document", last)
+        raise ConfigError(str(path), f"is not valid TOML: {reason}") from None
 
 
 class _UnknownKeyError(ConfigError):

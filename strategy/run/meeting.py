@@ -100,8 +100,8 @@ class NodeCall(abc.ABC):
             await asyncio.sleep(_RETRY_S)
         answered = [
             cohort_id
-            for said in described.values()
-            for cohort_id in said.answered[:_MOST_ANSWERED]
+            for description in described.values()
+            for cohort_id in description.answered[:_MOST_ANSWERED]
         ]
         if answered:
             await self._journal.call(self._journal.check_answered, answered)
@@ -322,8 +322,8 @@ class Terms:
         """The nodes whose policy refused terms, and that agreed to no others."""
         return frozenset(
             node
-            for node, said in self._known.items()
-            if said.refused and not said.accepted
+            for node, known in self._known.items()
+            if known.refused and not known.accepted
         )
 
     def note_refusal(self, node: NodeId, spec: CohortSpec, refusal: Refusal) -> None:

@@ -208,9 +208,9 @@ class Recruiter:
     def _leave_out(self) -> dict[NodeId, Refusal]:
         """Draw nobody whom nodes left out; return the nodes that talk nonsense."""
         refused = {}
-        for node, told in self.terms.take_reports().items():
+        for node, report in self.terms.take_reports().items():
             try:
-                self._registry.leave_out(node, told)
+                self._registry.leave_out(node, report)
             except MalformedMessageError as error:
                 refused[node] = Refusal(error.code)
         return refused

@@ -151,7 +151,7 @@ class UserRegistry:
                 self._known[name] = met
                 self._refresh_node(name)
 
-    def leave_out(self, node_id: NodeId, told: Accepted) -> None:
+    def leave_out(self, node_id: NodeId, report: Accepted) -> None:
         """Draw nobody of a node who cannot be asked, as it said last.
 
         What is told of other users than were described is no use; the node takes those
@@ -159,8 +159,8 @@ class UserRegistry:
         cannot be true.
         """
         node, out = self._nodes[node_id], None
-        if told.left_out and told.users == mark_users(node.names):
-            out = unpack_left_out(told.left_out, len(node.names))
+        if report.left_out and report.users == mark_users(node.names):
+            out = unpack_left_out(report.left_out, len(node.names))
         node.leave_out(out, self._random)
         self._refresh_node(node_id)
 

@@ -235,8 +235,8 @@ def _reply(answer: Answer) -> NodeAnswer:
         raise MalformedMessageError("an answer is not a NodeAnswer") from None
 
 
-def _refusal(said: WireRefusal) -> Refusal:
-    return Refusal(_plain(said.code[:60]), said.terms, said.untouched)
+def _refusal(refusal: WireRefusal) -> Refusal:
+    return Refusal(_plain(refusal.code[:60]), refusal.terms, refusal.untouched)
 
 
 def _plain(text: str) -> str:

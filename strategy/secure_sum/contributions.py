@@ -75,19 +75,19 @@ class ContributionCheck:
 
         Proofs of range are cheaper to check together: see `claim`.
         """
-        capacity, said = MOST_USERS, self._statement(party, answer)
+        capacity, statement = MOST_USERS, self._statement(party, answer)
         if self.trust is not None:
             certificate = self.trust.verify(party, answer.certificate)
             capacity = certificate.capacity
             try:
-                verify_signature(certificate.public_key, answer.signature, said)
+                verify_signature(certificate.public_key, answer.signature, statement)
             except AuthenticationError:
                 raise AuthenticationError(
                     f"{party} did not sign its contribution"
                 ) from None
         check_claim(party, answer.users, invited=invited, capacity=capacity)
         sealed = Ciphertext(Point.parse(answer.one), Point.parse(answer.two))
-        if not shows_sender(sealed.one, answer.proof, said):
+        if not shows_sender(sealed.one, answer.proof, statement):
             raise UnprovedError(f"{party} does not know what it sealed")
         if (self.truncation is None) != (not answer.range):
             raise MalformedMessageError("a proof of range is missing, or too much")

@@ -149,9 +149,9 @@ class PendingRequests(Generic[Work]):
             self._answers.finish(_name(key), answer)
             return
         stored = self._answers.finish(under_way.name, answer)
-        told = Answer(*key, stored.body, stored.failure)
+        reply = Answer(*key, stored.body, stored.failure)
         for inbox in under_way.waiting:
-            inbox.deliver(told)
+            inbox.deliver(reply)
 
     def abandon(self, key: Key) -> None:
         """Have a request never be worked on again; nobody hears of it."""

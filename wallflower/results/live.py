@@ -56,7 +56,7 @@ class UnderWay:
 
     Attributes
     ----------
-    told : how many events were taken.
+    taken : how many events were taken.
     arriving : people take seats; they count as invited when their cohort has ended.
     views : the arms as they stand.
     rounds : the arms after every round that was finished.
@@ -65,7 +65,7 @@ class UnderWay:
     cohorts : those of the round under way, also the ones that ended.
     """
 
-    told: int = 0
+    taken: int = 0
     test_mode: bool = False
     arriving: bool = False
     round: int = 0
@@ -84,7 +84,7 @@ class UnderWay:
 
     def take(self, event: events.Event) -> None:
         """Take note of an event."""
-        self.told += 1
+        self.taken += 1
         match event:
             case events.RunStarted():
                 # A server begins: what another had under way when it died is void.
@@ -217,7 +217,7 @@ class RunView:
         self._arms = tuple(arms)
         self._measured = measured
         self._now = UnderWay()
-        self._said = ""
+        self._waiting_text = ""
         self._lines = 0
         self._live: Live | None = None
 
@@ -257,7 +257,7 @@ class RunView:
 
     def say(self, text: str) -> None:
         """Show what was understood of the operator's request."""
-        self._said = text
+        self._waiting_text = text
         self._line(text)
 
     async def listen(self, event: events.Event) -> None:
@@ -271,7 +271,7 @@ class RunView:
             case events.TermsRefused():
                 self._line(f"{event.text}; going on without them")
             case events.RoundStarted():
-                self._said = ""
+                self._waiting_text = ""
                 self._line(
                     f"round {event.number}: {counted(len(event.arms), 'arm')}, "
                     f"{self._now.count_asked(event.users)}"
@@ -380,7 +380,7 @@ class RunView:
 
     def _beside(self) -> list[str]:
         """Say what goes on: what was asked, who is waited for, cohorts under way."""
-        parts = [self._said] if self._said else []
+        parts = [self._waiting_text] if self._waiting_text else []
         if self._now.waiting is not None:
             parts.append(_waiting(self._now.waiting))
         parts += [

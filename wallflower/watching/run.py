@@ -71,8 +71,8 @@ class WatchedRun:
 
     async def begin(self) -> None:
         """Draw everything once, so that whoever asks next gets a whole page."""
-        told, self._offset = event_log.so_far(self._directory)
-        for event in told:
+        past, self._offset = event_log.so_far(self._directory)
+        for event in past:
             self._events.take(event)
         self._look()
         await self._read_record()
@@ -162,13 +162,13 @@ class WatchedRun:
 
     def _draw_now(self) -> None:
         state = self._state()
-        told = arm_rows(
+        rows = arm_rows(
             sorted(self._events.rounds.items()), self._config.experiment.arms
         )
-        newer = told and (not self._rows or told[-1].round > self._rows[-1].round)
+        newer = rows and (not self._rows or rows[-1].round > self._rows[-1].round)
         if newer and self._shown:
             names, measured = self._config.experiment.arms, self._config.reward_range
-            arms = page.arms_of(told, names, None, measured)
+            arms = page.arms_of(rows, names, None, measured)
             shown = {**self._shown, "arms": arms}
             self._show({"arms": page.fragment("arms.html", shown)})
         self._show({"now": page.fragment("now.html", {"state": state})})
@@ -206,7 +206,7 @@ class WatchedRun:
             askable = result.askable.describe()
         # While a server works the events are ahead of the record; else they may lack
         # some.
-        if result is not None and not (self._served and now.told):
+        if result is not None and not (self._served and now.taken):
             people = (
                 f"invited {result.invited:,}, answered {result.answered:,}, "
                 f"lost {sum(result.lost.values()):,}"
@@ -221,7 +221,7 @@ class WatchedRun:
             askable=askable,
             command=goes_on if stopped and self._holds else "",
             cohorts=tuple(map(self._line, list(under_way)[:_MOST_COHORTS])),
-            told=now.told,
+            taken=now.taken,
             seen=self._seen,
         )
 
@@ -304,7 +304,7 @@ class _State:
     ----------
     askable : how many people can still be asked, once nodes have said so.
     command : what to type to go on, where that is needed.
-    told : events seen so far.
+    taken : events seen so far.
     seen : Unix seconds of the last sign of life, if there was one.
     """
 
@@ -315,5 +315,5 @@ class _State:
     askable: str
     command: str
     cohorts: tuple[_CohortLine, ...]
-    told: int
+    taken: int
     seen: float | None

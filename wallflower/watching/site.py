@@ -120,7 +120,7 @@ class Site:
 
     async def _stream_events(self, parts: Parts) -> AsyncIterator[str]:
         """Yield all parts, then those that change; a slow reader gets only the last."""
-        told: dict[str, str] = {}
+        sent: dict[str, str] = {}
         fresh = asyncio.Event()
         async with AsyncExitStack() as stack:
             self._lookers.add(fresh)
@@ -129,10 +129,10 @@ class Site:
             while True:
                 last = self._all_told
                 for name, html in dict(parts()).items():
-                    if told.get(name) != html:
-                        told[name] = html
-                        said = json.dumps({"part": name, "html": html})
-                        yield f"event: part\ndata: {said}\n\n"
+                    if sent.get(name) != html:
+                        sent[name] = html
+                        data = json.dumps({"part": name, "html": html})
+                        yield f"event: part\ndata: {data}\n\n"
                 if last:
                     return
                 try:

@@ -159,12 +159,12 @@ def sign_dealing(
 
 def stated(dealing: Dealing, answer: DealAnswer) -> DealerStatement:
     """Write what a dealer said in public, with its signature."""
-    said = dealing.statement
+    statement = dealing.statement
     return DealerStatement(
-        dealer=said.dealer,
-        constant=said.constant,
-        proof=said.proof,
-        rest=said.rest,
+        dealer=statement.dealer,
+        constant=statement.constant,
+        proof=statement.proof,
+        rest=statement.rest,
         certificate=answer.certificate,
         signature=answer.signature,
     )

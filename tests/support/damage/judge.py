@@ -22,7 +22,7 @@ from wallflower.watching.site import Site
 
 COMMANDS = ("verify", "status", "report", "export", "watch", "pause", "retire")
 CHANGING = "resume"  # last: it goes on with the run
-_VARYING = re.compile(r"last sign of life [\d:]+ UTC|data-told=.\d+|[\d,]+ bytes")
+_VARYING = re.compile(r"last sign of life [\d:]+ UTC|data-taken=.\d+|[\d,]+ bytes")
 _FILE_OF = re.compile(r"(?:journal|ledger|events|pause|retire|lock)[\w.-]*")
 
 
