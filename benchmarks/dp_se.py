@@ -59,7 +59,7 @@ def epoch_radius(
 def calibrate_epoch(size: int, epsilon: Fraction, wrap: Fraction) -> TrustedCohort:
     """Return a cohort of an epoch: bare sums and one noise of the server."""
     bound = DiscreteLaplace(_PRECISION / epsilon).two_sided_bound(wrap)
-    return TrustedCohort.bounded(size, size, _PRECISION, bound, epsilon=epsilon)
+    return TrustedCohort.from_bound(size, size, _PRECISION, bound, epsilon=epsilon)
 
 
 class FastDpSe:

@@ -55,7 +55,7 @@ from wallflower.strategy.transport.grpc.host import (
 )
 from wallflower.strategy.transport.grpc.server import GrpcServer
 from wallflower.strategy.transport.shuffler import shuffled, stated_shuffler
-from wallflower.strategy.watch.observing import observed
+from wallflower.strategy.watch.observing import observe_run
 from wallflower.strategy.watch.telemetry import fan_out
 
 SIMULATION, DEPLOYMENT = "simulation", "deployment"
@@ -210,7 +210,7 @@ class PrivateBandit(Strategy):
                 FlowerTransport(grid) as flower,
                 self._port(flower, journal.run_id) as bare,
                 shuffled(bare, place) as port,
-                observed(
+                observe_run(
                     journal.run_id, bare.stats if isinstance(bare, GrpcServer) else None
                 ) as watch,
             ):

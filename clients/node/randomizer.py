@@ -241,7 +241,7 @@ def real_randomizer(bits: BitSource | None = None) -> Randomize:
     """Randomize with the operating system's bits; a node's noise is one draw."""
     source = bits if bits is not None else OsBits()
 
-    def randomized(
+    def randomize_sum(
         spec: CohortSpec,
         mechanism: CohortMechanism,
         users: Sequence[str],
@@ -249,7 +249,7 @@ def real_randomizer(bits: BitSource | None = None) -> Randomize:
     ) -> int:
         return randomize_node(rewards, mechanism, summing_modulus(spec), source)
 
-    return randomized
+    return randomize_sum
 
 
 def seeded_randomizer(seed: int, node_id: str) -> Randomize:
@@ -259,7 +259,7 @@ def seeded_randomizer(seed: int, node_id: str) -> Randomize:
     share a node or answer.
     """
 
-    def randomized(
+    def randomize_sum(
         spec: CohortSpec,
         mechanism: CohortMechanism,
         users: Sequence[str],
@@ -271,4 +271,4 @@ def seeded_randomizer(seed: int, node_id: str) -> Randomize:
             total += randomize(reward, mechanism, modulus, bits)
         return total if modulus is None else total % modulus
 
-    return randomized
+    return randomize_sum

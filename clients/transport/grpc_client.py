@@ -142,7 +142,7 @@ async def connect_node(
     settings = settings or ConnectionSettings()
     answers = MemoryAnswers() if answers is None else answers
     instance = secrets.token_bytes(INSTANCE_BYTES) if instance is None else instance
-    if not tls.enforced():
+    if not tls.is_enforced():
         _log.warning(
             "gRPC was loaded before us and would speak TLS 1.2 to a server that has "
             "nothing newer: start this process with %s=%s",

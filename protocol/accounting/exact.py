@@ -112,12 +112,12 @@ def renyi_bound(
     if left <= 0:
         return Bound(math.inf, privacy_delta, "the promises themselves have a larger δ")
 
-    def closed(order: float) -> float:
+    def find_divergence(order: float) -> float:
         return participations * max(c.guarantee().renyi(order) for c in possible)
 
     def best_order() -> float:
         grid = [1 + math.exp(-3 + 0.05 * k) for k in range(260)]
-        return min(grid, key=lambda a: epsilon_at(closed(a), a, left))
+        return min(grid, key=lambda a: epsilon_at(find_divergence(a), a, left))
 
     centre = best_order()
     orders = {1 + (centre - 1) * factor for factor in _AROUND} | {round(centre) + 1.0}
@@ -126,7 +126,7 @@ def renyi_bound(
         left,
         sorted(orders),
     )
-    fallback = approximate_epsilon(closed, left)
+    fallback = approximate_epsilon(find_divergence, left)
     return Bound(min(exact, fallback), privacy_delta, "Rényi divergences added up")
 
 

@@ -139,15 +139,15 @@ def _epsilon(values: Reals, masses: Reals, privacy_delta: float) -> float:
     values, masses = values[kept], masses[kept]
     privacy_delta *= 1 - 2 * _NEGLIGIBLE
 
-    def exceeded(epsilon: float) -> bool:
+    def is_exceeded(epsilon: float) -> bool:
         first = int(np.searchsorted(values, epsilon))
         terms = -np.expm1(epsilon - values[first:]) * masses[first:]
         return float(terms.sum()) * (1 + 1e-12) > privacy_delta
 
     low, high = 0.0, float(values[-1]) if len(values) else 0.0
-    if not exceeded(low):
+    if not is_exceeded(low):
         return low
     while high - low > 1e-7 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if exceeded(middle) else (low, middle)
+        low, high = (middle, high) if is_exceeded(middle) else (low, middle)
     return high

@@ -60,7 +60,7 @@ class _UnknownKeyError(ConfigError):
         problem = f'unknown key "{key}"{hint}; known: {", ".join(sorted(known))}'
         super().__init__(where, problem, key)
 
-    def homed(self, sections: Mapping[str, Collection[str]]) -> ConfigError:
+    def name_table(self, sections: Mapping[str, Collection[str]]) -> ConfigError:
         """Return the same error, which names the table that has such a key."""
         homes = [name for name, keys in sections.items() if self._key in keys]
         if len(homes) != 1:
@@ -115,7 +115,7 @@ def _settings_from(
                     hints[field.name], table[key], f"{where}.{key}"
                 )
             except _UnknownKeyError as error:
-                raise error.homed(_sections(hints)) from None
+                raise error.name_table(_sections(hints)) from None
         elif (
             field.default is dataclasses.MISSING
             and field.default_factory is dataclasses.MISSING

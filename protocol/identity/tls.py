@@ -25,7 +25,7 @@ _in_time = "grpc" not in sys.modules or os.environ.get(VARIABLE) == NO_TLS_12
 os.environ[VARIABLE] = NO_TLS_12
 
 
-def enforced() -> bool:
+def is_enforced() -> bool:
     """Say whether gRPC refuses TLS 1.2 in this process, as server and as client."""
     return _in_time
 

@@ -86,7 +86,7 @@ def sub_gamma_bound(variance_factor: Fraction, tail: Fraction, level: Fraction) 
         return int(bound.upper().ceil().unique_fmpz())
 
 
-def widened(survivors: int, honest_floor: int) -> float:
+def find_widening(survivors: int, honest_floor: int) -> float:
     """√(survivors/floor): what shares calibrated to the floor add to a deviation.
 
     Deviation: the paper knows no dropouts, hence no such factor.

@@ -62,7 +62,7 @@ class CohortMechanism(abc.ABC):
     radix: RadixPlan | None = None
 
     @classmethod
-    def bounded(
+    def from_bound(
         cls, size: int, honest_floor: int, precision: int, noise_bound: int, **more: Any
     ) -> Self:
         """Return a cohort with this bound and the smallest modulus for it."""

@@ -21,11 +21,11 @@ from wallflower.protocol.noise.radix import (
 from wallflower.protocol.privacy.calibration import (
     SQRT2,
     WIDEST_EXACT_LAPLACE,
+    find_widening,
     modulus_for,
     noise_bound,
     precision_for,
     sub_gamma_bound,
-    widened,
 )
 from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import (
@@ -67,7 +67,7 @@ def _laplace_tail(
     epsilon: float, survivors: int, honest_floor: int
 ) -> tuple[float, float]:
     """(√2/ε, 1/ε) of the paper's radius, widened for shares calibrated to the floor."""
-    return SQRT2 / epsilon * widened(survivors, honest_floor), 1 / epsilon
+    return SQRT2 / epsilon * find_widening(survivors, honest_floor), 1 / epsilon
 
 
 @register
@@ -103,7 +103,7 @@ class _PureDistributed(Mechanism):
         # One reward moves the sum by at most g, and Lap_ℤ(g/ε) falls by e^{−ε/g} a
         # step, so the loss is ε.
         bound = _laplace_bound(shape, self.epsilon / precision, wrap_probability)
-        return _PureCohort.bounded(
+        return _PureCohort.from_bound(
             cohort_size, honest_floor, precision, bound, epsilon=self.epsilon
         )
 
@@ -159,7 +159,7 @@ class _PureLocal(Mechanism):
         bound = sub_gamma_bound(
             2 * cohort_size * noise_scale**2, noise_scale, wrap_probability
         )
-        return _LocalCohort.bounded(
+        return _LocalCohort.from_bound(
             cohort_size, honest_floor, precision, bound, epsilon=self.epsilon
         )
 

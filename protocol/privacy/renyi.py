@@ -14,9 +14,9 @@ from wallflower.protocol.noise.law import NoiseLaw
 from wallflower.protocol.privacy.calibration import (
     SQRT2,
     check_share,
+    find_widening,
     noise_bound,
     precision_for,
-    widened,
 )
 from wallflower.protocol.privacy.guarantee import Guarantee
 from wallflower.protocol.privacy.mechanism import (
@@ -67,14 +67,14 @@ class _RenyiDistributed(Mechanism):
         bound = noise_bound(
             skellam(variance), wrap_probability, variance, Fraction(1, 3)
         )
-        return _RenyiCohort.bounded(
+        return _RenyiCohort.from_bound(
             cohort_size, honest_floor, precision, bound, epsilon=self.epsilon
         )
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """Return the paper's bound on Skellam noise and the rounding."""
         epsilon, scale = float(self.epsilon), float(self.scale)
-        sigma = (2 + SQRT2 / scale) / epsilon * widened(survivors, honest_floor)
+        sigma = (2 + SQRT2 / scale) / epsilon * find_widening(survivors, honest_floor)
         return sigma, SQRT2 / (scale * epsilon)
 
 
@@ -133,14 +133,14 @@ class _ConcentratedDistributed(Mechanism):
         total = SumOfDiscreteGaussians(cohort_size, share)
         variance = share * cohort_size
         bound = noise_bound(total, wrap_probability, variance, Fraction(0))
-        return _ConcentratedCohort.bounded(
+        return _ConcentratedCohort.from_bound(
             cohort_size, honest_floor, precision, bound, epsilon=self.epsilon
         )
 
     def paper_tail(self, survivors: int, honest_floor: int) -> tuple[float, float]:
         """Return a Gaussian tail, which has no linear part."""
         sigma = SQRT2 * (1 + 1 / float(self.scale)) / float(self.epsilon)
-        return sigma * widened(survivors, honest_floor), 0.0
+        return sigma * find_widening(survivors, honest_floor), 0.0
 
 
 @functools.lru_cache(maxsize=4096)

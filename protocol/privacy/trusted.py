@@ -85,7 +85,7 @@ class _PureCentral(Mechanism):
         precision = precision_for(self.epsilon, cohort_size)
         noise = DiscreteLaplace(precision / self.epsilon)
         bound = noise.two_sided_bound(wrap_probability)
-        return TrustedCohort.bounded(
+        return TrustedCohort.from_bound(
             cohort_size, honest_floor, precision, bound, epsilon=self.epsilon
         )
 
@@ -111,7 +111,7 @@ class _NonPrivate(Mechanism):
         self, cohort_size: int, honest_floor: int, wrap_probability: Fraction
     ) -> CohortMechanism:
         """No noise, a fine grid."""
-        return TrustedCohort.bounded(
+        return TrustedCohort.from_bound(
             cohort_size, honest_floor, _FINE_PRECISION, 0, epsilon=None
         )
 

@@ -250,7 +250,7 @@ class CohortRunner:
         await self._pending.forget([cohort_id])
         if (key := self._pending.shared_key) is not None:
             for member in key.members:
-                key.heard(member)
+                key.note_opened(member)
 
     async def conclude(
         self,

@@ -47,14 +47,14 @@ async def fill_together(
     """Fill the requests of a round at the same time, on the same nodes."""
     common = CommonNodes(asked)
 
-    async def filled(arm: Arm) -> Filled:
+    async def fill_arm(arm: Arm) -> Filled:
         try:
             return await fill(asked[arm], common)
         finally:
             common.leave(arm)
 
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(filled(arm)) for arm in asked]
+        tasks = [group.create_task(fill_arm(arm)) for arm in asked]
     return [task.result() for task in tasks]
 
 

@@ -174,7 +174,7 @@ def read_reach(journal: Journal) -> Reach | None:
 
     Whom their nodes leave out for want of budget is not counted.
     """
-    met, last = journal.met(), journal.last_round()
+    met, last = journal.read_met(), journal.last_round()
     sizes = [one.users - one.left_out for one in met.values()]
     if not sizes or last is None:
         return None

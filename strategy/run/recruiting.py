@@ -104,7 +104,7 @@ class Recruiter:
 
     async def restore_nodes(self) -> None:
         """Learn from the journal which nodes there were before a restart."""
-        self._met = await self._journal.call(self._journal.met)
+        self._met = await self._journal.call(self._journal.read_met)
         self._registry.restore_nodes(self._met)
 
     async def recruit(

@@ -305,7 +305,7 @@ class DealingServer(ServerMachine):
     def _sum_commitments(self, dealings: Iterable[_Taken]) -> list[Point] | None:
         """Add the commitments up; None where they cancel."""
         try:
-            return feldman.added([one.commitments for one in dealings])
+            return feldman.add_up([one.commitments for one in dealings])
         except DegenerateSumError:
             return None
 

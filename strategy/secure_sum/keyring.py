@@ -87,11 +87,11 @@ class SharedKey:
             name=self.name, key=bytes(self.public), evidence=self._evidence()
         )
 
-    def heard(self, member: str) -> None:
+    def note_opened(self, member: str) -> None:
         """Note that a member opened a sum."""
         self._failed.discard(member)
 
-    def failed(self, member: str) -> None:
+    def note_failed(self, member: str) -> None:
         """Note that a member could not be used."""
         self._failed.add(member)
 

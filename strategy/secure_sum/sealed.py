@@ -24,7 +24,7 @@ from wallflower.protocol.secure_sum.sealed.cipher import (
     decode,
     opening_place,
     sealed_context,
-    uncovered,
+    uncover,
 )
 from wallflower.protocol.secure_sum.sealed.committee import (
     UnprovedError,
@@ -202,7 +202,7 @@ class SealedServer(ServerMachine):
             return self._close_set()
         if len(self._answers) < self.key.threshold:
             for member in self._asked - self._answers.keys():
-                self.key.failed(member)
+                self.key.note_failed(member)
             if len(self._asked) < len(self.key.places):
                 return self._ask_members()
         return self._add_up()
@@ -278,9 +278,9 @@ class SealedServer(ServerMachine):
     def _add_up(self) -> Step:
         key = self.key
         for member in self._answers:
-            key.heard(member)
+            key.note_opened(member)
         for member in self.lost:
-            key.failed(member)
+            key.note_failed(member)
         if len(self._answers) < key.threshold:
             return self._void(
                 "too-few-openings",
@@ -294,7 +294,7 @@ class SealedServer(ServerMachine):
             for member in chosen[: key.threshold]
         }
         spec = self.opening.spec
-        found = decode(uncovered(self._sum.two, combine(shares)), self._low, self._high)
+        found = decode(uncover(self._sum.two, combine(shares)), self._low, self._high)
         if found is None:
             return self._void(
                 "sum-out-of-range",

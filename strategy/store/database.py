@@ -150,12 +150,12 @@ def repeats(
     """
 
     @functools.wraps(method)
-    def repeated(
+    def run_again(
         owner: Owner, /, *arguments: Arguments.args, **named: Arguments.kwargs
     ) -> Result:
         return owner.database.repeat(lambda: method(owner, *arguments, **named))
 
-    return repeated
+    return run_again
 
 
 class SqliteDatabase(Database):

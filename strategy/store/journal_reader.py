@@ -248,7 +248,7 @@ class JournalReader(Closing):
         with self._reading("a dealing"):
             return [dealing_from(row) for row in rows]
 
-    def met(self) -> dict[str, Met]:
+    def read_met(self) -> dict[str, Met]:
         """Return every node that ever described its users, with what it said last."""
         return {
             node_id: Met(*fields) for _, node_id, *fields in self.rows(sql.MEETINGS)
@@ -259,7 +259,7 @@ class JournalReader(Closing):
         most = self.config.privacy.max_participations
         often = self.count_participations()
         fully = sum(people for times, people in often.items() if times >= most)
-        return Askable.count(self.met(), fully)
+        return Askable.count(self.read_met(), fully)
 
     def used(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Return every invitation but those that were returned: cohort, node, users."""

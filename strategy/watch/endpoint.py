@@ -91,7 +91,7 @@ async def health_endpoint(
         with contextlib.suppress(OSError):
             await writer.wait_closed()
 
-    async def guarded(
+    async def serve_guarded(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
@@ -101,7 +101,7 @@ async def health_endpoint(
 
     try:
         server = await asyncio.start_server(
-            guarded, host or "127.0.0.1", int(port), limit=_MOST_HEADER_BYTES
+            serve_guarded, host or "127.0.0.1", int(port), limit=_MOST_HEADER_BYTES
         )
     except (OSError, ValueError) as error:
         raise UnavailableError(

@@ -49,7 +49,7 @@ METRICS = "WALLFLOWER_METRICS"
 
 
 @asynccontextmanager
-async def observed(
+async def observe_run(
     run_id: str,
     stats: GrpcServerStats | None = None,
     environment: Mapping[str, str] = os.environ,

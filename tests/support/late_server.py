@@ -74,7 +74,7 @@ def open_stream(port: int, version: ssl.TLSVersion) -> None:
 
 async def main() -> None:
     async with open_grpc_server(House()) as (grpc_server, port):
-        received: dict[str, object] = {"enforced": tls.enforced()}
+        received: dict[str, object] = {"enforced": tls.is_enforced()}
         for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
             grpc_server.stats.refused.clear()
             await asyncio.to_thread(open_stream, port, version)

@@ -109,7 +109,7 @@ def _app_files(name: str) -> dict[str, str]:
 
 
 def _files(name: str, rewards: str) -> dict[str, str]:
-    def filled(file: str) -> str:
+    def fill_in(file: str) -> str:
         text = (_FOLDER / file).read_text(encoding="utf-8").replace("@NAME@", name)
         source = "rewards.py" if rewards == "function" else "users.csv"
         text = text.replace("@SOURCE@", f"`{source}`")
@@ -117,11 +117,11 @@ def _files(name: str, rewards: str) -> dict[str, str]:
         return text.replace("@REWARDS@\n", _SOURCES[rewards])
 
     made = {
-        "experiment.toml": filled("experiment.toml"),
-        "README.md": filled("README.md"),
+        "experiment.toml": fill_in("experiment.toml"),
+        "README.md": fill_in("README.md"),
     }
     if rewards == "function":
-        return made | {"rewards.py": filled("rewards.py")}
+        return made | {"rewards.py": fill_in("rewards.py")}
     return made | {"users.csv": _people()}
 
 

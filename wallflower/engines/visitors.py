@@ -30,7 +30,7 @@ from wallflower.strategy.transport.grpc.host import (
     trustee_grpc,
 )
 from wallflower.strategy.transport.visitors.handler import visitor_trust
-from wallflower.strategy.watch.observing import observed
+from wallflower.strategy.watch.observing import observe_run
 from wallflower.strategy.watch.telemetry import fan_out
 
 TRUSTEES = "trustees"  # the folder of a run's invitations
@@ -71,7 +71,7 @@ async def run_visitors(job: EngineJob) -> None:
     ):
         async with (
             trustee_grpc(config, job.run_id, run_dir) as trustees,
-            observed(job.run_id, trustees.server.stats) as watch,
+            observe_run(job.run_id, trustees.server.stats) as watch,
         ):
             _write_invitations(run_dir / TRUSTEES, job.run_id, trustees.invited)
             orchestrator = VisitorOrchestrator(

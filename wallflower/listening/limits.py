@@ -58,7 +58,7 @@ class Blame:
         """How many networks are remembered."""
         return len(self._buckets)
 
-    def blocked(self, address: str, now: float) -> bool:
+    def is_blocked(self, address: str, now: float) -> bool:
         """Say whether a network has used up its refusals."""
         bucket = self._buckets.get(address)
         return bucket is not None and bucket.left(now) < 1

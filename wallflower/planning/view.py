@@ -305,7 +305,7 @@ def _lies(plan: Plan) -> str:
     first, last = plan.lies[0], plan.lies[-1]
     measured = plan.request.measured
 
-    def moved(effect: LieEffect) -> str:
+    def describe_move(effect: LieEffect) -> str:
         part = min(effect.proved, effect.trusted)
         if measured.is_default:
             return round_up(part, 3)
@@ -317,7 +317,8 @@ def _lies(plan: Plan) -> str:
         f"its group anywhere, up to {round_gap_up(first.trusted, measured)} away. "
         "Where they are proved (secure-sum.inputs, for a δ of 2⁻⁴⁰), one person counts "
         f"as at most {counts_as}: they move the mean of {first.people:,} people by "
-        f"{moved(first)} at most, of {last.people:,} by {moved(last)}; a node that "
+        f"{describe_move(first)} at most, of {last.people:,} by "
+        f"{describe_move(last)}; a node that "
         "speaks for u people, u times as far."
     )
 

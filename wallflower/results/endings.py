@@ -59,19 +59,19 @@ class RetiredArm:
         )
 
 
-def listed(parts: Sequence[str]) -> str:
+def join_words(parts: Sequence[str]) -> str:
     """Join words as a sentence does.
 
     Examples
     --------
-    >>> listed(["a", "b", "c"])
+    >>> join_words(["a", "b", "c"])
     'a, b and c'
     """
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def compared(views: Sequence[ArmView]) -> int:
+def count_compared(views: Sequence[ArmView]) -> int:
     """Count the arms that were left when the last one was retired by hand."""
     since = max(view.eliminated_in or 0 for view in views if view.retired)
     return sum(
@@ -84,7 +84,7 @@ def winner_meaning(
     winner: str, views: Sequence[ArmView], chance: str
 ) -> tuple[str, str]:
     """Say what the winner is the best of, and with what chance it is not."""
-    arms = compared(views)
+    arms = count_compared(views)
     if arms == 1:
         return (
             f"{winner} is the only arm left after a retirement by hand.",
@@ -115,7 +115,7 @@ def margin_meaning(
     margin = measured.with_unit(f"{float(stated.margin or 0):,.12g}")
     left = [stated.arms[view.arm].join(marks) for view in last.views if view.active]
     if last.finished == Ending.EQUAL:
-        headline = f"Any of {listed(left)} will do."
+        headline = f"Any of {join_words(left)} will do."
         meaning = f"None of them is better than another by {margin} or more."
         wrong = "that this is wrong, or that a better arm was dropped,"
     else:

@@ -14,7 +14,7 @@ from typing import Any
 
 from wallflower.protocol.numbers import counted
 from wallflower.results.cohorts import ALARM, AnswerRates, CohortRow, answer_rates
-from wallflower.results.endings import listed
+from wallflower.results.endings import join_words
 from wallflower.strategy.bandit.policy import Arm, ArmView, Ending
 from wallflower.strategy.bandit.spec import ELIMINATION
 from wallflower.strategy.bandit.worst_case import Interval, WorstCase
@@ -126,7 +126,7 @@ class MissingPeople:
                 f"{_people(self.void)} gave no sum; others replaced them. This assumes "
                 "that no cohort failed because of its people's outcomes."
             )
-        arms = listed([name.join(marks) for name in self.doubtful])
+        arms = join_words([name.join(marks) for name in self.doubtful])
         then = f"{arms} would still be in the race" if arms else "it would go on"
         return (
             f"{holds} among those who answered: {self.missing:,} of "

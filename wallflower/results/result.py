@@ -28,7 +28,7 @@ from wallflower.results.endings import (
     RetiredArm,
     StillNeeded,
     index_outcome,
-    listed,
+    join_words,
     margin_meaning,
     still_needed,
     summarize_promise,
@@ -202,7 +202,7 @@ class RunResult:
         """Say what was decided by hand, or nothing."""
         sentences = [f" {one.describe()}." for one in self.retired]
         if self.retiring and self.finished is None:
-            names = listed([f'"{name}"' for name in self.retiring])
+            names = join_words([f'"{name}"' for name in self.retiring])
             sentences.append(
                 f" When the round under way is over, {names} will be retired by hand."
             )

@@ -20,7 +20,7 @@ from wallflower.results.cohorts import UNDER_WAY
 from wallflower.results.endings import (
     RetiredArm,
     index_outcome,
-    listed,
+    join_words,
     margin_meaning,
     winner_meaning,
 )
@@ -112,7 +112,7 @@ def verdict(
     stand = f"{len(left)} of {len(names)} arms are left."
     learnt = (
         f"Out {'is' if len(fallen) == 1 else 'are'} "
-        f"{listed([f'“{row.arm}”' for row in fallen])}: {risk[0].lower()}{risk[1:]}"
+        f"{join_words([f'“{row.arm}”' for row in fallen])}: {risk[0].lower()}{risk[1:]}"
         if fallen
         else f"No arm {'is ruled out so far' if running else 'could be ruled out'}."
         if result.decides
@@ -139,7 +139,7 @@ def verdict(
         "undecided",
         "open",
         (
-            f"{listed(left)} cannot be told apart by what the people asked have "
+            f"{join_words(left)} cannot be told apart by what the people asked have "
             f"shown; the run ended because {why}.",
             *(() if stranded is None else (stranded.describe_end(),)),
             learnt,
@@ -176,7 +176,7 @@ def _without_a_round(
         (
             f"{result.void} of {counted(result.cohorts, 'cohort')} gave no sum. Of "
             f"{result.invited:,} people asked {result.invited - result.answered:,} are "
-            f"in none: {listed(why)}. Who was asked is not asked again.",
+            f"in none: {join_words(why)}. Who was asked is not asked again.",
             *by_hand,
         ),
     )

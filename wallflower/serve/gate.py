@@ -147,7 +147,7 @@ class CallerGate:
     def refusal(self, network: str) -> str | None:
         """Return why a caller is not listened to; their poll counts, if it is read."""
         now = self._clock()
-        if self._blame.blocked(network, now) or self._pace.blocked(network, now):
+        if self._blame.is_blocked(network, now) or self._pace.is_blocked(network, now):
             return TOO_FAST
         self._pace.add(network, now)
         return None

@@ -139,7 +139,7 @@ def combine(answers: Mapping[int, Point]) -> Point:
     )
 
 
-def uncovered(two: Point, mask: Point) -> Point | None:
+def uncover(two: Point, mask: Point) -> Point | None:
     """(Σ y)·G = ΣC₂ − s·ΣC₁, or None for infinity: a sum of 0."""
     try:
         return two - mask

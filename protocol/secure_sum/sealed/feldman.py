@@ -106,6 +106,6 @@ def check_length(body: bytes, threshold: int) -> None:
         )
 
 
-def added(columns: Sequence[Sequence[Point]]) -> list[Point]:
+def add_up(columns: Sequence[Sequence[Point]]) -> list[Point]:
     """Add polynomials' commitments up, coefficient by coefficient."""
     return [total(column) for column in zip(*columns, strict=True)]

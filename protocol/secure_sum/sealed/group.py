@@ -196,7 +196,7 @@ def vanishes(points: Sequence[Point]) -> bool:
     return _sum(points) is None
 
 
-def weighted(terms: Iterable[tuple[Point, int]]) -> list[Point]:
+def multiply_each(terms: Iterable[tuple[Point, int]]) -> list[Point]:
     """scalar·X for every pair, in variable time; zero scalars are left out."""
     return [times(point, scalar) for point, scalar in terms if scalar % ORDER]
 

@@ -49,13 +49,13 @@ from wallflower.protocol.secure_sum.sealed.group import (
     base,
     challenge_of,
     hashed_point,
+    multiply_each,
     random_scalar,
     read_scalar,
     scalar_bytes,
     times,
     total,
     vanishes,
-    weighted,
 )
 
 MOST_BITS = 48
@@ -208,7 +208,7 @@ def _holds(public: Point, equations: Sequence[_Equation]) -> bool:
     common = [(public, sum(one.public for one in equations))]
     common.append((blind, sum(one.blind for one in equations)))
     common += zip(nonces, by_bit, strict=True)
-    points = weighted(common)
+    points = multiply_each(common)
     generator = sum(one.generator for one in equations) % ORDER
     if generator:
         points.append(base(generator))
@@ -234,7 +234,7 @@ def _equation(public: Point, claim: Claim) -> _Equation:
     e = _challenge(public, sealed, allowed, claim.context, body)
     u1, u2, u3, u4 = (secrets.randbits(_WEIGHT_BITS) | 1 for _ in range(4))
     spread = sum(w * one for w, one in zip(allowed.weights, f, strict=True))
-    own = weighted(
+    own = multiply_each(
         (
             (bits_, u1 * e),
             (first, u1),

@@ -140,7 +140,7 @@ class NodeQueue:
         self._meet(instance, now)
         self.polling, self.left_at = polling, now
 
-    def unanswered(self, most_bytes: int) -> Iterator[Request]:
+    def list_unanswered(self, most_bytes: int) -> Iterator[Request]:
         """Return what a polling node is asked; it works until somebody gives up."""
         for pending in list(self._pending.values())[:MOST_GIVEN]:
             most_bytes -= len(pending.request.body) + len(pending.request.request_id)

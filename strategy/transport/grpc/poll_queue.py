@@ -151,7 +151,7 @@ class PollQueue:
             polling.prepared = {
                 one.request: one.answer for one in brought.prepared[:_MOST_PREPARED]
             }
-        for request in node_queue.unanswered(self._settings.most_bytes_out // 2):
+        for request in node_queue.list_unanswered(self._settings.most_bytes_out // 2):
             asked.requests.add(request_id=request.request_id, body=request.body)
         polling.next_s = self._pace()
         asked.next_ms = round(polling.next_s * 1000)

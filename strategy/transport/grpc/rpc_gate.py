@@ -84,7 +84,7 @@ class RpcGate:
         if not tls.is_current(context.auth_context()):
             return "tls-too-old"
         now = asyncio.get_running_loop().time()
-        return "too-fast" if self._blame.blocked(_network(context), now) else None
+        return "too-fast" if self._blame.is_blocked(_network(context), now) else None
 
     async def refuse(
         self, context: _Context, reason: str, hello: node_service_pb2.Hello | None
@@ -92,7 +92,7 @@ class RpcGate:
         """End a call, and take note of why; `hello` of those who showed a token."""
         now = asyncio.get_running_loop().time()
         caller = _network(context) if hello is None else _holder(hello)
-        if hello is None and self._blame.blocked(caller, now):
+        if hello is None and self._blame.is_blocked(caller, now):
             reason = "too-fast"
         self._stats.refused[reason] += 1
         if self._log_lines.take(now):  # whoever floods us must not flood the log
@@ -107,7 +107,7 @@ class RpcGate:
 
     def _require_patience(self, hello: node_service_pb2.Hello) -> None:
         now = asyncio.get_running_loop().time()
-        if self._blame.blocked(_holder(hello), now):
+        if self._blame.is_blocked(_holder(hello), now):
             raise RefusedError("too-fast")
 
 

@@ -132,7 +132,7 @@ def test_a_member_never_takes_a_sum_for_shares_of_which_fewer_may_count(
             feldman.read_commitments(one.commitments, threshold)
             for one in request.shares
         ]
-        point = feldman.share_point(feldman.added(columns), request.place)
+        point = feldman.share_point(feldman.add_up(columns), request.place)
         request.key = bytes(point)
 
     body = forged(ask.messages[member], wire.CheckRequest, tell)

@@ -287,9 +287,9 @@ def test_members_that_vanish_make_the_key_unusable_before_it_is_too_late() -> No
     assert key.usable(members[:4])  # 3 are needed, and one may vanish
     assert not key.usable(members[:3])
     for member in members[:-3]:
-        key.failed(member)
+        key.note_failed(member)
     assert not key.usable()
-    key.heard(members[0])
+    key.note_opened(members[0])
     assert key.usable()
 
 

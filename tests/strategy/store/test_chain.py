@@ -120,7 +120,7 @@ def test_nodes_met_users_returned_and_waits_are_part_of_the_chain(
             ("waiting", "2"),
         ]
         assert list(journal.breaks()) == []
-        assert journal.met() == {"n0": Met(5), "n1": Met(8, 3)}
+        assert journal.read_met() == {"n0": Met(5), "n1": Met(8, 3)}
         used = {(cohort_id, node) for cohort_id, node, _ in journal.used()}
     assert used == {("c1", "n0"), ("c1", "n1"), ("c2", "n0")}
 

@@ -60,7 +60,7 @@ def test_a_whole_run_is_read_back_and_its_chain_holds(
         assert states == ["summed", "void", "summed", "void"]
         assert journal.last_round() == finished(1)
         assert journal.cohorts()[0].result == summed("c1")
-        assert journal.met() == {"n0": Met(3, 1), "n1": Met(2)}
+        assert journal.read_met() == {"n0": Met(3, 1), "n1": Met(2)}
         assert journal.count_asked() == {"c1": 2, "c2": 1, "c3": 2, "c4": 2}
         assert journal.count_participations() == {1: 7}
         assert journal.count_invited()["c1"] == {"n0": 1, "n1": 1}

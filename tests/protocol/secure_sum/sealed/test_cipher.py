@@ -22,7 +22,7 @@ from wallflower.protocol.secure_sum.sealed.cipher import (
     shows_sender,
     statement,
     table_reach,
-    uncovered,
+    uncover,
 )
 from wallflower.protocol.secure_sum.sealed.group import (
     KeyPair,
@@ -45,7 +45,7 @@ def opened(values: list[int], threshold: int, places: list[int]) -> int | None:
     answers = {
         place: times(one, feldman.evaluate(coefficients, place)) for place in places
     }
-    return decode(uncovered(two, combine(answers)), -10_000, 10_000)
+    return decode(uncover(two, combine(answers)), -10_000, 10_000)
 
 
 @settings(max_examples=25, deadline=None)

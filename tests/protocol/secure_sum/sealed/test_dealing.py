@@ -81,7 +81,7 @@ def test_shares_of_several_dealers_add_up_to_a_key_that_t_members_make() -> None
         for weight, place in zip(lagrange(places), places, strict=True)
     )
     assert base(secret) == public
-    summed = feldman.added([d.check(TERMS) for d in dealings])
+    summed = feldman.add_up([d.check(TERMS) for d in dealings])
     assert feldman.share_point(summed, 3) == base(keys[3])
 
 

@@ -77,9 +77,9 @@ def test_blame_is_per_address_fades_and_is_bounded() -> None:
     blame = Blame(rate=1, burst=2, most_addresses=3)
     for _ in range(2):
         blame.add("a", 0.0)
-    assert blame.blocked("a", 0.0)
-    assert not blame.blocked("b", 0.0)
-    assert not blame.blocked("a", 1.5)
+    assert blame.is_blocked("a", 0.0)
+    assert not blame.is_blocked("b", 0.0)
+    assert not blame.is_blocked("a", 1.5)
     for number in range(100):
         blame.add(f"x{number}", 2.0)
     assert len(blame) == 3
