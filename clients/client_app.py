@@ -305,7 +305,7 @@ class _Nodes:
             raise RefusalError(
                 RefusalCode.NO_HOME,
                 f"a SuperNode with a {PARTITION} and no home would take its users' "
-                "terms, rewards and noise from the server; outside a simulation start "
+                "terms, rewards and noise from the server. Outside a simulation start "
                 f"it with --node-config '{HOME}=\"…\"'",
             )
         if name not in self._providers:

@@ -319,9 +319,8 @@ class Journal(JournalReader):
             recorded = self.config
         except ConfigError as error:
             raise JournalError(
-                f"{self.path} has a config that this program does not read ({error}): "
-                "go on with it, or look at it, by the version of Wallflower that began "
-                "it"
+                f"{self.path} has a config that this program does not read ({error}). "
+                "Use the version of Wallflower that began it"
             ) from None
         if config is not None and (changes := differences(recorded, config)):
             raise ConfigError(
