@@ -143,7 +143,7 @@ def test_a_run_whose_back_end_is_gone_is_refused_with_the_way_out(
         database.execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))
     database.commit()
     database.close()
-    with pytest.raises(JournalError, match="by the version of Wallflower") as caught:
+    with pytest.raises(JournalError, match="Use the version of Wallflower") as caught:
         look(run_dir)
     assert "one of secagg-plus, sealed, shuffle" in str(caught.value)
     assert "does not read" in str(caught.value)
