@@ -225,6 +225,7 @@ class Visitor:
         self._node = node
         self._policy = policy
         self._node.only_run = person.run_id
+        self._node.admission = person.admission
         self._node.polls = True  # holds no share of any key
 
     async def take_part(self, poll: Poll) -> Shown:

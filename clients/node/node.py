@@ -129,6 +129,7 @@ class Node:
         self.lost: Counter[str] = Counter()  # users not shown an arm, and refusals
         self.only_run: str | None = None  # of the server it is connected to
         self.polls = False  # comes to the gRPC server now and then, on no committee
+        self.admission = ""  # how its people come to a run; empty: known beforehand
         self._members = frozenset(users)
         if len(self._members) != len(self.users):
             raise InputError(
@@ -356,6 +357,13 @@ class Node:
         keep the contribution from being sent is looked at before anybody is charged.
         """
         spec = stage.spec
+        if spec.admission != self.admission:
+            # Of a seat's key fewer makers are asked for than of a key for known people.
+            raise RefusalError(
+                RefusalCode.BAD_COHORT,
+                f"people {_describe_coming(self.admission)}, in a cohort of people "
+                f"{_describe_coming(spec.admission)}",
+            )
         if spec.cohort_id in self._begun:
             raise RefusalError(
                 RefusalCode.COHORT_REPEATED,
@@ -427,6 +435,10 @@ class Node:
         self, spec: CohortSpec, mechanism: CohortMechanism, users: tuple[str, ...]
     ) -> Spend:
         return make_spend(self._parts.policy, self.node_id, spec, mechanism, users)
+
+
+def _describe_coming(admission: str) -> str:
+    return f"who arrive ({admission[:20]})" if admission else "known beforehand"
 
 
 def _check_run(spec: CohortSpec, run_id: str) -> None:

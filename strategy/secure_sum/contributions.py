@@ -146,6 +146,7 @@ class SeatTerms:
         self._context, self._payload = envelope.context, envelope.payload
         note = parse(SealRequest, envelope.payload).dealing
         self._public = Point.parse(note.key)
+        self.admission = spec.admission
         proved = spec.proved_inputs
         self._check = ContributionCheck(
             sealed_context(self._context, note.name),

@@ -173,6 +173,7 @@ class Arrivals:
             if terms is None:
                 continue  # the seats were closed in between
             node = make_node(self.setup, visitor, (visitor,), believed)
+            node.admission = terms.admission
             body = await node.handle(terms.request_for(visitor))
             contribution = terms.check_answer(visitor, body)
             await queue.store_answer(visitor, arrival, place.cohort_id, contribution)

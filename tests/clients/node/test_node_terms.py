@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
@@ -11,9 +12,23 @@ from pathlib import Path
 import pytest
 
 from tests.clients.node.test_node import cohort, dealt, play, site
+from tests.support.seated_sums import SeatedRun
+from wallflower.clients.consent import ClientPolicy
+from wallflower.clients.host.assemble import NodeSetup, make_node
+from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.rewards.source import Pull
+from wallflower.protocol.accounting.account import NOTHING
 from wallflower.protocol.errors import RandomnessError
-from wallflower.protocol.wire.node_pb2 import CohortStage, Offer, Refusal, Task
+from wallflower.protocol.wire.node_pb2 import (
+    CohortStage,
+    NodeAnswer,
+    NodeRequest,
+    Offer,
+    Refusal,
+    Task,
+)
 from wallflower.strategy.run.requests import Closings, CohortTraffic
+from wallflower.strategy.secure_sum.contributions import SeatTerms
 
 
 async def offered(tmp_path: Path, **terms: object) -> str | Refusal:
@@ -152,3 +167,41 @@ async def test_a_cohort_answered_before_a_restart_is_not_called_unused_after_it(
         _, refused = await play(there, again)
     assert set(refused.values()) == {"cohort-repeated"}
     assert again.returned == {}
+
+
+class Unasked:
+    """A source of outcomes that nobody may ask."""
+
+    async def pull(self, pull: Pull) -> Sequence[object]:
+        raise AssertionError("people were shown an arm")
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("admission", ["open", "invited", "enrolled"])
+async def test_people_known_beforehand_are_in_no_cohort_of_people_who_arrive(
+    tmp_path: Path, admission: str
+) -> None:
+    """A lying server needs five colluders to make a seat's key, however many nodes."""
+    lying = admission != "open"
+    run = SeatedRun(admission, lying=lying)
+    policy = ClientPolicy(
+        largest_epsilon=Fraction(100),
+        largest_total_epsilon=Fraction(10**9),
+        smallest_cohort=2,
+        smallest_floor_fraction=Fraction(0),
+        malicious_server=lying,
+        trustees=tuple(run.trustees),
+    )
+    identity = run.enrolment.identity("clinic", 2)
+    terms = SeatTerms(run.cohort().terms, run.trust).request_for("clinic")
+    request = NodeRequest.FromString(terms)
+    request.tasks[0].stage.users[:] = ["ann", "ben"]
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        setup = NodeSetup(policy, ledger, lambda _: Unasked(), lambda _: identity)
+        node = make_node(setup, "clinic", ["ann", "ben"], run.enrolment.trust)
+        body = await node.handle(request.SerializeToString())
+        [answer] = NodeAnswer.FromString(body).answers
+        assert answer.refusal.code == "bad-cohort"
+        assert await ledger.read_account("clinic", "ann") == NOTHING

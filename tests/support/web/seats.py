@@ -121,6 +121,7 @@ def _node(given: Values, ledger: Ledger, bits: BitSource) -> Node:
     )
     node = Node(visitor, [visitor], parts)
     node.only_run, node.polls = given["run"], True
+    node.admission = given["admission"]
     return node
 
 
