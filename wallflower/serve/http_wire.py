@@ -7,6 +7,7 @@ the handler is an error of the Connect protocol: a code and a fixed text, as JSO
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import json
 import logging
@@ -98,6 +99,7 @@ class HttpWire:
         self._gate = gate
         self._origins = frozenset(origin.encode("latin-1") for origin in origins)
         self._ready = ready
+        self._asking: asyncio.Future[bool] | None = None
 
     def app(self) -> ASGIApp:
         """Return the application for `server_config`.
@@ -126,7 +128,7 @@ class HttpWire:
         routes = [
             # For the 405 of other methods: a POST does not get here.
             Route(POLL_PATH, _healthz, methods=["POST"]),
-            Route(SCRIPT_PATH, _script),
+            Route(SCRIPT_PATH, self._script),
             Route("/healthz", _healthz),
             Route("/readyz", self._readyz),
         ]
@@ -203,9 +205,30 @@ class HttpWire:
         return bytes(body)
 
     async def _readyz(self, _request: Request) -> Response:
-        if await self._ready():
+        if await self._is_ready():
             return PlainTextResponse("ready\n")
         return PlainTextResponse("the store does not answer\n", 503)
+
+    async def _is_ready(self) -> bool:
+        """Ask the store once, however many strangers want to know at the same time."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(self._ready())
+        return await asyncio.shield(self._asking)
+
+    async def _script(self, request: Request) -> Response:
+        """Hand out the browser's client: the same bytes for everybody."""
+        peer = request.client.host if request.client else ""
+        caller = self._gate.caller(peer, _forwarded(request.scope))
+        if (why := self._gate.refusal(caller)) is not None:
+            self._polls.count_refusal(why)
+            return ConnectError("resource_exhausted", why).response()
+        if not _SCRIPT.is_file():
+            return PlainTextResponse("not built here: make web\n", 404)
+        body, tag = await asyncio.to_thread(_read_script, _SCRIPT.stat().st_mtime_ns)
+        headers = _HEADERS | {"Cache-Control": "no-cache", "ETag": tag}
+        if request.headers.get("if-none-match") == tag:
+            return Response(None, 304, headers)
+        return Response(body, 200, headers, "text/javascript")
 
 
 def _read_forwarded(scope: Scope) -> list[str]:
@@ -220,13 +243,8 @@ async def _healthz(_request: Request) -> Response:
     return PlainTextResponse("live\n")
 
 
-async def _script(request: Request) -> Response:
-    """Hand out the browser's client: the same bytes for everybody."""
-    if not _SCRIPT.is_file():
-        return PlainTextResponse("not built here: make web\n", 404)
-    body = await asyncio.to_thread(_SCRIPT.read_bytes)
-    tag = f'"{hashlib.sha256(body).hexdigest()}"'
-    headers = _HEADERS | {"Cache-Control": "no-cache", "ETag": tag}
-    if request.headers.get("if-none-match") == tag:
-        return Response(None, 304, headers)
-    return Response(body, 200, headers, "text/javascript")
+@functools.lru_cache(maxsize=1)
+def _read_script(_changed: int) -> tuple[bytes, str]:
+    """Return the script and its tag; it is read anew when it has changed."""
+    body = _SCRIPT.read_bytes()
+    return body, f'"{hashlib.sha256(body).hexdigest()}"'

@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -18,6 +19,7 @@ import uvicorn
 from prometheus_client import REGISTRY
 
 from wallflower.child import wait_for_parent_end
+from wallflower.listening.descriptors import streams_allowed
 from wallflower.protocol.errors import JournalError, UnavailableError, WallflowerError
 from wallflower.protocol.files.logs import installed_from, log_context
 from wallflower.serve.gate import CallerGate, VisitorLimits, read_proxies
@@ -33,7 +35,7 @@ from wallflower.strategy.transport.visitors.handler import VisitorHandler
 async def work(setup: WorkerSetup) -> None:
     """Serve until SIGTERM or the end of the parent."""
     run_dir = Path(setup.run_dir)
-    run, limits = read_run(run_dir), VisitorLimits()
+    run, limits = read_run(run_dir), limits_with_room(setup)
     with (
         log_context(run=run.run_id),
         SeatStore.open(run_dir) as store,
@@ -64,6 +66,16 @@ async def work(setup: WorkerSetup) -> None:
         finally:
             watching.cancel()
             await wire.close()
+
+
+def limits_with_room(setup: WorkerSetup) -> VisitorLimits:
+    """Return limits for which there are file descriptors; raise the process's own.
+
+    Where there are fewer than connections, one network takes the last of them.
+    """
+    limits, wires = VisitorLimits(), 2 if setup.grpc else 1
+    room = streams_allowed(wires * limits.most_connections)
+    return replace(limits, most_connections=room // wires)
 
 
 class _Server(uvicorn.Server):

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
+from tests.support.seat_server import SeatServer
 from tests.wallflower.serve.conftest import SHOP, OpenWires, Wires
 from wallflower.protocol.visitors import LARGEST_POLL
 from wallflower.protocol.wire.visitors_pb2 import VisitorReply
 from wallflower.serve import http_wire
-from wallflower.serve.gate import VisitorLimits
-from wallflower.serve.http_wire import POLL_PATH, SCRIPT_PATH
+from wallflower.serve.gate import CallerGate, VisitorLimits
+from wallflower.serve.http_wire import POLL_PATH, SCRIPT_PATH, HttpWire
+from wallflower.serve.polls import Polls, VisitorMetrics
 
 PROTO = {"content-type": "application/proto"}
 
@@ -273,3 +276,43 @@ async def test_the_script_is_the_same_bytes_for_every_website(
     assert found.headers["content-type"].startswith("text/javascript")
     assert found.headers["access-control-allow-origin"] == SHOP
     assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_whoever_asks_for_the_script_too_often_is_not_listened_to(
+    open_wires: OpenWires,
+) -> None:
+    """It is large, and a request for it is small."""
+    limits = VisitorLimits(polls_burst=3)
+    async with open_wires(limits) as wires, wires.client() as client:
+        seen = [(await client.get(SCRIPT_PATH)).status_code for _ in range(5)]
+        assert seen[3:] == [429, 429]
+        assert 429 not in seen[:3]
+        assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_however_many_ask_whether_it_is_ready_the_store_is_asked_once(
+    seat_server: SeatServer,
+) -> None:
+    asked, may_answer = 0, asyncio.Event()
+
+    async def ready() -> bool:
+        nonlocal asked
+        asked += 1
+        await may_answer.wait()
+        return True
+
+    limits = VisitorLimits()
+    gate = CallerGate(limits, (), lambda: 0.0)
+    polls = Polls(seat_server.worker(), VisitorMetrics(CollectorRegistry()), 1)
+    app = httpx.ASGITransport(HttpWire(polls, gate, [], ready).app())
+    async with httpx.AsyncClient(transport=app, base_url="http://worker") as client:
+        flood = [asyncio.create_task(client.get("/readyz")) for _ in range(20)]
+        gone = asyncio.create_task(client.get("/readyz"))
+        for _ in range(200):  # steps of the loop: all of them have asked
+            await asyncio.sleep(0)
+        gone.cancel()  # one who hangs up takes nobody's answer along
+        may_answer.set()
+        assert {reply.status_code for reply in await asyncio.gather(*flood)} == {200}
+        assert asked == 1
+        assert (await client.get("/readyz")).status_code == 200
+        assert asked == 2

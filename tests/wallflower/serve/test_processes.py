@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +17,16 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from tests.strategy.transport.grpc.test_descriptors import WITHOUT_THE_RIGHT
 from tests.support.run_fixtures import command, environment
 from tests.support.seat_server import SeatServer
 from tests.support.seated_sums import Person, SeatedRun
 from wallflower.cli import command_line
 from wallflower.clients.transport.visitor_calls import poll_by_grpc
+from wallflower.listening.descriptors import RESERVED
 from wallflower.protocol.errors import InputError, JournalError
 from wallflower.protocol.wire.visitors_pb2 import VisitorPoll, VisitorReply
+from wallflower.serve.gate import VisitorLimits
 from wallflower.serve.http_wire import POLL_PATH
 from wallflower.serve.setup import check_copy
 
@@ -150,6 +155,34 @@ def test_a_pointer_alone_is_not_orchestrated(tmp_path: Path) -> None:
 def test_a_run_that_is_not_there_is_not_served(tmp_path: Path) -> None:
     with pytest.raises(JournalError):
         serve(str(tmp_path / "nothing"))
+
+
+MANY, FEW = 9_000, 1_000
+ROOM = f"""
+import resource
+from wallflower.serve.worker import WorkerSetup, limits_with_room
+for soft, hard in ((300, {MANY}), (300, {FEW})):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    limits = limits_with_room(WorkerSetup("run", 3, grpc="127.0.0.1:0"))
+    print(limits.most_connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+
+
+@pytest.mark.slow  # a process that imports all of a worker
+def test_a_worker_takes_no_more_connections_than_it_has_descriptors_for() -> None:
+    """Else the last descriptor is a stranger's, however the places are shared."""
+    said = subprocess.run(
+        [*WITHOUT_THE_RIGHT, sys.executable, "-c", ROOM],
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    ).stdout
+    [enough, fewer] = [tuple(map(int, line.split())) for line in said.splitlines()]
+    wanted = VisitorLimits().most_connections
+    assert enough[0] == wanted
+    assert 2 * wanted + RESERVED < enough[1] <= MANY
+    assert 0 < 2 * fewer[0] <= FEW - RESERVED
+    assert fewer[1] == FEW
 
 
 def serve(*words: str) -> None:
