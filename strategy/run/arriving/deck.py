@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from wallflower.strategy.bandit.policy import Policy
 from wallflower.strategy.run.replay import RecordedFacts
+from wallflower.strategy.store.entries import VOID
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_register import SeatRegister
 from wallflower.strategy.store.seats import RUN_OVER, SeatedRecord, SeatRecord
@@ -58,14 +59,23 @@ def find_unfair_seats(evidence: RecordedFacts) -> Iterator[str]:
         for one in mine:
             if one.seats != evidence.specs[one.cohort_id].cohort_size:
                 yield f"{where}: cohort {one.cohort_id} has {one.seats} seats"
+        # Of an arm that was retired while a server was stopped, before the others.
+        ended = {
+            name
+            for name in names
+            if cohorts[name].state == VOID and cohorts[name].arm in evidence.retired
+        }
         if all(one.is_closed for one in mine):
-            yield from _unfair_deck(where, names, evidence.read_seats(names))
+            yield from _unfair_deck(where, names, evidence.read_seats(names), ended)
 
 
 def _unfair_deck(
-    where: str, cohort_ids: Sequence[str], seats: Iterable[SeatRecord]
+    where: str,
+    cohort_ids: Sequence[str],
+    seats: Iterable[SeatRecord],
+    ended: Set[str],
 ) -> Iterator[str]:
-    """Look at every block of a closed deck."""
+    """Look at every block of a closed deck; some cohorts `ended` before the others."""
     arms, everybody = len(cohort_ids), set[str]()
     block: list[str] = []
     taken, free, gaps = 0, 0, 0  # gaps: free seats before one that was taken
@@ -76,7 +86,7 @@ def _unfair_deck(
                 yield f"{where}: a block of its seats has an arm twice"
             block = []
         if seat.visitor is None:
-            free += 1
+            free += seat.cohort_id not in ended
             continue
         gaps = free
         taken += 1

@@ -17,7 +17,7 @@ from wallflower.strategy.config import (
 from wallflower.strategy.run.arriving.deck import find_unfair_seats
 from wallflower.strategy.run.arriving.seated_round import deck_source
 from wallflower.strategy.run.replay import RecordedFacts
-from wallflower.strategy.store.entries import CohortRecord
+from wallflower.strategy.store.entries import SUMMED, VOID, CohortRecord, Retirement
 from wallflower.strategy.store.seats import SeatCounts, SeatedRecord, SeatRecord
 
 # A cohort and who took the seat; "-" stayed free.
@@ -87,6 +87,22 @@ def test_a_fair_deck_raises_no_question() -> None:
 )
 def test_an_unfair_deck_is_named(seats: Sequence[str], problem: str) -> None:
     assert any(problem in found for found in find_unfair_seats(record(seats)))
+
+
+@pytest.mark.parametrize("retired", [False, True])
+def test_seats_stay_free_where_an_arm_was_retired_before_the_round_ended(
+    retired: bool,
+) -> None:
+    facts = record([seat for number in range(12) for seat in (f"a {number}", "b -")])
+    changed = dataclasses.replace(
+        facts,
+        cohorts=[
+            dataclasses.replace(one, state=VOID if one.arm == 1 else SUMMED)
+            for one in facts.cohorts
+        ],
+        retired={1: Retirement(1, 1, "too dear")} if retired else {},
+    )
+    assert bool(list(find_unfair_seats(changed))) != retired
 
 
 def test_two_cohorts_of_one_arm_are_no_deck() -> None:

@@ -412,6 +412,33 @@ async def test_a_retired_arm_gets_no_more_seats(tmp_path: Path) -> None:
 
 
 @in_virtual_time
+async def test_an_arm_may_be_retired_while_its_seats_are_open_and_no_server_runs(
+    tmp_path: Path,
+) -> None:
+    three = config(
+        experiment=ExperimentSettings("test", ("a", "b", "c"), horizon=150),
+        rewards=RewardSettings(means=(0.5, 0.5, 0.5)),
+    )
+    async with site(tmp_path, three) as there:
+
+        def die(event: Event) -> None:
+            if isinstance(event, events.CohortAsked):
+                raise _KilledError
+
+        there.react = die
+        with pytest.raises(_KilledError):
+            await there.operate()
+        retire_arm(str(there.run_dir), "c", "too dear")
+        there.react = lambda event: None
+        await there.run()
+        with Journal.read(there.run_dir) as journal:
+            seated = SeatRegister(journal.database).seated()
+        assert [one.counts.answered for one in seated][:2] == [30, 30]
+        assert seated[2].counts.free > 8  # of the same deck, the retired arm's
+        assert there.problems() == []
+
+
+@in_virtual_time
 async def test_a_run_that_ends_by_hand_while_it_is_stopped_gives_no_more_seats(
     tmp_path: Path,
 ) -> None:
