@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -56,15 +57,27 @@ class Wires:
 OpenWires = Callable[..., contextlib.AbstractAsyncContextManager[Wires]]
 
 
-@pytest.fixture(scope="package")
-def seated_run() -> SeatedRun:
-    return SeatedRun("open")
+@functools.cache
+def seated_run(admission: str) -> SeatedRun:
+    return SeatedRun(admission, lying=admission != "open")
 
 
 @pytest.fixture
-def seat_server(tmp_path: Path, seated_run: SeatedRun) -> Iterator[SeatServer]:
-    server = SeatServer(tmp_path / "run", seated_run)
-    server.open_round()
+def admission() -> str:
+    return "open"
+
+
+@pytest.fixture
+def store_url() -> str:
+    """The address of a database; empty for SQLite."""
+    return ""
+
+
+@pytest.fixture
+def seat_server(tmp_path: Path, admission: str, store_url: str) -> Iterator[SeatServer]:
+    run = seated_run(admission)
+    server = SeatServer(tmp_path / "run", run, store=store_url)
+    server.open_round(arms=1 if admission == "open" else 2)
     yield server
     server.close()
 
