@@ -82,6 +82,13 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
+def _without_port(text: str) -> str:
+    """Return the address in ``192.0.2.1:4711`` or ``[2001:db8::1]:4711``."""
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0] if text.count(":") == 1 else text
+
+
 class CallerGate:
     """Knows callers by their networks, and whom not to listen to.
 
@@ -141,7 +148,10 @@ class CallerGate:
         path = [part.strip() for value in forwarded for part in value.split(",")]
         address = peer
         while path and self.is_proxy(address):
-            address = path.pop()
+            before = _without_port(path.pop())
+            if _address(before) is None:
+                break  # anything could be written there: it is the proxy who calls
+            address = before
         return network_of(address)
 
     def refusal(self, network: str) -> str | None:
