@@ -48,7 +48,9 @@ from wallflower.strategy.run.arriving.orchestrator import VisitorOrchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.sections import VisitorSettings
 from wallflower.strategy.store.journal import Journal
+from wallflower.strategy.store.seat_sql import IS_ANY_FREE
 from wallflower.strategy.store.seat_store import SeatQueue, SeatStore
+from wallflower.strategy.store.seats import RUN_OVER
 from wallflower.strategy.store.spool import Spool
 from wallflower.strategy.transport.memory import MemoryTransport
 from wallflower.strategy.transport.visitors.handler import VisitorHandler, VisitorRun
@@ -57,8 +59,8 @@ RUN = "onboarding"
 ARMS = ("short-form", "long-form")
 PAGES = Path(__file__).parents[1] / "examples" / "web"
 _LOOK_S = 0.2
-# The demo: answers leave at the end of the window, headless people come by the dozen.
-_DEMO_WINDOW_S, _DEMO_AT_ONCE = 30.0, 20
+# The demo: answers leave at the end of the window; others come one by one.
+_DEMO_WINDOW_S, _DEMO_PAUSE_S = 30.0, 1.0
 _PLENTY = VisitorLimits(polls_per_s=10_000, polls_burst=100_000)
 
 
@@ -102,6 +104,17 @@ class Site:
         labels = {"event": "answer", "reason": ""}
         name = "wallflower_visitor_polls_total"
         return int(self.registry.get_sample_value(name, labels) or 0)
+
+    def refusals(self) -> int:
+        """Return how many calls and polls the worker refused."""
+        samples = [one for family in self.registry.collect() for one in family.samples]
+        refused = (
+            one.value
+            for one in samples
+            if one.name == "wallflower_visitor_refused_calls_total"
+            or one.labels.get("event") == "refused"
+        )
+        return int(sum(refused))
 
 
 @asynccontextmanager
@@ -159,8 +172,15 @@ async def serve_site(
             polls = Polls(handler, VisitorMetrics(site.registry), 256)
             app = HttpWire(polls, gate, [site.pages], _ready).app()
             async with _listening(server_config(app, gate)) as site.server:
+                running = _operate(config, run_dir, trustees, keys, stop)
+                operating = asyncio.create_task(running)
+                # Nobody finds a seat before the key is made.
+                free = False
+                while not (free or operating.done()):
+                    await asyncio.sleep(_LOOK_S)
+                    free = bool(store.database.rows(IS_ANY_FREE))
                 started(site)
-                await _operate(config, run_dir, trustees, keys, stop)
+                await operating
                 site.over.set()
                 await stop.wait()
 
@@ -213,7 +233,7 @@ class LiveSite:
     def __enter__(self) -> Site:
         """Wait until both ports listen."""
         self._thread.start()
-        assert self._up.wait(60), "the site does not come up"
+        assert self._up.wait(300), "the site does not come up"
         return self.site
 
     def __exit__(self, *_: object) -> None:
@@ -234,8 +254,17 @@ class LiveSite:
         await serve_site(self._config, self._folder, started, self._stop, self._pages)
 
 
+async def _fill(arrivals: Arrivals) -> None:
+    """Let people come, slowly enough for somebody to open a page and find a seat."""
+    reason = ""
+    while reason != RUN_OVER:
+        await asyncio.sleep(_DEMO_PAUSE_S)
+        reason = await arrivals.come_once()
+    print("The run is over: everybody is shown the winner now.", flush=True)
+
+
 async def _demo(seconds: float) -> None:
-    """Serve the site; devices without a browser fill most seats, slowly."""
+    """Serve the site; devices without a browser fill most seats."""
     stop = asyncio.Event()
     filling: list[asyncio.Task[None]] = []
 
@@ -245,8 +274,7 @@ async def _demo(seconds: float) -> None:
         if sys.stdout.isatty():
             webbrowser.open(site.pages)
         assert site.arrivals is not None
-        site.arrivals.pause_s = 2.0
-        filling.append(asyncio.create_task(site.arrivals.come(_DEMO_AT_ONCE)))
+        filling.append(asyncio.create_task(_fill(site.arrivals)))
 
     with tempfile.TemporaryDirectory() as folder:
         serving = asyncio.create_task(

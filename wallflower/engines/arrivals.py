@@ -149,34 +149,42 @@ class Arrivals:
     turned_away: int = 0
     pause_s: float = _PAUSE_S
     _terms: dict[str, SeatTerms] = field(default_factory=dict)
+    _queue: SeatQueue = field(init=False)
+    _believed: Trust | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Let all who are there at the same time share a queue."""
+        self._queue, self._believed = SeatQueue(self.store), self.setup.trust()
 
     async def come(self, at_once: int = _AT_ONCE) -> None:
         """Let people come until the run is over, so many at a time."""
-        queue, believed = SeatQueue(self.store), self.setup.trust()
         async with asyncio.TaskGroup() as group:
             for _ in range(at_once):
-                group.create_task(self._come(queue, believed))
+                group.create_task(self._come_again())
 
-    async def _come(self, queue: SeatQueue, believed: Trust | None) -> None:
-        while True:
-            visitor, arrival = secrets.token_hex(16), secrets.token_bytes(ARRIVAL_BYTES)
-            place = await queue.take_seat(visitor, arrival)
-            if isinstance(place, NoFreeSeat):
-                if place.reason == RUN_OVER:
-                    return
+    async def _come_again(self) -> None:
+        while (reason := await self.come_once()) != RUN_OVER:
+            if reason:
                 self.turned_away += 1
                 await asyncio.sleep(self.pause_s)
-                continue
-            if not self.answers(visitor, place):
-                continue
-            terms = self._read_terms(place.cohort_id)
-            if terms is None:
-                continue  # the seats were closed in between
-            node = make_node(self.setup, visitor, (visitor,), believed)
-            node.admission = terms.admission
-            body = await node.handle(terms.request_for(visitor))
-            contribution = terms.check_answer(visitor, body)
-            await queue.store_answer(visitor, arrival, place.cohort_id, contribution)
+
+    async def come_once(self) -> str:
+        """Let one person come; return why they had no seat, or nothing."""
+        visitor, arrival = secrets.token_hex(16), secrets.token_bytes(ARRIVAL_BYTES)
+        place = await self._queue.take_seat(visitor, arrival)
+        if isinstance(place, NoFreeSeat):
+            return place.reason
+        if not self.answers(visitor, place):
+            return ""
+        terms = self._read_terms(place.cohort_id)
+        if terms is None:
+            return ""  # the seats were closed in between
+        node = make_node(self.setup, visitor, (visitor,), self._believed)
+        node.admission = terms.admission
+        body = await node.handle(terms.request_for(visitor))
+        contribution = terms.check_answer(visitor, body)
+        await self._queue.store_answer(visitor, arrival, place.cohort_id, contribution)
+        return ""
 
     def _read_terms(self, cohort_id: str) -> SeatTerms | None:
         if cohort_id not in self._terms:

@@ -54,6 +54,7 @@ def test_people_in_chromium_finish_a_run_and_every_sum_is_exact(
             for one in Journal.read(site.run_dir).cohorts()
             if one.result is not None
         }
+        assert site.refusals() == 0
     assert len(results) >= 2
     assert results == {cohort: sums[cohort] for cohort in results}
 
