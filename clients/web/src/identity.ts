@@ -43,8 +43,8 @@ export function verifySignature(key: Uint8Array, signature: Uint8Array, message:
 export class Trust {
   constructor(
     private readonly enrolmentKey: Uint8Array,
+    private readonly revoked: ReadonlySet<bigint>,
     private readonly clock: () => number = () => Date.now() / 1000,
-    private readonly revoked: ReadonlySet<bigint> = new Set(),
   ) {}
 
   /** Return the certificate of `party`, or refuse it. */

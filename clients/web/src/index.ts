@@ -1,10 +1,10 @@
 /** Take part in a private experiment from a page: `join`, show the arm, `answer`. */
-import { compareTexts, fromHex, randomBytes, toHex } from "./bytes.js";
+import { compareTexts, equal, fromHex, randomBytes, toHex } from "./bytes.js";
 import { DEFAULT_RANGE, LONGEST_WINDOW_S, makeRange, placeInRange } from "./cohort.js";
 import { Contribution, inspectRequest, type Inspected, type Party } from "./contribution.js";
 import { InputError, Refusal } from "./errors.js";
 import { type Identity, readInvitation, Trust } from "./identity.js";
-import { chargeFor, spentSoFar } from "./ledger.js";
+import { chargeFor, priceFor, spentSoFar } from "./ledger.js";
 import { makePolicy, type PolicyOptions } from "./policy.js";
 import { answerPoll, arrivalPoll, type Caller, exchange, readNoSeat, send } from "./poll.js";
 import { type Arm, OpenSeat, type Seat } from "./seat.js";
@@ -30,6 +30,8 @@ export interface JoinOptions {
   admission?: "enrolled" | "invited" | "open";
   /** The enrolment key, 64 hex digits: with it a server that lies is withstood. */
   enrolmentKey?: string;
+  /** Serials of the certificates that are not believed any more (revoked.txt). */
+  revoked?: string[];
   /** What the person agreed to. */
   policy?: PolicyOptions;
   /** Range and unit of outcomes; from 0 to 1. */
@@ -47,8 +49,8 @@ export interface JoinOptions {
 
 /** Ask for a seat. Charges the ledger before it gives the arm; never throws for a refusal. */
 export async function join(options: JoinOptions): Promise<Seat> {
-  const setting = settingOf(options);
   try {
+    const setting = settingOf(options);
     const store = await BrowserStore.open();
     void navigator.storage?.persist?.();
     return await new Visitor(setting, store).arrive();
@@ -67,7 +69,7 @@ interface Setting {
 }
 
 function settingOf(options: JoinOptions): Setting {
-  const { enrolmentKey = "", range, window, ifUnknown = 0, run } = options;
+  const { enrolmentKey = "", revoked = [], range, window, ifUnknown = 0, run } = options;
   if (enrolmentKey && !/^[0-9a-f]{64}$/.test(enrolmentKey)) throw new InputError("enrolmentKey");
   if (window !== undefined && !(window > 0 && window <= LONGEST_WINDOW_S)) throw new InputError("window");
   if (!(ifUnknown >= 0 && ifUnknown <= 1)) throw new InputError("ifUnknown");
@@ -81,7 +83,7 @@ function settingOf(options: JoinOptions): Setting {
     range: range ? makeRange(range.low, range.high, range.unit) : DEFAULT_RANGE,
     windowMs: Math.ceil((window ?? 0) * 1000),
     identity,
-    trust: enrolmentKey ? new Trust(fromHex(enrolmentKey)) : undefined,
+    trust: enrolmentKey ? new Trust(fromHex(enrolmentKey), new Set(revoked.map(BigInt))) : undefined,
   };
   return { options, identity, party, ifUnknown };
 }
@@ -168,7 +170,7 @@ class Visitor {
     }
     if (!reply?.seat) return unmeasured(null, "unreachable");
     const { request, arms } = reply.seat;
-    return this.open({ ...progress, request, arms, openedAt: Date.now(), stage: "open" });
+    return this.open({ ...progress, request, arms, openedAt: Date.now(), stage: "open", resumes: this.resumes });
   }
 
   /** Check the seat whole, charge the ledger, and only then show the arm. */
@@ -179,10 +181,13 @@ class Visitor {
       const contribution = new Contribution(inspected, party);
       progress.arm = inspected.spec.arm;
       progress.armName = inspected.spec.armName;
+      await this.store.transact(this.run, (state) => {
+        return [undefined, { price: priceFor(inspected, party.policy, state, Date.now()) }];
+      });
       const spent = await this.store.transact(this.run, (state) => {
-        const entry = chargeFor(inspected, party.policy, state, Date.now());
-        const all = [...state.spends, entry.spend];
-        return [spentSoFar(all, party.policy)?.toNumber() ?? null, { entry, progress }];
+        const spend = chargeFor(inspected, party.policy, state, Date.now());
+        const all = [...state.spends, spend];
+        return [spentSoFar(all, party.policy)?.toNumber() ?? null, { spend, progress }];
       });
       const { windowMs } = party;
       const left = () => (windowMs ? this.leftOf(progress) : IMMEDIATE_MS);
@@ -201,14 +206,14 @@ class Visitor {
   }
 
   /**
-   * Go on with a seat that another page took: only where leaving a page sends nothing. Else its
+   * Go on with a seat that another page took: only where leaving both sends nothing. Else its
    * answer may have left already, and a second one would tell the difference of two outcomes.
    */
   private async reopen(progress: Progress, arm: Arm): Promise<Seat> {
-    const { party, options } = this.setting;
+    const { party } = this.setting;
     const { held } = await navigator.locks.query();
     if (held?.some((lock) => lock.name === this.answering)) return unmeasured(arm, "another-tab");
-    if (options.leaving !== "resume") return this.decline(progress, "page-left");
+    if (!progress.resumes || !this.resumes) return this.decline(progress, "page-left");
     const left = party.windowMs ? this.settled(progress) : () => IMMEDIATE_MS;
     const spent = await this.store.transact(this.run, ({ spends }) => {
       return [spentSoFar(spends, party.policy)?.toNumber() ?? null, {}];
@@ -222,6 +227,10 @@ class Visitor {
       if (!(error instanceof Refusal)) throw error;
       return this.decline(progress, error.code);
     }
+  }
+
+  private get resumes(): boolean {
+    return this.setting.options.leaving === "resume";
   }
 
   private get answering(): string {
@@ -241,20 +250,34 @@ class Visitor {
       spent,
       windowMs: party.windowMs,
       leftMs: left(),
-      resumes: options.leaving === "resume",
+      resumes: this.resumes,
       seal: (outcome) => contribution.answer(placeInRange(party.range, outcome, ifUnknown)),
-      keep: (answered) => this.store.transact(this.run, () => [undefined, { progress: answered }]),
+      keep: (answered) => this.keep(answered),
       deliver: (answered) => this.deliver(answered),
-      hurry: (answered) => send(options.server, answerPoll(this.caller(answered), answered.answer)),
+      hurry: async (answered) => {
+        const poll = answerPoll(this.caller(answered), answered.answer);
+        if (!this.store.lost) await send(options.server, poll);
+      },
       arm: { number: inspected.spec.arm, name: inspected.spec.armName },
     });
     await new Promise<void>((held) => {
-      void navigator.locks.request(this.answering, () => {
+      const answered = navigator.locks.request(this.answering, () => {
         held();
         return seat.finished;
       });
+      // A browser may take the lock away from a page that it sets aside: see `keep`.
+      answered.catch(() => held());
     });
     return seat;
+  }
+
+  /** Write the end of a seat, unless another page was first: one answer ever leaves. */
+  private keep(answered: Progress): Promise<void> {
+    return this.store.transact(this.run, ({ progress: known }) => {
+      const same = known && equal(known.arrival, answered.arrival);
+      if (same && known.stage !== "open") throw new Refusal("cohort-already-answered");
+      return [undefined, { progress: answered }];
+    });
   }
 
   /** Send the one answer until the server says what became of it. */
@@ -286,7 +309,7 @@ function newProgress(run: string, visitor: string): Progress {
   const none = new Uint8Array();
   return {
     run, visitor, arrival: randomBytes(16), stage: "arriving", arm: 0, armName: "", reason: "",
-    request: none, arms: [], answer: none, openedAt: 0,
+    request: none, arms: [], answer: none, openedAt: 0, resumes: false,
   };
 }
 

@@ -31,10 +31,29 @@ export interface Accounts {
   prices: StoredPrice[];
 }
 
-/** What taking a seat writes. */
-export interface Entry {
-  spend: StoredSpend;
-  price: StoredPrice | undefined; // where the run had none
+/**
+ * Return a run's price where it has none yet. It is written before anything else is looked at:
+ * a person who cannot pay many prices would tell what they have left.
+ */
+export function priceFor(
+  inspected: Inspected,
+  policy: Policy,
+  { prices }: Accounts,
+  now: number,
+): StoredPrice | undefined {
+  const { runId: run } = inspected.spec;
+  const price = priceOf(inspected, policy);
+  const known = prices.find((one) => one.run === run);
+  if (known) {
+    if (!sameAmount(read(known), price)) throw new TermsRefusal("price-changed");
+    return undefined;
+  }
+  checkPrices(prices, price, policy.largestPrices, now);
+  return { run, at: now, ...write(price) };
+}
+
+function priceOf(inspected: Inspected, { smallestCohort }: Policy): Cost {
+  return largestCost(costOf(inspected), inspected.mechanism.epsilon, smallestCohort);
 }
 
 /** Return what must be written before the arm is shown; refuses what was not agreed to. */
@@ -43,24 +62,14 @@ export function chargeFor(
   policy: Policy,
   accounts: Accounts,
   now: number,
-): Entry {
-  const { spec, mechanism } = inspected;
-  const [run, cohort] = [spec.runId, spec.cohortId];
-  const cost = costOf(inspected);
-  const price = largestCost(cost, mechanism.epsilon, policy.smallestCohort);
-  const known = accounts.prices.find((one) => one.run === run);
-  if (known) {
-    if (!sameAmount(read(known), price)) throw new TermsRefusal("price-changed");
-  } else checkPrices(accounts.prices, price, policy.largestPrices, now);
+): StoredSpend {
+  const { runId: run, cohortId: cohort } = inspected.spec;
   const before = accounts.spends.filter((one) => one.run === run);
   if (before.some((one) => one.cohort === cohort)) throw new Refusal("cohort-repeated");
   if (inspected.capacity < 1n) throw new Refusal("beyond-capacity");
   if (before.length >= policy.largestParticipations) throw new Refusal("user-repeated");
-  checkBudget(accounts.spends, price, policy);
-  return {
-    spend: { run, cohort, at: now, ...write(cost) },
-    price: known ? undefined : { run, at: now, ...write(price) },
-  };
+  checkBudget(accounts.spends, priceOf(inspected, policy), policy);
+  return { run, cohort, at: now, ...write(costOf(inspected)) };
 }
 
 /** What the person spent so far at the policy's δ; undefined: no bound. */

@@ -1,5 +1,5 @@
 /** A seat whose arm is shown: it gives one answer, at a time that no outcome decides. */
-import { Refusal } from "./errors.js";
+import { InputError, Refusal } from "./errors.js";
 import type { Progress } from "./store.js";
 
 export interface Arm {
@@ -16,7 +16,7 @@ export interface Seat {
   readonly reason: string;
   /** ε that this browser spent so far, this seat included, at the policy's δ. */
   readonly spent: number | null;
-  /** State the outcome, once. Resolves to "taken", or to why it is in no sum. */
+  /** State the outcome, once; NaN: not known. Resolves to "taken", or to why it is in no sum. */
   answer(outcome: number): Promise<string>;
 }
 
@@ -61,6 +61,7 @@ export class OpenSeat implements Seat {
   }
 
   answer(outcome: number): Promise<string> {
+    if (typeof outcome !== "number") return Promise.reject(new InputError("an outcome is no number"));
     if (this.outcome === undefined && !this.given) {
       this.outcome = outcome;
       this.prepared = undefined;
@@ -77,8 +78,8 @@ export class OpenSeat implements Seat {
     try {
       this.prepared ??= this.outside.seal(this.outcome);
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
-      this.prepared = error;
+      // Whatever fails, such as the platform's generator: the page goes on, and nothing leaves.
+      this.prepared = error instanceof Refusal ? error : new Refusal("not-possible");
     }
     return this.prepared;
   }

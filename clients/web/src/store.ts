@@ -1,6 +1,6 @@
 /** The ledger's place: IndexedDB, every change in one transaction that is on the disk when it ends. */
 import { Refusal } from "./errors.js";
-import type { Accounts, Entry } from "./ledger.js";
+import type { Accounts, StoredPrice, StoredSpend } from "./ledger.js";
 
 /** How far this browser came in a run; a new page goes on from here. */
 export interface Progress {
@@ -19,6 +19,7 @@ export interface Progress {
   arms: string[];
   answer: Uint8Array;
   openedAt: number;
+  resumes: boolean; // leaving the page that took the seat sends nothing
 }
 
 export interface State extends Accounts {
@@ -26,13 +27,16 @@ export interface State extends Accounts {
 }
 
 export interface Change {
-  entry?: Entry;
+  price?: StoredPrice | undefined;
+  spend?: StoredSpend;
   progress?: Progress;
 }
 
 export interface Store {
   /** Look and write in one transaction; what `decide` throws undoes nothing and is thrown. */
   transact<T>(run: string, decide: (state: State) => [T, Change]): Promise<T>;
+  /** Whether it was deleted since this page opened it: nothing is written any more. */
+  readonly lost: boolean;
 }
 
 export const UNAVAILABLE = "ledger-unavailable";
@@ -40,7 +44,15 @@ const NAME = "wallflower";
 const [SPENDS, PRICES, RUNS] = ["spends", "prices", "runs"];
 
 export class BrowserStore implements Store {
-  private constructor(private readonly database: IDBDatabase) {}
+  lost = false;
+
+  private constructor(private readonly database: IDBDatabase) {
+    // Whoever deletes the ledger need not wait for this page.
+    database.onclose = database.onversionchange = () => {
+      this.lost = true;
+      database.close();
+    };
+  }
 
   static async open(): Promise<BrowserStore> {
     try {
@@ -51,10 +63,7 @@ export class BrowserStore implements Store {
         opening.result.createObjectStore(PRICES!, { keyPath: "run" });
         opening.result.createObjectStore(RUNS!, { keyPath: "run" });
       };
-      const database = await done(opening);
-      // Whoever deletes the ledger need not wait for this page; nothing is written any more.
-      database.onversionchange = () => database.close();
-      return new BrowserStore(database);
+      return new BrowserStore(await done(opening));
     } catch {
       throw new Refusal(UNAVAILABLE, "this browser keeps no IndexedDB for the page");
     }
@@ -77,8 +86,8 @@ export class BrowserStore implements Store {
           let change: Change;
           [result, change] = decide({ spends: spent, prices: priced, progress });
           // `add`: a second spend for a cohort fails, whatever was decided.
-          if (change.entry) spends!.add(change.entry.spend);
-          if (change.entry?.price) prices!.add(change.entry.price);
+          if (change.spend) spends!.add(change.spend);
+          if (change.price) prices!.add(change.price);
           if (change.progress) runs!.put(change.progress);
         } catch (error) {
           failure = error;

@@ -7,7 +7,7 @@ import { InputError, Refusal } from "../src/errors.js";
 import { CohortSpec } from "../src/gen/messages.js";
 import { readPoint } from "../src/group.js";
 import { readInvitation, Trust } from "../src/identity.js";
-import { chargeFor, type StoredPrice, type StoredSpend } from "../src/ledger.js";
+import { chargeFor, priceFor, type StoredPrice, type StoredSpend } from "../src/ledger.js";
 import { type Law, thresholds } from "../src/laws.js";
 import { mechanismOf, truncationBound } from "../src/mechanism.js";
 import { makePolicy } from "../src/policy.js";
@@ -68,7 +68,8 @@ function costOf({ kind, epsilon, precision, delta }: Values): Cost {
 }
 
 export function partyOf(given: Values): Party {
-  const { enrolmentKey, invitation, range } = given;
+  const { enrolmentKey, invitation, range, revoked = [] } = given;
+  const serials = new Set<bigint>(revoked.map(BigInt));
   return {
     name: given.visitor,
     run: given.run,
@@ -77,7 +78,7 @@ export function partyOf(given: Values): Party {
     range: range ? makeRange(range[0], range[1], range[2]) : DEFAULT_RANGE,
     windowMs: given.windowMs,
     identity: invitation ? readInvitation(invitation) : undefined,
-    trust: enrolmentKey ? new Trust(fromHex(enrolmentKey), () => given.now) : undefined,
+    trust: enrolmentKey ? new Trust(fromHex(enrolmentKey), serials, () => given.now) : undefined,
   };
 }
 
@@ -95,6 +96,7 @@ export function codeOf(given: Values): string {
   }
   try {
     const inspected = inspectRequest(fromHex(given.request), given.arms, party);
+    priceFor(inspected, party.policy, { spends, prices }, now);
     chargeFor(inspected, party.policy, { spends, prices }, now);
     return "accepted";
   } catch (error) {

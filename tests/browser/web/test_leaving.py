@@ -99,3 +99,27 @@ def test_a_call_for_a_seat_takes_no_longer_than_a_page_can_wait(
     assert join(page, live)["measured"]
     (longest,) = page.evaluate("limits")
     assert longest <= 8000
+
+
+@pytest.mark.parametrize("invitation", ["x", "no invitation", "A" * 300])
+def test_a_link_that_was_cut_short_leaves_the_page_as_everybody_sees_it(
+    new_page: Callable[..., Any], live: Site, invitation: str
+) -> None:
+    page = new_page()
+    polls = posted(page)
+    found = join(page, live, invitation=invitation)
+    assert (found["arm"], found["reason"]) == (None, "malformed-message")
+    assert polls == []
+
+
+def test_an_outcome_that_is_no_number_is_a_mistake_of_the_page(
+    new_page: Callable[..., Any], live: Site
+) -> None:
+    """The text of a form's field would count as unknown, and nobody would notice."""
+    page = new_page()
+    assert join(page, live)["measured"]
+    polls = posted(page)
+    told = "() => seat.answer('1').catch((error) => error.message)"
+    assert "no number" in page.evaluate(told)
+    assert polls == []
+    assert page.evaluate("seat.answer(1)") == "taken"

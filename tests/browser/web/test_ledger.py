@@ -69,6 +69,84 @@ def test_a_ledger_that_is_deleted_in_the_middle_lets_no_answer_leave(
     assert polls == []
 
 
+def test_a_page_that_is_left_after_the_ledger_was_deleted_sends_nothing(
+    new_page: Callable[..., Any], live: Site
+) -> None:
+    page = new_page()
+    assert join(page, live)["measured"]
+    page.evaluate(CLEAR)
+    before = live.answers()
+    page.goto(f"{live.pages}/site.css?next")
+    assert join(page, live)["measured"]  # as somebody new
+    assert page.evaluate("seat.answer(1)") == "taken"
+    assert live.answers() == before + 1
+
+
+# A browser may release the locks of a page that it keeps for its "back" button.
+STEAL = """async () => {
+  const { held } = await navigator.locks.query();
+  const { name } = held.find((lock) => lock.name.endsWith("answer"));
+  await navigator.locks.request(name, { steal: true }, () => undefined);
+}"""
+
+
+def test_a_page_that_lost_its_lock_gives_no_second_answer(
+    new_page: Callable[..., Any], live: Site
+) -> None:
+    page = new_page()
+    options = {"window": 60, "leaving": "resume"}
+    assert join(page, live, **options)["measured"]
+    other = new_page(page.context)
+    other.evaluate(STEAL)
+    assert join(other, live, **options)["measured"]
+    other.evaluate("() => { void seat.answer(1); }")
+    wait_until(other, lambda: other.evaluate(STORED)["runs"][0]["stage"] == "answered")
+    polls = posted(page)
+    assert page.evaluate("seat.answer(0)") == "cohort-already-answered"
+    assert polls == []
+    assert other.evaluate(STORED)["runs"][0]["stage"] == "answered"
+
+
+def test_a_page_that_may_have_answered_is_not_gone_on_with(
+    new_page: Callable[..., Any], live: Site
+) -> None:
+    """Its answer left when the page did, but the disk knows nothing of it."""
+    page, before = new_page(), live.answers()
+    first = join(page, live, window=60)
+    page.evaluate(
+        "() => { IDBObjectStore.prototype.put = () => { throw new Error(); } }"
+    )
+    page.goto(f"{live.pages}/site.css?next")
+    wait_until(page, lambda: live.answers() == before + 1 and not held(page))
+    assert page.evaluate(STORED)["runs"][0]["stage"] == "open"
+    found = join(page, live, window=60, leaving="resume")
+    assert found["arm"] == first["arm"]
+    assert (found["measured"], found["reason"]) == (False, "page-left")
+
+
+def test_a_price_that_is_refused_is_written_down(
+    new_page: Callable[..., Any], live: Site
+) -> None:
+    """Else a server could ask at one price after the other what a person has left."""
+    page = new_page()
+    found = join(page, live, policy={"largestTotalEpsilon": "1/2"})
+    assert (found["measured"], found["reason"]) == (False, "budget-exceeded")
+    stored = page.evaluate(STORED)
+    assert (stored["spends"], stored["prices"]) == (0, 1)
+
+
+def test_where_randomness_fails_nothing_leaves(
+    new_page: Callable[..., Any], live: Site
+) -> None:
+    page = new_page()
+    assert join(page, live)["measured"]
+    polls = posted(page)
+    page.evaluate("() => { crypto.getRandomValues = () => { throw new Error(); }; }")
+    assert page.evaluate("seat.answer(1)") == "not-possible"
+    assert polls == []
+    assert page.evaluate(STORED)["runs"][0]["stage"] == "closed"
+
+
 def test_noise_and_secrets_come_from_the_platforms_generator(
     new_page: Callable[..., Any], live: Site
 ) -> None:
@@ -176,10 +254,11 @@ def test_cleared_storage_makes_somebody_new_where_anybody_may_come(
     assert other.evaluate(STORED)["runs"][0]["visitor"] != before
 
 
+@pytest.mark.parametrize("off", [-3600e3, 3600e3])
 def test_a_clock_an_hour_off_changes_nothing(
-    new_page: Callable[..., Any], live: Site
+    new_page: Callable[..., Any], live: Site, off: float
 ) -> None:
     page = new_page()
-    page.evaluate("() => { const now = Date.now; Date.now = () => now() - 3600e3; }")
+    page.evaluate(f"() => {{ const now = Date.now; Date.now = () => now() + {off}; }}")
     assert join(page, live)["measured"]
     assert page.evaluate("seat.answer(1)") == "taken"

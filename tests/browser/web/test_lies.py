@@ -44,7 +44,7 @@ def lies() -> list[Values]:
 
 def options_of(given: Values) -> Values:
     """Return what the page of a case calls `join` with."""
-    names = ("run", "invitation", "policy", "admission", "enrolmentKey")
+    names = ("run", "invitation", "policy", "admission", "enrolmentKey", "revoked")
     options = {name: given[name] for name in names if given[name]}
     if given["range"]:
         options["range"] = dict(

@@ -12,6 +12,7 @@ from typing import Any
 from tests.support.seated_sums import ARMS, RUN, SeatedRun
 from tests.support.secure_sums import NOW, names
 from wallflower.protocol.cohort import to_rational
+from wallflower.protocol.identity.enrolment import Certificate
 from wallflower.protocol.privacy.honest_floor import cohort_floor
 from wallflower.protocol.privacy.mechanism import mechanism_named
 from wallflower.protocol.secure_sum.context import unwrap, wrap
@@ -101,6 +102,7 @@ def honest_seat(dice: Dice) -> tuple[Values, SeatedRun, CohortSpec, DealingNote]
         "admission": run.admission,
         "invitation": invitation,
         "enrolmentKey": run.enrolment.key.public_key.hex() if lying else None,
+        "revoked": ["0"],
         "policy": {"largestTotalEpsilon": "20"} if dice.random() < 0.8 else {},
         "range": None,
         "windowMs": 0,
@@ -266,7 +268,11 @@ def _change_history(dice: Dice, given: Values, spec: CohortSpec) -> str:
     return name
 
 
-def _change_note(dice: Dice, note: DealingNote) -> str:
+def _revoke(given: Values, certificate: bytes) -> None:
+    given["revoked"] = [str(Certificate.from_bytes(certificate).serial)]
+
+
+def _change_note(dice: Dice, given: Values, note: DealingNote) -> str:
     evidence = DealingEvidence.FromString(note.evidence)
     committee = DealtCommittee.FromString(evidence.committee)
     accepted = evidence.accepted
@@ -302,6 +308,7 @@ def _change_note(dice: Dice, note: DealingNote) -> str:
             "dealer-certificate-of-another": lambda: setattr(
                 one, "certificate", accepted[0].certificate
             ),
+            "dealer-certificate-revoked": lambda: _revoke(given, one.certificate),
             "dealer-certificate-too-long": lambda: setattr(
                 one, "certificate", dice.randbytes(1025)
             ),
@@ -402,7 +409,7 @@ def draw_seat(dice: Dice) -> Values:
     elif kind == 4:
         why = _change_history(dice, given, spec)
     elif kind == 5:
-        why = _change_note(dice, note)
+        why = _change_note(dice, given, note)
     request = request_of(spec, note, given["visitor"])
     if kind == 6:
         why = _change_request(dice, request, given["visitor"])

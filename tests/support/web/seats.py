@@ -101,7 +101,8 @@ async def _remember(ledger: Ledger, given: Values) -> None:
 def _node(given: Values, ledger: Ledger, bits: BitSource) -> Node:
     key, agreed = given["enrolmentKey"], given["range"]
     policy, visitor, now = policy_of(given), given["visitor"], given["now"]
-    trust = Trust(bytes.fromhex(key), lambda: now) if key else None
+    revoked = frozenset(map(int, given.get("revoked", [])))
+    trust = Trust(bytes.fromhex(key), lambda: now, revoked) if key else None
     identity = _identity(given)
     certificate = None if identity is None else identity.certificate
     sessions = SessionFactory(visitor, policy, identity, trust)
