@@ -7,7 +7,7 @@ export async function take(options = {}) {
   const arm = seat.arm?.name ?? "short-form";
   document.documentElement.dataset.arm = arm;
   document.getElementById("note").textContent = seat.measured
-    ? `You count in this test. This browser has spent ε = ${seat.spent} so far.`
+    ? `You count in this test. This browser has spent ε = ${seat.spent} so far.`
     : `You see the page as everybody does; nothing is measured (${seat.reason}).`;
   return { arm, seat };
 }
