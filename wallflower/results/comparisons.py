@@ -16,11 +16,13 @@ from typing import Any
 from wallflower.protocol.numbers import round_up
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.strategy.bandit.differences import Ends, PairRegion
-from wallflower.strategy.bandit.policy import Arm, ArmView
+from wallflower.strategy.bandit.policy import Arm, ArmView, Ending
 from wallflower.strategy.bandit.worst_case import Pair, WorstCase
 from wallflower.strategy.config import ExperimentConfig
 
 NOT_BOUNDED = "not bounded"
+WITHIN = "within the margin"
+_SETTLED = {"equal": WITHIN, "futile": "not better by the margin"}
 # A lift beyond this says no more than that there is no upper end.
 _LARGEST_LIFT = 1000.0
 
@@ -39,6 +41,9 @@ class Comparison:
     lift_lower, lift_upper : its interval; None where that side is not bounded, because
         the other mean may be 0.
     is_out : the sums put the arm out, which leaves it behind the best arm.
+    settled_by : the ending that says what the interval leaves open, if one does:
+        ``equal`` (neither is better by the margin) or ``futile`` (the arm does not beat
+        control by the margin).
     """
 
     arm: str
@@ -52,6 +57,7 @@ class Comparison:
     lift_lower: float | None
     lift_upper: float | None
     is_out: bool = False
+    settled_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,8 @@ class Comparisons:
             "once. So it is shorter than the two arms’ intervals suggest: these may "
             "overlap although one arm is surely better. An arm is out when its test "
             "against one better arm is sure; the intervals here are about every pair "
-            "at once, so one may still touch 0."
+            "at once, so one may still touch 0"
+            f"{' or reach beyond the margin' if self.margin is not None else ''}."
         )
 
 
@@ -113,9 +120,12 @@ def compare_arms(
     config: ExperimentConfig,
     views: Sequence[ArmView],
     worst: WorstCase,
-    winner: str | None,
+    finished: str | None,
 ) -> Comparisons | None:
-    """Compare every arm with control and with the leader; None before any sum."""
+    """Compare every arm with control and with the leader; None before any sum.
+
+    `finished` says why the experiment is over, if it is.
+    """
     names, measured = config.experiment.arms, config.reward_range
     racing = {
         view.arm: view.estimate
@@ -125,22 +135,30 @@ def compare_arms(
     if not racing:
         return None
     leader = max(racing, key=lambda arm: racing[arm])
-    if winner is not None:
-        leader = names.index(winner)
 
     out = {view.arm for view in views if not (view.active or view.retired)}
+
+    def ending_of(arm: Arm, other: Arm) -> str | None:
+        """Return the ending by the margin that is about these two arms."""
+        if arm not in racing:
+            return None
+        is_equal = finished == Ending.EQUAL and other in racing
+        is_futile = finished == Ending.FUTILE and other == control
+        return finished if is_equal or is_futile else None
+
+    control = config.experiment.control_arm
 
     def beside(other: Arm) -> tuple[Comparison, ...]:
         return tuple(
             dataclasses.replace(
                 _compare(names[arm], names[other], worst.compare(arm, other), measured),
                 is_out=arm in out,
+                settled_by=ending_of(arm, other),
             )
             for arm in range(len(names))
             if arm != other
         )
 
-    control = config.experiment.control_arm
     margin = config.experiment.margin
     return Comparisons(
         control=config.experiment.control,
@@ -220,7 +238,8 @@ def describe_ends(lower: float, upper: float, measured: RewardRange) -> str:
 def judge(one: Comparison, margin: float | None, *, to_leader: bool = False) -> str:
     """Say in two words what an interval of a difference shows.
 
-    That an arm is out is sure although this interval may touch 0.
+    That an arm is out is sure although this interval may touch 0, and what an ending by
+    the margin says is sure although it may reach beyond the margin.
 
     Examples
     --------
@@ -229,11 +248,13 @@ def judge(one: Comparison, margin: float | None, *, to_leader: bool = False) -> 
     ('not decided', 'within the margin')
     """
     if margin is not None and -margin <= one.lower and one.upper <= margin:
-        return "within the margin"
+        return WITHIN
     if one.lower > 0:
         return "surely better"
     if one.upper < 0:
         return "surely worse"
+    if one.settled_by is not None:
+        return _SETTLED[one.settled_by]
     return "out" if to_leader and one.is_out else "not decided"
 
 

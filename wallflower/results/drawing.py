@@ -55,7 +55,7 @@ def interval(scale: Scale, row: ArmRow, mark: Mark, *, best: bool) -> Markup:
 
 
 def shrinking(scale: Scale, rows: Sequence[ArmRow], mark: Mark, rounds: int) -> Markup:
-    """Draw one arm's interval after every round, and a cross where it fell."""
+    """Draw one arm's interval after each of these rounds, and a cross where it fell."""
 
     def height(value: float) -> str:
         return f"{100 - 92 * min(max(value / scale.top, 0.0), 1.0) - 4:.2f}%"
@@ -66,8 +66,6 @@ def shrinking(scale: Scale, rows: Sequence[ArmRow], mark: Mark, rounds: int) -> 
     ]
     for row in rows:
         x = f"{100 * (row.round - 0.5) / max(1, rounds):.2f}%"
-        if not row.active and not row.fell:
-            continue  # it stands where it fell
         parts.append(
             f'<line class="span" x1="{x}" x2="{x}" y1="{height(row.lower)}" '
             f'y2="{height(row.upper)}" stroke="{mark.colour}"/>'

@@ -134,18 +134,19 @@ def arms_of(
         mark, last = mark_of(number), rows[-1]
         best = name == winner
         fell = next((row for row in rows if row.fell), None)
+        shown = _rows_with_people(rows)
         arms.append(
             {
                 "name": name,
                 "last": last,
-                "rows": [row for row in rows if row.active or row.fell],
+                "rows": shown,
                 "best": best,
                 "fell": fell,
                 "missing": last.asked - last.users,
                 "why": describe_end(last, names, measured),
                 "mark": drawing.legend(mark),
                 "interval": drawing.interval(scale, last, mark, best=best),
-                "shrinking": drawing.shrinking(whole, rows, mark, rounds),
+                "shrinking": drawing.shrinking(whole, shown, mark, rounds),
                 "axis": drawing.axis(scale, measured),
                 "drawn": measured.with_unit(
                     f"from {place_in_unit(0.0, measured)} to "
@@ -158,6 +159,19 @@ def arms_of(
     return sorted(
         arms, key=lambda arm: (not arm["best"], -(arm["last"].estimate or 0.0))
     )
+
+
+def _rows_with_people(rows: Sequence[ArmRow]) -> list[ArmRow]:
+    """Return the rounds until an arm fell, and those in which it was asked later.
+
+    A control that is kept is asked until the end.
+    """
+    before = [0, *(row.asked for row in rows)]
+    return [
+        row
+        for row, asked in zip(rows, before, strict=False)
+        if row.active or row.fell or row.asked > asked
+    ]
 
 
 def _scale_of_rounds(last: Sequence[ArmRow]) -> Scale:

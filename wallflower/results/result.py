@@ -156,7 +156,7 @@ class RunResult:
         worst = self.missing.worst_case
         if self.last is None or worst is None:
             return None
-        return compare_arms(self.config, self.last.views, worst, self.winner)
+        return compare_arms(self.config, self.last.views, worst, self.finished)
 
     @property
     def interval_of(self) -> str:

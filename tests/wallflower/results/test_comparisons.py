@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,16 @@ FUTILE = (
     .replace("users = 60", "users = 400")
     .replace("first-batch = 40", "first-batch = 40\nratio = 1.5")
     + "[test]\nnoise-seed = 3\n"
+)
+SIMILAR = (
+    SMALL.replace(
+        'arms = ["a", "b", "c"]',
+        'arms = ["a", "b", "c"]\ncontrol = "a"\nmargin = 0.1',
+    )
+    .replace("means = [0.1, 0.9, 0.2]", "means = [0.1, 0.11, 0.12]")
+    .replace("users = 60", "users = 400")
+    .replace("first-batch = 40", "first-batch = 40\nratio = 1.2")
+    + "[test]\nnoise-seed = 6\n"
 )
 
 
@@ -132,6 +143,16 @@ def test_the_page_draws_differences_before_the_arms(equal: Path) -> None:
     assert "these may overlap although one arm is surely better" in page.flat
 
 
+def test_the_page_shows_a_kept_control_after_its_fall(equal: Path) -> None:
+    assert invoke("report", equal)[0] == 0
+    page = Page(equal / "report.html")
+    rounds = told(equal)["rounds"]
+    rows = [row for row in page.table("Every arm after every round") if row[0] == "a"]
+    assert [row[1] for row in rows] == [str(number + 1) for number in range(rounds)]
+    assert rows[-1][2] == str(told(equal)["arms"][0]["users"])
+    assert "kept as control" in rows[-1][-1]
+
+
 def test_export_has_a_row_for_every_difference(equal: Path) -> None:
     _, said = invoke("export", equal, "--table", "differences")
     rows = list(csv.DictReader(io.StringIO(said)))
@@ -178,6 +199,30 @@ def test_an_arm_that_is_out_is_not_called_undecided_beside_the_best() -> None:
     one = Comparison("a", "b", -0.1, -0.3, 0.01, -0.3, 0.01, -0.1, -0.3, 0.1, True)
     assert judge(one, None, to_leader=True) == "out"
     assert judge(one, None) == "not decided"
+
+
+def test_arms_that_a_run_called_equal_are_not_called_undecided(tmp_path: Path) -> None:
+    run_dir = made(tmp_path, SIMILAR)
+    found = told(run_dir)
+    assert found["finished"] == "equal"
+    rows = [*found["differences"]["to_control"], *found["differences"]["to_leader"]]
+    # One interval alone reaches beyond the margin: the ending is what settles it.
+    assert any(max(-row["lower"], row["upper"]) > 0.1 for row in rows)
+    assert {row["settled_by"] for row in rows} == {"equal"}
+    _, said = invoke("status", run_dir)
+    assert "within the margin" in said
+    assert "not decided" not in said
+
+
+def test_after_a_futile_end_no_arm_left_is_called_undecided_beside_control(
+    futile: Path,
+) -> None:
+    rows = told(futile)["differences"]["to_control"]
+    assert {row["settled_by"] for row in rows if not row["is_out"]} == {"futile"}
+    one = Comparison("b", "a", 0.0, -0.3, 0.25, -0.3, 0.25, 0.0, -0.3, 0.3)
+    assert judge(one, 0.2) == "not decided"
+    settled = replace(one, settled_by="futile")
+    assert judge(settled, 0.2) == "not better by the margin"
 
 
 def test_scales_of_differences_hold_zero_and_every_end() -> None:
