@@ -18,7 +18,7 @@ from wallflower.planning.request import PlanRequest
 from wallflower.protocol.errors import ConfigError, InputError
 from wallflower.protocol.files.sections import one_of
 from wallflower.protocol.numbers import round_up
-from wallflower.protocol.privacy.sentences import Promise, odds_factor, percent
+from wallflower.protocol.privacy.sentences import Promise, odds_factor, percent, power
 from wallflower.results.page import fragment
 from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.sections import ContactSettings
@@ -26,6 +26,7 @@ from wallflower.strategy.sections import ContactSettings
 LANGUAGES = ("en", "de")
 _NEEDED = ("responsible", "email", "retention")
 _CERTAIN = 10_000  # even odds become so many to 1: nobody doubts any more
+_WITH_COMMA = str.maketrans(".,", ",.")  # 1,250.5 becomes 1.250,5
 _UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 
 
@@ -96,8 +97,8 @@ def _facts(config: ExperimentConfig, request: PlanRequest, *, comma: bool) -> Sh
     cohorts = [batch.cohort for batch in plan.batches]
     effect = collusion_effect(cohorts)
 
-    def say(text: str) -> str:
-        return text.replace(".", ",") if comma else text
+    def say(number: str) -> str:
+        return number.translate(_WITH_COMMA) if comma else number
 
     low, high = config.reward_range.ends
     return Sheet(
@@ -105,12 +106,12 @@ def _facts(config: ExperimentConfig, request: PlanRequest, *, comma: bool) -> Sh
         arms=config.experiment.arms,
         times=promise.times,
         low=say(low),
-        high=say(config.reward_range.with_unit(high)),
+        high=config.reward_range.with_unit(say(high)),
         window=_window(config.window.seconds, say),
         trust=promise.trust,
         factor=say(odds_factor(promise.epsilon)),
         epsilon=say(round_up(promise.epsilon)),
-        privacy_delta=f"{promise.privacy_delta:g}" if promise.privacy_delta else "",
+        privacy_delta=say(_delta(promise)),
         fewest=min(cohort.honest_floor for cohort in cohorts),
         nodes=say(percent(promise.corrupt)) if promise.corrupt else "",
         honest=say(_honest(promise)),
@@ -129,6 +130,10 @@ def _window(seconds: float | None, say: Callable[[str], str]) -> tuple[str, str]
         _UNITS[-1],
     )
     return say(f"{seconds / length:g}"), unit
+
+
+def _delta(promise: Promise) -> str:
+    return power(promise.privacy_delta) if promise.privacy_delta else ""
 
 
 def _honest(promise: Promise) -> str:

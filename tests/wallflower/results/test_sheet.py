@@ -66,9 +66,48 @@ def test_whom_to_ask_and_how_long_comes_from_the_file(tmp_path: Path) -> None:
 
 def test_in_german_words_and_numbers_are_german(tmp_path: Path) -> None:
     text = sheet(tmp_path, language="de")
-    assert "höchstens 2,72 zu 1" in text
+    assert "kann die Wette höchstens 2,72 zu 1 stehen" in text
     assert "höchstens 10 % der Geräte" in text
     assert "Verantwortlich: Example Clinic" in text
+
+
+@pytest.mark.parametrize(
+    ("language", "day", "half"),
+    [
+        ("en", "taken 1 day after you were shown it", "taken 1.5 seconds after"),
+        ("de", "erhoben nach 1 Tag.", "erhoben nach 1,5 Sekunden."),
+    ],
+)
+def test_one_day_is_a_day_and_more_are_days(
+    language: str, day: str, half: str, tmp_path: Path
+) -> None:
+    for window, said in ((86400, day), (1.5, half)):
+        text = STATED.replace("[rewards]", f"[rewards]\nwindow-s = {window}")
+        assert said in sheet(tmp_path, text, language)
+
+
+def test_a_stop_at_the_end_of_what_the_file_states_is_not_doubled(
+    tmp_path: Path,
+) -> None:
+    stated = STATED.replace('"to learn"', '"To learn."').replace("board <b>", "board.")
+    text = sheet(tmp_path, stated)
+    assert "Its purpose: To learn. Taking part" in text
+    assert ".." not in text
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_delta_is_a_power_and_not_in_the_notation_of_a_program(
+    language: str, tmp_path: Path
+) -> None:
+    text = sheet(tmp_path, with_privacy('mechanism = "dist-rdp"'), language)
+    assert "10⁻⁶" in text
+    assert "e-06" not in text
+
+
+def test_numbers_have_german_signs_and_a_unit_keeps_its_own(tmp_path: Path) -> None:
+    keys = 'range = [0, 1250.5]\nunit = "Std."'
+    stated = STATED.replace("[rewards]", f"[rewards]\n{keys}")
+    assert "als Zahl von 0 bis 1.250,5 Std." in sheet(tmp_path, stated, "de")
 
 
 @pytest.mark.parametrize(
