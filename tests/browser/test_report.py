@@ -16,6 +16,7 @@ import pytest
 from deploy.harness.processes import until
 from tests.browser.looks import WIDTHS, fits, kept
 from tests.support.run_fixtures import ROOT, SMALL, command, environment, write
+from tests.wallflower.results.test_comparisons import EUROS
 from tests.wallflower.results.test_missing import MISSING
 from tests.wallflower.results.test_page import FAILING, LARGEST_BYTES, TEST, UNDECIDED
 from tests.wallflower.results.test_sheet import STATED
@@ -105,6 +106,7 @@ RUNS: Mapping[str, Callable[[Path], None]] = {
     "altered": altered,
     "missing": missing,
     "long-names": partial(run_of, LONG),
+    "control": partial(run_of, EUROS),  # kept; lifts, a margin and a unit
 }
 
 
