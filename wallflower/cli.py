@@ -144,6 +144,7 @@ def main() -> None:
 def _run(words: Sequence[str]) -> int:
     """Run a command; return its exit code."""
     try:
+        _require_folder()
         code = command_line(words)(standalone_mode=False)
         sys.stdout.flush()  # what cannot be written is noticed here, not at the end
     except NoArgsIsHelpError as error:
@@ -166,6 +167,15 @@ def _run(words: Sequence[str]) -> int:
         _say(f"the output cannot be written ({error.strerror}); make room for it")
         return UnavailableError.exit_code
     return code if isinstance(code, int) else 0
+
+
+def _require_folder() -> None:
+    """Raise UnavailableError where the working folder was removed meanwhile."""
+    try:
+        os.getcwd()  # noqa: PTH109 (Path.cwd() does the same, after an import)
+    except FileNotFoundError:
+        gone = "the folder you are in is gone; change to another"
+        raise UnavailableError(gone) from None
 
 
 def _discard(stream: TextIO) -> None:

@@ -15,8 +15,8 @@ import pytest
 import typer.core
 import typer.main
 
+from tests.support.run_fixtures import SMALL, environment, write
 from tests.support.run_fixtures import command as process_words
-from tests.support.run_fixtures import environment, write
 from tests.support.terminal import Screen, lines_of, shown, widest
 from tests.wallflower.test_run_commands import invoke
 from wallflower.cli import command_line, main
@@ -215,3 +215,90 @@ def test_a_command_that_is_named_is_built_alone() -> None:
 @pytest.mark.parametrize("words", [(), ("--help",), ("simulat",), ("keys", "init")])
 def test_without_a_known_name_every_command_is_built(words: tuple[str, ...]) -> None:
     assert {"simulate", "plan", "run", "verify"} <= names(*words)
+
+
+def without(*streams: str, words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """Run a command whose streams `streams`, such as 1, the shell has closed."""
+    closing = " ".join(f"{stream}>&-" for stream in streams)
+    return subprocess.run(
+        ["/bin/sh", "-c", f'"$@" {closing}', "sh", *process_words(*words)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("streams", "words", "code"),
+    [
+        (("1",), ("--version",), 0),
+        (("2",), ("status", "nope"), 3),
+        (("1", "2"), ("status", "nope"), 3),
+    ],
+)
+def test_a_command_does_its_work_where_the_shell_closed_its_output(
+    streams: tuple[str, ...], words: tuple[str, ...], code: int
+) -> None:
+    done = without(*streams, words=words)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+
+
+def test_files_are_never_opened_in_place_of_a_closed_stream() -> None:
+    # What a library writes to number 2 would else land in the run's database.
+    code = (
+        "import os, sys; from wallflower.__main__ import fill_closed_streams\n"
+        "fill_closed_streams()\n"
+        "assert sys.stdout and sys.stderr and os.open('/dev/null', 0) > 2\n"
+    )
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code],
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_output_is_utf_8_whatever_the_machine_says(
+    encoding: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        process_words("plan", write(tmp_path, SMALL.replace('"a"', '"ä"'))),
+        env={**environment(), "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, "ε = 1" in done.stdout.decode()) == (0, True)
+
+
+def test_a_name_that_is_no_text_is_shown_as_it_is(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*process_words("check"), b"\xff.toml"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"wallflower: \xff.toml: no such file\n",
+    )
+
+
+def test_a_working_folder_that_is_gone_is_said(tmp_path: Path) -> None:
+    file, gone = write(tmp_path), tmp_path / "gone"
+    done = subprocess.run(
+        [
+            *("/bin/sh", "-c", f'mkdir {gone}; cd {gone}; rmdir {gone}; "$@"', "sh"),
+            *process_words("check", file),
+        ],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        4,
+        "wallflower: the folder you are in is gone; change to another\n",
+    )
