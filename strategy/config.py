@@ -31,6 +31,8 @@ from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE, check_backe
 from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.strategy.sections import (
+    POLICIES,
+    RADII,
     ContactSettings,
     StoreSettings,
     VisitorSettings,
@@ -61,13 +63,16 @@ class ExperimentSettings:
     margin: Fraction | None = None
 
     def __post_init__(self) -> None:
-        if not self.name or not all(c.isalnum() or c in "-_." for c in self.name):
-            raise InputError("name", f'"{self.name}"', "letters, digits, - _ .")
+        plain = all(c.isalnum() or c in "-_." for c in self.name)
+        if not plain or not 0 < len(self.name) <= 100 or not self.name[0].isalnum():
+            allowed = "1 to 100 letters, digits, - _ . (a letter or digit first)"
+            raise InputError("name", f'"{self.name}"', allowed)
         if len(self.arms) < 2:
             raise InputError("arms", counted(len(self.arms), "name"), "at least two")
         for arm in self.arms:
-            if not arm.strip() or len(arm) > 200 or not arm.isprintable():
-                raise InputError("arms", repr(arm), "printable, 1 to 200 characters")
+            if arm != arm.strip() or not 0 < len(arm) <= 200 or not arm.isprintable():
+                allowed = "printable, 1 to 200 characters, no space around"
+                raise InputError("arms", repr(arm), allowed)
             if self.arms.count(arm) > 1:
                 raise InputError("arms", f'"{arm}" twice', "different names")
         whole("horizon", self.horizon, at_least=0, at_most=10**15)
@@ -116,6 +121,8 @@ class PolicySettings:
     most_rounds: int = 0
 
     def __post_init__(self) -> None:
+        one_of("name", self.name, POLICIES)
+        one_of("radius", self.radius, RADII)
         whole("most-rounds", self.most_rounds, at_least=0, at_most=10_000)
         if self.ratio is not None and self.ratio <= 1:
             raise InputError("ratio", self.ratio, "greater than 1")
@@ -239,6 +246,10 @@ class TestSettings:
     __test__ = False  # not a pytest class
 
     noise_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.noise_seed is not None:
+            whole("noise-seed", self.noise_seed, at_least=0)
 
 
 @dataclass(frozen=True, slots=True)

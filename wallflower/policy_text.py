@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 from wallflower.protocol.rewards.reward_range import RewardRange
@@ -78,32 +79,38 @@ class ArmValues(Protocol):
         """Return an operator's words for its retirement."""
 
 
-def values_in_unit(view: ArmValues, measured: RewardRange) -> dict[str, Any]:
+def values_in_unit(
+    view: ArmValues, names: Sequence[str], measured: RewardRange
+) -> dict[str, Any]:
     """Return an arm as plain values, with mean, interval and reason in the unit."""
     values = {
         **dataclasses.asdict(cast(Any, view)),
         "estimate": None if view.estimate is None else measured.mean(view.estimate),
         "lower": measured.mean(view.lower),
         "upper": measured.mean(view.upper),
-        "reason": view.note or describe_reason(view.reason, measured),
+        "reason": view.note or describe_reason(view.reason, names, measured),
     }
     del values["note"]
     return values
 
 
-def describe_reason(reason: EliminationReason | None, measured: RewardRange) -> str:
+def describe_reason(
+    reason: EliminationReason | None, names: Sequence[str], measured: RewardRange
+) -> str:
     """Return why the sums put an arm out; an empty text where they did not.
 
     Examples
     --------
     >>> from fractions import Fraction
     >>> euros = RewardRange(Fraction(0), Fraction(200), "€")
-    >>> describe_reason(EliminationReason(1, 0.25, radius=0.125), euros)
-    'trails arm 1 by 50.00 € > radius 25.00 €'
+    >>> reason = EliminationReason(1, 0.25, radius=0.125)
+    >>> describe_reason(reason, ("a", "b"), euros)
+    'trails "b" by 50.00 € > radius 25.00 €'
     """
     if reason is None:
         return ""
-    trails = f"trails arm {reason.rival} by {describe_gap(reason.gap, measured)}"
+    rival = names[reason.rival]
+    trails = f'trails "{rival}" by {describe_gap(reason.gap, measured)}'
     if reason.radius is not None:
         return f"{trails} > radius {describe_gap(reason.radius, measured)}"
     if reason.chance is None:

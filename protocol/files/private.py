@@ -7,6 +7,7 @@ mode of the database, so the database must have the right one before it is opene
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -51,7 +52,9 @@ def write_anew(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 def write_output(path: Path, content: bytes) -> None:
     """Write where the operator said: a new file, or into a pipe or device."""
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
         path.write_bytes(content)
     else:
         write_anew(path, content, mode=0o666)

@@ -145,6 +145,8 @@ class RewardSettings:
         unknown = self.if_unknown
         if unknown is not None and not measured.contains(unknown):
             raise InputError("if-unknown", unknown, f"within rewards.range, {measured}")
+        if self.seed is not None:
+            whole("seed", self.seed, at_least=0)
         _ = self.window  # refuses what is no window
         self._check_source()
 

@@ -43,6 +43,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise not_text(path) from None
     try:
         return TomlTables(tomllib.loads(text, parse_float=Decimal), text)
+    except RecursionError:
+        raise ConfigError(str(path), "is not valid TOML: it nests too deep") from None
     except tomllib.TOMLDecodeError as error:
         last = f"at the end, line {len(text.splitlines())}"
         reason = str(error).replace("at end of document", last)
@@ -91,7 +93,7 @@ def settings_from(
     except ConfigError as error:
         keys = error.where[len(where) :].strip(".")
         named = keys.partition("[")[0].split(".")
-        place = tuple(filter(None, (*named, error.key)))
+        place = tuple(filter(None, (*named, *error.key.split("."))))
         line = table.line_of(place) if isinstance(table, TomlTables) else None
         if line is None:
             raise
@@ -184,7 +186,8 @@ def _double(value: int | Decimal, where: str) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise ConfigError(where, f"{value} is out of bounds; allowed: below 1e+308")
+        allowed = "a finite number below 1e+308"
+        raise ConfigError(where, f"{value} is out of bounds; allowed: {allowed}")
     return number
 
 

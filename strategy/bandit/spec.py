@@ -10,7 +10,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from wallflower.protocol.errors import InputError, nearest
+from wallflower.protocol.errors import InputError
+from wallflower.protocol.files.sections import one_of
 from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.honest_floor import PlannedFloors
 from wallflower.protocol.privacy.mechanism import (
@@ -21,12 +22,12 @@ from wallflower.protocol.privacy.mechanism import (
 from wallflower.strategy.bandit.failure_budget import Shares
 from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_bound
 from wallflower.strategy.bandit.schedule import Schedule, first_size, growth
+from wallflower.strategy.sections import ELIMINATION as ELIMINATION
+from wallflower.strategy.sections import INDEX_POLICIES as INDEX_POLICIES
+from wallflower.strategy.sections import POLICIES as POLICIES
+from wallflower.strategy.sections import RADII as RADII
 
-ELIMINATION = "elimination"
-INDEX_POLICIES = ("dp-imed",)
-POLICIES = (ELIMINATION, *INDEX_POLICIES)
 DECIDING = (ELIMINATION,)  # those that rule arms out
-RADII = ("tight", "paper")
 LARGEST_HORIZON = 10**15
 
 
@@ -78,10 +79,7 @@ class PolicySpec:
             ("policy", self.policy, POLICIES),
             ("radius", self.radius, RADII),
         ):
-            if value not in known:
-                raise InputError(
-                    name, f'"{value}"{nearest(value, known)}', f"one of {known}"
-                )
+            one_of(name, value, known)
         whole("arms", self.arms, at_least=2, at_most=100_000)
         whole("horizon", self.horizon, at_least=1, at_most=LARGEST_HORIZON)
         if self.horizon < 2 * self.arms:

@@ -22,6 +22,7 @@ from tests.support.run_fixtures import SMALL, wallflower, write
 from tests.wallflower.test_run_commands import invoke
 from wallflower.clients.host.outcome_counts import add_counts
 from wallflower.engines.flower import _show_failure
+from wallflower.engines.process import write_connection
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.identity.certificates import (
     make_authority,
@@ -413,3 +414,32 @@ def test_a_nodes_home_is_checked_on_its_own_machine(
     assert (code, "fail rewards: the reward service" in said) == (4, True)
     file.write_text("[node]\nusers = 0\n")
     assert invoke("check", file)[0] == 2
+
+
+def test_a_deployment_is_told_which_superlink_to_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Flower's own default is its simulation, where no node ever comes.
+    home = tmp_path / "flower"
+    monkeypatch.setenv("FLWR_HOME", str(home))
+    words = ("check", write(tmp_path), "--engine", "deployment")
+    without = invoke(*words)
+    write_connection(home, ":local:", [])
+    flowers_own = invoke(*words)
+    for code, said in (without, flowers_own):
+        assert code == 2
+        assert "-o connection=NAME or -o address=HOST:PORT" in " ".join(said.split())
+
+
+def test_a_database_that_nobody_serves_fails_the_check(tmp_path: Path) -> None:
+    url = f"postgresql://nobody@{nobody_listens()}/none"
+    code, said = invoke("check", write(tmp_path, f'{SMALL}[store]\nurl = "{url}"\n'))
+    assert code == 4
+    assert "fail store: " in said
+    assert "start PostgreSQL" in said
+
+
+def test_a_first_batch_of_one_user_names_the_key(tmp_path: Path) -> None:
+    file = write(tmp_path, SMALL.replace("first-batch = 40", "first-batch = 1"))
+    code, said = invoke("check", file)
+    assert (code, "fail users: policy.first-batch" in said) == (2, True)

@@ -110,7 +110,7 @@ def test_json_has_range_unit_and_means_in_euros(told: dict[str, Any]) -> None:
         assert arm["lower"] <= true_means()[arm["name"]] <= arm["upper"]
         assert arm["users"] == arm["asked"] > 0
     assert " € > radius" in told["arms"][0]["reason"] or re.search(
-        r"trails arm 1 by [\d.]+ €;", told["arms"][0]["reason"]
+        r'trails "season ticket" by [\d.]+ €;', told["arms"][0]["reason"]
     )
 
 

@@ -54,6 +54,7 @@ from wallflower.strategy.run.drawing import (
 )
 from wallflower.strategy.run.registry import UserRegistry
 from wallflower.strategy.store.entries import BUDGET_ADVICE, Askable
+from wallflower.strategy.store.run_store import new_store
 from wallflower.strategy.transport.grpc.host import enrolment_key
 from wallflower.version import __version__
 
@@ -173,6 +174,9 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
             f"{there} users in all",
             f"at least {needed}, which the first batch asks",
         )
+    if next_cohorts[0].size < 2:
+        allowed = "at least 2 users an arm: nobody hides alone"
+        raise InputError("policy.first-batch", next_cohorts[0].size, allowed)
     registry = UserRegistry(config.privacy.max_participations)
     people = hosted_people(config, _own_shuffler(config))
     registry.restore_nodes(people)
@@ -336,6 +340,14 @@ def _engine(asked: Preflight) -> Iterator[CheckLine]:
     )
 
 
+def _store(asked: Preflight) -> Iterator[CheckLine]:
+    """Ask the database that several hosts may share whether it is there."""
+    if asked.config.store.url:
+        store = new_store(asked.run_dir, asked.config.store.url, "check")
+        store.holds_run()
+        yield _ok("store", "PostgreSQL answers")
+
+
 def _disk(asked: Preflight) -> Iterator[CheckLine]:
     folder = asked.run_dir.absolute()
     while not folder.exists():
@@ -392,6 +404,7 @@ _CHECKS: dict[str, Callable[[Preflight], Iterable[CheckLine]]] = {
     "keys": _keys,
     "certificates": _certificates,
     "engine": _engine,
+    "store": _store,
     "disk": _disk,
     "versions": _versions,
 }

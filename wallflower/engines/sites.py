@@ -8,10 +8,15 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from wallflower.protocol.errors import ConfigError, UnavailableError
+from wallflower.protocol.errors import ConfigError, InputError, UnavailableError
 from wallflower.strategy.config import ExperimentConfig
 
 _REACH_S = 5.0
+# What Flower's config begins with: a simulation, where no SuperNode ever comes.
+_FLOWERS_OWN = ":local:"
+_WHICH = (
+    "-o connection=NAME or -o address=HOST:PORT of a SuperLink, on engine deployment"
+)
 
 
 def check_place(
@@ -28,8 +33,8 @@ def check_place(
         kind = config.transport.kind
         return "in memory" if kind in ("auto", "memory") else f"over {kind}"
     address = _superlink_address(dict(options))
-    if not address:
-        return "the connection that `flwr` takes by default"
+    if not address or address == _FLOWERS_OWN:
+        raise InputError("option", "missing", _WHICH)
     _reach("the SuperLink", address)
     return f"the SuperLink at {address} answers"
 

@@ -229,8 +229,11 @@ def as_parquet(rows: Table) -> bytes:
 
 def _round_values(history: History) -> list[dict[str, Any]]:
     """Return every arm after every round as plain values in the unit."""
-    measured = history.result.config.reward_range
-    return [values_in_unit(row, measured) for row in history.arms]
+    config = history.result.config
+    return [
+        values_in_unit(row, config.experiment.arms, config.reward_range)
+        for row in history.arms
+    ]
 
 
 def _cohort_values(row: CohortRow) -> dict[str, Any]:

@@ -346,10 +346,11 @@ class RunResult:
 
     def _arm(self, view: ArmView) -> dict[str, Any]:
         measured = self.config.reward_range
+        names = self.config.experiment.arms
         whole = self.missing.interval_of_all(view)
         return {
-            "name": self.config.experiment.arms[view.arm],
-            **values_in_unit(view, measured),
+            "name": names[view.arm],
+            **values_in_unit(view, names, measured),
             "lower_all_asked": None if whole is None else measured.mean(whole.lower),
             "upper_all_asked": None if whole is None else measured.mean(whole.upper),
         }

@@ -13,6 +13,7 @@ from wallflower.protocol.files.private import (
     private_directory,
     private_file,
     write_anew,
+    write_output,
 )
 
 
@@ -77,3 +78,13 @@ def test_a_file_written_anew_gets_the_mode_it_was_given(tmp_path: Path) -> None:
         os.umask(before)
     assert (tmp_path / "public").stat().st_mode & 0o777 == 0o644
     assert (tmp_path / "own").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_is_no_file_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (Path(), tmp_path):
+        with pytest.raises(IsADirectoryError):
+            write_output(folder, b"page")
+    assert list(tmp_path.iterdir()) == []

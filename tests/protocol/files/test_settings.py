@@ -76,6 +76,11 @@ def test_a_word_that_only_shares_letters_is_not_suggested(
         ("means = 3\n[privacy]\nepsilon = 1", "expected a list"),
         ("[privacy]\nepsilon = -1", "epsilon is -1; allowed: greater than 0"),
         ("[privacy", "is not valid TOML"),
+        ("a = " + "[" * 5_000, "is not valid TOML: it nests too deep"),
+        (
+            "means = [nan]\n[privacy]\nepsilon = 1",
+            "NaN is out of bounds; allowed: a finite",
+        ),
         ("means = [\n1,\n", "(at the end, line 2)"),
         ("[privacy]\nepsilon = 1e400", "epsilon: 1E+400 is out of bounds; allowed:"),
         (

@@ -31,6 +31,7 @@ PAID = SMALL.replace(
     "means = [0.1, 0.9, 0.2]",
     'range = [-50, 150]\nunit = "€"\nmeans = [-30, 130, -10]',
 )
+NAMES = ("a", "b", "c")
 FAR = EliminationReason(1, 0.1359, radius=0.121)
 UNLIKELY = EliminationReason(1, 0.05677, chance=0.01)
 
@@ -92,7 +93,7 @@ def test_json_has_arms_in_the_unit_and_states_range_and_unit(run_dir: Path) -> N
     for arm, view in zip(told["arms"], recorded(run_dir), strict=True):
         for field in ("estimate", "lower", "upper"):
             assert arm[field] == pytest.approx(200 * getattr(view, field) - 50)
-        assert arm["reason"] == describe_reason(view.reason, EUROS)
+        assert arm["reason"] == describe_reason(view.reason, NAMES, EUROS)
         assert arm["users"] == view.users
 
 
@@ -121,30 +122,30 @@ def test_json_without_a_range_stays_as_it_is(tmp_path: Path) -> None:
     told = load_run(tmp_path / "run").result.as_json()
     assert not {"range", "unit"} & set(told)
     for arm, view in zip(told["arms"], recorded(tmp_path / "run"), strict=True):
-        shown = values_in_unit(view, DEFAULT_RANGE)
+        shown = values_in_unit(view, NAMES, DEFAULT_RANGE)
         assert {key: arm[key] for key in shown} == shown
         assert (arm["estimate"], arm["lower"]) == (view.estimate, view.lower)
 
 
 def test_a_reason_gives_its_differences_in_the_unit() -> None:
-    assert describe_reason(FAR, EUROS) == "trails arm 1 by 27.18 € > radius 24.20 €"
-    assert describe_reason(UNLIKELY, EUROS) == (
-        "trails arm 1 by 11.35 €; the chance of such sums, were it as good as any, is "
+    far, unlikely = (describe_reason(one, NAMES, EUROS) for one in (FAR, UNLIKELY))
+    assert far == 'trails "b" by 27.18 € > radius 24.20 €'
+    assert unlikely == (
+        'trails "b" by 11.35 €; the chance of such sums, were it as good as any, is '
         "at most 0.01"
     )
-    assert (
-        describe_reason(FAR, DEFAULT_RANGE) == "trails arm 1 by 0.1359 > radius 0.121"
-    )
+    without_unit = describe_reason(FAR, NAMES, DEFAULT_RANGE)
+    assert without_unit == 'trails "b" by 0.1359 > radius 0.121'
 
 
 def test_the_reason_of_a_person_stays_as_they_wrote_it() -> None:
     view = ArmView(0, 1, 0.5, 0.0, 1.0, False, 1, retired=True, note="a rash")
-    assert values_in_unit(view, EUROS)["reason"] == "a rash"
+    assert values_in_unit(view, NAMES, EUROS)["reason"] == "a rash"
 
 
 def test_an_arm_that_was_not_heard_has_no_mean_in_the_unit_either() -> None:
     view = ArmView(0, 0, None, 0.0, 1.0, True, None)
-    shown = values_in_unit(view, EUROS)
+    shown = values_in_unit(view, NAMES, EUROS)
     assert (shown["estimate"], shown["lower"], shown["upper"]) == (None, -50.0, 150.0)
 
 
