@@ -20,6 +20,7 @@ from typing import Any
 
 from wallflower.protocol.cohort import check_pairing
 from wallflower.protocol.errors import ConfigError, InputError, nearest
+from wallflower.protocol.files.lines import TomlTables
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings, one_of
 from wallflower.protocol.files.settings import read_toml, settings_from
 from wallflower.protocol.numbers import counted, positive, probability, whole
@@ -41,6 +42,7 @@ from wallflower.strategy.sections import (
 
 TRANSPORTS = ("auto", "memory", "grpc", "flower")
 INPUTS = ("trusted", "proved")
+_USERS = ("nodes", "users")
 SERVERS = ("semi-honest", "malicious")
 
 
@@ -407,7 +409,10 @@ def config_from_table(
     if config.rewards is None:
         return config
     config = dataclasses.replace(config, rewards=config.rewards.beside(folder))
-    return _read_node_sizes(config, "users" in table.get("nodes", {}), where)
+    stated = "users" in table.get("nodes", {})
+    line = table.line_of(_USERS) if stated and isinstance(table, TomlTables) else None
+    place = where if line is None else f"{where}:{line}"
+    return _read_node_sizes(config, stated, place)
 
 
 def _read_node_sizes(
@@ -419,7 +424,8 @@ def _read_node_sizes(
     if path is None or not path.is_file():  # a node's own file may be elsewhere
         return config
     if stated:
-        raise ConfigError(f"{where}.nodes", f'"users" follows from {path.name}')
+        problem = f'nodes: "users" follows from {path.name}; leave it out'
+        raise ConfigError(where, problem)
     homes = Counter(dealt_out(path, column, config.nodes.count))
     sizes = tuple(homes[number] for number in sorted(homes))
     if not sizes:

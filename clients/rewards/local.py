@@ -300,7 +300,7 @@ def read_table(path: Path, arms: Sequence[str], user_column: str) -> Rows:
     """Read user → one cell per arm; the cells themselves are screened when pulled."""
     rows: Rows = {}
     for where, (name, *cells) in table_rows(path, (user_column, *arms)):
-        user = str(name or "").strip()
+        user = "" if name is None else str(name).strip()
         if not user:
             raise ConfigError(where, "no user")
         if user in rows:

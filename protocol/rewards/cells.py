@@ -24,6 +24,7 @@ from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.protocol.rewards.tables import table_rows
 
 MOST_UNKNOWN = Fraction(1, 2)  # of an arm's cells; beyond, its mean is not of outcomes
+_HOW_WRITTEN = ". Numbers are written with a point: 0.5"
 _LEAST_DIFFERENCE = Fraction(1, 100)  # of the unknown parts of two arms, that is told
 
 
@@ -133,7 +134,7 @@ class Judgement:
             one.first_unknown,
             f"{self._count_unknown(one)} more than half of its mean would "
             "be that value and not outcomes. Fill the cells, take the rows out, or "
-            "leave the arm out",
+            f"leave the arm out{_HOW_WRITTEN if one.no_number else ''}",
         )
 
     def _count_unknown(self, one: ArmCells) -> str:

@@ -81,6 +81,8 @@ def _csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[ob
         raise ConfigError(f"{path}:{line}", f"bad CSV ({error})") from None
     except UnicodeDecodeError:
         raise not_text(path) from None
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read ({error.strerror})") from None
 
 
 def _parquet_rows(

@@ -8,15 +8,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from tests.integration import test_flower_homes
 from tests.support.run_fixtures import SMALL, write
 from tests.wallflower.test_run_commands import invoke
+from wallflower.clients.rewards.local import read_table
 from wallflower.keys.store import KeyStore
 from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.rewards.cells import is_empty, read_cell, read_cells
 from wallflower.protocol.rewards.reward_range import RewardRange
+from wallflower.strategy.config import load_config
 
 keys = test_flower_homes.keys  # the fixture
 EUROS = RewardRange(Fraction(0), Fraction(200), "€")
@@ -231,3 +235,23 @@ def test_a_table_without_people_is_refused(tmp_path: Path) -> None:
     path.write_text("user,a\n")
     with pytest.raises(ConfigError, match="holds no users"):
         read_cells([path], ["a"], EUROS)
+
+
+def test_people_numbered_from_nought_in_parquet_are_people(tmp_path: Path) -> None:
+    parquet.write_table(
+        pyarrow.table({"user": [0, 1], "a": [0.5, 1]}), tmp_path / "t.parquet"
+    )
+    assert list(read_table(tmp_path / "t.parquet", ["a"], "user")) == ["0", "1"]
+
+
+def test_numbers_with_a_comma_are_told_how_to_be_written(tmp_path: Path) -> None:
+    cells = {"a": ['"0,5"'], "b": ["1"], "c": ["1"]}
+    code, said = invoke("check", with_table(tmp_path, cells))
+    assert (code, "written with a point: 0.5" in said) == (2, True)
+
+
+def test_users_stated_beside_a_table_are_named_with_their_line(tmp_path: Path) -> None:
+    file = with_table(tmp_path, {"a": [1], "b": [0], "c": [0]})
+    file.write_text(file.read_text().replace("count = 12", "users = 60\ncount = 12"))
+    with pytest.raises(ConfigError, match=r"toml:8: nodes: .users. follows from"):
+        load_config(file)

@@ -87,3 +87,15 @@ def test_the_line_is_named_in_which_a_table_is_no_text(tmp_path: Path) -> None:
     path.write_bytes(b"a,b\n1,0.5\n\xe4,0.5\n")
     with pytest.raises(ConfigError, match=r"log.csv:3: is not UTF-8 text"):
         read(path)
+
+
+def test_a_table_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    path = written(tmp_path, "a,b\n1,0\n")
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(ConfigError, match=r"cannot be read \(Permission denied\)"):
+        read(path)
