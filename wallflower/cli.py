@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 typer.core.HAS_RICH = False
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # a disk that takes no more
+# A file or folder that this account may not use, or that cannot be.
+_BARRED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "new": new,
@@ -161,6 +163,9 @@ def _run(words: Sequence[str]) -> int:
         _discard(sys.stdout)
         return 0
     except OSError as error:
+        if error.errno in _BARRED and error.filename is not None:
+            text = f"{error.filename} cannot be used ({error.strerror})"
+            return _fail(words, text, UnavailableError.exit_code)
         if error.errno not in _FULL:
             raise
         _discard(sys.stdout)

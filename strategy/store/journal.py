@@ -305,6 +305,9 @@ class Journal(JournalReader):
 
     def _check(self, config: ExperimentConfig | None) -> None:
         version = self.rows(sql.VERSION)[0][0]
+        if version == 0:
+            advice = "restore a copy of it, or begin a run in another folder"
+            raise JournalError(f"{self.path} is empty; {advice}")
         if version != sql.SCHEMA_VERSION:
             raise JournalError(
                 f"{self.path} has schema {version}, this program reads "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from wallflower.strategy.store.journal_rows import (
     views_from,
 )
 
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # What reading a value raises that nobody could have written.
 _UNREADABLE = (
     ValueError,
@@ -95,7 +97,11 @@ class JournalReader(Closing):
         if isinstance(error, OSError):
             return cannot_open(Path(self.path), error)
         if not no_room:
-            return JournalError(f"{self.path}: {error}")
+            damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+            advice = "; the file is damaged: restore a copy of it" if damaged else ""
+            return JournalError(f"{self.path}: {error}{advice}")
+        if self._lease is None:
+            return UnavailableError(f"{self.path} cannot be read ({error})")
         advice = (
             "no run was begun: make room, then start it again"
             if self._new

@@ -17,7 +17,9 @@ import pytest
 from tests.support.run_fixtures import SMALL, command, environment, wallflower, write
 
 WITHOUT_THE_RIGHT = (
-    ("setpriv", "--bounding-set", "-dac_override") if os.geteuid() == 0 else ()
+    ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+    if os.geteuid() == 0
+    else ()
 )
 LOGS = ("journal.sqlite-wal", "journal.sqlite-shm", "ledger.sqlite-wal")
 
@@ -116,3 +118,35 @@ def test_a_run_on_a_read_only_disk_is_not_resumed(run_dir: Path) -> None:
     assert "Traceback" not in done.stderr
     if "finished" not in done.stderr:
         assert (done.returncode, "cannot be" in done.stderr) == (4, True)
+
+
+@pytest.mark.parametrize("words", [("status",), ("archive",)])
+def test_a_folder_that_may_not_be_entered_is_named(
+    words: tuple[str, ...], finished: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(finished, tmp_path / "run"))
+    copy.chmod(0)
+    done = read_only(*words, "run", cwd=tmp_path)
+    copy.chmod(0o700)
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1), done.stderr
+    assert "run/journal.sqlite cannot be used (Permission denied)" in done.stderr
+
+
+def test_a_record_that_may_not_be_read_is_not_told_to_make_room(
+    finished: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(finished, tmp_path / "run"))
+    (copy / "journal.sqlite").chmod(0)
+    done = read_only("status", "run", cwd=tmp_path)
+    assert (done.returncode, "make room" in done.stderr) == (4, False), done.stderr
+    assert "run/journal.sqlite cannot be read" in done.stderr
+
+
+def test_an_archive_in_a_read_only_folder_says_what_stays(
+    finished: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(finished, tmp_path / "run"))
+    copy.chmod(0o500)
+    done = read_only("archive", "run", cwd=tmp_path)
+    copy.chmod(0o700)
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1), done.stderr

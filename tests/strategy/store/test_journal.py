@@ -238,7 +238,10 @@ def test_a_file_that_is_no_journal_is_named(run_dir: Path) -> None:
     with pytest.raises(JournalError, match="holds no run"):
         Journal.read(run_dir)
     (run_dir / "journal.sqlite").write_bytes(b"garbage" * 500)
-    with pytest.raises(JournalError, match="not a database"):
+    with pytest.raises(JournalError, match=r"not a database.*restore a copy"):
+        Journal.read(run_dir)
+    (run_dir / "journal.sqlite").write_bytes(b"")
+    with pytest.raises(JournalError, match="is empty; restore a copy"):
         Journal.read(run_dir)
 
 
