@@ -218,7 +218,7 @@ class HttpWire:
     async def _script(self, request: Request) -> Response:
         """Hand out the browser's client: the same bytes for everybody."""
         peer = request.client.host if request.client else ""
-        caller = self._gate.caller(peer, _forwarded(request.scope))
+        caller = self._gate.caller(peer, _read_forwarded(request.scope))
         if (why := self._gate.refusal(caller)) is not None:
             self._polls.count_refusal(why)
             return ConnectError("resource_exhausted", why).response()
