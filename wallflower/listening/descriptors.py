@@ -38,7 +38,7 @@ def streams_allowed(wanted: int, hosted: int = 0) -> int:
     room = limit - in_use - RESERVED
     warning = (
         f"{wanted:,} streams need {needed:,} file descriptors, this process may have "
-        f"{limit:,}: room for {max(0, room):,}; raise the hard limit (LimitNOFILE= in "
+        f"{limit:,}: room for {max(0, room):,}. Raise the hard limit (LimitNOFILE= in "
         "systemd, ulimits in compose, `ulimit -Hn` in a shell)"
     )
     if room < max(_FEWEST_STREAMS, hosted):

@@ -33,8 +33,8 @@ class CollusionEffect:
         return (
             f"with half of the people needed honest, ε = {round_up(self.half)}. "
             "If so many nodes collude that single contributions open, only the noise "
-            f"of a node's own people hides each: up to ε = {round_up(self.alone)} for "
-            "somebody alone on a node"
+            f"of a node's own people hides each. Then it is up to ε = "
+            f"{round_up(self.alone)} for somebody alone on a node"
         )
 
 

@@ -283,7 +283,7 @@ def describe_outlook(config: ExperimentConfig) -> tuple[bool, str]:
     if gap >= 1:
         return False, (
             f"{many} with all arms, and no gap of means is told apart with probability "
-            f"{chance}: ask more users, compare fewer arms or allow a larger ε "
+            f"{chance}. Ask more users, compare fewer arms or allow a larger ε "
             "(wallflower plan)"
         )
     shown = round_gap_up(gap, config.reward_range)

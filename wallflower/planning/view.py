@@ -45,7 +45,7 @@ _GAPS = (
 )
 _LEGEND = (
     "Rewards are rounded to multiples of 1/g; τ bounds the noise of a sum; bits are "
-    "what one user sends; the last column is the gap of means that is decided by then."
+    "what one user sends. The last column is the gap of means that is decided by then."
 )
 
 
@@ -316,10 +316,10 @@ def _lies(plan: Plan) -> str:
         "Where inputs are trusted, one dishonest person (or node) can put the mean of "
         f"its group anywhere, up to {round_gap_up(first.trusted, measured)} away. "
         "Where they are proved (secure-sum.inputs, for a δ of 2⁻⁴⁰), one person counts "
-        f"as at most {counts_as}: they move the mean of {first.people:,} people by "
+        f"as at most {counts_as}. They move the mean of {first.people:,} people by "
         f"{describe_move(first)} at most, of {last.people:,} by "
-        f"{describe_move(last)}; a node that "
-        "speaks for u people, u times as far."
+        f"{describe_move(last)}. A node that speaks for u people moves it u times as "
+        "far."
     )
 
 

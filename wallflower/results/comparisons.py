@@ -110,7 +110,7 @@ class Comparisons:
             f"{self.describe_level()} Each is computed from both arms at "
             "once. So it is shorter than the two arms’ intervals suggest: these may "
             "overlap although one arm is surely better. An arm is out when its test "
-            "against one better arm is sure; the intervals here are about every pair "
+            "against one better arm is sure. The intervals here are about every pair "
             "at once, so one may still touch 0"
             f"{' or reach beyond the margin' if self.margin is not None else ''}."
         )

@@ -47,7 +47,7 @@ def _describe_gone(journal: Journal) -> str:
         return ""
     return (
         f"ledger {_path_of(journal)} is gone, although {journal.run_dir} "
-        "has invitations: what their users spent is not known any more; restore it, or "
+        "has invitations: what their users spent is not known any more. Restore it, or "
         "begin a new run with other users"
     )
 

@@ -344,8 +344,8 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
             (
                 "As (ε, δ)",
                 f"ε = {spent.approximate_epsilon} at δ = {power(delta)}, computed "
-                "exactly from the noise; δ is added to every probability, it is not "
-                "the chance that the promise fails",
+                "exactly from the noise. δ is added to every probability; it is not "
+                "the chance that the promise fails.",
             ),
         ]
     times = spent.participations

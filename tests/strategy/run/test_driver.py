@@ -265,7 +265,7 @@ class Slow:
     def _step(self, name: str) -> None:
         if name == self.slow and not self.turned.is_set():
             self.working.set()
-            self.stuck |= not self.turned.wait(5)
+            self.stuck |= not self.turned.wait(60)
 
     def start(self) -> Ask:
         self._step("start")

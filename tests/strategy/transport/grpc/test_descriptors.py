@@ -81,7 +81,7 @@ async def test_a_server_without_descriptors_left_refuses_by_name_and_serves_on()
 ):
     with crowded_server(64, RESERVED + 40, streams=20_000) as process:
         said = first_line(process)
-        room = int(said["warned"][0].partition("room for ")[2].partition(";")[0])
+        room = int(said["warned"][0].partition("room for ")[2].partition(".")[0])
         assert 2 < room < 40
         root = said["root"].encode()
         async with AsyncExitStack() as calls:
