@@ -1,8 +1,8 @@
 """The order in which a round's seats are given, and what is shown without a seat.
 
 A deck consists of random permuted blocks: each holds every arm once. So at any moment
-all arms have had the same number of people, up to one, and nobody who comes can tell
-which arm is next.
+all arms have had the same number of people, up to one. Nobody who comes can tell which
+arm is next, except who saw the arms of all others of a block: they know its last one.
 """
 
 from __future__ import annotations
