@@ -134,6 +134,7 @@ def visitor_at(
     setup : NodeSetup
         Policy, ledger, source of the outcome, whom to believe. The ledger is one
         person's: all that they spend counts together, under whatever name they come.
+        With an enrolment key the server is not believed, unless the policy says so.
     identity : NodeIdentity, optional
         Of an invitation, or with a certificate of enrolment; None where anybody may
         come. It signs, whatever `setup` says.
@@ -151,9 +152,11 @@ def visitor_at(
         arrival = store.write_once("arrival", name, run_id, drawn)
         person = Person(run_id, admission, name, identity, arrival)
         own = PersonLedger(setup.ledger, name)
-        known = replace(setup, ledger=own, identity=lambda _: identity)
+        vouched = setup.enrolment_key is not None
+        policy = setup.policy.enrolled() if vouched else setup.policy
+        known = replace(setup, policy=policy, ledger=own, identity=lambda _: identity)
         node = make_node(known, name, [name], store=store)
-        yield Visitor(person, node, setup.policy)
+        yield Visitor(person, node, policy)
     finally:
         store.close()
 

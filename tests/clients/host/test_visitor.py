@@ -79,6 +79,7 @@ class Home:
     def __init__(self, path: Path, policy: ClientPolicy = LENIENT) -> None:
         path.mkdir()
         self.path, self.policy, self.shelf = path, policy, Shelf(path)
+        self.enrolment_key: bytes | None = None
 
     async def take_part(
         self,
@@ -88,7 +89,12 @@ class Home:
         run_id: str = RUN,
     ) -> Shown:
         with Ledger(self.path / "ledger.sqlite") as ledger:
-            setup = NodeSetup(self.policy, ledger, lambda _: self.shelf)
+            setup = NodeSetup(
+                self.policy,
+                ledger,
+                lambda _: self.shelf,
+                enrolment_key=self.enrolment_key,
+            )
             with visitor_at(self.path, run_id, setup, identity, admission) as visitor:
                 return await visitor.take_part(poll)
 
@@ -156,6 +162,28 @@ async def test_terms_that_were_not_agreed_to_are_refused_before_anything_is_show
     assert strict.shelf.shown == []
     assert spends(strict.path) == 0
     assert server.stored("cohort-0") == {}
+
+
+@pytest.mark.parametrize("believes", [None, False])
+async def test_with_an_enrolment_key_the_server_is_not_believed_unless_somebody_says_so(
+    tmp_path: Path, believes: bool | None
+) -> None:
+    """A server that is believed names whatever key it likes, its own for example."""
+    server = SeatServer(tmp_path / "run", SeatedRun("invited", lying=False))
+    server.open_round()
+    home = Home(tmp_path / "home", replace(LENIENT, malicious_server=believes))
+    home.enrolment_key = server.run.enrolment.key.public_key
+    come = home.take_part(poll_of(server), server.run.person().identity, "invited")
+    try:
+        if believes is False:
+            assert (await come).measured
+            return
+        with pytest.raises(RefusalError) as caught:
+            await come
+        assert caught.value.code == "threat-too-weak"
+        assert (home.shelf.shown, spends(home.path)) == ([], 0)
+    finally:
+        server.close()
 
 
 async def test_an_experiment_with_an_arm_that_was_not_agreed_to_is_refused(
