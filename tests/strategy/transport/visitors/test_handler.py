@@ -34,8 +34,10 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
     """Open one run with seats, of whatever admission."""
     made: list[SeatServer] = []
 
-    def build(admission: str = "open", arms: int = 1, most: int = 1) -> SeatServer:
-        run = SeatedRun(admission, lying=admission != "open")
+    def build(
+        admission: str = "open", arms: int = 1, most: int = 1, proved: bool = False
+    ) -> SeatServer:
+        run = SeatedRun(admission, lying=admission != "open", proved=proved)
         made.append(SeatServer(tmp_path / "run", run, most))
         made[-1].open_round(arms)
         return made[-1]
@@ -290,10 +292,14 @@ async def test_after_the_last_moment_neither_terms_nor_answers_travel(
     assert again.no_seat.reason == "cohort-closed"
 
 
-async def test_replies_do_not_depend_on_the_outcome(opened: Opened) -> None:
-    server = opened()
+@pytest.mark.parametrize("proved", [False, True])
+@pytest.mark.parametrize("admission", ["open", "enrolled", "invited"])
+async def test_replies_do_not_depend_on_the_outcome(
+    opened: Opened, admission: str, proved: bool
+) -> None:
+    server = opened(admission, proved=proved)
     worker, replies, sizes = server.worker(), set(), set()
-    for value in (0, 1, 5000):
+    for value in (0, 1, 2) if proved else (0, 1, 5000):
         person = server.run.person()
         seat = (await arrive(worker, person)).seat
         body = server.run.answer(person, seat.request, value)
