@@ -138,11 +138,15 @@ def counted(number: int, thing: str) -> str:
     --------
     >>> counted(1, "arm"), counted(2000, "arm"), counted(3, "batch")
     ('1 arm', '2,000 arms', '3 batches')
-    >>> counted(0, "entry")
-    '0 entries'
+    >>> counted(0, "entry"), counted(397, "day")
+    ('0 entries', '397 days')
     """
     if number == 1:
         return f"1 {thing}"
-    ending = {"h": "hes", "y": "ies"}.get(thing[-1])
-    many = f"{thing}s" if ending is None else f"{thing[:-1]}{ending}"
+    if thing[-1] == "h":
+        many = f"{thing}es"
+    elif thing[-1] == "y" and thing[-2] not in "aeiou":
+        many = f"{thing[:-1]}ies"
+    else:
+        many = f"{thing}s"
     return f"{number:,} {many}"

@@ -108,6 +108,7 @@ def make_node(
         policy=setup.policy,
         ledger=setup.ledger,
         open_session=opener.open,
+        check_trust=opener.check_trust,
         forget=opener.forget,
         randomize=randomizer,
         window=setup.window,

@@ -84,7 +84,8 @@ class NodeParts:
     `window` says when outcomes are taken, `reward_range` how they become numbers in
     [0, 1]. `count` is told how many were shown an arm and why outcomes are not known,
     which stays on the node. `open_session` starts the client
-    machine of a cohort's back-end; `randomize` draws from the operating system, or in
+    machine of a cohort's back-end, `check_trust` refuses a sum that the node could not
+    check; `randomize` draws from the operating system, or in
     test mode from a seed. `forget` erases what a dealing left with the node, by run and
     id.
     `capacity` is the most users that the node's certificate lets it speak for.
@@ -95,6 +96,7 @@ class NodeParts:
     ledger: NodeLedger
     open_session: Callable[[CohortSpec], ClientSession]
     randomize: Randomize
+    check_trust: Callable[[CohortSpec], None] = lambda spec: None
     forget: Callable[[str, str], None] = lambda run_id, cohort_id: None
     window: OutcomeWindow = NO_WINDOW
     count: CountOutcomes = lambda shown, unknown: None
@@ -216,6 +218,7 @@ class Node:
         _check_run(spec, run_id)
         mechanism = self._check_terms(spec)
         self._parts.policy.check_arms(offer.arms)
+        self._parts.check_trust(spec)
         unable = await self._parts.ledger.prepare(self._spend(spec, mechanism, users))
         await self._check_source(spec)
         if not unable:

@@ -11,7 +11,9 @@ from wallflower.clients.secure_sum.machine import ClientMachine, SessionParams
 from wallflower.clients.secure_sum.sealed import SealedClient
 from wallflower.clients.secure_sum.secagg_plus import SecaggPlusClient
 from wallflower.clients.secure_sum.shuffle import ShuffleClient
+from wallflower.protocol.errors import TermsError
 from wallflower.protocol.identity.enrolment import NodeIdentity, Trust
+from wallflower.protocol.refusals import RefusalCode
 from wallflower.protocol.secure_sum.backends import (
     SEALED,
     SECAGG_PLUS,
@@ -20,6 +22,7 @@ from wallflower.protocol.secure_sum.backends import (
 )
 from wallflower.protocol.secure_sum.context import parse
 from wallflower.protocol.secure_sum.session import ClientSession
+from wallflower.protocol.visitors import INVITED
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.sum_state_pb2 import ClientState
 
@@ -94,6 +97,14 @@ class SessionFactory:
                 inviter=self._inviter,
             )
         )
+
+    def check_trust(self, spec: CohortSpec) -> None:
+        """Refuse a sum of people whom nobody known here vouches for."""
+        checked_here = spec.threat.malicious_server and spec.admission == INVITED
+        if checked_here and self._inviter is None:
+            raise TermsError(
+                RefusalCode.ENROLMENT_REQUIRED, "no invitation key is configured"
+            )
 
     def restore(self, snapshot: bytes) -> ClientSession:
         """Go on with a cohort that another process of this node began."""

@@ -212,6 +212,7 @@ _CHANGES: dict[str, str] = {
     RefusalCode.WINDOW_TOO_SHORT: "rewards.window-s",
     RefusalCode.QUORUM_TOO_LOW: "secure-sum.dropout",
     RefusalCode.DELTA_TOO_SMALL: "secure-sum.inputs or secure-sum.shuffle",
+    RefusalCode.ENROLMENT_REQUIRED: "their key folders: inviter.pub is missing there",
     RefusalCode.PRICE_CHANGED: "privacy.epsilon in a new run only",
     RefusalCode.TOO_MANY_PRICES: (
         "privacy.epsilon and privacy.mechanism to those of a late run"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.support.orchestration import SwitchedPort
 from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.node import Node
 from wallflower.clients.node.sessions import SessionStore
 from wallflower.engines.arrivals import Arrivals, Keys, make_trustees
 from wallflower.engines.population import hosted_setup
@@ -120,6 +121,7 @@ async def site(
     tmp_path: Path,
     experiment: ExperimentConfig | None = None,
     answers: Callable[[str, TakenSeat], bool] = lambda visitor, place: True,
+    trustees_of: Callable[..., dict[str, Node]] = make_trustees,
 ) -> AsyncIterator[Site]:
     experiment = experiment or config()
     run_dir = tmp_path / "run"
@@ -132,7 +134,7 @@ async def site(
         ledger = stack.enter_context(Ledger(tmp_path / "ledger.sqlite"))
         sessions = SessionStore(tmp_path / "trustees", durable=False)
         stack.callback(sessions.close)
-        trustees = make_trustees(experiment, ledger, keys, sessions)
+        trustees = trustees_of(experiment, ledger, keys, sessions)
         setup = hosted_setup(experiment, ledger, keys.visitor, keys.enrolment_key)
         arrivals = Arrivals(store, setup, keys.trust(), answers, pause_s=120)
         port = SwitchedPort(MemoryTransport(dict(trustees)))

@@ -119,17 +119,21 @@ def trustee(
     from wallflower.protocol.files.logs import installed_from, log_context
 
     trustee_home = NodeHome(home, counter)
-    if invitation is not None:
-        invitations.save(home, invitations.read(invitation))
-    kept = invitations.kept(home)
+    kept = {one.run_id: one for one in invitations.kept(home)}
+    given = None if invitation is None else invitations.read(invitation)
+    if given is not None:
+        kept[given.run_id] = given
     if len(kept) != 1:
         raise InputError(
             "invitations",
-            f"{len(kept)} in {home}",
-            "one: give the operator's file by --invitation, one home for each run",
+            f"for {', '.join(kept)}" if kept else "missing",
+            "one: give the operator's file by --invitation; one home for each run",
         )
-    root = trustee_home.authority(kept[0].root_certificate)
-    invited = dataclasses.replace(kept[0], root_certificate=root)
+    (invited,) = kept.values()
+    if given is not None:
+        invitations.save(home, given)
+    root = trustee_home.authority(invited.root_certificate)
+    invited = dataclasses.replace(invited, root_certificate=root)
     typer.echo(f"{trustee_home.name}: a trustee of run {invited.run_id}")
     with installed_from(os.environ), log_context(run=invited.run_id):
         over = asyncio.run(keep_trustee(trustee_home, invited, patience_s=patience_s))

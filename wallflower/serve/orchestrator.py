@@ -19,7 +19,7 @@ from wallflower.engines.visitors import run_visitors
 from wallflower.protocol.errors import UnavailableError, WallflowerError
 from wallflower.protocol.files.logs import installed_from, log_context
 from wallflower.strategy.run.arriving.orchestrator import AttemptsSpentError
-from wallflower.strategy.store.events import ignore
+from wallflower.strategy.store.events import Event, TermsRefused
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.run_store import is_held
 
@@ -28,10 +28,16 @@ _LOOK_S = 0.5
 _log = logging.getLogger(__name__)
 
 
+async def _tell(event: Event) -> None:
+    """Say who does not agree: nobody else says why no seat is opened."""
+    if isinstance(event, TermsRefused):
+        sys.stderr.write(f"{event.text}\n")
+
+
 async def orchestrate(run_dir: Path) -> None:
     """Wait for the run's lease, then bring the run to its end."""
     with Journal.read(run_dir) as journal:
-        job = EngineJob(journal.config, run_dir, journal.run_id, ignore)
+        job = EngineJob(journal.config, run_dir, journal.run_id, _tell)
     with log_context(run=job.run_id):
         # A lease sends no notice.
         while await asyncio.to_thread(is_held, run_dir):  # noqa: ASYNC110

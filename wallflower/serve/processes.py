@@ -160,7 +160,10 @@ class ServerProcesses:
             if self._closing.is_set():
                 return
             _log.warning(
-                "process-ended", extra={"event": "process-ended", "status": code}
+                "%s ended with status %d",
+                name,
+                code,
+                extra={"event": "process-ended", "status": code, "detail": name},
             )
             if code in _FOR_GOOD[name.partition("-")[0]]:
                 self._ended[name] = code

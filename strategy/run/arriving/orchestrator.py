@@ -99,7 +99,9 @@ class VisitorOrchestrator(RunLoop):
         self._keys = spool
         self._seats = SeatedRounds(config, journal, listen, clock, look_s)
         self._sums = RoundSums(self._runner, self._seats)
-        self._trustees = Trustees(transport, journal, config.transport.stage_timeout_s)
+        self._trustees = Trustees(
+            transport, journal, config.transport.stage_timeout_s, listen
+        )
         self._under_way: list[AskedCohort] = []
 
     # --- the run -----------------------------------------------------------------
@@ -185,12 +187,14 @@ class VisitorOrchestrator(RunLoop):
         self, number: int, requests: Sequence[CohortRequest]
     ) -> list[AskedCohort]:
         """Write the cohorts of a round down, then open their seats."""
-        there = await self._trustees.wait_for(
-            self._visitors.least_trustees, self._config.transport.return_timeout_s
-        )
-        await self._key_generation.ensure(there)
-        key = await self._keep_key()
         asked = [self._describe(number, request) for request in requests]
+        willing = await self._trustees.wait_for_willing(
+            self._visitors.least_trustees,
+            self._config.transport.return_timeout_s,
+            [one.traffic.spec for one in asked],
+        )
+        await self._key_generation.ensure(willing)
+        key = await self._keep_key()
         for one in asked:
             place = one.record.round_number, one.record.arm
             self._attempts[place] = one.record.attempt

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,15 +15,23 @@ import pytest
 from tests.support.arriving import RUN, Site, config, site
 from tests.support.seated_sums import answer_task
 from tests.support.virtual_time import in_virtual_time
+from wallflower.clients.consent import ClientPolicy
+from wallflower.clients.host.assemble import make_node
+from wallflower.clients.node.ledger import Ledger
+from wallflower.clients.node.node import Node
+from wallflower.clients.node.sessions import SessionStore
 from wallflower.clients.secure_sum.keyring import ClientKeyring
 from wallflower.clients.secure_sum.limits import ClientLimits
 from wallflower.clients.secure_sum.machine import SessionParams
+from wallflower.engines.arrivals import Keys, make_trustees
+from wallflower.engines.population import hosted_setup
 from wallflower.engines.run import retire_arm
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import RewardSettings
 from wallflower.protocol.wire.node_pb2 import NodeRequest
 from wallflower.results.result import read_result
 from wallflower.strategy.config import (
+    ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
     SecureSumSettings,
@@ -83,6 +92,56 @@ async def test_a_lying_server_is_withstood_where_somebody_vouches_for_people(
         await there.run()
         assert finish(there.heard).finished == "winner"
         assert there.problems() == []
+
+
+def without_inviter_key(
+    config: ExperimentConfig, ledger: Ledger, keys: Keys, store: SessionStore
+) -> dict[str, Node]:
+    """Make trustees of whom all but two were not given `inviter.pub`."""
+    bare = hosted_setup(config, ledger, keys.trustee, keys.enrolment_key)
+    made = make_trustees(config, ledger, keys, store)
+    for name in list(made)[2:]:
+        made[name] = make_node(bare, name, (), bare.trust(), store)
+    return made
+
+
+@in_virtual_time
+async def test_no_seat_is_opened_for_sums_that_trustees_would_not_open(
+    tmp_path: Path,
+) -> None:
+    malicious = config(
+        secure_sum=SecureSumSettings(server="malicious"),
+        visitors=VisitorSettings("invited", least_trustees=7),
+    )
+    async with site(tmp_path, malicious, trustees_of=without_inviter_key) as there:
+        with pytest.raises(UnavailableError, match="2 trustees agree after 5 s"):
+            await there.run()
+        (heard,) = (e for e in there.heard if isinstance(e, events.TermsRefused))
+        assert "enrolment-required (trustee-2, trustee-3, trustee-4" in heard.text
+        with Journal.read(there.run_dir) as journal:
+            assert list(journal.cohorts()) == []
+
+
+@in_virtual_time
+async def test_a_trustee_that_does_not_agree_holds_no_share(tmp_path: Path) -> None:
+    def with_one_of_another_mind(
+        experiment: ExperimentConfig, ledger: Ledger, keys: Keys, store: SessionStore
+    ) -> dict[str, Node]:
+        made = make_trustees(experiment, ledger, keys, store)
+        setup = hosted_setup(experiment, ledger, keys.trustee, keys.enrolment_key)
+        careful = replace(setup, policy=ClientPolicy(largest_epsilon=Fraction(1, 2)))
+        name = min(made)
+        return made | {name: make_node(careful, name, (), setup.trust(), store)}
+
+    five_of_six = config(visitors=VisitorSettings("open", trustees=tuple("abcdef")))
+    async with site(
+        tmp_path, five_of_six, trustees_of=with_one_of_another_mind
+    ) as there:
+        await there.run()
+        assert finish(there.heard).finished == "winner"
+        with Journal.read(there.run_dir) as journal:
+            (dealing,) = journal.dealings()
+        assert sorted(dealing.members) == list("bcdef")
 
 
 @in_virtual_time
