@@ -60,7 +60,7 @@ class Shop:
             f"people                {result.invited:,} asked, {result.answered:,} in a "
             f"sum, {result.void} void cohorts",
             f"simulated             {people['mean']:,.0f} on average, nine of ten runs "
-            f"{people['low']:,} to {people['high']:,}: {self.apart:+.1%}",
+            f"{people['low']:,.0f} to {people['high']:,.0f}: {self.apart:+.1%}",
             f"rounds                {result.rounds} (simulated {people['rounds']:.1f})",
             f"verify                {len(self.problems)} problems",
             f"on this machine       {self.seconds:.0f} s, all people included",

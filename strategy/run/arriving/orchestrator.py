@@ -100,7 +100,11 @@ class VisitorOrchestrator(RunLoop):
         self._seats = SeatedRounds(config, journal, listen, clock, look_s)
         self._sums = RoundSums(self._runner, self._seats)
         self._trustees = Trustees(
-            transport, journal, config.transport.stage_timeout_s, listen
+            transport,
+            journal,
+            config.transport.stage_timeout_s,
+            config.experiment.arms,
+            listen,
         )
         self._under_way: list[AskedCohort] = []
 

@@ -40,9 +40,11 @@ class Trustees(NodeCall):
         transport: NodeTransport,
         journal: Journal,
         timeout_s: float,
+        arms: Sequence[str],
         listen: events.Listen,
     ) -> None:
         super().__init__(transport, journal, timeout_s)
+        self._arms = arms
         self._listen = listen
         self._staying: set[NodeId] = set()
 
@@ -110,8 +112,7 @@ class Trustees(NodeCall):
         self, specs: Sequence[CohortSpec], nodes: Sequence[NodeId]
     ) -> Mapping[NodeId, Refusal]:
         """Return the trustees that do not agree, or did not say."""
-        arms = self._journal.config.experiment.arms
-        terms = Terms(self._transport, self._run_id, arms, self._timeout_s)
+        terms = Terms(self._transport, self._run_id, self._arms, self._timeout_s)
         return await terms.offer(specs, nodes)
 
     async def wait_for_holders(self, key: SharedKey, timeout_s: float) -> None:
