@@ -150,6 +150,9 @@ def installed_from(environment: Mapping[str, str]) -> Iterator[bool]:
     if environment.get("WALLFLOWER_LOGS") != "json":
         yield False
         return
+    if any(isinstance(h.formatter, JsonFormatter) for h in logging.root.handlers):
+        yield True  # a whole process writes them: each line once
+        return
     handler = install_json_logs()
     try:
         yield True

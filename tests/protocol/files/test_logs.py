@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from wallflower.protocol.errors import CohortVoidError
-from wallflower.protocol.files.logs import JsonFormatter, log_context
+from wallflower.protocol.files.logs import (
+    JsonFormatter,
+    installed_from,
+    log_context,
+)
 
 
 @pytest.fixture
@@ -108,3 +112,18 @@ def test_a_stable_event_name_stands_beside_the_sentence(lines: Lines) -> None:
 def test_the_context_refuses_other_names() -> None:
     with pytest.raises(ValueError, match="reward"), log_context(reward=1):
         pass
+
+
+def test_a_process_and_a_part_of_it_write_each_line_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wanted = {"WALLFLOWER_LOGS": "json"}
+    with installed_from(wanted):
+        with installed_from(wanted) as asked:
+            assert asked
+            logging.getLogger("test.nested").warning("once")
+        logging.getLogger("test.nested").warning("still there")
+    said = [
+        json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()
+    ]
+    assert said == ["once", "still there"]
