@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ from tests.support.postgres_server import PostgresServer
 from tests.support.stored_seats import FIRST, Server, names
 from wallflower.protocol.errors import JournalError, UnavailableError
 from wallflower.strategy.sections import StoreSettings
-from wallflower.strategy.store import seat_sql
+from wallflower.strategy.store import seat_sql, sql
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.postgres import lease
+from wallflower.strategy.store.postgres import connecting, lease
 from wallflower.strategy.store.run_store import is_held
 from wallflower.strategy.store.seats import AnswerResult, SeatCounts, TakenSeat
 
@@ -191,6 +192,41 @@ def test_a_worker_that_stands_still_within_a_call_holds_up_nobody(
         assert stuck.take_seat("v", FIRST) == TakenSeat(cohort_id, 0)
     finally:
         server.close()
+
+
+def test_a_reader_may_compute_for_long_between_two_queries(
+    journal: Journal, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "_LONGEST_IDLE_MS", 50)
+    with Journal.read(run_dir) as reader:
+        before = reader.head
+        time.sleep(0.5)  # as replaying a large run does
+        assert reader.head == before
+
+
+def test_a_server_that_stood_still_within_a_step_does_it_again(
+    journal: Journal, postgres: PostgresServer
+) -> None:
+    stood_still = list[int]()
+
+    def step() -> None:
+        with journal.database.transaction() as connection:
+            if not stood_still:
+                [(pid,)] = connection.execute("SELECT pg_backend_pid()").fetchall()
+                stood_still.append(pid)
+                wait_for_end(postgres, pid)
+            connection.execute(sql.ADD_META, ("stood", "still"))
+
+    journal.database.repeat(step)
+    assert stood_still
+
+
+def wait_for_end(postgres: PostgresServer, pid: int) -> None:
+    """Return when PostgreSQL has ended a session that does nothing."""
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+        while connection.execute(query, [pid]).fetchall() != [(0,)]:
+            time.sleep(0.05)
 
 
 # --- the lease ------------------------------------------------------------------------

@@ -98,7 +98,11 @@ class Connector:
             yield
         except errors.DiskFull as error:
             raise explain(Exception(_brief(error)), True) from None
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except (
+            psycopg.OperationalError,
+            psycopg.InterfaceError,
+            errors.IdleInTransactionSessionTimeout,  # this process stood still
+        ) as error:
             raise LostConnectionError(
                 f"{self.name} cannot be reached ({_brief(error)}); nothing of this "
                 "step was kept: start PostgreSQL, then go on"

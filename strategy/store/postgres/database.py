@@ -219,6 +219,10 @@ class PostgresDatabase(Database):
         return self.repeat(ask)
 
 
+# Who reads a large run computes for long between two queries, and holds nobody up.
+_READING = "SET LOCAL idle_in_transaction_session_timeout TO '1h'"
+
+
 class PostgresSnapshot(Database):
     """A run as it was when it was opened for reading, whatever is written since."""
 
@@ -231,6 +235,7 @@ class PostgresSnapshot(Database):
                 self._connection.execute(
                     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
                 )
+                self._connection.execute(_READING)
                 # The snapshot is taken by the first query, not by BEGIN.
                 self._connection.execute("SELECT 1")
         except BaseException:
