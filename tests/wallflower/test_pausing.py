@@ -26,15 +26,28 @@ from tests.wallflower.test_run_commands import invoke
 from wallflower.engines.registry import EngineJob
 from wallflower.engines.stopping import (
     FINISHING,
+    FINISHING_SEATS,
     StopRequests,
     run_until_stopped,
     seconds_until,
 )
 from wallflower.protocol.errors import InputError
+from wallflower.serve.orchestrator import orchestrate
 from wallflower.strategy.config import load_config
 from wallflower.strategy.store import events
+from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.run_store import requests_of
 
+ARRIVING = """
+[experiment]
+name = "arriving"
+arms = ["a", "b"]
+horizon = 400
+[visitors]
+admission = "open"
+[rewards]
+means = [0.1, 0.9]
+"""
 # Six people an arm and so sure a test: one round decided in 0 of 20,000 simulations.
 SLOW = (
     SMALL.replace("first-batch = 40", "first-batch = 6")
@@ -144,7 +157,10 @@ def test_a_time_of_day_that_is_past_means_tomorrow() -> None:
 
 
 async def told(
-    tmp_path: Path, heard: events.Event, until_s: float
+    tmp_path: Path,
+    heard: events.Event,
+    until_s: float,
+    text: str = SMALL,
 ) -> tuple[bool, list[str]]:
     """Return whether an engine came to its round's end, and what was said."""
     ended, said = False, list[str]()
@@ -156,7 +172,8 @@ async def told(
             await asyncio.sleep(0.01)
         ended = True
 
-    job = EngineJob(load_config(write(tmp_path)), tmp_path, "run", events.ignore)
+    config = load_config(write(tmp_path, text))
+    job = EngineJob(config, tmp_path, "run", events.ignore)
     requests = StopRequests(job, said.append)
     work = run_until_stopped(engine, job, requests, until_s)
     task = asyncio.create_task(work)
@@ -169,6 +186,28 @@ async def test_when_the_time_has_come_the_round_under_way_finishes(
     tmp_path: Path,
 ) -> None:
     assert await told(tmp_path, ROUND, 0.0) == (True, [FINISHING])
+
+
+@in_virtual_time
+async def test_seats_and_answers_are_kept_whenever_a_run_is_stopped(
+    tmp_path: Path,
+) -> None:
+    assert await told(tmp_path, ROUND, 0.0, ARRIVING) == (True, [FINISHING_SEATS])
+
+
+async def test_an_orchestrator_that_was_paused_says_how_to_go_on(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def stop(job: EngineJob) -> None:
+        requests_of(job.run_dir).request_pause()
+
+    monkeypatch.setattr("wallflower.serve.orchestrator.run_visitors", stop)
+    run_dir = tmp_path / "run"
+    Journal.create(run_dir, "r1", load_config(write(tmp_path)), "local").close()
+    await orchestrate(run_dir)
+    assert f"paused; to go on: wallflower resume {run_dir}" in capsys.readouterr().err
 
 
 @in_virtual_time

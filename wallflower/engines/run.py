@@ -213,9 +213,11 @@ def _carry_out(
             work = run_until_stopped(find_engine(engine).run, job, requests, until_s)
             run_to_end(_say_waits(work, view), requests.stop_after_round)
         except (KeyboardInterrupt, asyncio.CancelledError):
+            kept = "finished rounds are kept, the cohorts under way are void"
+            if config.visitors is not None:
+                kept = "rounds, seats and answers are kept"
             raise _StoppedRun(
-                "interrupted; finished rounds are kept, the cohorts under way are void."
-                f" To go on: wallflower resume {directory}"
+                f"interrupted; {kept}. To go on: wallflower resume {directory}"
             ) from None
         except UnavailableError as error:
             if not isinstance(error, LedgerMismatchError):

@@ -21,6 +21,7 @@ from wallflower.strategy.store import events
 from wallflower.strategy.store.run_store import requests_of
 
 FINISHING = "stops after this round; Ctrl-C again stops at once and loses its users"
+FINISHING_SEATS = "stops after this round; Ctrl-C again stops at once and loses nobody"
 Say = Callable[[str], None]
 _IDLE = (events.WaitingForNodes, events.TermsRefused)
 
@@ -74,7 +75,8 @@ class StopRequests:
             self.stop_at_once()
             return
         requests_of(self._job.run_dir).request_pause()
-        self._say(FINISHING)
+        arriving = self._job.config.visitors is not None
+        self._say(FINISHING_SEATS if arriving else FINISHING)
 
 
 async def run_until_stopped(

@@ -18,10 +18,11 @@ from wallflower.engines.registry import EngineJob
 from wallflower.engines.visitors import run_visitors
 from wallflower.protocol.errors import UnavailableError, WallflowerError
 from wallflower.protocol.files.logs import installed_from, log_context
+from wallflower.results.result import read_result
 from wallflower.strategy.run.arriving.orchestrator import AttemptsSpentError
 from wallflower.strategy.store.events import Event, TermsRefused
 from wallflower.strategy.store.journal import Journal
-from wallflower.strategy.store.run_store import is_held
+from wallflower.strategy.store.run_store import is_held, requests_of
 
 TRY_AGAIN = 75  # what keeps the run from going on may pass (sysexits' EX_TEMPFAIL)
 _LOOK_S = 0.5
@@ -44,6 +45,10 @@ async def orchestrate(run_dir: Path) -> None:
             await asyncio.sleep(_LOOK_S)
         _log.info("orchestrating", extra={"event": "orchestrating"})
         await run_visitors(job)
+    with Journal.read(run_dir) as journal:
+        finished = read_result(journal).finished
+    if finished is None and requests_of(run_dir).is_pause_requested():
+        sys.stderr.write(f"paused; to go on: wallflower resume {run_dir}\n")
 
 
 async def _until_parent_ends(run_dir: Path) -> None:
