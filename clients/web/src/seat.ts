@@ -84,7 +84,7 @@ export class OpenSeat implements Seat {
     return this.prepared;
   }
 
-  /** Return the one answer; undefined where it was given before, or stays unsaid. */
+  /** Return the one answer, or why there is none; undefined where it was given before. */
   private give(): Progress | undefined {
     if (this.given) return undefined;
     this.given = true;
@@ -92,9 +92,7 @@ export class OpenSeat implements Seat {
     const answer = this.prepare();
     this.outcome = this.prepared = undefined;
     if (!(answer instanceof Refusal)) return { ...this.progress, stage: "answered", answer };
-    const closed: Progress = { ...this.progress, stage: "closed", reason: answer.code };
-    this.end(this.outside.keep(closed).then(() => answer.code));
-    return undefined;
+    return { ...this.progress, stage: "closed", reason: answer.code };
   }
 
   /** What became of the seat; where the ledger cannot be written nothing leaves. */
@@ -108,25 +106,34 @@ export class OpenSeat implements Seat {
   }
 
   private finish(at = 0): void {
-    const answered = this.give();
-    if (!answered) return;
-    const { keep, deliver } = this.outside;
-    // On disk before it leaves: a page that comes later sends these very bytes.
-    const kept = keep(answered);
-    this.end((at ? kept.then(() => pauseUntil(at)) : kept).then(() => deliver(answered)));
+    const given = this.give();
+    if (given) this.end(this.settle(given, at));
   }
 
-  /** The page goes: there is no time to wait for the disk, so both happen at once. */
+  /** On disk before it leaves: a page that comes later sends these very bytes. */
+  private async settle(given: Progress, at = 0): Promise<string> {
+    await this.outside.keep(given);
+    if (given.stage === "closed") return given.reason;
+    if (at) await pauseUntil(at);
+    return this.outside.deliver(given);
+  }
+
+  /** The page goes: its answer leaves at once, and the next page gives none. */
   private leave(): void {
-    const { resumes, keep, hurry, deliver } = this.outside;
+    const { resumes, hurry } = this.outside;
     // The site's next page goes on, and sends what is known at the end of the window.
     if (resumes) return;
-    const answered = this.give();
-    if (!answered) return;
-    const sent = hurry(answered).catch(() => undefined);
-    // A page that is shown again goes on from here.
-    this.end(Promise.all([keep(answered), sent]).then(() => deliver(answered)));
+    const given = this.give();
+    if (!given) return;
+    if (given.stage === "answered") void hurry(given).catch(() => undefined);
+    // Nothing is written now: work on the disk of a page that is set aside, and not closed,
+    // would hold up the next one. A page that is shown again goes on from here.
+    this.end(shownAgain().then(() => this.settle(given)));
   }
+}
+
+function shownAgain(): Promise<unknown> {
+  return new Promise((resolve) => addEventListener("pageshow", resolve, { once: true }));
 }
 
 /** Wait until a moment of this page's clock that runs evenly (ms). */

@@ -41,6 +41,7 @@ export interface Store {
 
 export const UNAVAILABLE = "ledger-unavailable";
 const NAME = "wallflower";
+const LONGEST_MS = 8_000;
 const [SPENDS, PRICES, RUNS] = ["spends", "prices", "runs"];
 
 export class BrowserStore implements Store {
@@ -75,6 +76,21 @@ export class BrowserStore implements Store {
       const work = this.database.transaction(names, "readwrite", { durability: "strict" });
       const [spends, prices, runs] = names.map((name) => work.objectStore(name));
       let [result, failure] = [undefined as T, undefined as unknown];
+      // The work of a page that is set aside in the middle holds up every other page.
+      const stop = (): void => {
+        try {
+          work.abort();
+        } catch {
+          // It was committed.
+        }
+      };
+      const leave = ({ persisted }: PageTransitionEvent): void => void (persisted && stop());
+      const timer = setTimeout(stop, LONGEST_MS);
+      addEventListener("pagehide", leave);
+      const finish = (): void => {
+        clearTimeout(timer);
+        removeEventListener("pagehide", leave);
+      };
       const read: [IDBRequest, IDBRequest, IDBRequest] = [
         spends!.getAll(),
         prices!.getAll(),
@@ -89,13 +105,20 @@ export class BrowserStore implements Store {
           if (change.spend) spends!.add(change.spend);
           if (change.price) prices!.add(change.price);
           if (change.progress) runs!.put(change.progress);
+          work.commit();
         } catch (error) {
           failure = error;
           work.abort();
         }
       };
-      work.oncomplete = () => resolve(result);
-      work.onabort = () => reject(failure ?? work.error);
+      work.oncomplete = () => {
+        finish();
+        resolve(result);
+      };
+      work.onabort = () => {
+        finish();
+        reject(failure ?? work.error);
+      };
     }).catch((error: unknown) => {
       if (error instanceof Refusal) throw error;
       throw new Refusal(UNAVAILABLE, "the ledger cannot be written");

@@ -234,7 +234,79 @@ def test_leaving_the_page_sends_what_is_known(
     wait_until(page, lambda: live.answers() == before + 1)
     page.goto(f"{live.pages}/site.css")
     found = join(page, live)
-    assert found["reason"] in ("already-answered", "page-left")
+    assert found["reason"] == "page-left"
+    assert live.answers() == before + 1
+
+
+def test_leaving_the_page_begins_no_work_on_the_disk(
+    new_page: Callable[..., Any], live: Site
+) -> None:
+    """WebKit sets the page aside, work and all: every other page would wait for it."""
+    page = new_page()
+    join(page, live)
+    page.evaluate("""() => {
+      const begin = IDBDatabase.prototype.transaction;
+      IDBDatabase.prototype.transaction = function (...given) {
+        localStorage.setItem("late", "yes");
+        return begin.apply(this, given);
+      };
+    }""")
+    before = live.answers()
+    page.goto(f"{live.pages}/site.css?next")
+    wait_until(page, lambda: live.answers() == before + 1)
+    assert page.evaluate("localStorage.getItem('late')") is None
+
+
+# Work on the ledger that goes on until `release` is called.
+HOLD = """() => new Promise((resolve) => {
+  const opening = indexedDB.open("wallflower");
+  opening.onsuccess = () => {
+    const runs = opening.result.transaction(["runs"], "readwrite").objectStore("runs");
+    let held = true;
+    globalThis.release = () => { held = false; };
+    const again = () => { if (held) runs.count().onsuccess = again; };
+    runs.count().onsuccess = () => { resolve(); again(); };
+  };
+})"""
+
+
+def test_a_page_does_not_wait_for_ever_for_a_ledger_that_another_holds(
+    new_page: Callable[..., Any], live: Site
+) -> None:
+    page = new_page()
+    other = new_page(page.context)
+    assert join(page, live, window=60, leaving="resume")["measured"]
+    page.evaluate(HOLD)
+    other.clock.install()
+    other.evaluate(
+        f"""(given) => {{
+          ({JOIN})(given).then((found) => {{ globalThis.found = found; }});
+        }}""",
+        {"server": live.server, "options": {}},
+    )
+    for _ in range(100):
+        other.clock.run_for("00:01")
+        if found := other.evaluate("globalThis.found ?? null"):
+            break
+    assert (found["arm"], found["reason"]) == (None, "ledger-unavailable")
+    page.evaluate("release()")
+
+
+def test_work_on_the_ledger_ends_when_the_page_is_set_aside(
+    new_page: Callable[..., Any], live: Site
+) -> None:
+    page = new_page()
+    other = new_page(page.context)
+    assert join(page, live, window=60, leaving="resume")["measured"]
+    other.evaluate(HOLD)
+    page.evaluate("""() => {
+      seat.answer(1).then((became) => { globalThis.became = became; });
+      dispatchEvent(new PageTransitionEvent("pagehide", { persisted: true }));
+    }""")
+    wait_until(page, lambda: page.evaluate("globalThis.became ?? null") is not None)
+    other.evaluate("release()")
+    assert page.evaluate("became") == "ledger-unavailable"
+    assert page.evaluate(STORED)["runs"][0]["stage"] == "open"
 
 
 def test_cleared_storage_makes_somebody_new_where_anybody_may_come(
