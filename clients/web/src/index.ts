@@ -1,5 +1,5 @@
 /** Take part in a private experiment from a page: `join`, show the arm, `answer`. */
-import { compareTexts, equal, fromHex, randomBytes, toHex } from "./bytes.js";
+import { compareTexts, fromHex, randomBytes, toHex } from "./bytes.js";
 import { DEFAULT_RANGE, LONGEST_WINDOW_S, makeRange, placeInRange } from "./cohort.js";
 import { Contribution, inspectRequest, type Inspected, type Party } from "./contribution.js";
 import { InputError, Refusal } from "./errors.js";
@@ -7,7 +7,7 @@ import { type Identity, readInvitation, Trust } from "./identity.js";
 import { chargeFor, priceFor, spentSoFar } from "./ledger.js";
 import { makePolicy, type PolicyOptions } from "./policy.js";
 import { answerPoll, arrivalPoll, type Caller, exchange, readNoSeat, send } from "./poll.js";
-import { type Arm, OpenSeat, type Seat } from "./seat.js";
+import { type Arm, checkFirst, OpenSeat, type Seat } from "./seat.js";
 import { BrowserStore, type Store, type Progress, UNAVAILABLE } from "./store.js";
 
 export { Refusal } from "./errors.js";
@@ -274,8 +274,7 @@ class Visitor {
   /** Write the end of a seat, unless another page was first: one answer ever leaves. */
   private keep(answered: Progress): Promise<void> {
     return this.store.transact(this.run, ({ progress: known }) => {
-      const same = known && equal(known.arrival, answered.arrival);
-      if (same && known.stage !== "open") throw new Refusal("cohort-already-answered");
+      checkFirst(known, answered);
       return [undefined, { progress: answered }];
     });
   }

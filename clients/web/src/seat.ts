@@ -1,4 +1,5 @@
 /** A seat whose arm is shown: it gives one answer, at a time that no outcome decides. */
+import { equal } from "./bytes.js";
 import { InputError, Refusal } from "./errors.js";
 import type { Progress } from "./store.js";
 
@@ -130,6 +131,12 @@ export class OpenSeat implements Seat {
     // would hold up the next one. A page that is shown again goes on from here.
     this.end(shownAgain().then(() => this.settle(given)));
   }
+}
+
+/** Refuse to end a seat that another page ended: two answers would tell the outcome. */
+export function checkFirst(known: Progress | undefined, given: Progress): void {
+  const same = known && equal(known.arrival, given.arrival);
+  if (same && known.stage !== "open") throw new Refusal("cohort-already-answered");
 }
 
 function shownAgain(): Promise<unknown> {
