@@ -62,13 +62,13 @@ def test_people_in_chromium_finish_a_run_and_every_sum_is_exact(
 def fill(context: Any, live: Site) -> dict[str, int]:
     """Let people come one after another until the run is over; return the sums.
 
-    Each comes to a page of their own, in a browser that holds nothing.
+    Each comes to a document of their own, in a browser that holds nothing.
     """
     sums: dict[str, int] = {}
     begun, took, seen = time.monotonic(), 0, dict.fromkeys(SAY_YES, 0)
     context.add_init_script(NOTE_WORDS)
+    page = context.new_page()
     while True:
-        page = context.new_page()
         page.goto(f"{live.pages}/site.css")
         page.evaluate(CLEAR)
         found = join(page, live)
@@ -81,7 +81,6 @@ def fill(context: Any, live: Site) -> dict[str, int]:
             cohort, value = answer(page, found["arm"]["name"], seen)
             sums[cohort] = sums.get(cohort, 0) + value
             took += 1
-        page.close()
     seconds = time.monotonic() - begun
     print(f"{took} people in Chromium, {seconds:.0f} s, winner {found['arm']['name']}")
     assert found["arm"]["name"] == "short-form"
