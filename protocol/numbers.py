@@ -131,6 +131,20 @@ def round_up_digits(value: float, digits: int) -> float:
     return float(short.quantize(step, rounding="ROUND_CEILING"))
 
 
+def signed_percent(part: float, digits: int = 3) -> str:
+    """Write a relative difference in percent, to so many digits or to whole percent.
+
+    Examples
+    --------
+    >>> signed_percent(0.4321, 2), signed_percent(-0.05), signed_percent(14.503)
+    ('+43 %', '−5 %', '+1,450 %')
+    """
+    percents = 100 * part
+    whole = abs(percents) >= 10**digits
+    text = f"{percents:+,.0f}" if whole else f"{percents:+.{digits}g}"
+    return f"{text} %".replace("-", "−")
+
+
 def counted(number: int, thing: str) -> str:
     """Count things, one of them in the singular.
 

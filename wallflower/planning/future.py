@@ -148,11 +148,7 @@ def smallest_lead(policy: PolicySpec, base_rate: Fraction) -> Fraction | None:
     Found: one arm is left in four of five simulated experiments, in which it leads all
     others, whose mean is `base_rate`. None where no lead below 1 − base_rate is.
     """
-
-    future = future_of(policy)
-    # Two arms that are left to the end meet no cohort too large to be summed.
-    most = 2 * future.batch(future.last_affordable).users // policy.arms
-    policy = dataclasses.replace(policy, horizon=min(policy.horizon, most))
+    policy = _within_cohorts(policy)
 
     def is_found(gap: float) -> bool:
         accounts = _simulate(policy, base_rate, Fraction(gap), RUNS)
@@ -169,3 +165,22 @@ def smallest_lead(policy: PolicySpec, base_rate: Fraction) -> Fraction | None:
         if low and high / low < _NEAR:
             break
     return Fraction(f"{high:.1e}")
+
+
+@lru_cache(maxsize=64)
+def users_if_equal(policy: PolicySpec, base_rate: Fraction) -> int | None:
+    """Return the mean users until the margin ends a run of arms that are all alike.
+
+    All means are `base_rate`. None where fewer than four of five simulated experiments
+    end so within the horizon.
+    """
+    accounts = _simulate(_within_cohorts(policy), base_rate, Fraction(0), RUNS)
+    ended = sum(why in (Ending.EQUAL, Ending.FUTILE) for why in accounts.finished)
+    return round(float(accounts.asked.mean())) if 5 * ended >= 4 * RUNS else None
+
+
+def _within_cohorts(policy: PolicySpec) -> PolicySpec:
+    """Return it with a horizon in which two arms meet no cohort too large to sum."""
+    future = future_of(policy)
+    most = 2 * future.batch(future.last_affordable).users // policy.arms
+    return dataclasses.replace(policy, horizon=min(policy.horizon, most))

@@ -17,6 +17,7 @@ from wallflower.planning.future import (
     future_of,
     smallest_lead,
     typical_users,
+    users_if_equal,
 )
 from wallflower.planning.request import PlanRequest, read_request
 from wallflower.planning.units import Question, round_gap_up
@@ -117,6 +118,7 @@ class Plan:
     lies: tuple[LieEffect, ...]  # in every batch; none where inputs cannot be proved
     gaps: tuple[GapCost, ...]
     smallest_lead: Fraction | None  # that is typically found within the horizon
+    users_if_equal: int | None  # until the margin typically ends a run of equal arms
 
     @property
     def sentence(self) -> str:
@@ -178,6 +180,9 @@ def make_plan(request: PlanRequest) -> Plan:
             for gap in sorted(request.gaps, reverse=True)
         ),
         smallest_lead=smallest_lead(policy, request.base_rate),
+        users_if_equal=(
+            None if policy.margin is None else users_if_equal(policy, request.base_rate)
+        ),
     )
 
 

@@ -9,14 +9,18 @@ from typing import Any
 
 from wallflower.calendar_time import describe_days
 from wallflower.output import page, print_json, print_table, print_text
+from wallflower.planning.findable import (
+    describe_findable,
+    describe_others,
+    detectable_json,
+    margin_json,
+)
 from wallflower.planning.future import RUNS, PlannedBatch
 from wallflower.planning.plan import PRIVACY_DELTAS, GapCost, LieEffect, Plan
-from wallflower.planning.request import PlanRequest
 from wallflower.planning.shuffled import messages_sentence, sent_by_user
 from wallflower.planning.units import (
     describe_clipping,
     describe_gap,
-    describe_mean,
     round_gap_up,
 )
 from wallflower.protocol.accounting.exact import Bound
@@ -116,7 +120,8 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             _gap_json(cost, request.measured) | {"fits": cost.fits(request.most_users)}
             for cost in plan.gaps
         ],
-        "minimum_detectable": _detectable_json(plan),
+        "minimum_detectable": detectable_json(plan),
+        "margin": margin_json(plan),
         "stranded": None if request.stranded is None else request.stranded.as_json(),
     }
 
@@ -140,32 +145,6 @@ def _calendar(plan: Plan) -> str | None:
         for one in (plan.batches[0], plan.batches[-1])
     ]
     return f"If no arm falls, {' and '.join(dict.fromkeys(ends))}, {calendar.terms}."
-
-
-def _detectable_json(plan: Plan) -> dict[str, Any] | None:
-    """Return the smallest lead that is typically found, None where there is none."""
-    lead, measured = plan.smallest_lead, plan.request.measured
-    if lead is None:
-        return None
-    base = measured.mean(float(plan.request.base_rate))
-    gap = measured.difference(float(lead))
-    return {"gap": gap, "lift": gap / base if base > 0 else None, "base_rate": base}
-
-
-def _detectable(plan: Plan) -> str:
-    """Say which lead the users of the experiment typically suffice for."""
-    request, lead, found = plan.request, plan.smallest_lead, _detectable_json(plan)
-    start = (
-        f"Minimum detectable effect: with {counted(request.horizon, 'user')} and the "
-        f"others' {_others(request)}"
-    )
-    if lead is None or found is None:
-        return f"{start}, no lead is typically found."
-    relative = "" if found["lift"] is None else f" ({100 * found['lift']:+,.2g} %)"
-    return (
-        f"{start}, a lead of {describe_gap(lead, request.measured)}{relative} is found "
-        f"in at least four of five of {RUNS} simulated experiments."
-    )
 
 
 def _mean_json(part: Fraction, measured: RewardRange) -> str:
@@ -281,24 +260,16 @@ def _print_page(plan: Plan) -> None:
     print_text(
         out,
         f"Typically: mean of {RUNS} simulated experiments in all, one arm ahead of "
-        f"the others' {_others(request)}. The other columns suffice whatever the "
-        f"{'rates' if request.measured.is_default else 'means'} are, if everybody who "
+        f"the others' {describe_others(request)}. The other columns suffice whatever "
+        f"the {'rates' if request.measured.is_default else 'means'} are, if everybody who "
         "is asked answers.",
     )
-    print_text(out, _detectable(plan))
+    print_text(out, describe_findable(plan))
 
 
 def _clipping(plan: Plan) -> str | None:
     request = plan.request
     return describe_clipping(request.measured) if request.outcomes else None
-
-
-def _others(request: PlanRequest) -> str:
-    """Say where the other arms of a typical experiment are."""
-    mean = describe_mean(request.base_rate, request.measured)
-    if request.measured.is_default:
-        return f"rate of {mean}"
-    return f"mean of {mean}, outcomes at either end of the range"
 
 
 def _lies(plan: Plan) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from wallflower.protocol.numbers import round_up
+from wallflower.protocol.numbers import round_up, signed_percent
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.strategy.bandit.differences import Ends, PairRegion
 from wallflower.strategy.bandit.policy import Arm, ArmView, Ending
@@ -263,15 +263,11 @@ def describe_lift(one: Comparison) -> str:
     lower, upper = one.lift_lower, one.lift_upper
     if lower is None or (lower <= -1 and upper is None):
         return NOT_BOUNDED
-    start = "–" if one.lift is None else _percent(one.lift)
+    start = "–" if one.lift is None else signed_percent(one.lift)
     if upper is None:
-        return f"{start} ({_percent(lower)} or more)"
-    return f"{start} ({_percent(lower)} to {_percent(upper)})"
+        return f"{start} ({signed_percent(lower)} or more)"
+    return f"{start} ({signed_percent(lower)} to {signed_percent(upper)})"
 
 
 def _format_signed(number: float, measured: RewardRange) -> str:
     return f"{number:+,.{measured.decimals}f}".replace("-", "−")
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:+,.3g} %".replace("-", "−")

@@ -195,6 +195,13 @@ def test_a_lift_over_a_mean_that_may_be_zero_has_one_end() -> None:
     assert describe_lift(open_ended) == "not bounded"
 
 
+def test_a_large_lift_is_written_in_whole_percent() -> None:
+    one = Comparison("a", "b", 0.3, 0.1, 0.4, 0.1, 0.4, 14.5, 10.23, 300.0)
+    assert describe_lift(one) == "+1,450 % (+1,023 % to +30,000 %)"
+    small = Comparison("a", "b", 0.3, 0.1, 0.4, 0.1, 0.4, 0.7721, 0.0002, 0.99996)
+    assert describe_lift(small) == "+77.2 % (+0.02 % to +100 %)"
+
+
 def test_an_arm_that_is_out_is_not_called_undecided_beside_the_best() -> None:
     one = Comparison("a", "b", -0.1, -0.3, 0.01, -0.3, 0.01, -0.1, -0.3, 0.1, True)
     assert judge(one, None, to_leader=True) == "out"
