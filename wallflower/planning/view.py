@@ -261,8 +261,8 @@ def _print_page(plan: Plan) -> None:
         out,
         f"Typically: mean of {RUNS} simulated experiments in all, one arm ahead of "
         f"the others' {describe_others(request)}. The other columns suffice whatever "
-        f"the {'rates' if request.measured.is_default else 'means'} are, if everybody who "
-        "is asked answers.",
+        f"the {'rates' if request.measured.is_default else 'means'} are, if everybody "
+        "who is asked answers.",
     )
     print_text(out, describe_findable(plan))
 
