@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -180,6 +181,17 @@ class JournalError(WallflowerError):
     """The record of a run is missing or inconsistent."""
 
     exit_code = 3
+
+
+def command_on(verb: str, path: Path | str) -> str:
+    """Return a command to be copied into a shell, whatever the path holds.
+
+    Examples
+    --------
+    >>> command_on("resume", Path("my run"))
+    "wallflower resume 'my run'"
+    """
+    return f"wallflower {verb} {shlex.quote(str(path))}"
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -16,6 +16,7 @@ from wallflower.protocol.errors import (
     InputError,
     MalformedMessageError,
     UnavailableError,
+    command_on,
 )
 from wallflower.protocol.messages.port import NodeId
 from wallflower.protocol.privacy.honest_floor import Floor
@@ -330,7 +331,7 @@ class Recruiter:
         return UnavailableError(
             f"the nodes known have too few users for round {number} ({error}). "
             f"{askable.describe()} {change}connect more nodes, then resume: "
-            f"wallflower resume {self._journal.run_dir}"
+            f"{command_on('resume', self._journal.run_dir)}"
         )
 
     def _waiting_event(
@@ -361,5 +362,5 @@ def _describe_missing(waiting: events.WaitingForNodes, journal: Journal) -> str:
         f"{waiting.why and f' ({waiting.why})'}, "
         f"with {waiting.available} users who may be asked, but {waiting.wanted} are "
         f"wanted; waited {waiting.patience_s:g} s (transport.return-timeout-s). When "
-        f"they are back: wallflower resume {journal.run_dir}"
+        f"they are back: {command_on('resume', journal.run_dir)}"
     )

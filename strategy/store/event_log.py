@@ -17,7 +17,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.errors import UnavailableError, command_on
 from wallflower.protocol.files.private import private_file
 from wallflower.protocol.files.sqlite import Closing
 from wallflower.strategy.store import events
@@ -61,7 +61,7 @@ class EventLog(Closing):
     def _cannot(self, error: OSError) -> UnavailableError:
         return UnavailableError(
             f"{self._path} cannot be written ({error.strerror}); make room, then "
-            f"`wallflower resume {self._path.parent}`"
+            f"`{command_on('resume', self._path.parent)}`"
         )
 
 

@@ -19,7 +19,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wallflower.protocol.errors import ConfigError, JournalError, UnavailableError
+from wallflower.protocol.errors import (
+    ConfigError,
+    JournalError,
+    UnavailableError,
+    command_on,
+)
 from wallflower.protocol.files.private import private_directory
 from wallflower.protocol.secure_sum.session import SERVER, Finding
 from wallflower.strategy.config import (
@@ -334,7 +339,7 @@ class Journal(JournalReader):
 
 def _second_run(run_dir: Path) -> JournalError:
     return JournalError(
-        f"{run_dir} already holds a run; `wallflower resume {run_dir}` goes on "
+        f"{run_dir} already holds a run; `{command_on('resume', run_dir)}` goes on "
         "with it, another --run-dir starts a new one"
     )
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wallflower.protocol.errors import JournalError, UnavailableError
+from wallflower.protocol.errors import JournalError, UnavailableError, command_on
 from wallflower.protocol.files.sqlite import Closing
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.strategy.config import ExperimentConfig, config_from_canonical
@@ -105,8 +105,8 @@ class JournalReader(Closing):
         advice = (
             "no run was begun: make room, then start it again"
             if self._new
-            else "nothing of this step was kept: make room, then `wallflower "
-            f"resume {self.run_dir}`"
+            else "nothing of this step was kept: make room, then `"
+            f"{command_on('resume', self.run_dir)}`"
         )
         return UnavailableError(f"{self.path} cannot be written ({error}); {advice}")
 
@@ -191,7 +191,7 @@ class JournalReader(Closing):
         if broken is not None:
             raise JournalError(
                 f"{self.path} was altered: {broken}. Nothing is built upon it; "
-                f"`wallflower verify {self.run_dir}` shows all of it"
+                f"`{command_on('verify', self.run_dir)}` shows all of it"
             )
 
     def check_whole(self) -> None:
@@ -204,7 +204,7 @@ class JournalReader(Closing):
                 f"{self.path} has no entry {lost[0]}, which {event_log.FILE_NAME} "
                 "tells of: it is an older copy. People asked since then have spent, so "
                 "nothing is built upon it; put back the newest files, or begin a new "
-                f"run. `wallflower verify {self.run_dir}` shows all of it"
+                f"run. `{command_on('verify', self.run_dir)}` shows all of it"
             )
 
     def cohorts(self) -> Sequence[CohortRecord]:
@@ -382,7 +382,7 @@ class JournalReader(Closing):
         except _UNREADABLE as error:
             raise JournalError(
                 f"{self.path}: {what} cannot be read ({error}): the record was "
-                f"altered; `wallflower verify {self.run_dir}` shows where"
+                f"altered; `{command_on('verify', self.run_dir)}` shows where"
             ) from None
 
     def _meta(self, key: str) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import shlex
 import socket
 import sqlite3
 import time
@@ -86,6 +87,25 @@ def test_status_of_a_run_under_way_does_not_say_how_to_resume_it(
     assert (code, f"Look on: wallflower watch {run_dir}" in said) == (0, True)
     assert "resume" not in said
     assert f"To go on: wallflower resume {run_dir}" in invoke("status", run_dir)[1]
+
+
+def test_a_command_to_be_copied_works_with_any_folder(tmp_path: Path) -> None:
+    run_dir = tmp_path / "it's my run"
+    code, said = invoke(
+        "run", write(tmp_path), "--engine", "fast", "--run-dir", run_dir
+    )
+    (more,) = (line for line in said.splitlines() if line.startswith("More: "))
+    assert (code, shlex.split(more)[-1]) == (0, str(run_dir))
+
+
+def test_a_run_in_the_folder_one_is_in_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, folder = write(tmp_path), tmp_path / "spring"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    code, said = invoke("run", file, "--engine", "fast", "--run-dir", ".")
+    assert (code, "small (spring-" in said) == (0, True)
 
 
 def test_terms_that_the_policy_file_refuses_end_with_code_4(tmp_path: Path) -> None:

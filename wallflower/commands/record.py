@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from wallflower.protocol.errors import command_on
+
 
 def export(
     run: Annotated[
@@ -99,7 +101,7 @@ def archive(
     directory = find_run(run)
     with Journal.resume(directory) as journal:
         if read_result(journal).finished is None:
-            allowed = f"one that is over: `wallflower resume {directory}` ends it"
+            allowed = f"one that is over: `{command_on('resume', directory)}` ends it"
             raise InputError("run", str(directory), allowed)
         for check in (*verify(journal), *ledger_checks(journal)):
             if not check.holds:

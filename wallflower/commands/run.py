@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wallflower.commands.options import EngineOptions, Format
+from wallflower.protocol.errors import command_on
 
 if TYPE_CHECKING:
     from wallflower.results.page import Run
@@ -97,7 +98,7 @@ def pause(run: _Run) -> None:
     directory = pause_run(run)
     typer.echo(
         f"{directory} stops after the round under way; to go on: "
-        f"wallflower resume {directory}"
+        f"{command_on('resume', directory)}"
     )
 
 
@@ -179,14 +180,14 @@ def _show(command: str, loaded: Run, output: str) -> None:
         print_line(result.askable.describe())
     # Lines to be copied: a terminal folds them without breaking them.
     if result.finished is not None:
-        typer.echo(f"More: wallflower report {result.run_dir}")
-        typer.echo(f"Check: wallflower verify {result.run_dir}")
+        typer.echo(f"More: {command_on('report', result.run_dir)}")
+        typer.echo(f"Check: {command_on('verify', result.run_dir)}")
     elif _is_under_way(loaded):
-        typer.echo(f"It is under way. Look on: wallflower watch {result.run_dir}")
-        typer.echo(f"Stop after this round: wallflower pause {result.run_dir}")
+        typer.echo(f"It is under way. Look on: {command_on('watch', result.run_dir)}")
+        typer.echo(f"Stop after this round: {command_on('pause', result.run_dir)}")
     else:
         _require_resumable(loaded.path)
-        typer.echo(f"To go on: wallflower resume {result.run_dir}")
+        typer.echo(f"To go on: {command_on('resume', result.run_dir)}")
 
 
 def _is_under_way(loaded: Run) -> bool:

@@ -25,6 +25,7 @@ from wallflower.protocol.errors import (
     LedgerMismatchError,
     UnavailableError,
     WallflowerError,
+    command_on,
 )
 from wallflower.protocol.files.sections import one_of
 from wallflower.protocol.rewards.seeded import TEST_MODE
@@ -127,7 +128,11 @@ def found_run(
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     new_id = f"{config.experiment.name}-{stamp}-{secrets.token_hex(2)}"
     directory = RUNS / new_id if run_dir is None else run_dir
-    run_id = new_id if run_dir is None else f"{run_dir.name}-{secrets.token_hex(4)}"
+    run_id = (
+        new_id
+        if run_dir is None
+        else f"{directory.resolve().name}-{secrets.token_hex(4)}"
+    )
     check_options(engine, options)
     try:
         _preflight(Preflight(config, engine, directory, options))
@@ -217,7 +222,7 @@ def _carry_out(
             if config.visitors is not None:
                 kept = "rounds, seats and answers are kept"
             raise _StoppedRun(
-                f"interrupted; {kept}. To go on: wallflower resume {directory}"
+                f"interrupted; {kept}. To go on: {command_on('resume', directory)}"
             ) from None
         except UnavailableError as error:
             if not isinstance(error, LedgerMismatchError):
@@ -228,13 +233,14 @@ def _carry_out(
     if result.finished is None and requests_of(directory).is_pause_requested():
         raise _StoppedRun(
             f"paused after round {result.rounds}; nobody who was asked is lost. "
-            f"To go on: wallflower resume {directory}"
+            f"To go on: {command_on('resume', directory)}"
         )
     if result.finished is None:
+        first, then = command_on("status", directory), command_on("resume", directory)
         raise UnavailableError(
             f"engine {engine} ended, but the journal in {directory} is not finished: "
             "its server wrote elsewhere (another host, or another mount?). Look at "
-            f"`wallflower status {directory}`, then `wallflower resume {directory}`"
+            f"`{first}`, then `{then}`"
         )
     return directory
 

@@ -334,7 +334,7 @@ class RunView:
         left = [self._arms[view.arm] for view in event.views if view.active]
         self._line(
             f"round {event.number} done in {event.seconds:.1f} s: "
-            f"{counted(len(left), 'arm')} left, users {self._now.users()}"
+            f"{counted(len(left), 'arm')} left; in all: {self._now.users()}"
             f"{'; TEST MODE, no privacy' if self._now.test_mode else ''}"
         )
 

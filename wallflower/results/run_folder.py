@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wallflower.clients.node.ledger_tables import read_spends
-from wallflower.protocol.errors import JournalError, WallflowerError
+from wallflower.protocol.errors import JournalError, WallflowerError, command_on
 from wallflower.protocol.numbers import counted
 from wallflower.results.cohorts import CohortRow
 from wallflower.strategy.run.verify import Check, run_check
@@ -208,4 +208,4 @@ def advise(directory: Path) -> str:
             check_resumable(journal)
     except WallflowerError as error:
         return f"it cannot be resumed as it is: {error}"
-    return f"to go on: wallflower resume {directory}"
+    return f"to go on: {command_on('resume', directory)}"

@@ -18,7 +18,7 @@ from typing import Any
 from markupsafe import Markup
 
 from wallflower.marks import mark_of
-from wallflower.protocol.errors import WallflowerError
+from wallflower.protocol.errors import WallflowerError, command_on
 from wallflower.protocol.numbers import counted
 from wallflower.results import drawing, page
 from wallflower.results.history import ArmRow, arm_rows
@@ -211,7 +211,7 @@ class WatchedRun:
                 f"invited {result.invited:,}, answered {result.answered:,}, "
                 f"lost {sum(result.lost.values()):,}"
             )
-        goes_on = f"wallflower resume {self._directory}"
+        goes_on = f"{command_on('resume', self._directory)}"
         under_way = () if stopped or finished else now.cohorts.values()
         return _State(
             label=label,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Container, Mapping, Sequence
 
-from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.errors import UnavailableError, command_on
 from wallflower.protocol.messages.port import NodeId, NodeTransport
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
 from wallflower.protocol.wire.node_pb2 import Description
@@ -68,8 +68,8 @@ class Trustees(NodeCall):
             raise TrusteesMissingError(
                 f"{len(there)} trustees are there after {timeout_s:g} s; at least "
                 f"{least} are needed (visitors.least-trustees). Nobody was asked: "
-                "start trustees (wallflower trustee), then resume: wallflower resume "
-                f"{self._journal.run_dir}"
+                "start trustees (wallflower trustee), then resume: "
+                f"{command_on('resume', self._journal.run_dir)}"
             )
         return there
 
@@ -123,8 +123,8 @@ class Trustees(NodeCall):
             raise TrusteesMissingError(
                 f"{held} of the {len(key.members)} trustees that hold the key are "
                 f"there after {timeout_s:g} s; {key.threshold} must answer. Every "
-                "answer is kept: start the others, then resume: wallflower resume "
-                f"{self._journal.run_dir}"
+                "answer is kept: start the others, then resume: "
+                f"{command_on('resume', self._journal.run_dir)}"
             )
 
     async def _wait(

@@ -42,8 +42,8 @@ async def test_without_a_terminal_every_step_is_a_plain_line(
     assert lines[0] == "10 nodes with 1,000 users there; 2 arms, up to 1,000 users"
     assert lines[1] == "round 1: 2 arms, 200 users asked"
     assert lines[2] == "  second: cohort void (quorum-not-met; users lost: 99 late)"
-    end = "round 1 done in 1.2 s: 1 arm left, users invited 200, answered 95, lost 105"
-    assert lines[3] == end
+    done = "round 1 done in 1.2 s: 1 arm left; in all: "
+    assert lines[3] == f"{done}invited 200, answered 95, lost 105"
 
 
 async def test_a_round_is_estimated_from_the_pace_of_those_before_it(
