@@ -67,6 +67,8 @@ def _place(home: Path, run_id: str) -> Path:
 
 def read(path: Path) -> Invitation:
     """Read an invitation; raises ConfigError for any other file."""
+    if not path.exists():
+        raise ConfigError(str(path), "no such file")
     try:
         fields = json.loads(keyfiles.read_private(path))
         pinned = bytes.fromhex(fields["fingerprint"])

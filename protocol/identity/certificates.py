@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ from wallflower.protocol.errors import InputError
 # A clock that is a few minutes behind must not refuse a fresh certificate.
 _BACKDATED = datetime.timedelta(minutes=10)
 _AUTHORITY_DAYS = 3650
+_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_LONGEST_HOST = 253
 _SERVER_DAYS = 397
 
 
@@ -182,11 +185,22 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
+def check_host(host: str) -> None:
+    """Refuse what is neither a name of a host nor an IP address."""
+    _host(host)
+
+
 def _host(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        return x509.DNSName(host)
+        pass
+    labels = host.removeprefix("*.").split(".")
+    named = all(map(_LABEL.fullmatch, labels)) and not labels[-1].isdigit()
+    if not named or len(host) > _LONGEST_HOST:
+        allowed = "a host name or an IP address, no port (ä as xn--…)"
+        raise InputError("address", f'"{host}"', allowed)
+    return x509.DNSName(host)
 
 
 def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:

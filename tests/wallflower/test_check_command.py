@@ -443,3 +443,50 @@ def test_a_first_batch_of_one_user_names_the_key(tmp_path: Path) -> None:
     file = write(tmp_path, SMALL.replace("first-batch = 40", "first-batch = 1"))
     code, said = invoke("check", file)
     assert (code, "fail users: policy.first-batch" in said) == (2, True)
+
+
+def test_a_trustee_is_checked_although_nobody_lives_there(tmp_path: Path) -> None:
+    file = write(tmp_path, '[node]\nname = "t"\nusers = 0\n', "node.toml")
+    code, said = invoke("check", file)
+    assert (code, "ok   rewards: none: a trustee" in said) == (0, True)
+
+
+def test_a_node_that_was_revoked_or_speaks_for_too_many_is_told(
+    tmp_path: Path,
+) -> None:
+    store = KeyStore(tmp_path / "keys")
+    store.create("Test", ["10.0.0.1"], days=30)
+    now = datetime.datetime.now(datetime.UTC)
+    folder = store.add_node("clinic", capacity=5, days=30, now=now)
+    file = write(
+        tmp_path,
+        f'[node]\nusers = 6\nkeys = "{folder}"\narms = ["a", "b"]\n'
+        "[rewards]\nmeans = [0.5, 0.5]\n",
+        "node.toml",
+    )
+    code, said = invoke("check", file)
+    assert (code, "warn keys: " in said, "6 users live here" in said) == (0, True, True)
+    store.revoke("clinic")
+    code, said = invoke("check", file)
+    assert (code, "fail keys: " in said, "is revoked" in said) == (4, True, True)
+
+
+def test_a_poll_without_an_invitation_is_not_silent(tmp_path: Path) -> None:
+    write(tmp_path, '[node]\nname = "t"\nusers = 0\n', "node.toml")
+    code, said = invoke("poll", tmp_path)
+    assert (code, "no run has invited this node" in said) == (0, True)
+
+
+def test_an_invitation_that_is_not_there_is_not_to_be_deleted(tmp_path: Path) -> None:
+    write(tmp_path, '[node]\nname = "t"\nusers = 0\n', "node.toml")
+    code, said = invoke("trustee", tmp_path, "--invitation", tmp_path / "nope")
+    assert (code, "nope: no such file" in said, "delete" in said) == (2, True, False)
+
+
+@pytest.mark.parametrize("listen", ["x", "127.0.0.1:99999", "127.0.0.1:"])
+def test_a_shuffler_listens_on_no_other_port_than_it_was_told(
+    listen: str, tmp_path: Path
+) -> None:
+    code, said = invoke("shuffler", "--home", tmp_path / "home", "--listen", listen)
+    assert (code, f'listen is "{listen}"' in said) == (2, True)
+    assert not (tmp_path / "home").exists()

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from wallflower.cli import command_line
 from wallflower.keys.store import INVITER_KEY, INVITER_PUBLIC, Inviter
-from wallflower.protocol.errors import AuthenticationError
+from wallflower.protocol.errors import AuthenticationError, ConfigError
 from wallflower.protocol.files.keyfiles import read_public
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.visitors import Invitation
@@ -66,3 +66,9 @@ def test_json_has_the_serial_by_which_an_invitation_is_revoked(tmp_path: Path) -
         certificate = Invitation.read(row["invitation"]).identity.certificate
         assert certificate is not None
         assert certificate.serial == row["serial"]
+
+
+def test_invitations_are_not_made_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="no folder can be made there"):
+        invite("1", "--keys", str(tmp_path / "file"))

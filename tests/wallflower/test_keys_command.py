@@ -86,3 +86,47 @@ def test_keys_are_not_made_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="no folder can be made"):
         run("init", "--address", "10.0.0.1", "--keys", str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "two words",
+        "köln.example",
+        "centre.example:443",
+        "https://centre.example",
+        "a" * 64,
+        "300.1.1.1",
+    ],
+)
+def test_an_address_that_no_node_could_dial_is_refused(
+    address: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="a host name or an IP address, no port"):
+        run("init", "--address", address, "--keys", str(tmp_path / "keys"))
+    assert not (tmp_path / "keys").exists()
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65])
+def test_a_name_that_no_certificate_holds_is_refused(name: str, tmp_path: Path) -> None:
+    words = ("init", "--address", "10.0.0.1", "--keys", str(tmp_path / "keys"))
+    with pytest.raises(InputError, match="1 to 64 characters"):
+        run(*words, "--name", name)
+    assert not (tmp_path / "keys").exists()
+
+
+@pytest.mark.parametrize("bad", ["a/b", "clinic-a"])
+def test_either_all_nodes_are_made_or_none(bad: str, keys: str) -> None:
+    with pytest.raises(InputError):
+        run("node", "clinic-a", bad, "--keys", keys)
+    assert list((Path(keys) / "nodes").iterdir()) == []
+
+
+def test_a_certificate_that_is_none_is_named(keys: str) -> None:
+    (Path(keys) / "operator" / "server.crt").write_text("")
+    with pytest.raises(ConfigError, match=r"server\.crt: is no certificate"):
+        run("list", "--keys", keys)
+    (Path(keys) / "authority" / "ca.crt").write_text("")
+    with pytest.raises(ConfigError, match=r"ca\.crt: is no certificate"):
+        run("server", "--address", "10.0.0.1", "--keys", keys)

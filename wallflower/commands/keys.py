@@ -91,6 +91,7 @@ def node(
 
     store = KeyStore(keys)
     now = datetime.datetime.now(datetime.UTC)
+    store.check_new(names)
     folders = [store.add_node(n, capacity=capacity, days=days, now=now) for n in names]
     _say(
         output,

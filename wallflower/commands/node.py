@@ -42,7 +42,10 @@ def poll(
         patience_s = 86_400.0 if stay else 60.0
     settings = PollingSettings(patience_s=patience_s)
     failures: list[WallflowerError] = []
-    for invitation in kept(home):
+    invited = kept(home)
+    if not invited:
+        typer.echo(f"{node_home.name}: no run has invited this node")
+    for invitation in invited:
         with installed_from(os.environ), log_context(run=invitation.run_id):
             try:
                 end_reason = asyncio.run(

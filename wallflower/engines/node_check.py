@@ -46,8 +46,8 @@ def check_home(path: Path) -> list[CheckLine]:
 
 
 def _keys(home: NodeHome) -> Iterator[CheckLine]:
-    certificate = home.identity.certificate
-    if certificate is None or home.trust() is None:
+    certificate, trust = home.identity.certificate, home.trust()
+    if certificate is None or trust is None:
         yield CheckLine(
             "keys",
             WARN,
@@ -56,14 +56,19 @@ def _keys(home: NodeHome) -> Iterator[CheckLine]:
         return
     days = (certificate.not_after - time.time()) / 86_400
     text = f"certificate {certificate.serial} is good for {counted(round(days), 'day')}"
+    if certificate.serial in trust.revoked:
+        raise UnavailableError(
+            f"certificate {certificate.serial} is revoked; ask for a new one: "
+            "wallflower keys"
+        )
     if days <= 0:
         raise UnavailableError(f"{text}; ask for a new one: wallflower keys")
     soon = days < _SOON_DAYS
-    yield CheckLine(
-        "keys",
-        WARN if soon else OK,
-        f"{text}, {counted(certificate.capacity, 'user')}",
-    )
+    text = f"{text}, {counted(certificate.capacity, 'user')}"
+    people = len(home.find_users())
+    if many := people > certificate.capacity:
+        text += f"; {counted(people, 'user')} live here: ask for one for all of them"
+    yield CheckLine("keys", WARN if soon or many else OK, text)
 
 
 def _ledger(home: NodeHome) -> Iterator[CheckLine]:
@@ -77,7 +82,9 @@ def _ledger(home: NodeHome) -> Iterator[CheckLine]:
 
 def _rewards(home: NodeHome) -> Iterator[CheckLine]:
     settings, arms = home.file.rewards, home.file.node.arms
-    assert settings is not None
+    if settings is None:
+        yield CheckLine("rewards", OK, "none: a trustee has no users")
+        return
     source = reward_source(settings, home.name, arms)
     run_to_end(try_sources([source], arms or ("",)))
     if settings.source == "table" and arms:

@@ -47,12 +47,14 @@ from wallflower.protocol.files.keyfiles import (
 from wallflower.protocol.files.private import private_directory
 from wallflower.protocol.identity.certificates import (
     KeyPair,
+    check_host,
     make_authority,
     make_server_certificate,
 )
 from wallflower.protocol.identity.enrolment import EnrolmentKey, NodeIdentity
 from wallflower.protocol.visitors import Invitation
 
+_LONGEST_TITLE = 64  # of a certificate's subject
 _NAME = "letters, digits, - and _, at most 60 characters"
 
 
@@ -85,6 +87,10 @@ class KeyStore:
                 "holds keys already; choose an empty folder, or `wallflower keys "
                 "server` to renew the server's certificate",
             )
+        if not 0 < len(name) <= _LONGEST_TITLE:
+            raise InputError("name", f'"{name}"', f"1 to {_LONGEST_TITLE} characters")
+        for address in addresses:
+            check_host(address)
         try:
             for folder in self._folders:
                 folder.mkdir(parents=True, mode=0o700)
@@ -131,17 +137,23 @@ class KeyStore:
         certificate.write_bytes(pair.certificate)
         return certificate
 
+    def check_new(self, names: Sequence[str]) -> None:
+        """Refuse names that nodes cannot have, have already, or would have twice."""
+        for name in names:
+            if len(name) > 60 or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
+                raise InputError("node name", f'"{name}"', _NAME)
+            if names.count(name) > 1:
+                raise InputError("node name", f'"{name}" twice', "different names")
+            if (folder := self.nodes / name).exists():
+                taken = "exists already; revoke the node or choose another name"
+                raise ConfigError(str(folder), taken)
+
     def add_node(
         self, name: str, *, capacity: int, days: int, now: datetime.datetime
     ) -> Path:
         """Make a node's keys and enrol it for at most `capacity` users."""
-        if len(name) > 60 or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-            raise InputError("node name", f'"{name}"', _NAME)
+        self.check_new((name,))
         folder = self.nodes / name
-        if folder.exists():
-            raise ConfigError(
-                str(folder), "exists already; revoke the node or choose another name"
-            )
         identity = NodeIdentity.generate(name)
         expires = int((now + datetime.timedelta(days=days)).timestamp())
         certificate = self._enrolment().issue(
@@ -220,15 +232,26 @@ class KeyStore:
                 "holds no keys: there is no operator/server.crt; `wallflower keys "
                 "init` makes them, --keys names another folder",
             ) from None
-        return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+        return _certificate(self.operator / "server.crt", pem).not_valid_after_utc
 
     def _authority(self) -> KeyPair:
         key = read_private(self.authority / "ca.key")
-        return KeyPair((self.authority / AUTHORITY_CERTIFICATE).read_bytes(), key)
+        path = self.authority / AUTHORITY_CERTIFICATE
+        _certificate(path, path.read_bytes())
+        return KeyPair(path.read_bytes(), key)
 
     def _enrolment(self) -> EnrolmentKey:
         seed = read_seed(self.authority / "enrolment.key")
         return EnrolmentKey.from_private_bytes(seed)
+
+
+def _certificate(path: Path, pem: bytes) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError:
+        raise ConfigError(
+            str(path), "is no certificate in PEM form; restore it"
+        ) from None
 
 
 def _flwr(*arguments: str) -> None:
@@ -292,7 +315,11 @@ class Inviter:
         self.is_new = not path.exists()
         if self.is_new:
             key = EnrolmentKey.generate()
-            private_directory(folder)
+            try:
+                private_directory(folder)
+            except OSError as error:
+                problem = f"no folder can be made there ({error.strerror})"
+                raise ConfigError(str(folder), problem) from None
             write_private(path, private_key_pem(key.private_bytes()))
             (folder / INVITER_PUBLIC).write_bytes(public_key_pem(key.public_key))
             (folder / REVOKED).write_text("# serials of revoked invitations\n")

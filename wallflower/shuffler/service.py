@@ -227,6 +227,9 @@ def _old_tls(context: _Context) -> str | None:
 # --- A shuffler as a process.
 
 
+_LARGEST_PORT = 65_535
+
+
 async def serve(
     folder: Path,
     listen: str,
@@ -240,6 +243,9 @@ async def serve(
 
     A `child` also ends with the process that started it.
     """
+    _, colon, number_text = listen.rpartition(":")
+    if not colon or not number_text.isdecimal() or int(number_text) > _LARGEST_PORT:
+        raise InputError("listen", f'"{listen}"', "HOST:PORT; port 0: any free one")
     home = open_home(folder, hosts)
     trust = None
     if enrolment is not None:
