@@ -31,9 +31,8 @@ from wallflower.protocol.rewards.tables import dealt_out
 from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE, check_backend
 from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
 from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.strategy.policy_names import POLICIES, RADII
 from wallflower.strategy.sections import (
-    POLICIES,
-    RADII,
     ContactSettings,
     StoreSettings,
     VisitorSettings,

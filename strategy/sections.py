@@ -1,7 +1,4 @@
-"""Sections of an experiment's file: ``[store]``, ``[contact]`` and ``[visitors]``.
-
-The names of policies are here too: both the file and the policies need them.
-"""
+"""Sections of an experiment's file: ``[store]``, ``[contact]`` and ``[visitors]``."""
 
 from __future__ import annotations
 
@@ -18,11 +15,6 @@ from wallflower.protocol.privacy.mechanism import Mechanism
 from wallflower.protocol.secure_sum.backends import SEALED
 from wallflower.protocol.secure_sum.threat import Threat
 from wallflower.protocol.visitors import ADMISSIONS, INVITED, OPEN
-
-ELIMINATION = "elimination"
-INDEX_POLICIES = ("dp-imed",)
-POLICIES = (ELIMINATION, *INDEX_POLICIES)
-RADII = ("tight", "paper")
 
 _SCHEMES = ("postgresql", "postgres")
 

@@ -106,6 +106,6 @@ def policy_for(config: ExperimentConfig) -> Policy:
         raise InputError(
             "horizon",
             config.horizon,
-            f"at least {needed} users: one first batch for each of {spec.arms} arms",
+            f"at least {needed} users: a first round for each of {spec.arms} arms",
         )
     return policy

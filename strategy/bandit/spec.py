@@ -10,8 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from wallflower.protocol.errors import InputError
-from wallflower.protocol.files.sections import one_of
+from wallflower.protocol.errors import InputError, nearest
 from wallflower.protocol.numbers import positive, probability, whole
 from wallflower.protocol.privacy.honest_floor import PlannedFloors
 from wallflower.protocol.privacy.mechanism import (
@@ -22,10 +21,10 @@ from wallflower.protocol.privacy.mechanism import (
 from wallflower.strategy.bandit.failure_budget import Shares
 from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_bound
 from wallflower.strategy.bandit.schedule import Schedule, first_size, growth
-from wallflower.strategy.sections import ELIMINATION as ELIMINATION
-from wallflower.strategy.sections import INDEX_POLICIES as INDEX_POLICIES
-from wallflower.strategy.sections import POLICIES as POLICIES
-from wallflower.strategy.sections import RADII as RADII
+from wallflower.strategy.policy_names import ELIMINATION as ELIMINATION
+from wallflower.strategy.policy_names import INDEX_POLICIES as INDEX_POLICIES
+from wallflower.strategy.policy_names import POLICIES as POLICIES
+from wallflower.strategy.policy_names import RADII as RADII
 
 DECIDING = (ELIMINATION,)  # those that rule arms out
 LARGEST_HORIZON = 10**15
@@ -79,7 +78,9 @@ class PolicySpec:
             ("policy", self.policy, POLICIES),
             ("radius", self.radius, RADII),
         ):
-            one_of(name, value, known)
+            if value not in known:
+                allowed = f"one of {', '.join(known)}"
+                raise InputError(name, f'"{value}"{nearest(value, known)}', allowed)
         whole("arms", self.arms, at_least=2, at_most=100_000)
         whole("horizon", self.horizon, at_least=1, at_most=LARGEST_HORIZON)
         if self.horizon < 2 * self.arms:

@@ -216,7 +216,7 @@ UNFIT = {
         "users = 60",
         f"users = [600{', 1' * 11}]",
         2,
-        "cannot fill the first batch",
+        "cannot fill the first round",
     ),
     "function": Unfit(
         "means = [0.1, 0.9, 0.2]",

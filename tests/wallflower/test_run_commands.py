@@ -260,7 +260,7 @@ def test_a_horizon_beyond_the_users_does_not_hide_that_they_are_too_few(
         'name = "small"', 'name = "small"\nhorizon = 9999'
     )
     code, said = invoke("run", write(tmp_path, text), "--run-dir", tmp_path / "run")
-    assert (code, "at least 120, which the first batch asks" in said) == (2, True)
+    assert (code, "at least 120, which the first round asks" in said) == (2, True)
     assert not (tmp_path / "run").exists()
 
 

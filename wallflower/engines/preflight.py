@@ -140,7 +140,7 @@ def _settings(asked: Preflight) -> Iterator[CheckLine]:
     yield _ok(
         "experiment",
         f"{len(config.experiment.arms)} arms, {privacy.mechanism} at ε = "
-        f"{float(privacy.epsilon):g}, first batch {next_cohorts[0].size:,} users "
+        f"{float(privacy.epsilon):g}, first round {next_cohorts[0].size:,} users "
         "an arm",
     )
     if config.test_mode:
@@ -152,7 +152,7 @@ def _settings(asked: Preflight) -> Iterator[CheckLine]:
 
 
 def _users(asked: Preflight) -> Iterator[CheckLine]:
-    """Check that the first batch can be filled, on terms that the users agree to."""
+    """Check that the first round can be filled, on terms that the users agree to."""
     config = asked.config
     if config.visitors is not None:
         yield _seats(config)
@@ -172,7 +172,7 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
         raise InputError(
             "nodes",
             f"{there} users in all",
-            f"at least {needed}, which the first batch asks",
+            f"at least {needed}, which the first round asks",
         )
     if next_cohorts[0].size < 2:
         allowed = "at least 2 users an arm: nobody hides alone"
@@ -187,7 +187,7 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
         raise ConfigError(
             "nodes",
             f"{there:,} users on {config.nodes.count} nodes cannot fill the first "
-            "batch: too few nodes, or one with too many of the users, for "
+            "round: too few nodes, or one with too many of the users, for "
             "secure-sum.corrupt and dropout",
         )
     floor = make_floor_rule(config, config.nodes.count).floor(next_cohorts[0].size)
@@ -195,7 +195,7 @@ def _users(asked: Preflight) -> Iterator[CheckLine]:
     agreed.check(describe_cohort(config, "check", next_cohorts[0], floor, 1))
     yield _ok(
         "users",
-        f"{there:,} users on {config.nodes.count} nodes; the first batch asks "
+        f"{there:,} users on {config.nodes.count} nodes; the first round asks "
         f"{needed:,} of them{f'. {askable.describe()}' if askable.left_out else ''}",
     )
 
@@ -209,7 +209,7 @@ def _seats(config: ExperimentConfig) -> CheckLine:
     if config.nodes.policy is not None:
         agreed_policy(config).check(spec)
     text = (
-        f"people arrive ({config.visitors.admission}); a round of the first batch has "
+        f"people arrive ({config.visitors.admission}); a first round has "
         f"{request.size:,} seats an arm, its sums {floor.quorum:,} answers at least"
     )
     if config.policy.name in DECIDING:

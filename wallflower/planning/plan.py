@@ -283,7 +283,7 @@ def describe_outlook(config: ExperimentConfig) -> tuple[bool, str]:
     request = read_request(StatedExperiment(config), {}, question)
     batches = planned_batches(request)
     gap = min(batch.separates for batch in batches)
-    many = counted(len(batches), "batch")
+    many = counted(len(batches), "round")
     chance = percent(1 - config.experiment.failure_probability)
     if gap >= 1:
         return False, (

@@ -30,7 +30,7 @@ from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.strategy.store.entries import Askable
 
 _BATCHES = (
-    "batch",
+    "round",
     "users per arm",
     "g",
     "τ",
@@ -44,11 +44,11 @@ _GAPS = (
     "typically",
     "users per arm",
     "users in all",
-    "by batch",
+    "by round",
     "fits",
 )
 _LEGEND = (
-    "Rewards are rounded to multiples of 1/g; τ bounds the noise of a sum; bits are "
+    "Outcomes are rounded to multiples of 1/g; τ bounds the noise of a sum; bits are "
     "what one user sends. The last column is the gap of means that is decided by then."
 )
 
@@ -135,12 +135,12 @@ def _calendar_json(plan: Plan) -> dict[str, Any] | None:
 
 
 def _calendar(plan: Plan) -> str | None:
-    """Say when each batch is over if no arm falls."""
+    """Say when each round is over if no arm falls."""
     calendar = plan.request.calendar
     if calendar is None:
         return None
     ends = [
-        f"batch {one.batch} is over after "
+        f"round {one.batch} is over after "
         f"{describe_days(calendar.days(one.users, one.batch))}"
         for one in (plan.batches[0], plan.batches[-1])
     ]

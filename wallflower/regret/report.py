@@ -278,7 +278,7 @@ _COLUMNS = (
     "interval",
     "users",
     "status",
-    "out in batch",
+    "out in round",
 )
 
 
@@ -342,7 +342,7 @@ def _lines(report: dict[str, Any], measured: RewardRange) -> Iterator[tuple[str,
     yield (
         "ended",
         f"{ends}; {'' if error is None else 'at most '}"
-        f"{counted(report['batches'], 'batch')}; best arm dropped in "
+        f"{counted(report['batches'], 'round')}; best arm dropped in "
         f"{report['best_arm_dropped']} of {settings['instances']}",
     )
     approximate = promise["approximate_epsilon"]

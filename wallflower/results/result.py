@@ -67,7 +67,7 @@ ENDINGS = {
     "winner": "one arm is left",
     "equal": "the arms left are practically equal",
     "futile": "no arm beats control by the margin",
-    "horizon": "the users of the experiment's horizon do not suffice for another batch",
+    "horizon": "the users of the experiment's horizon do not suffice for another round",
     "rounds": "as many rounds as policy.most-rounds allows were asked",
     "users-exhausted": "too few people are left for another round",
 }
