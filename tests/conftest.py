@@ -44,9 +44,27 @@ def seeded_draws(
     chance. Keys, nonces and names still come from the operating system: no outcome
     depends on them. A test of the system's randomness itself is marked `os_randomness`.
     """
-    if request.node.get_closest_marker("os_randomness"):
-        return
-    source = random.Random(request.node.nodeid)
+    if not request.node.get_closest_marker("os_randomness"):
+        _seed(monkeypatch, request.node.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Seed what is made for several tests, which is made before `seeded_draws`."""
+    if fixturedef.scope == "function" or request.node.get_closest_marker(
+        "os_randomness"
+    ):
+        return (yield)
+    name = f"{fixturedef.baseid}::{fixturedef.argname}[{request.param_index}]"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        _seed(monkeypatch, name)
+        return (yield)
+
+
+def _seed(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    source = random.Random(name)
     seeded_generator = np.random.default_rng
 
     def draw_words(count: int) -> bits.Words:
