@@ -57,7 +57,8 @@ def pytest_fixture_setup(
         "os_randomness"
     ):
         return (yield)
-    name = f"{fixturedef.baseid}::{fixturedef.argname}[{request.param_index}]"
+    number = getattr(request, "param_index", 0)
+    name = f"{fixturedef.baseid}::{fixturedef.argname}[{number}]"
     with pytest.MonkeyPatch.context() as monkeypatch:
         _seed(monkeypatch, name)
         return (yield)
