@@ -12,7 +12,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 
-from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.errors import InputError, UnavailableError
 
 _READ_TIMEOUT_S = 5.0
 _MOST_HEADER_BYTES = 8192
@@ -74,6 +74,8 @@ async def health_endpoint(
         Gives None when new work can be taken, else the reason why not.
     """
     host, _, port = address.rpartition(":")
+    if not port.isdecimal() or int(port) > 65_535:
+        raise InputError("metrics", f'"{address}"', "HOST:PORT")
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError, ValueError):
@@ -103,7 +105,7 @@ async def health_endpoint(
         server = await asyncio.start_server(
             serve_guarded, host or "127.0.0.1", int(port), limit=_MOST_HEADER_BYTES
         )
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise UnavailableError(
             f"the metrics endpoint cannot listen on {address} ({error}); choose "
             "another port"

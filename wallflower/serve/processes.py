@@ -119,9 +119,12 @@ class ServerProcesses:
                 held.bind((setup.host, setup.grpc_port))
                 worker = replace(worker, grpc=_place(held))
         except OSError as error:
+            ports = f"port {setup.port}"
+            if setup.grpc_port is not None:
+                ports = f"ports {setup.port} and {setup.grpc_port}"
             raise UnavailableError(
-                f"cannot listen on {setup.host}, ports {setup.port} and "
-                f"{setup.grpc_port} ({error.strerror}); choose others"
+                f"cannot listen on {setup.host}, {ports} ({error.strerror}); choose "
+                "another"
             ) from None
         return listener, worker
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from wallflower.protocol.errors import UnavailableError
+from wallflower.protocol.errors import InputError, UnavailableError
 from wallflower.strategy.watch.endpoint import health_endpoint, respond
 
 METRICS = b"wallflower_grpc_nodes_connected 3.0\n"
@@ -68,6 +68,13 @@ async def test_a_port_in_use_is_named() -> None:
         with pytest.raises(UnavailableError, match=address):
             async with health_endpoint(address, lambda: METRICS, lambda: None):
                 pass
+
+
+@pytest.mark.parametrize("address", ["9464x", "host:", "host:http", "host:65536"])
+async def test_an_address_that_is_none_is_bad_input(address: str) -> None:
+    with pytest.raises(InputError, match="HOST:PORT"):
+        async with health_endpoint(address, lambda: METRICS, lambda: None):
+            pass
 
 
 async def test_the_port_is_free_again_afterwards() -> None:

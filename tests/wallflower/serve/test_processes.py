@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -24,7 +25,7 @@ from tests.support.seated_sums import Person, SeatedRun
 from wallflower.cli import command_line
 from wallflower.clients.transport.visitor_calls import poll_by_grpc
 from wallflower.listening.descriptors import RESERVED
-from wallflower.protocol.errors import InputError, JournalError
+from wallflower.protocol.errors import InputError, JournalError, UnavailableError
 from wallflower.protocol.wire.visitors_pb2 import VisitorPoll, VisitorReply
 from wallflower.serve.gate import VisitorLimits
 from wallflower.serve.http_wire import POLL_PATH
@@ -142,6 +143,16 @@ def test_what_would_serve_people_badly_is_refused(
     server.close()
     with pytest.raises(InputError, match=said):
         serve(str(server.run_dir), *words)
+
+
+def test_a_port_in_use_is_named_alone(tmp_path: Path) -> None:
+    server = SeatServer(tmp_path / "run", SeatedRun())
+    server.close()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = f"port {port} \\(Address already in use"
+        with pytest.raises(UnavailableError, match=said):
+            serve(str(server.run_dir), "--no-orchestrator", "--port", str(port))
 
 
 def test_a_pointer_alone_is_not_orchestrated(tmp_path: Path) -> None:
