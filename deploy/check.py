@@ -113,6 +113,7 @@ def check_systemd(scratch: Path) -> str:
 
 def check_proxy(scratch: Path) -> str:
     """Render the proxy's configuration with fresh keys and let nginx test it."""
+    from deploy.harness.proxy import load_stream
     from wallflower.protocol.identity.certificates import (
         make_authority,
         make_server_certificate,
@@ -134,7 +135,8 @@ def check_proxy(scratch: Path) -> str:
     for place in ("/keys", "/run/wallflower", "/var/log/wallflower"):
         text = text.replace(f"{place}/", f"{scratch}/")
     # Nobody resolves the workers' name here.
-    visitors.write_text(text.replace("server serve:", "server 127.0.0.1:"))
+    text = text.replace("server serve:", "server 127.0.0.1:")
+    visitors.write_text(load_stream() + text)
     _run([nginx, "-t", "-c", str(visitors)])
     return "nginx -t: the rendered proxy, and that of people who arrive"
 

@@ -6,6 +6,7 @@ import pwd
 import secrets
 import shutil
 import subprocess
+import tempfile
 import urllib.parse
 from pathlib import Path
 
@@ -38,15 +39,17 @@ class HostDatabase:
     host : Host
         Where it listens.
     folder : Path
-        For its files and the password file.
+        For the password file. The server's own files lie elsewhere: its account must
+        reach them, and every run of the tests closes their folder to other accounts.
     """
 
     def __init__(self, supervisor: Supervisor, host: Host, folder: Path) -> None:
         binaries = postgres_binaries()
         if binaries is None:
             raise UnavailableError("PostgreSQL is not installed: `make test-postgres`")
-        self._supervisor, self._host, self._folder = supervisor, host, folder
+        self._supervisor, self._host = supervisor, host
         self._binaries = binaries
+        self._home = Path(tempfile.mkdtemp(prefix="wallflower-postgres-"))
         self.passwords = folder / "pgpass"  # for PGPASSFILE of those who connect
         self.url = f"postgresql://{_USER}@{host.address}:{PORT}/{_DATABASE}"
 
@@ -54,11 +57,7 @@ class HostDatabase:
         """Make the files of an empty database, and its password."""
         account = pwd.getpwnam(_ACCOUNT)
         password = secrets.token_hex(16)
-        for path in (self._folder, *self._folder.parents):
-            if path.stat().st_mode & 0o001 == 0:
-                path.chmod(path.stat().st_mode | 0o011)
-        home = self._folder / "postgres"
-        home.mkdir()
+        home = self._home
         given = home / "password"
         given.write_text(password)
         for path in (home, given):
@@ -88,9 +87,13 @@ class HostDatabase:
         self.passwords.touch(mode=0o600)
         self.passwords.write_text(line)
 
+    def remove(self) -> None:
+        """Remove its files, once it is stopped."""
+        shutil.rmtree(self._home)
+
     def start(self) -> Process:
         """Start the server, and wait until it listens."""
-        home = self._folder / "postgres"
+        home = self._home
         drop = f"--reuid={_ACCOUNT}", f"--regid={_ACCOUNT}", "--clear-groups"
         process = self._supervisor.start(
             "postgres",

@@ -13,6 +13,12 @@ from deploy.harness.processes import Process, Supervisor, listening, until
 from wallflower.protocol.errors import UnavailableError
 
 
+def load_stream() -> str:
+    """Return the line that loads nginx's stream module, a file of its own on Debian."""
+    module = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
+    return f"load_module {module};\n" if module.exists() else ""
+
+
 def nginx_program() -> str | None:
     """Find nginx, which is rarely on a user's path."""
     return shutil.which(
@@ -83,11 +89,8 @@ def start_visitors_proxy(
     for port in (8643, 8443):
         lines = " ".join(f"server {address}:{port};" for address in workers)
         text = text.replace(f"server serve:{port};", lines)
-    # Debian has nginx's stream module in a file of its own.
-    module = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
-    loaded = f"load_module {module};\n" if module.exists() else ""
     path = folder / "visitors.conf"
-    path.write_text(loaded + text)
+    path.write_text(load_stream() + text)
     process = supervisor.start(
         "visitors-proxy",
         host,

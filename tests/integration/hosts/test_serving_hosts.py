@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,9 +112,14 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     store = KeyStore(tmp_path / "keys")
-    with Network(HOSTS) as network, Supervisor(tmp_path / "logs") as supervisor:
+    with (
+        Network(HOSTS) as network,
+        ExitStack() as stack,
+        Supervisor(tmp_path / "logs") as supervisor,
+    ):
         store.create("Shop", [network.hosts["proxy"].address], days=2)
         database = HostDatabase(supervisor, network.hosts["database"], tmp_path)
+        stack.callback(database.remove)
         yield Site(tmp_path, network, supervisor, database, store.operator)
 
 
