@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from wallflower.cli import command_line
-from wallflower.protocol.errors import ConfigError, InputError
+from wallflower.keys import store
+from wallflower.protocol.errors import ConfigError, InputError, UnavailableError
 
 
 def run(*arguments: str) -> str:
@@ -130,3 +132,26 @@ def test_a_certificate_that_is_none_is_named(keys: str) -> None:
     (Path(keys) / "authority" / "ca.crt").write_text("")
     with pytest.raises(ConfigError, match=r"ca\.crt: is no certificate"):
         run("server", "--address", "10.0.0.1", "--keys", keys)
+
+
+@pytest.mark.parametrize("words", [("keys", "init"), ("keys", "node"), ("invite",)])
+def test_a_full_disk_leaves_no_half_of_keys(
+    words: tuple[str, ...], keys: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(path: Path, content: bytes) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    made = {
+        ("keys", "init"): (tmp_path / "new", ("--address", "10.0.0.1", "--keys")),
+        ("keys", "node"): (Path(keys) / "nodes" / "clinic", ("clinic", "--keys")),
+        ("invite",): (tmp_path / "new", ("1", "--keys")),
+    }
+    folder, more = made[words]
+    where = keys if words == ("keys", "node") else str(folder)
+    monkeypatch.setattr(store, "write_private", fill)
+    with pytest.raises(UnavailableError, match=r"cannot be filled \(No space left"):
+        CliRunner().invoke(
+            command_line(), [*words, *more, where], catch_exceptions=False
+        )
+    assert not list(folder.rglob("*"))

@@ -20,6 +20,7 @@ import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,6 +99,10 @@ class KeyStore:
             raise ConfigError(
                 str(self.root), f"no folder can be made in it ({error.strerror})"
             ) from None
+        with _whole_or_nothing(self.root, self._folders):
+            self._fill(name, addresses, days)
+
+    def _fill(self, name: str, addresses: Sequence[str], days: int) -> None:
         pair = make_authority(name, now=_now())
         enrolment = EnrolmentKey.generate()
         write_private(self.authority / "ca.key", pair.private_key)
@@ -161,13 +166,14 @@ class KeyStore:
         )
         folder.mkdir(mode=0o700)
         private, public = _flower_key()
-        write_private(folder / "flower.key", private)
-        (folder / "flower.pub").write_bytes(public)
         identity_pem = private_key_pem(identity.private_bytes())
-        write_private(folder / IDENTITY_KEY, identity_pem)
-        (folder / IDENTITY_CERTIFICATE).write_bytes(armour(certificate))
-        for shared in (AUTHORITY_CERTIFICATE, ENROLMENT_PUBLIC, REVOKED):
-            shutil.copyfile(self.operator / shared, folder / shared)
+        with _whole_or_nothing(folder, (folder,)):
+            write_private(folder / "flower.key", private)
+            (folder / "flower.pub").write_bytes(public)
+            write_private(folder / IDENTITY_KEY, identity_pem)
+            (folder / IDENTITY_CERTIFICATE).write_bytes(armour(certificate))
+            for shared in (AUTHORITY_CERTIFICATE, ENROLMENT_PUBLIC, REVOKED):
+                shutil.copyfile(self.operator / shared, folder / shared)
         return folder
 
     def register(self, names: Sequence[str], superlink: str) -> list[str]:
@@ -245,6 +251,22 @@ class KeyStore:
         return EnrolmentKey.from_private_bytes(seed)
 
 
+@contextmanager
+def _whole_or_nothing(what: Path, made: Sequence[Path]) -> Iterator[None]:
+    """Remove all that was made here if the disk does not take the whole of it."""
+    try:
+        yield
+    except OSError as error:
+        for path in made:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        raise UnavailableError(
+            f"{what} cannot be filled ({error.strerror}); nothing was written"
+        ) from None
+
+
 def _certificate(path: Path, pem: bytes) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(pem)
@@ -320,9 +342,11 @@ class Inviter:
             except OSError as error:
                 problem = f"no folder can be made there ({error.strerror})"
                 raise ConfigError(str(folder), problem) from None
-            write_private(path, private_key_pem(key.private_bytes()))
-            (folder / INVITER_PUBLIC).write_bytes(public_key_pem(key.public_key))
-            (folder / REVOKED).write_text("# serials of revoked invitations\n")
+            public, revoked = folder / INVITER_PUBLIC, folder / REVOKED
+            with _whole_or_nothing(folder, (path, public, revoked)):
+                write_private(path, private_key_pem(key.private_bytes()))
+                public.write_bytes(public_key_pem(key.public_key))
+                revoked.write_text("# serials of revoked invitations\n")
         self._key = EnrolmentKey.from_private_bytes(read_seed(path))
 
     def invite(
