@@ -302,3 +302,15 @@ def test_a_working_folder_that_is_gone_is_said(tmp_path: Path) -> None:
         4,
         "wallflower: the folder you are in is gone; change to another\n",
     )
+
+
+def test_the_help_of_every_option_is_a_whole_sentence() -> None:
+    odd = [
+        f"{' '.join(words)} {option.opts[0]}"
+        for words, command in commands(typer.main.get_command(command_line()))
+        for option in command.params
+        if isinstance(option, typer.core.TyperOption) and not option.hidden
+        for text in (option.help or "",)
+        if not text.endswith(".") or "[" in text or "; the home" in text
+    ]
+    assert odd == []

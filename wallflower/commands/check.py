@@ -19,7 +19,9 @@ def check(
     ],
     engine: Annotated[
         str,
-        typer.Option(help="local, simulation, deployment or fast.", metavar="NAME"),
+        typer.Option(
+            help="local, simulation, deployment, serve or fast.", metavar="NAME"
+        ),
     ] = "local",
     run_dir: Annotated[
         Path, typer.Option(help="Where the record would go.", metavar="FOLDER")

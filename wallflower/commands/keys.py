@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 
 Folder = Annotated[Path, typer.Option("--keys", help="Folder of the keys.")]
-Days = Annotated[int, typer.Option(min=1, max=3650, help="How long it is valid.")]
+Days = Annotated[int, typer.Option(min=1, max=3650, help="Days that it is valid.")]
 Addresses = Annotated[
     list[str],
     typer.Option("--address", help="Name or IP that nodes dial; repeat for more."),
@@ -194,7 +194,9 @@ def _say(output: str, command: str, facts: dict[str, object], human: str) -> Non
 def invite(
     count: Annotated[int, typer.Argument(min=1, help="How many people to invite.")],
     keys: Annotated[Path, typer.Option(help="Folder of the inviter's key.")],
-    days: Annotated[int, typer.Option(min=1, max=3650, help="How long good.")] = 30,
+    days: Annotated[
+        int, typer.Option(min=1, max=3650, help="Days that they are good.")
+    ] = 30,
     output: Format = "human",
 ) -> None:
     """Make invitations, one a line; the first use makes the inviter's key."""

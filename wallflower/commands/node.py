@@ -14,12 +14,18 @@ def poll(
         bool, typer.Option(help="Poll until the runs are over, not only once.")
     ] = False,
     counter: Annotated[
-        Path | None, typer.Option(help="Folder of the ledger's counter; the home.")
+        Path | None,
+        typer.Option(
+            help="Folder of the ledger's counter; by default the home.",
+            metavar="FOLDER",
+        ),
     ] = None,
     patience_s: Annotated[
         float | None,
         typer.Option(
-            min=1, help="How long to try a gRPC server; 60, or a day with --stay."
+            min=1,
+            help="Seconds to try a gRPC server: 60, or a day with --stay.",
+            metavar="SECONDS",
         ),
     ] = None,
 ) -> None:
@@ -71,7 +77,11 @@ def withdraw(
         str, typer.Argument(help="Their pseudonym on this node.", metavar="USER")
     ],
     counter: Annotated[
-        Path | None, typer.Option(help="Folder of the ledger's counter; the home.")
+        Path | None,
+        typer.Option(
+            help="Folder of the ledger's counter; by default the home.",
+            metavar="FOLDER",
+        ),
     ] = None,
 ) -> None:
     """Take a person out of all experiments, at once; the server is not told.
@@ -101,13 +111,23 @@ def trustee(
     home: Annotated[Path, typer.Argument(help="The trustee's home (with node.toml).")],
     invitation: Annotated[
         Path | None,
-        typer.Option(help="What the operator sent; kept in the home from then on."),
+        typer.Option(
+            help="What the operator sent; kept in the home from then on.",
+            metavar="FILE",
+        ),
     ] = None,
     counter: Annotated[
-        Path | None, typer.Option(help="Folder of the ledger's counter; the home.")
+        Path | None,
+        typer.Option(
+            help="Folder of the ledger's counter; by default the home.",
+            metavar="FOLDER",
+        ),
     ] = None,
     patience_s: Annotated[
-        float, typer.Option(min=1, help="How long the server may be away.")
+        float,
+        typer.Option(
+            min=1, help="Seconds that the server may be away.", metavar="SECONDS"
+        ),
     ] = 604_800.0,
 ) -> None:
     """Stay connected to a run and open its sums, until the run is over."""

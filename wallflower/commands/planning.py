@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from wallflower.planning.request import PlanRequest
 
 _Number = str | None
+_MECHANISMS = (
+    "dist-dp, dist-rdp, dist-cdp, shuffle-dp, central-dp, local-dp or non-private."
+)
 
 
 def _option(text: str, usual: str) -> Any:
@@ -38,8 +41,7 @@ def plan(
     mechanism: Annotated[
         str | None,
         typer.Option(
-            help="dist-dp, dist-rdp, dist-cdp, shuffle-dp, central-dp, local-dp or "
-            "non-private.",
+            help=_MECHANISMS,
             metavar="NAME",
             show_default="dist-dp",
         ),
@@ -177,23 +179,35 @@ def simulate(
         Path | None,
         typer.Argument(help="Experiment's TOML file; options override it."),
     ] = None,
-    arms: Annotated[str | None, typer.Option(help="Number of arms. [10]")] = None,
-    horizon: Annotated[str | None, typer.Option(help="Users in all. [1e6]")] = None,
-    epsilon: Annotated[str | None, typer.Option(help="Privacy level. [1]")] = None,
+    arms: Annotated[_Number, _option("How many options are compared.", "10")] = None,
+    horizon: Annotated[
+        _Number, _option("Users that may be asked in all, over all arms.", "1000000")
+    ] = None,
+    epsilon: Annotated[
+        _Number, _option("Privacy level; smaller protects more.", "1")
+    ] = None,
     mechanism: Annotated[
         str | None,
-        typer.Option(help="dist-dp, dist-rdp, …, or non-private. [dist-dp]"),
+        typer.Option(help=_MECHANISMS, metavar="NAME", show_default="dist-dp"),
     ] = None,
     policy: Annotated[
         str | None,
         typer.Option(
-            help="elimination decides; dp-imed only gives people better arms."
+            help="elimination decides; dp-imed only gives people better arms.",
+            metavar="NAME",
+            show_default="elimination",
         ),
     ] = None,
     changes: Changes = None,
-    instances: Annotated[str, typer.Option(help="Independent experiments.")] = "1",
-    engine: Annotated[str, typer.Option(help="fast, or users (one by one).")] = "fast",
-    seed: Annotated[str, typer.Option(help="Decides all randomness.")] = "0",
+    instances: Annotated[
+        str, typer.Option(help="Independent experiments.", metavar="NUMBER")
+    ] = "1",
+    engine: Annotated[
+        str, typer.Option(help="fast, or users (one by one).", metavar="NAME")
+    ] = "fast",
+    seed: Annotated[
+        str, typer.Option(help="Decides all randomness.", metavar="NUMBER")
+    ] = "0",
     output: Format = "human",
 ) -> None:
     """Simulate an experiment: regret, users and intervals, exact in law."""

@@ -30,7 +30,7 @@ def export(
         typer.Option(help="The file; without it standard output.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Return a run's per-round history to other programs; no person is in it."""
+    """Write a run's history, round by round, for other programs; no person is in it."""
     from wallflower.output import json_text
     from wallflower.protocol.errors import InputError, UnavailableError
     from wallflower.protocol.files.private import write_output

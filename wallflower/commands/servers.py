@@ -24,11 +24,18 @@ def serve(
         bool,
         typer.Option(help="Keep an orchestrator, or one that stands by, on this host."),
     ] = True,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 2,
-    host: Annotated[str, typer.Option(help="Where people arrive.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="HTTP; 0: any.")] = 8643,
+    workers: Annotated[
+        int, typer.Option(min=1, max=256, help="How many processes.")
+    ] = 2,
+    host: Annotated[
+        str, typer.Option(help="Address on which people arrive.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of HTTP; 0: any.")
+    ] = 8643,
     grpc_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="gRPC; none by default.")
+        int | None,
+        typer.Option(min=0, max=65535, help="Port of gRPC; none by default."),
     ] = None,
     origin: Annotated[
         list[str] | None,
@@ -36,7 +43,9 @@ def serve(
     ] = None,
     proxy: Annotated[
         list[str] | None,
-        typer.Option(help="Address or network of a proxy that brings TLS and says who"),
+        typer.Option(
+            help="Address or network of a proxy that brings TLS and names callers."
+        ),
     ] = None,
     certificate: Annotated[
         Path | None, typer.Option(help="TLS certificate, if no proxy brings TLS.")
