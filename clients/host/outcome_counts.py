@@ -16,6 +16,7 @@ from pathlib import Path
 from wallflower.protocol.files.private import write_anew
 
 FILE_NAME = "outcomes.json"
+MANY_UNKNOWN = 0.1  # of all outcomes: worth a look at the source
 _log = logging.getLogger(__name__)
 
 

@@ -490,3 +490,12 @@ def test_a_shuffler_listens_on_no_other_port_than_it_was_told(
     code, said = invoke("shuffler", "--home", tmp_path / "home", "--listen", listen)
     assert (code, f'listen is "{listen}"' in said) == (2, True)
     assert not (tmp_path / "home").exists()
+
+
+def test_a_rehearsal_whose_outcomes_were_often_unknown_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = with_function(tmp_path, "often_unknown")
+    assert invoke("run", file, "--run-dir", tmp_path / "run")[0] == 0
+    (said,) = (one for one in caplog.messages if "rewards.if-unknown" in one)
+    assert "of this rehearsal were not known in time" in said

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
+import logging
 import socket
 import ssl
 import sys
@@ -17,6 +18,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from wallflower.clients.host.outcome_counts import MANY_UNKNOWN, OutcomeCounts
 from wallflower.clients.node.node import Node
 from wallflower.clients.transport.grpc_client import Invitation, connect_node
 from wallflower.engines.arrivals import check_arrivals, rehearse_arrivals
@@ -50,6 +52,7 @@ from wallflower.protocol.identity.certificates import (
 from wallflower.protocol.identity.enrolment import Trust
 from wallflower.protocol.identity.tokens import RunTokens
 from wallflower.protocol.messages.port import NodeTransport
+from wallflower.protocol.numbers import counted
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.results.run_folder import check_hosted_ledger
 from wallflower.strategy.config import ExperimentConfig, TransportSettings
@@ -87,6 +90,9 @@ def check_local(config: ExperimentConfig) -> None:
         streams_allowed(hosted + SPARE_STREAMS, hosted)
 
 
+_log = logging.getLogger(__name__)
+
+
 async def run_local(job: EngineJob) -> None:
     """Drive a job to its end; see `wallflower.engines.registry.Engine`."""
     config = job.config
@@ -105,7 +111,9 @@ async def run_local(job: EngineJob) -> None:
                     _local_shuffler(config, job.run_dir, enrolment)
                 )
                 pinned = () if place is None else (place.files.fingerprint,)
-                nodes = hosted_nodes(config, ledger, enrolment, pinned)
+                outcomes = _Outcomes()
+                nodes = hosted_nodes(config, ledger, enrolment, pinned, outcomes.add)
+                stack.callback(outcomes.describe)
                 settled = TunedGc()  # of thousands of nodes, most of them idle
                 stack.callback(settled.close)
                 settled.tune(len(nodes), time.monotonic())
@@ -122,6 +130,30 @@ async def run_local(job: EngineJob) -> None:
                     expected_nodes=len(nodes),
                 )
                 await orchestrator.run()
+
+
+class _Outcomes:
+    """How many outcomes a rehearsal did not know; for real only their node learns."""
+
+    def __init__(self) -> None:
+        self._counts = OutcomeCounts()
+
+    def add(self, shown: int, unknown: Mapping[str, int]) -> None:
+        """Count those of one more cohort of a node."""
+        self._counts = self._counts.plus(shown, unknown)
+
+    def describe(self) -> None:
+        """Warn where many count as something else than what happened."""
+        many, shown = sum(self._counts.unknown.values()), self._counts.shown
+        if many > MANY_UNKNOWN * shown:
+            why = ", ".join(f"{n:,} {one}" for one, n in self._counts.unknown.items())
+            _log.warning(
+                "%s of %s of this rehearsal were not known in time (%s); each counts "
+                "as rewards.if-unknown",
+                f"{many:,}",
+                counted(shown, "outcome"),
+                why,
+            )
 
 
 def _transport(config: ExperimentConfig) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wallflower.clients.host.home import NodeHome
-from wallflower.clients.host.outcome_counts import read_counts
+from wallflower.clients.host.outcome_counts import MANY_UNKNOWN, read_counts
 from wallflower.clients.rewards.local import reward_source
 from wallflower.engines.preflight import (
     FAIL,
@@ -22,7 +22,6 @@ from wallflower.protocol.numbers import counted
 from wallflower.strategy.own_loop import run_to_end
 
 _SOON_DAYS = 14
-_OFTEN = 0.1  # of all outcomes: worth a look at the source
 
 
 def check_home(path: Path) -> list[CheckLine]:
@@ -104,5 +103,5 @@ def _outcomes(home: NodeHome) -> Iterator[CheckLine]:
     if missing:
         why = ", ".join(f"{n:,} {reason}" for reason, n in counts.unknown.items())
         text += f" ({why}), counted as rewards.if-unknown"
-    often = missing > _OFTEN * counts.shown
+    often = missing > MANY_UNKNOWN * counts.shown
     yield CheckLine("outcomes", WARN if often else OK, text)

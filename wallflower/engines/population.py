@@ -18,7 +18,7 @@ from wallflower.clients.consent import ClientPolicy, load_policy
 from wallflower.clients.host.assemble import NodeSetup, make_node
 from wallflower.clients.node.ledger import Ledger
 from wallflower.clients.node.ledger_tables import read_accounts
-from wallflower.clients.node.node import Node
+from wallflower.clients.node.node import CountOutcomes, Node
 from wallflower.clients.node.rollback_counter import RollbackCounter
 from wallflower.clients.node.spends import NodeAccount, make_spend
 from wallflower.clients.rewards.local import (
@@ -141,6 +141,7 @@ def hosted_nodes(
     ledger: Ledger,
     enrolment: Enrolment | None,
     shufflers: tuple[str, ...] = (),
+    count: CountOutcomes = lambda shown, unknown: None,
 ) -> Mapping[str, Node]:
     """Build every node of ``[nodes]`` with the rewards of ``[rewards]``."""
     setup = hosted_setup(
@@ -150,10 +151,11 @@ def hosted_nodes(
         enrolment.public_key if enrolment else None,
         shufflers=shufflers,
     )
+    setup = dataclasses.replace(setup, count=count)
     trust = setup.trust()
     return {
-        name: make_node(setup, name, users_of(setup.source(name), count), trust)
-        for name, count in zip(node_names(config), config.nodes.sizes, strict=True)
+        name: make_node(setup, name, users_of(setup.source(name), users), trust)
+        for name, users in zip(node_names(config), config.nodes.sizes, strict=True)
     }
 
 
