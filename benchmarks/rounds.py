@@ -24,12 +24,12 @@ from pathlib import Path
 from wallflower.engines.registry import EngineJob, find_engine
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.results.result import read_result
-from wallflower.strategy.bandit.spec import ELIMINATION
 from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
 )
+from wallflower.strategy.policy_names import ELIMINATION
 from wallflower.strategy.store.events import Event, RoundFinished
 from wallflower.strategy.store.journal import Journal
 

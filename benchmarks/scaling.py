@@ -23,7 +23,8 @@ from wallflower.protocol.rewards.models import Doubles, ReplayRewards
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.regret.elimination import FastElimination
 from wallflower.regret.simulation import Simulation
-from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
+from wallflower.strategy.bandit.spec import PolicySpec
+from wallflower.strategy.policy_names import ELIMINATION
 
 ARMS = ("monthly", "annual")
 PEOPLE = 8_000

@@ -31,7 +31,7 @@ from wallflower.protocol.rewards.tables import dealt_out
 from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE, check_backend
 from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
 from wallflower.protocol.secure_sum.threat import Threat
-from wallflower.strategy.policy_names import POLICIES, RADII
+from wallflower.strategy import policy_names
 from wallflower.strategy.sections import (
     ContactSettings,
     StoreSettings,
@@ -122,8 +122,8 @@ class PolicySettings:
     most_rounds: int = 0
 
     def __post_init__(self) -> None:
-        one_of("name", self.name, POLICIES)
-        one_of("radius", self.radius, RADII)
+        one_of("name", self.name, policy_names.POLICIES)
+        one_of("radius", self.radius, policy_names.RADII)
         whole("most-rounds", self.most_rounds, at_least=0, at_most=10_000)
         if self.ratio is not None and self.ratio <= 1:
             raise InputError("ratio", self.ratio, "greater than 1")

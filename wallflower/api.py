@@ -114,7 +114,7 @@ def read_plan_request(
 def describe_other_policy(config: ExperimentConfig) -> str:
     """Say why a plan is not one of the experiment's own policy; empty where it is."""
     from wallflower.policy_text import describe_purpose
-    from wallflower.strategy.bandit.spec import ELIMINATION
+    from wallflower.strategy.policy_names import ELIMINATION
 
     name = config.policy.name
     if name == ELIMINATION:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.strategy.bandit.policy import EliminationReason
-from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES
+from wallflower.strategy.policy_names import ELIMINATION, INDEX_POLICIES
 
 
 def describe_purpose(policy: str) -> str:

@@ -12,7 +12,8 @@ from wallflower.strategy.bandit.elimination import Elimination
 from wallflower.strategy.bandit.index import IndexPolicy
 from wallflower.strategy.bandit.policy import Policy
 from wallflower.strategy.bandit.recorded import State
-from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, PolicySpec
+from wallflower.strategy.bandit.spec import PolicySpec
+from wallflower.strategy.policy_names import ELIMINATION, INDEX_POLICIES
 
 if TYPE_CHECKING:
     from wallflower.strategy.config import ExperimentConfig

@@ -18,13 +18,11 @@ from wallflower.protocol.privacy.mechanism import (
     Mechanism,
     mechanism_named,
 )
+from wallflower.strategy import policy_names
 from wallflower.strategy.bandit.failure_budget import Shares
 from wallflower.strategy.bandit.radius import Pool, cohort_noise, pair_bound
 from wallflower.strategy.bandit.schedule import Schedule, first_size, growth
-from wallflower.strategy.policy_names import ELIMINATION as ELIMINATION
-from wallflower.strategy.policy_names import INDEX_POLICIES as INDEX_POLICIES
-from wallflower.strategy.policy_names import POLICIES as POLICIES
-from wallflower.strategy.policy_names import RADII as RADII
+from wallflower.strategy.policy_names import ELIMINATION, INDEX_POLICIES
 
 DECIDING = (ELIMINATION,)  # those that rule arms out
 LARGEST_HORIZON = 10**15
@@ -75,8 +73,8 @@ class PolicySpec:
 
     def __post_init__(self) -> None:
         for name, value, known in (
-            ("policy", self.policy, POLICIES),
-            ("radius", self.radius, RADII),
+            ("policy", self.policy, policy_names.POLICIES),
+            ("radius", self.radius, policy_names.RADII),
         ):
             if value not in known:
                 allowed = f"one of {', '.join(known)}"

@@ -31,8 +31,8 @@ from wallflower.strategy.bandit.policy import (
     CohortSum,
     Policy,
 )
-from wallflower.strategy.bandit.spec import INDEX_POLICIES
 from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.policy_names import INDEX_POLICIES
 from wallflower.strategy.run.node_users import CountedUsers, NodeAvailability
 from wallflower.strategy.run.registry import Draw, UserRegistry
 from wallflower.strategy.run.sharing import Composition, Shares, UsersExhaustedError

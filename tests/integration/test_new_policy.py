@@ -18,7 +18,8 @@ from tests.wallflower.test_run_commands import invoke
 from wallflower.engines.local import run_local
 from wallflower.engines.registry import EngineJob
 from wallflower.protocol.errors import InputError
-from wallflower.strategy.bandit import policies, spec
+from wallflower.strategy import policy_names
+from wallflower.strategy.bandit import policies
 from wallflower.strategy.bandit.policy import (
     USERS_EXHAUSTED,
     ArmView,
@@ -140,8 +141,8 @@ class EvenSplit:
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What somebody adds to `spec.py` and `policies.py`: a name and a line."""
-    monkeypatch.setattr(spec, "POLICIES", (*spec.POLICIES, NAME))
+    """What somebody adds to `policy_names.py` and `policies.py`: a name and a line."""
+    monkeypatch.setattr(policy_names, "POLICIES", (*policy_names.POLICIES, NAME))
     monkeypatch.setitem(policies._POLICIES, NAME, EvenSplit)
 
 

@@ -42,8 +42,9 @@ from wallflower.protocol.privacy.sentences import (
 )
 from wallflower.protocol.secure_sum.shuffle.plan import MIXED
 from wallflower.stated_experiment import StatedExperiment
-from wallflower.strategy.bandit.spec import ELIMINATION, LARGEST_HORIZON, PolicySpec
+from wallflower.strategy.bandit.spec import LARGEST_HORIZON, PolicySpec
 from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.policy_names import ELIMINATION
 
 PRIVACY_DELTAS = (1e-5, SENTENCE_DELTA, 1e-9)
 ARRIVING = (Fraction(1), Fraction(19, 20), Fraction(3, 4), Fraction(1, 2))

@@ -19,8 +19,9 @@ from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.shuffle.plan import mode_of
 from wallflower.stated_experiment import StatedExperiment
 from wallflower.strategy.bandit.policies import planned_floors
-from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
+from wallflower.strategy.bandit.spec import PolicySpec
 from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.policy_names import ELIMINATION
 from wallflower.strategy.run.drawing import Reach, Stranded, count_reach, find_stranded
 
 

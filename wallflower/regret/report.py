@@ -28,13 +28,8 @@ from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.regret.setup import Prepared
 from wallflower.regret.simulation import SimulationResult
 from wallflower.strategy.bandit.schedule import Schedule
-from wallflower.strategy.bandit.spec import (
-    DECIDING,
-    ELIMINATION,
-    INDEX_POLICIES,
-    PolicySpec,
-    dropping_chance,
-)
+from wallflower.strategy.bandit.spec import DECIDING, PolicySpec, dropping_chance
+from wallflower.strategy.policy_names import ELIMINATION, INDEX_POLICIES
 
 
 def summarize(prepared: Prepared, result: SimulationResult) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.regret.elimination import FastElimination
 from wallflower.regret.index import FastIndex
 from wallflower.regret.simulation import Doubles, Engine, Simulation
-from wallflower.strategy.bandit.spec import ELIMINATION, INDEX_POLICIES, PolicySpec
+from wallflower.strategy.bandit.spec import PolicySpec
+from wallflower.strategy.policy_names import ELIMINATION, INDEX_POLICIES
 
 if TYPE_CHECKING:
     from wallflower.stated_experiment import StatedExperiment

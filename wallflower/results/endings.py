@@ -31,8 +31,8 @@ from wallflower.protocol.privacy.sentences import (
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.strategy.bandit.policies import policy_spec
 from wallflower.strategy.bandit.policy import ArmView, Ending
-from wallflower.strategy.bandit.spec import ELIMINATION
 from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.policy_names import ELIMINATION
 from wallflower.strategy.store.entries import RoundRecord
 
 

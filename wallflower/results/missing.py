@@ -16,8 +16,8 @@ from wallflower.protocol.numbers import counted
 from wallflower.results.cohorts import ALARM, AnswerRates, CohortRow, answer_rates
 from wallflower.results.endings import join_words
 from wallflower.strategy.bandit.policy import Arm, ArmView, Ending
-from wallflower.strategy.bandit.spec import ELIMINATION
 from wallflower.strategy.bandit.worst_case import Interval, WorstCase
+from wallflower.strategy.policy_names import ELIMINATION
 from wallflower.strategy.run.common_nodes import find_unlike_rounds
 from wallflower.strategy.store.entries import SUMMED, VOID, RoundRecord
 from wallflower.strategy.store.journal import Journal

@@ -14,7 +14,8 @@ from wallflower.strategy.bandit.radius import (
     pair_bound,
 )
 from wallflower.strategy.bandit.schedule import CohortFacts
-from wallflower.strategy.bandit.spec import ELIMINATION, PolicySpec
+from wallflower.strategy.bandit.spec import PolicySpec
+from wallflower.strategy.policy_names import ELIMINATION
 
 P = Fraction(1, 10)
 ARMS = 7

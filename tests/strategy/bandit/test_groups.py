@@ -27,7 +27,8 @@ from wallflower.strategy.bandit.schedule import (
     heard_from,
 )
 from wallflower.strategy.bandit.sequential_test import SequentialTest
-from wallflower.strategy.bandit.spec import POLICIES, RADII, PolicySpec
+from wallflower.strategy.bandit.spec import PolicySpec
+from wallflower.strategy.policy_names import POLICIES, RADII
 
 NEARLY_ONE = Fraction(1001, 1000)
 SPEC = PolicySpec(

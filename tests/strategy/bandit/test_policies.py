@@ -22,7 +22,8 @@ from wallflower.protocol.errors import InputError, JournalError
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.strategy.bandit.policies import build_policy, policy_from_state
 from wallflower.strategy.bandit.policy import ArmView, CohortRequest, CohortSum, Policy
-from wallflower.strategy.bandit.spec import POLICIES, RADII, PolicySpec
+from wallflower.strategy.bandit.spec import PolicySpec
+from wallflower.strategy.policy_names import POLICIES, RADII
 
 
 def assert_same(view: ArmView, other: ArmView) -> None:

@@ -13,7 +13,8 @@ from wallflower.regret.report import summarize
 from wallflower.regret.setup import Prepared, build_engine
 from wallflower.regret.simulation import Simulation, run
 from wallflower.regret.users import AnyPolicy
-from wallflower.strategy.bandit import policies, spec
+from wallflower.strategy import policy_names
+from wallflower.strategy.bandit import policies
 from wallflower.strategy.bandit.elimination import Elimination
 from wallflower.strategy.bandit.spec import PolicySpec
 
@@ -29,7 +30,7 @@ class Patient(Elimination):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spec, "POLICIES", (*spec.POLICIES, NAME))
+    monkeypatch.setattr(policy_names, "POLICIES", (*policy_names.POLICIES, NAME))
     monkeypatch.setitem(policies._POLICIES, NAME, Patient)
 
 
