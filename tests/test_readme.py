@@ -11,7 +11,7 @@ from pathlib import Path
 from wallflower.cli import command_line
 from wallflower.protocol.files.settings import settings_from
 from wallflower.protocol.privacy.honest_floor import FloorRule
-from wallflower.protocol.privacy.sentences import Group, KeyHolders, Promise
+from wallflower.protocol.privacy.sentences import CohortCondition, KeyHolders, Promise
 from wallflower.results.endings import summarize_promise
 from wallflower.strategy.config import ExperimentConfig, load_config
 
@@ -66,8 +66,10 @@ def test_the_promise_it_shows_is_the_demos() -> None:
         kind="pure",
         trust="distributed",
         epsilon=config.privacy.epsilon,
-        groups=tuple(
-            Group(size, rule(size), rule.nodes, math.ceil(stated.corrupt * rule.nodes))
+        conditions=tuple(
+            CohortCondition(
+                size, rule(size), rule.nodes, math.ceil(stated.corrupt * rule.nodes)
+            )
             for size in sizes
         ),
         keys=(KeyHolders(nodes, math.ceil(stated.corrupt * nodes), drawn=True),),

@@ -7,9 +7,9 @@ docs/mathematics.md). It says that no event is more than e^ε times as likely as
 another outcome, δ added, and so do the sentences.
 
 A guarantee without a trusted server has a condition with two halves, and both are
-stated, of every group: how many *nodes* may work with the operator (one more could open
-a single node's value, which only that node's own noise hides) and how many *people*
-must answer honestly (their noise is what hides a person in the sum).
+stated, of every cohort: how many *nodes* may work with the operator (one more could
+open a single node's value, which only that node's own noise hides) and how many
+*people* must answer honestly (their noise is what hides a person in the sum).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ SIMULATION = "Nobody is asked in a simulation. People in a real run would be pro
 
 # Who must be honest, by the trust of a guarantee.
 MUST_BE_HONEST = {
-    "distributed": "the honest part of each group, and the secure sum",
-    "shuffler": "the honest part of each group, and a shuffler apart from the server",
+    "distributed": "the honest part of each cohort, and the secure sum",
+    "shuffler": "the honest part of each cohort, and a shuffler apart from the server",
     "server": "the server, which sees every outcome",
     "nobody": "nobody",
 }
@@ -49,7 +49,7 @@ _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Group:
+class CohortCondition:
     """What must be true of one cohort for a distributed guarantee to hold.
 
     Attributes
@@ -70,7 +70,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyHolders:
-    """Whom the key of sealed sums was dealt among, for all groups of a run.
+    """Whom the key of sealed sums was dealt among, for all cohorts of a run.
 
     Attributes
     ----------
@@ -95,11 +95,11 @@ class Promise:
     epsilon : of all that a person takes part in.
     privacy_delta : 0 for a pure promise.
     times : how often a user takes part at most.
-    groups : the cohorts, run or planned.
-    corrupt : fraction of nodes that may collude, where a group does not know its nodes.
+    conditions : the cohorts, run or planned.
+    corrupt : fraction of nodes that may collude, where a cohort's nodes are not known.
     lottery_bits : a draw of share holders fails with a chance of at most 2 to minus it.
-    keys : of sealed sums, whose shares no group holds for itself; empty while nothing
-        is dealt, None where every group's nodes hold its own.
+    keys : of sealed sums, whose shares no cohort's nodes hold themselves; empty while
+        nothing is dealt, None where every cohort's nodes hold its own.
     """
 
     kind: str
@@ -107,7 +107,7 @@ class Promise:
     epsilon: Fraction | float
     privacy_delta: float = 0.0
     times: int = 1
-    groups: tuple[Group, ...] = ()
+    conditions: tuple[CohortCondition, ...] = ()
     corrupt: Fraction = Fraction(0)
     lottery_bits: int = 40
     keys: tuple[KeyHolders, ...] | None = None
@@ -144,23 +144,24 @@ class Promise:
             mixing = f"{self._nodes()} and " if self.privacy_delta else ""
             return (
                 " This holds as long as the shuffler does not work with the operator "
-                f"and, in every group, {mixing}{_people(self.groups)} answer honestly."
+                f"and, in every cohort, {mixing}{_people(self.conditions)} "
+                "answer honestly."
             )
         lottery = (
             " Who holds the shares of a sum is drawn by lot; a draw that lets them "
             f"break this has a chance below {power(2.0**-self.lottery_bits)}."
-            if any(group.drawn for group in self.groups)
+            if any(condition.drawn for condition in self.conditions)
             or any(key.drawn for key in self.keys or ())
             else ""
         )
         if self.keys is not None:
             return (
-                f" This holds as long as {self._key_holders()} and, in every group, "
-                f"{_people(self.groups)} answer honestly.{lottery}"
+                f" This holds as long as {self._key_holders()} and, in every cohort, "
+                f"{_people(self.conditions)} answer honestly.{lottery}"
             )
         return (
-            f" This holds as long as, in every group, {self._nodes()} and "
-            f"{_people(self.groups)} answer honestly.{lottery}"
+            f" This holds as long as, in every cohort, {self._nodes()} and "
+            f"{_people(self.conditions)} answer honestly.{lottery}"
         )
 
     def _key_holders(self) -> str:
@@ -185,7 +186,11 @@ class Promise:
         )
 
     def _nodes(self) -> str:
-        known = {group.nodes: group.colluding for group in self.groups if group.nodes}
+        known = {
+            condition.nodes: condition.colluding
+            for condition in self.conditions
+            if condition.nodes
+        }
         if not known:
             if not self.corrupt:
                 return "none of its nodes works with the operator"
@@ -203,11 +208,13 @@ class Promise:
         return f"at most {listed} nodes work with the operator"
 
 
-def _people(groups: Iterable[Group]) -> str:
+def _people(conditions: Iterable[CohortCondition]) -> str:
     needed: dict[int, int] = {}
-    for group in groups:
-        # Of groups of one size the condition of the most demanding covers all.
-        needed[group.people] = max(group.honest, needed.get(group.people, 0))
+    for condition in conditions:
+        # Of cohorts of one size the condition of the most demanding covers all.
+        needed[condition.people] = max(
+            condition.honest, needed.get(condition.people, 0)
+        )
     if all(honest == people for people, honest in needed.items()):
         return "all of its people"
     if len(needed) > _MOST_LISTED:

@@ -18,7 +18,7 @@ from wallflower.protocol.numbers import round_up
 from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.privacy.sentences import (
     SENTENCE_DELTA,
-    Group,
+    CohortCondition,
     KeyHolders,
     Promise,
 )
@@ -45,7 +45,7 @@ class Spending:
         self._new: list[Asked] = list(cohorts)
         self._mechanisms: dict[CohortMechanism, None] = {}
         self._cut: dict[CohortMechanism, None] = {}  # those with proved inputs
-        self._groups: set[Group] = set()
+        self._conditions: set[CohortCondition] = set()
         self._seen: set[tuple[bytes, int]] = set()
         self._first: CohortSpec | None = None
 
@@ -88,7 +88,7 @@ class Spending:
             ),
             approximate_epsilon=None if largest is None else round_up(bound.epsilon),
             trust=trust,
-            groups=tuple(sorted(self._groups)),
+            conditions=tuple(sorted(self._conditions)),
             mixing_delta=mixing_delta * times,
         )
         return self._add_keys(spend, times, bound.epsilon, keys)
@@ -105,7 +105,7 @@ class Spending:
             self._mechanisms[mechanism] = None
             if spec.proved_inputs:
                 self._cut[mechanism] = None
-            self._groups.add(describe_group(spec, nodes))
+            self._conditions.add(describe_condition(spec, nodes))
             self._first = self._first or spec
 
     def _add_keys(
@@ -147,12 +147,12 @@ def _kind(spec: CohortSpec) -> bytes:
     return kind.SerializeToString(deterministic=True)
 
 
-def describe_group(spec: CohortSpec, nodes: int) -> Group:
+def describe_condition(spec: CohortSpec, nodes: int) -> CohortCondition:
     """Return who must be honest in a cohort that was spread over so many nodes."""
-    if spec.backend == SEALED:  # a group's nodes hold no shares of its sum
-        return Group(spec.cohort_size, spec.honest_floor)
+    if spec.backend == SEALED:  # a cohort's nodes hold no shares of its sum
+        return CohortCondition(spec.cohort_size, spec.honest_floor)
     threat = Threat.from_wire(spec.threat)
-    return Group(
+    return CohortCondition(
         people=spec.cohort_size,
         honest=spec.honest_floor,
         nodes=nodes,
@@ -170,7 +170,7 @@ def build_promise(spend: PrivacySpend) -> Promise:
         epsilon=pure if pure else float(spend.approximate_epsilon or "inf"),
         privacy_delta=(0.0 if pure else spend.privacy_delta) + float(spend.own_delta),
         times=max(1, spend.participations),
-        groups=spend.groups,
+        conditions=spend.conditions,
         corrupt=spend.corrupt or Fraction(0),
         keys=spend.keys,
     )

@@ -13,7 +13,11 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from wallflower.protocol.messages.port import NodeId
-from wallflower.protocol.privacy.sentences import SENTENCE_DELTA, Group, KeyHolders
+from wallflower.protocol.privacy.sentences import (
+    SENTENCE_DELTA,
+    CohortCondition,
+    KeyHolders,
+)
 from wallflower.protocol.secure_sum.session import Finding
 from wallflower.strategy.bandit.policy import ArmView
 
@@ -176,7 +180,7 @@ class PrivacySpend:
     total_epsilon : the exact sum of pure guarantees; None for other kinds.
     approximate_epsilon : of everything, at `privacy_delta`; rounded up, as text.
     trust : who must be honest.
-    groups : the cohorts on whose honesty it rests.
+    conditions : the cohorts on whose honesty it rests.
     corrupt, keys : of sealed sums, the share of colluding nodes and among whom keys
         were dealt; None for other back-ends.
     truncation_delta : what proofs of range add to δ.
@@ -191,7 +195,7 @@ class PrivacySpend:
     approximate_epsilon: str | None = None
     privacy_delta: float = SENTENCE_DELTA
     trust: str = ""
-    groups: tuple[Group, ...] = ()
+    conditions: tuple[CohortCondition, ...] = ()
     corrupt: Fraction | None = None
     keys: tuple[KeyHolders, ...] | None = None
     truncation_delta: Fraction = Fraction(0)
@@ -215,7 +219,7 @@ class PrivacySpend:
             "approximate-epsilon": self.approximate_epsilon,
             "privacy-delta": self.privacy_delta,
             "trust": self.trust,
-            "groups": [asdict(group) for group in self.groups],
+            "conditions": [asdict(condition) for condition in self.conditions],
         }
         if self.keys is not None:
             values["corrupt"] = str(self.corrupt or 0)
@@ -239,7 +243,9 @@ class PrivacySpend:
             approximate_epsilon=values["approximate-epsilon"],
             privacy_delta=values["privacy-delta"],
             trust=values["trust"],
-            groups=tuple(Group(**group) for group in values["groups"]),
+            conditions=tuple(
+                CohortCondition(**condition) for condition in values["conditions"]
+            ),
             corrupt=_read_fraction(values.get("corrupt")),
             keys=None if keys is None else tuple(KeyHolders(**one) for one in keys),
             truncation_delta=Fraction(values.get("truncation-delta", 0)),

@@ -36,7 +36,7 @@ from wallflower.protocol.privacy.mechanism import CohortMechanism
 from wallflower.protocol.privacy.pure import MixedCohort
 from wallflower.protocol.privacy.sentences import (
     SENTENCE_DELTA,
-    Group,
+    CohortCondition,
     Promise,
     percent,
 )
@@ -80,11 +80,11 @@ class DropoutEffect:
 
 @dataclass(frozen=True, slots=True)
 class LieEffect:
-    """How far one dishonest person can move the mean of a group of `people`.
+    """How far one dishonest person can move the mean of a cohort of `people`.
 
     Attributes
     ----------
-    people : in the group.
+    people : in the cohort.
     trusted : where their input is trusted: as far as the sum's window reaches.
     counts_as : honest people whose rewards their proved input can be worth at most.
     proved : how far they then move the mean.
@@ -234,7 +234,9 @@ def _promise(
             else best.privacy_delta
         ),
         times=request.participations,
-        groups=tuple(Group(c.cohort_size, c.honest_floor) for c in cohorts),
+        conditions=tuple(
+            CohortCondition(c.cohort_size, c.honest_floor) for c in cohorts
+        ),
         corrupt=request.corrupt,
         keys=(),
     )

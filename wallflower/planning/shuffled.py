@@ -65,7 +65,7 @@ def messages_sentence(cohort: CohortMechanism, sent: Sent) -> str:
         other = _pure(RadixPlan.of_cohort(size, modulus, level, _TYPICAL_WRAP))
         costs = "without a δ"
     return (
-        f"Through the shuffler a user of the largest group sends {sent}. Each message "
+        f"Through the shuffler a user of the largest cohort sends {sent}. Each message "
         f"is sealed on its own, about {sent.phone_s:.2g} s of a slow phone's core. "
         f"The mode {other.mode} would take about {other}, {other.phone_s:.2g} s, "
         f"{costs}."

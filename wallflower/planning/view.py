@@ -285,7 +285,7 @@ def _lies(plan: Plan) -> str:
     counts_as = round_up(max(first.counts_as, last.counts_as), 0)
     return (
         "Where inputs are trusted, one dishonest person (or node) can put the mean of "
-        f"its group anywhere, up to {round_gap_up(first.trusted, measured)} away. "
+        f"its cohort anywhere, up to {round_gap_up(first.trusted, measured)} away. "
         "Where they are proved (secure-sum.inputs, for a δ of 2⁻⁴⁰), one person counts "
         f"as at most {counts_as}. They move the mean of {first.people:,} people by "
         f"{describe_move(first)} at most, of {last.people:,} by "
@@ -309,7 +309,7 @@ def _equivalents(plan: Plan) -> str:
             for loss, privacy_delta in zip(plan.losses, PRIVACY_DELTAS, strict=True)
         ]
         exceeded = (
-            " In one group, to who sees the bare sum, the loss of privacy exceeds "
+            " In one cohort, to who sees the bare sum, the loss of privacy exceeds "
             f"{', '.join(losses)} at most."
         )
     return f"{start} (ε, δ)-DP it reads {', '.join(parts)}.{exceeded}"
@@ -355,13 +355,13 @@ def _dropouts(plan: Plan) -> str:
         for planned in plan.batches
     ]
     least, most = (f"{round_up(part * 100, 1)} %" for part in _ends(floors))
-    part = f"{most} of the group"
+    part = f"{most} of the cohort"
     if least != most:
-        part = f"{least} to {most} of the group, by its size"
+        part = f"{least} to {most} of the cohort, by its size"
     return (
         f"Each person's noise counts on {part}. "
         "While so many honest people answer, the promise holds in full. With fewer, no "
-        "sum is released and the group counts as used. Were it released, ε would be "
+        "sum is released and the cohort counts as used. Were it released, ε would be "
         f"{', '.join(parts)}."
     )
 

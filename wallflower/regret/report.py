@@ -20,7 +20,7 @@ from wallflower.protocol.privacy.mechanism import LARGEST_COHORT
 from wallflower.protocol.privacy.sentences import (
     SENTENCE_DELTA,
     SIMULATION,
-    Group,
+    CohortCondition,
     Promise,
     power,
 )
@@ -136,12 +136,12 @@ def quantiles(values: NDArray[Any], *parts: float) -> list[float]:
 
 def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
     """Say what users are promised, whichever cohort they are in; and how sure it is."""
-    groups = _groups(spec)
+    conditions = _list_conditions(spec)
     wrap = spec.failure_probability / (100 * spec.arms)
     cohorts = [
-        spec.calibrated(group.people, group.honest, wrap)
-        for group in groups
-        if group.people <= LARGEST_COHORT
+        spec.calibrated(condition.people, condition.honest, wrap)
+        for condition in conditions
+        if condition.people <= LARGEST_COHORT
     ]
     promises = [cohort.guarantee() for cohort in cohorts]
     promise = max(promises, key=lambda one: one.epsilon or Fraction(0))
@@ -152,7 +152,7 @@ def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
         trust=promise.trust,
         epsilon=(promise.epsilon or Fraction(0)) if pure else approximate,
         privacy_delta=float(promise.privacy_delta) if pure else SENTENCE_DELTA,
-        groups=groups,
+        conditions=conditions,
         corrupt=Fraction(0) if spec.floors is None else spec.floors.corrupt,
         keys=None if spec.floors is None else (),
     )
@@ -170,13 +170,13 @@ def guarantee_of(spec: PolicySpec) -> dict[str, Any]:
     }
 
 
-def _groups(spec: PolicySpec) -> tuple[Group, ...]:
+def _list_conditions(spec: PolicySpec) -> tuple[CohortCondition, ...]:
     """Return every size that the horizon allows, as a plan with all arms does."""
     assert spec.ratio is not None, "a resolved spec has a ratio"
     schedule = Schedule(spec.ratio, max(spec.first_batch, 1))
     batches = schedule.batches_within(spec.horizon // spec.arms)
     sizes = [schedule.size(number) for number in range(1, max(batches, 1) + 1)]
-    return tuple(Group(size, spec.floor(size)) for size in sizes)
+    return tuple(CohortCondition(size, spec.floor(size)) for size in sizes)
 
 
 def _best_arm_sentence(spec: PolicySpec) -> str:

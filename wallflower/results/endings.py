@@ -307,8 +307,9 @@ def summarize_promise(promise: Promise, *, rehearsal: bool, semi_honest: bool) -
 
     Examples
     --------
-    >>> from wallflower.protocol.privacy.sentences import Group
-    >>> promise = Promise("pure", "distributed", 1, groups=(Group(100, 80, 10, 1),))
+    >>> from wallflower.protocol.privacy.sentences import CohortCondition
+    >>> conditions = (CohortCondition(100, 80, 10, 1),)
+    >>> promise = Promise("pure", "distributed", 1, conditions=conditions)
     >>> text = summarize_promise(promise, rehearsal=False, semi_honest=True)
     >>> for sentence in text.replace(". ", ".|").split("|"):
     ...     print(sentence)
@@ -367,22 +368,24 @@ def _summarize_condition(promise: Promise, semi_honest: bool) -> str:
     parts.append(f"{_honest_part(promise)} {people} answer honestly")
     if semi_honest:
         parts.append("the server is semi-honest")
-    lots = [group.drawn for group in promise.groups]
+    lots = [condition.drawn for condition in promise.conditions]
     lots += [key.drawn for key in promise.keys or ()]
     chance = f" (failure chance {power(2.0**-promise.lottery_bits)})" * any(lots)
     return f"This holds while {', '.join(parts[:-1])} and {parts[-1]}{chance}."
 
 
 def _honest_part(promise: Promise) -> str:
-    groups = promise.groups
-    most = max((Fraction(g.honest, g.people) for g in groups), default=Fraction(1))
+    conditions = promise.conditions
+    most = max((Fraction(g.honest, g.people) for g in conditions), default=Fraction(1))
     return "all" if most == 1 else f"at least {round_up(most * 100, 1)} %"
 
 
 def _limit_nodes(promise: Promise, whole_run: bool) -> str:
     pairs = [(key.colluding, key.nodes) for key in promise.keys or ()]
     if not whole_run:
-        pairs = [(group.colluding, group.nodes) for group in promise.groups]
+        pairs = [
+            (condition.colluding, condition.nodes) for condition in promise.conditions
+        ]
     known = [Fraction(few, nodes) for few, nodes in pairs if nodes]
     least = min(known, default=promise.corrupt)
     whose = "the run's nodes" if whole_run else "each cohort's nodes"

@@ -45,7 +45,7 @@ class Sheet:
     epsilon, privacy_delta : of everything, for those who look it up; δ empty if none.
     fewest : people in the smallest sum that is opened.
     nodes : percent of nodes that may work with the operator; empty for none.
-    honest : percent of the people of each group that must answer honestly.
+    honest : percent of the people of each cohort that must answer honestly.
     half : the same factor if only half of them do; empty where nothing depends on it.
     alone : the same factor if only a person's own noise is left; empty: certainty.
     contact : whom to ask.
@@ -137,8 +137,10 @@ def _delta(promise: Promise) -> str:
 
 
 def _honest(promise: Promise) -> str:
-    """Return the percent of the most demanding group, rounded up."""
-    most = max(Fraction(group.honest, group.people) for group in promise.groups)
+    """Return the percent of the most demanding cohort, rounded up."""
+    most = max(
+        Fraction(condition.honest, condition.people) for condition in promise.conditions
+    )
     return f"{round_up(most * 100, 1)} %"
 
 

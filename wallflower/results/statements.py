@@ -34,12 +34,12 @@ from wallflower.strategy.store.journal import Journal
 
 REASONS = {
     "no-answer": "did not answer in time",
-    "cohort-void": "answered, but the group gave no sum",
+    "cohort-void": "answered, but the cohort gave no sum",
     "budget-exceeded": "had no budget left, and saw no arm",
     "node-failed": "the node failed",
     UNDER_WAY: "the round is not finished",
     "unstated": "the node did not say why",
-    LEFT_OUT: "the node vanished in another arm’s group of the round",
+    LEFT_OUT: "the node vanished in another arm’s cohort of the round",
     "server-stopped": "the server was stopped in between",
 }
 
@@ -235,7 +235,7 @@ _SIZES = {
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRow:
+class SizeRow:
     """Cohorts of one size: what each sum rests on."""
 
     people: int
@@ -250,10 +250,10 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class Annex:
-    """Named facts, the groups, who sees what, and how many nodes share a key."""
+    """Named facts, sizes of cohorts, who sees what, how many nodes share a key."""
 
     facts: tuple[tuple[str, str], ...]
-    groups: tuple[GroupRow, ...]
+    sizes: tuple[SizeRow, ...]
     sees: tuple[tuple[str, str], ...]
     dealt: int  # nodes among which the key of sealed sums was dealt; 0: none was
 
@@ -264,17 +264,17 @@ def annex_of(journal: Journal, result: RunResult) -> Annex:
     specs = [CohortSpec.FromString(cohort.spec) for cohort in cohorts]
     # The shares of sealed sums are those of the run's latest key.
     dealt = [one.nodes for one in journal.dealings() if not one.reason]
-    groups = sorted(
+    sizes = sorted(
         {
-            _group(spec, len(asked.get(cohort.cohort_id, ())), dealt)
+            _read_sizes(spec, len(asked.get(cohort.cohort_id, ())), dealt)
             for cohort, spec in zip(cohorts, specs, strict=True)
         },
         key=lambda row: (row.people, row.nodes),
     )
     return Annex(
         (*_facts(result), *_if_more_collude(result, specs)),
-        tuple(groups),
-        _sees(result, groups),
+        tuple(sizes),
+        _sees(result, sizes),
         dealt[-1] if dealt else 0,
     )
 
@@ -290,7 +290,7 @@ def _if_more_collude(
         yield "If more collude", effect.sentence()
 
 
-def _group(spec: CohortSpec, nodes: int, dealt: Sequence[int]) -> GroupRow:
+def _read_sizes(spec: CohortSpec, nodes: int, dealt: Sequence[int]) -> SizeRow:
     threat = Threat.from_wire(spec.threat)
     if spec.admission:
         nodes = spec.cohort_size  # everybody who arrives is one
@@ -298,7 +298,7 @@ def _group(spec: CohortSpec, nodes: int, dealt: Sequence[int]) -> GroupRow:
     if spec.backend == SEALED:
         among = dealt[-1] if dealt else 0
     sizes = None if size is None or not among else size(threat, among)
-    return GroupRow(
+    return SizeRow(
         people=spec.cohort_size,
         honest_floor=spec.honest_floor,
         quorum=spec.quorum,
@@ -354,10 +354,10 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
             (
                 "Composition",
                 (
-                    "parallel: nobody is in two groups, so the promise of one group is "
-                    "that of the experiment"
+                    "parallel: nobody is in two cohorts, so the promise of one "
+                    "cohort is that of the experiment"
                     if times <= 1
-                    else f"sequential over the {times} groups of the busiest person"
+                    else f"sequential over the {times} cohorts of the busiest person"
                 ),
             )
         )
@@ -369,7 +369,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         facts.append(
             (
                 "Withstands",
-                f"up to {percent(sums.corrupt)} of a group's nodes working with the "
+                f"up to {percent(sums.corrupt)} of a cohort's nodes working with the "
                 f"server and another {percent(sums.dropout)} vanishing",
             )
         )
@@ -384,10 +384,10 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     return facts
 
 
-def _sees(result: RunResult, groups: Sequence[GroupRow]) -> tuple[tuple[str, str], ...]:
+def _sees(result: RunResult, sizes: Sequence[SizeRow]) -> tuple[tuple[str, str], ...]:
     """Say who sees what, from the person outwards."""
     trust = result.spent.trust or "distributed"
-    least = min((row.quorum for row in groups), default=0)
+    least = min((row.quorum for row in sizes), default=0)
     if result.config.test_mode:
         middle = ("Whoever knows the seed", "every outcome")
     elif trust == "server":

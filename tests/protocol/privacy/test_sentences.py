@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from wallflower.protocol.privacy.sentences import (
-    Group,
+    CohortCondition,
     KeyHolders,
     Promise,
     odds_factor,
@@ -20,15 +20,19 @@ from wallflower.protocol.secure_sum.threat import (
 )
 
 HALF = Fraction(1, 2)
-FIRST = Group(people=400, honest=308, nodes=32, colluding=4)
+FIRST = CohortCondition(people=400, honest=308, nodes=32, colluding=4)
 
 
-def pure(*groups: Group, trust: str = "distributed", times: int = 1) -> str:
-    return Promise("pure", trust, HALF, groups=groups, times=times).sentence()
+def pure(
+    *conditions: CohortCondition, trust: str = "distributed", times: int = 1
+) -> str:
+    return Promise("pure", trust, HALF, conditions=conditions, times=times).sentence()
 
 
 def renyi(privacy_delta: float = 1e-6) -> str:
-    promise = Promise("renyi", "distributed", 0.3969, privacy_delta, groups=(FIRST,))
+    promise = Promise(
+        "renyi", "distributed", 0.3969, privacy_delta, conditions=(FIRST,)
+    )
     return promise.sentence()
 
 
@@ -39,45 +43,53 @@ def test_a_pure_promise_states_the_odds_factor_rounded_up() -> None:
 
 def test_the_condition_of_a_distributed_promise_has_both_halves() -> None:
     assert pure(FIRST).endswith(
-        "This holds as long as, in every group, at most 4 of 32 nodes work with the "
+        "This holds as long as, in every cohort, at most 4 of 32 nodes work with the "
         "operator and at least 308 of 400 people answer honestly."
     )
 
 
 def test_the_condition_is_that_of_every_group_not_of_the_smallest() -> None:
-    said = pure(FIRST, Group(800, 640, 40, 4), Group(1200, 962, 40, 4))
+    said = pure(
+        FIRST, CohortCondition(800, 640, 40, 4), CohortCondition(1200, 962, 40, 4)
+    )
     assert "at most 4 of 32 or 4 of 40 nodes" in said
     assert "at least 308 of 400, 640 of 800 or 962 of 1,200 people" in said
 
 
 def test_of_groups_of_one_size_the_most_demanding_counts() -> None:
-    said = pure(Group(400, 300, 32, 4), FIRST, Group(400, 290, 32, 4))
+    said = pure(
+        CohortCondition(400, 300, 32, 4), FIRST, CohortCondition(400, 290, 32, 4)
+    )
     assert "at least 308 of 400 people" in said
 
 
 def test_many_sizes_are_summed_up_by_what_suffices_for_all() -> None:
-    groups = [Group(100 * k, 77 * k, 100 + k, 10) for k in range(1, 8)]
-    said = pure(*groups, Group(1000, 791, 200, 20))
+    conditions = [CohortCondition(100 * k, 77 * k, 100 + k, 10) for k in range(1, 8)]
+    said = pure(*conditions, CohortCondition(1000, 791, 200, 20))
     assert "at most 9.3 % of its nodes" in said  # 10 of 107, rounded down
     assert "at least 79.1 % of its people" in said
 
 
 def test_nodes_that_are_not_known_yet_are_bounded_by_the_threat() -> None:
     promise = Promise(
-        "pure", "distributed", HALF, groups=(Group(50, 40),), corrupt=Fraction(1, 10)
+        "pure",
+        "distributed",
+        HALF,
+        conditions=(CohortCondition(50, 40),),
+        corrupt=Fraction(1, 10),
     )
     said = promise.sentence()
     assert "at most 10 % of its nodes work with the operator" in said
 
 
 def test_without_any_slack_nobody_may_collude_or_be_missing() -> None:
-    said = pure(Group(50, 50))
+    said = pure(CohortCondition(50, 50))
     assert "none of its nodes works with the operator and all of its people" in said
 
 
 def test_a_draw_of_share_holders_is_said_to_be_one() -> None:
     assert "drawn by lot" not in pure(FIRST)
-    assert "a chance below 2⁻⁴⁰" in pure(Group(400, 308, 100, 10, drawn=True))
+    assert "a chance below 2⁻⁴⁰" in pure(CohortCondition(400, 308, 100, 10, drawn=True))
 
 
 def test_delta_is_never_called_the_chance_of_an_exception() -> None:
@@ -155,22 +167,22 @@ def test_five_of_32_nodes_are_one_too_many() -> None:
 def test_a_shuffled_promise_names_the_shuffler_and_the_people() -> None:
     assert pure(FIRST, trust="shuffler").endswith(
         "(ε = 0.5). This holds as long as the shuffler does not work with the operator "
-        "and, in every group, at least 308 of 400 people answer honestly."
+        "and, in every cohort, at least 308 of 400 people answer honestly."
     )
 
 
-def test_sealed_sums_state_whom_the_key_was_dealt_among_and_every_group() -> None:
+def test_sealed_sums_state_whom_the_key_was_dealt_among_and_every_cohort() -> None:
     promise = Promise(
         kind="pure",
         trust="distributed",
         epsilon=Fraction(1),
         privacy_delta=2.0**-40,
-        groups=(Group(400, 308),),
+        conditions=(CohortCondition(400, 308),),
         keys=(KeyHolders(100, 10, drawn=True),),
     )
     sentence = promise.sentence()
     assert "at most 10 of 100 nodes, among which the run's key was dealt" in sentence
-    assert "in every group, at least 308 of 400 people answer honestly" in sentence
+    assert "in every cohort, at least 308 of 400 people answer honestly" in sentence
     assert "drawn by lot" in sentence
     assert "δ = 2⁻⁴⁰" in sentence
     undealt = Promise(

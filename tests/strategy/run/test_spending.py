@@ -23,7 +23,7 @@ from wallflower.strategy.run.cohort import describe_cohort
 from wallflower.strategy.run.spending import (
     Spending,
     build_promise,
-    describe_group,
+    describe_condition,
     read_spend,
     recount_spend,
 )
@@ -109,24 +109,24 @@ def test_returning_users_are_told_the_exact_composition(mechanism: str) -> None:
     assert float(spend.approximate_epsilon or 0) == pytest.approx(1.368, abs=1e-3)
 
 
-def test_the_condition_of_every_group_is_kept() -> None:
+def test_the_condition_of_every_cohort_is_kept() -> None:
     spend = Spending([asked(400, 20), asked(800, 40), asked(400, 20)]).compute(
         1, test_mode=False
     )
-    assert [(g.people, g.honest) for g in spend.groups] == [(400, 320), (800, 640)]
-    assert [(g.nodes, g.colluding) for g in spend.groups] == [(20, 2), (40, 4)]
+    assert [(g.people, g.honest) for g in spend.conditions] == [(400, 320), (800, 640)]
+    assert [(g.nodes, g.colluding) for g in spend.conditions] == [(20, 2), (40, 4)]
 
 
 def test_cohorts_that_differ_only_in_size_are_both_kept() -> None:
     floors = [Floor(size, honest_floor=320, quorum=360) for size in (400, 401)]
     cohorts = [asked(one.cohort_size, 20, floor=one) for one in floors]
     spend = Spending(cohorts).compute(1, test_mode=False)
-    assert [(g.people, g.honest) for g in spend.groups] == [(400, 320), (401, 320)]
+    assert [(g.people, g.honest) for g in spend.conditions] == [(400, 320), (401, 320)]
 
 
 def test_a_group_counts_the_nodes_it_was_really_spread_over() -> None:
     spec, _ = asked(400, 20)
-    assert describe_group(spec, 21).colluding == 3  # ⌈21/10⌉
+    assert describe_condition(spec, 21).colluding == 3  # ⌈21/10⌉
 
 
 async def test_the_record_says_who_must_be_honest_in_each_cohort(
@@ -142,7 +142,7 @@ async def test_the_record_says_who_must_be_honest_in_each_cohort(
                 for spec in [CohortSpec.FromString(cohort.spec)]
             }
     assert rounds[-1].spent == spend
-    assert {(g.people, g.honest) for g in spend.groups} == specs
+    assert {(g.people, g.honest) for g in spend.conditions} == specs
     assert spend.keys is not None
     (key,) = spend.keys
     assert (key.nodes, key.colluding) == (20, 2)  # ⌈20/10⌉
@@ -199,4 +199,4 @@ def test_cohorts_that_promise_the_same_are_calibrated_once(
         alone.append(run.compute(1, test_mode=False))
     assert calibrated == ["c1", "c2"]
     assert alone[1:] == [alone[1]] * 198
-    assert len(alone[-1].groups) == 2
+    assert len(alone[-1].conditions) == 2

@@ -141,6 +141,6 @@ def test_a_plan_of_a_file_names_the_parts_that_its_noise_counts_on(
     said = " ".join(command("plan", str(path), "--gap=0.5").split())
     low, high = (math.ceil(1000 * part) / 10 for part in (min(parts), max(parts)))
     assert low < high
-    assert f"counts on {low:g} % to {high:g} % of the group, by its size" in said
+    assert f"counts on {low:g} % to {high:g} % of the cohort, by its size" in said
     # The promise and the paragraph on dropouts name the same part.
     assert f"at least {high:g} % of its people answer honestly" in said

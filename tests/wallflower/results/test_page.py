@@ -210,7 +210,7 @@ def test_people_by_arm_are_those_of_the_invitations_and_the_sums(failing: Path) 
 
 def test_the_groups_are_the_terms_that_every_cohort_was_asked_on(failing: Path) -> None:
     promise = str(verified(failing)["promise"])
-    for row in page_of(failing).table("Groups by size"):
+    for row in page_of(failing).table("Cohorts by size"):
         assert f"{row[1]} of {row[0]}" in promise  # h of n
         assert f"{row[4]} of {row[3]} nodes" in promise  # colluding of nodes
 

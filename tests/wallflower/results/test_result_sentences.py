@@ -21,7 +21,7 @@ from wallflower.results.statements import annex_of
 from wallflower.strategy.store.journal import Journal
 
 BOTH_HALVES = (
-    "This holds as long as {nodes} work with the operator and, in every group, at "
+    "This holds as long as {nodes} work with the operator and, in every cohort, at "
     "least 146 of 200 people answer honestly."
 )
 
@@ -60,7 +60,7 @@ def test_result_status_and_json_say_both_halves_of_the_condition(
     run_dir = ran(tmp_path, ONE_BATCH, engine)
     said = " ".join(invoke("status", run_dir)[1].split())
     stated = json.loads(invoke("status", run_dir, "--format", "json")[1])
-    first = stated["guarantee"]["groups"][0]
+    first = stated["guarantee"]["conditions"][0]
     assert BOTH_HALVES.format(nodes=nodes) in stated["sentence"]
     assert (
         "of the run's nodes collude, at least 73 % of each cohort's people answer"
