@@ -48,7 +48,7 @@ def test_the_condition_of_a_distributed_promise_has_both_halves() -> None:
     )
 
 
-def test_the_condition_is_that_of_every_group_not_of_the_smallest() -> None:
+def test_the_condition_is_that_of_every_cohort_not_of_the_smallest() -> None:
     said = pure(
         FIRST, CohortCondition(800, 640, 40, 4), CohortCondition(1200, 962, 40, 4)
     )
