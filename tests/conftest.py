@@ -23,6 +23,11 @@ settings.register_profile(
 settings.load_profile("without-deadlines")
 
 
+# The watch of the system's generator draws words for its start-up test, once a process:
+# not from the seeds of whichever test comes first.
+bits.OsBits().words(1)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Keep modules and tests, which stay to the end, out of garbage collection."""
