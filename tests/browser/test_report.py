@@ -29,7 +29,7 @@ pytestmark = pytest.mark.browser
 
 LOOKS = [*((width, "light") for width in WIDTHS), (1400, "dark")]
 MOST_SHEETS = 10  # of ten arms and a dozen rounds
-LONG = SMALL.replace('"b"', '"' + "a name without any place to break " * 5 + '"')
+LONG = SMALL.replace('"b"', f'"{" ".join(["a name of many words to break"] * 5)}"')
 ALL_FAIL = FAILING.replace("some_fail", "all_fail").replace(
     "[nodes]", "[transport]\nattempts = 1\n[nodes]"
 )
