@@ -41,7 +41,8 @@ def test_seats_that_no_cohort_can_have_are_refused(
 def test_where_the_server_may_lie_people_come_whom_somebody_vouches_for(
     admission: str,
 ) -> None:
-    cohort_mechanism(spec(admission=admission, threat=lying()))
+    stated = spec(admission=admission, threat=lying())
+    assert cohort_mechanism(stated).cohort_size == stated.cohort_size
 
 
 INVITATION = Invitation.issue(EnrolmentKey.generate(), not_after=2**40)

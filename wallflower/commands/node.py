@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
+CounterFolder = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the ledger's counter; by default the home.", metavar="FOLDER"
+    ),
+]
+
 
 def poll(
     home: Annotated[Path, typer.Argument(help="The node's home (with node.toml).")],
     stay: Annotated[
         bool, typer.Option(help="Poll until the runs are over, not only once.")
     ] = False,
-    counter: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the ledger's counter; by default the home.",
-            metavar="FOLDER",
-        ),
-    ] = None,
+    counter: CounterFolder = None,
     patience_s: Annotated[
         float | None,
         typer.Option(
@@ -76,13 +77,7 @@ def withdraw(
     user: Annotated[
         str, typer.Argument(help="Their pseudonym on this node.", metavar="USER")
     ],
-    counter: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the ledger's counter; by default the home.",
-            metavar="FOLDER",
-        ),
-    ] = None,
+    counter: CounterFolder = None,
 ) -> None:
     """Take a person out of all experiments, at once; the server is not told.
 
@@ -116,13 +111,7 @@ def trustee(
             metavar="FILE",
         ),
     ] = None,
-    counter: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the ledger's counter; by default the home.",
-            metavar="FOLDER",
-        ),
-    ] = None,
+    counter: CounterFolder = None,
     patience_s: Annotated[
         float,
         typer.Option(

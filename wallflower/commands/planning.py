@@ -26,26 +26,25 @@ def _option(text: str, usual: str) -> Any:
     return typer.Option(help=text, metavar="NUMBER", show_default=usual)
 
 
+_File = Annotated[
+    Path | None, typer.Argument(help="Experiment's TOML file; options override it.")
+]
+_Arms = Annotated[_Number, _option("How many options are compared.", "10")]
+_Epsilon = Annotated[_Number, _option("Privacy level; smaller protects more.", "1")]
+_MechanismName = Annotated[
+    str | None,
+    typer.Option(help=_MECHANISMS, metavar="NAME", show_default="dist-dp"),
+]
+
+
 def plan(
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="Experiment's TOML file; options override it."),
-    ] = None,
-    arms: Annotated[_Number, _option("How many options are compared.", "10")] = None,
+    file: _File = None,
+    arms: _Arms = None,
     horizon: Annotated[
         _Number, _option("Users that may be asked in all, over all arms.", "100000")
     ] = None,
-    epsilon: Annotated[
-        _Number, _option("Privacy level; smaller protects more.", "1")
-    ] = None,
-    mechanism: Annotated[
-        str | None,
-        typer.Option(
-            help=_MECHANISMS,
-            metavar="NAME",
-            show_default="dist-dp",
-        ),
-    ] = None,
+    epsilon: _Epsilon = None,
+    mechanism: _MechanismName = None,
     changes: Changes = None,
     gap: Annotated[
         list[str] | None,
@@ -175,21 +174,13 @@ def sheet(
 
 
 def simulate(
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="Experiment's TOML file; options override it."),
-    ] = None,
-    arms: Annotated[_Number, _option("How many options are compared.", "10")] = None,
+    file: _File = None,
+    arms: _Arms = None,
     horizon: Annotated[
         _Number, _option("Users that may be asked in all, over all arms.", "1000000")
     ] = None,
-    epsilon: Annotated[
-        _Number, _option("Privacy level; smaller protects more.", "1")
-    ] = None,
-    mechanism: Annotated[
-        str | None,
-        typer.Option(help=_MECHANISMS, metavar="NAME", show_default="dist-dp"),
-    ] = None,
+    epsilon: _Epsilon = None,
+    mechanism: _MechanismName = None,
     policy: Annotated[
         str | None,
         typer.Option(

@@ -240,6 +240,7 @@ async def test_a_record_that_was_changed_gets_a_banner_while_it_is_watched(
                 other.execute("UPDATE meta SET value = 'x' WHERE key = 'engine'")
             await watcher.tell(STARTED)
             await watcher.shows("banner", "The record does NOT hold")
+            assert "The record does NOT hold" in watcher.run.parts["banner"]
 
 
 async def test_a_record_that_vanishes_is_told_and_the_page_stays(
