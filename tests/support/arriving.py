@@ -29,11 +29,12 @@ from wallflower.strategy.run.arriving.orchestrator import VisitorOrchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.run.verify import verify
 from wallflower.strategy.sections import VisitorSettings
+from wallflower.strategy.store import events
 from wallflower.strategy.store.database import Database, Transaction
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_store import SeatStore
-from wallflower.strategy.store.seats import TakenSeat
+from wallflower.strategy.store.seats import NoFreeSeat, TakenSeat
 from wallflower.strategy.store.spool import Spool
 from wallflower.strategy.transport.memory import MemoryTransport
 
@@ -101,6 +102,20 @@ class Site:
         with Journal.read(self.run_dir) as journal:
             checks = verify(journal)
         return [problem for check in checks for problem in check.problems]
+
+
+def finish(heard: list[Event]) -> events.RoundFinished:
+    """Return the last event, which ends a round."""
+    last = heard[-1]
+    assert isinstance(last, events.RoundFinished)
+    return last
+
+
+def shown_to_a_newcomer(there: Site) -> NoFreeSeat:
+    """Return what somebody new is told, for whom there is no seat."""
+    place = there.arrivals.store.take_seat("f" * 32, b"0" * 16)
+    assert isinstance(place, NoFreeSeat)
+    return place
 
 
 def notice_writes(database: Database, notice: Callable[[], None]) -> None:
